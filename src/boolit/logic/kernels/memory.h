@@ -1,0 +1,143 @@
+// Between memory and vectors: the stored types, interleaved pairs, and masks as bits.
+//
+// Included once for each instruction set, after vector_math.h. S is the stored type, T the type of the arithmetic: float for
+// the 16-bit types, which are widened exactly and rounded once, to nearest even.
+
+typedef std::uint32_t Words __attribute__((vector_size(4 * W)));
+typedef std::uint16_t Halves __attribute__((vector_size(2 * W)));
+
+template <class S>
+constexpr bool is_16_bit = sizeof(S) == 2;
+
+template <class S>
+ALWAYS_INLINE Real<float> widen(Words bits) {
+    if constexpr (std::is_same<S, bfloat16>::value) return bits_of<Real<float>>(bits << 16);
+    // float16: put exponent and fraction in place, then multiply the difference of the biases away; subnormals come out right
+    const Words magnitude = (bits & 0x7fffu) << 13;
+    const Words finite = bits_of<Words>(bits_of<Real<float>>(magnitude) * 0x1p112f);
+    const Words special = magnitude >= 0x0f800000u ? Words{} + 0x7f800000u : Words{};
+    return bits_of<Real<float>>(finite | special | (bits & 0x8000u) << 16);
+}
+
+template <class S>
+ALWAYS_INLINE Words narrow(Real<float> value) {
+    const Words bits = bits_of<Words>(value);
+    if constexpr (std::is_same<S, bfloat16>::value)
+        return value != value ? Words{} + 0x7fc0u : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+    const Words magnitude = bits & 0x7fffffffu;
+    const Words normal = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
+    // adding ½ leaves the bits of a subnormal, rounded to even, at the bottom of the sum
+    const Words tiny = bits_of<Words>(bits_of<Real<float>>(magnitude) + 0.5f) - 0x3f000000u;
+    const Words finite = magnitude < 0x38800000u ? tiny : normal;
+    const Words bounded = magnitude >= 0x477ff000u ? Words{} + 0x7c00u : finite;  // from 65520 on: infinity
+    return (bits >> 16 & 0x8000u) | (magnitude > 0x7f800000u ? Words{} + 0x7e00u : bounded);
+}
+
+// W neighbouring values.
+template <class S, class T>
+ALWAYS_INLINE Real<T> load(const S* source) {
+    if constexpr (is_16_bit<S>) {
+        Halves halves;
+        std::memcpy(&halves, source, sizeof(halves));
+        return widen<S>(__builtin_convertvector(halves, Words));
+    } else {
+        Real<T> values;
+        std::memcpy(&values, source, sizeof(values));
+        return values;
+    }
+}
+
+template <class S, class T>
+ALWAYS_INLINE void store(S* target, Real<T> values) {
+    if constexpr (is_16_bit<S>) {
+        const Halves halves = __builtin_convertvector(narrow<S>(values), Halves);
+        std::memcpy(target, &halves, sizeof(halves));
+    } else {
+        std::memcpy(target, &values, sizeof(values));
+    }
+}
+
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define BOOLIT_SHUFFLE(a, b, index) __builtin_shufflevector(a, b, index...)
+#endif
+#endif
+
+// Picks the lanes offset + step·i of two vectors laid end to end, where step·i wraps into the second (see the callers).
+template <class V, int... index>
+ALWAYS_INLINE V pick(V a, V b, std::integer_sequence<int, index...>) {
+#ifdef BOOLIT_SHUFFLE
+    return BOOLIT_SHUFFLE(a, b, index);
+#else
+    typedef typename std::conditional<sizeof(a[0]) == 4, std::int32_t, std::int64_t>::type One;
+    typedef One Index __attribute__((vector_size(sizeof(V))));
+    return __builtin_shuffle(a, b, Index{index...});
+#endif
+}
+
+template <int... i>
+std::integer_sequence<int, (2 * i)...> evens(std::integer_sequence<int, i...>);
+template <int... i>
+std::integer_sequence<int, (2 * i + 1)...> odds(std::integer_sequence<int, i...>);
+template <int start, int... i>
+std::integer_sequence<int, (i % 2 ? start + i / 2 + W : start + i / 2)...> zipped(std::integer_sequence<int, i...>);
+
+using Count = std::make_integer_sequence<int, W>;
+using Evens = decltype(evens(Count{}));
+using Odds = decltype(odds(Count{}));
+using ZippedLow = decltype(zipped<0>(Count{}));
+using ZippedHigh = decltype(zipped<W / 2>(Count{}));
+
+// W pairs whose operands lie side by side.
+template <class S, class T>
+ALWAYS_INLINE Pair<T> load_pairs(const S* source) {
+    if constexpr (is_16_bit<S>) {  // a word holds a pair, the first operand in its low half
+        Words words;
+        std::memcpy(&words, source, sizeof(words));
+        return {widen<S>(words & 0xffffu), widen<S>(words >> 16)};
+    } else {
+        const Real<T> low = load<S, T>(source), high = load<S, T>(source + W);
+        return {pick(low, high, Evens{}), pick(low, high, Odds{})};
+    }
+}
+
+template <class S, class T>
+ALWAYS_INLINE void store_pairs(S* target, Pair<T> pair) {
+    if constexpr (is_16_bit<S>) {
+        const Words words = narrow<S>(pair.x) | narrow<S>(pair.y) << 16;
+        std::memcpy(target, &words, sizeof(words));
+    } else {
+        store<S, T>(target, pick(pair.x, pair.y, ZippedLow{}));
+        store<S, T>(target + W, pick(pair.x, pair.y, ZippedHigh{}));
+    }
+}
+
+// ---------------------------------------------------------------- masks ⇄ bits: lane i is bit i % 8 of byte i / 8
+
+template <int... i>
+ALWAYS_INLINE Int<float> powers_of_two(std::integer_sequence<int, i...>) {
+    return Int<float>{(1 << i)...};
+}
+
+template <class T>
+ALWAYS_INLINE void store_bits(std::uint8_t* target, Int<T> mask) {
+    const Int<float> narrow_mask = __builtin_convertvector(mask, Int<float>);
+    std::uint32_t bits = 0;
+#if BOOLIT_MOVEMASK == 512
+    bits = _mm512_movepi32_mask(bits_of<__m512i>(narrow_mask));
+#elif BOOLIT_MOVEMASK == 256
+    bits = std::uint32_t(_mm256_movemask_ps(bits_of<__m256>(narrow_mask)));
+#else
+    const Int<float> set = narrow_mask & powers_of_two(Count{});
+    for (int i = 0; i < W; ++i) bits |= std::uint32_t(set[i]);
+#endif
+    std::memcpy(target, &bits, W / 8);
+}
+
+template <class T>
+ALWAYS_INLINE Int<T> load_bits(const std::uint8_t* source) {
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, source, W / 8);
+    const Int<float> set = (Int<float>{} + std::int32_t(bits)) & powers_of_two(Count{});
+    return __builtin_convertvector(set != 0, Int<T>);
+}

@@ -1,0 +1,176 @@
+// Vectors of W lanes, and exp, expm1 and log1p on them.
+//
+// Included once for each instruction set, inside a namespace of its own, so it has no include guard on purpose; W is the
+// number of lanes that suits the set. The series are Taylor's, cut where the next term falls below a tenth of the unit
+// round-off; their coefficients are what they say they are.
+
+constexpr int W = BOOLIT_LANES;
+
+template <class T>
+struct Lanes;
+
+template <>
+struct Lanes<float> {
+    typedef float Real __attribute__((vector_size(4 * W)));
+    typedef std::int32_t Int __attribute__((vector_size(4 * W)));
+    using One = std::int32_t;
+    static constexpr int mantissa = 23;
+    static constexpr One bias = 127, root_half = 0x3f3504f3;
+    static constexpr int exp_terms = 8;          // (ln2/2)^8 / 9! < 2^-30
+    static constexpr int log_terms = 5;          // (3 - 2√2)^12 / 13 < 2^-32
+    static constexpr float lowest_exp = -88.0f;  // e^-88 is subnormal, so anything below comes out as 0 like it
+    static constexpr float certain = 40.0f;      // 1 + e^-40 rounds to 1, and e^40 does not overflow
+    static constexpr float ln2_high = 0.693359375f;  // 9 significant bits: n · ln2_high is exact
+    static constexpr float ln2_low = float(0.6931471805599453094172321214581766 - 0.693359375);
+};
+
+template <>
+struct Lanes<double> {
+    typedef double Real __attribute__((vector_size(8 * W)));
+    typedef std::int64_t Int __attribute__((vector_size(8 * W)));
+    using One = std::int64_t;
+    static constexpr int mantissa = 52;
+    static constexpr One bias = 1023, root_half = 0x3fe6a09e667f3bcd;
+    static constexpr int exp_terms = 14;  // (ln2/2)^14 / 15! < 2^-61
+    static constexpr int log_terms = 11;  // (3 - 2√2)^24 / 25 < 2^-65
+    static constexpr double lowest_exp = -709.0;
+    static constexpr double certain = 80.0;
+    static constexpr double ln2_high = 0x1.62e42fefap-1;  // 36 significant bits
+    static constexpr double ln2_low = double(0.693147180559945309417232121458176568L - 0x1.62e42fefap-1L);
+};
+
+template <class T>
+using Real = typename Lanes<T>::Real;
+template <class T>
+using Int = typename Lanes<T>::Int;
+
+// Adding this leaves the nearest integer in the low bits of the sum.
+template <class T>
+constexpr T rounder = T(3) * T(typename Lanes<T>::One(1) << (Lanes<T>::mantissa - 1));
+
+template <class To, class From>
+ALWAYS_INLINE To bits_of(From from) {
+    static_assert(sizeof(To) == sizeof(From), "a bit cast keeps the size");
+    To to;
+    std::memcpy(&to, &from, sizeof(to));
+    return to;
+}
+
+template <class T>
+ALWAYS_INLINE Real<T> all(T value) {
+    return value - Real<T>{};
+}
+
+template <class T>
+ALWAYS_INLINE Real<T> size_of(Real<T> x) {
+    return bits_of<Real<T>>(bits_of<Int<T>>(x) & std::numeric_limits<typename Lanes<T>::One>::max());
+}
+
+// -|x|
+template <class T>
+ALWAYS_INLINE Real<T> minus_size_of(Real<T> x) {
+    return bits_of<Real<T>>(bits_of<Int<T>>(x) | std::numeric_limits<typename Lanes<T>::One>::min());
+}
+
+// x with its sign changed where y is negative (or -0).
+template <class T>
+ALWAYS_INLINE Real<T> turned_by(Real<T> x, Real<T> y) {
+    return bits_of<Real<T>>(bits_of<Int<T>>(x) ^ (bits_of<Int<T>>(y) & std::numeric_limits<typename Lanes<T>::One>::min()));
+}
+
+// Maximum and minimum; where either operand is NaN, both give the second. Compilers do not find these instructions in a ?:.
+#if BOOLIT_MOVEMASK == 0
+template <class T>
+ALWAYS_INLINE Real<T> most(Real<T> a, Real<T> b) {
+    return a > b ? a : b;
+}
+template <class T>
+ALWAYS_INLINE Real<T> least(Real<T> a, Real<T> b) {
+    return a < b ? a : b;
+}
+#else
+#if BOOLIT_MOVEMASK == 512
+typedef __m512 Single;
+typedef __m512d Wide;
+#define BOOLIT_SINGLE(name) _mm512_##name##_ps
+#define BOOLIT_WIDE(name) _mm512_##name##_pd
+#else
+typedef __m256 Single;
+typedef __m256d Wide;
+#define BOOLIT_SINGLE(name) _mm256_##name##_ps
+#define BOOLIT_WIDE(name) _mm256_##name##_pd
+#endif
+#define BOOLIT_EXTREMUM(ours, theirs)                                                                        \
+    template <class T>                                                                                       \
+    ALWAYS_INLINE Real<T> ours(Real<T> a, Real<T> b) {                                                       \
+        if constexpr (sizeof(T) == 4) return bits_of<Real<T>>(BOOLIT_SINGLE(theirs)(bits_of<Single>(a), bits_of<Single>(b))); \
+        else {                                                                                               \
+            struct Two {                                                                                     \
+                Wide low, high;                                                                              \
+            };                                                                                               \
+            const Two p = bits_of<Two>(a), q = bits_of<Two>(b);                                              \
+            return bits_of<Real<T>>(Two{BOOLIT_WIDE(theirs)(p.low, q.low), BOOLIT_WIDE(theirs)(p.high, q.high)}); \
+        }                                                                                                    \
+    }
+BOOLIT_EXTREMUM(most, max)
+BOOLIT_EXTREMUM(least, min)
+#undef BOOLIT_EXTREMUM
+#undef BOOLIT_SINGLE
+#undef BOOLIT_WIDE
+#endif
+
+constexpr double inverse_factorial(int n) { return n <= 1 ? 1.0 : inverse_factorial(n - 1) / n; }
+
+// Σ r^i / (i+2)!: expm1(r) = r + r² · this.
+template <class T, int i = 0>
+ALWAYS_INLINE Real<T> exp_series(Real<T> r) {
+    if constexpr (i + 2 >= Lanes<T>::exp_terms)
+        return all<T>(T(inverse_factorial(i + 2)));
+    else
+        return T(inverse_factorial(i + 2)) + r * exp_series<T, i + 1>(r);
+}
+
+// Σ 2 z^i / (2i+3): 2 atanh(s) = 2s + s z · this, with z = s².
+template <class T, int i = 0>
+ALWAYS_INLINE Real<T> atanh_series(Real<T> z) {
+    if constexpr (i + 1 >= Lanes<T>::log_terms)
+        return all<T>(T(2.0 / (2 * i + 3)));
+    else
+        return T(2.0 / (2 * i + 3)) + z * atanh_series<T, i + 1>(z);
+}
+
+// e^x and e^x - 1, each to about one unit in the last place.
+template <class T>
+struct Exp {
+    Real<T> value, minus_one;
+};
+
+// For x ≤ 0. Where e^x would be subnormal it is 0; NaN counts as -infinity.
+template <class T>
+ALWAYS_INLINE Exp<T> exp_of(Real<T> x) {
+    using L = Lanes<T>;
+    const Real<T> shifted = most<T>(x, all<T>(L::lowest_exp)) * T(1.44269504088896340736) + rounder<T>;
+    const Real<T> n = shifted - rounder<T>;
+    const Real<T> r = (most<T>(x, all<T>(L::lowest_exp)) - n * L::ln2_high) - n * L::ln2_low;
+    const Real<T> p = r + r * r * exp_series<T>(r);
+    const Int<T> exponent = bits_of<Int<T>>(shifted) - bits_of<Int<T>>(all<T>(rounder<T> - T(L::bias)));
+    const Int<T> normal = exponent > 0;
+    const Real<T> scale = bits_of<Real<T>>(Int<T>((exponent & normal) << L::mantissa));
+    return {scale * p + scale, scale * p + (scale - T(1))};
+}
+
+// For t ≥ 0. With 1 + t = 2^e (1 + f) and f within √½ - 1 … √2 - 1, f = 2^-e t + (2^-e - 1) is rounded once: no digit of a
+// small t is lost.
+template <class T>
+ALWAYS_INLINE Real<T> log1p_of(Real<T> t) {
+    using L = Lanes<T>;
+    constexpr typename L::One one = L::bias << L::mantissa, fraction = (typename L::One(1) << L::mantissa) - 1;
+    const Int<T> above = bits_of<Int<T>>(T(1) + t) - L::root_half;  // not negative, since 1 + t ≥ 1
+    const Real<T> e = bits_of<Real<T>>((above >> L::mantissa) + bits_of<Int<T>>(all<T>(rounder<T>))) - rounder<T>;
+    const Real<T> scale = bits_of<Real<T>>(one - (above & ~fraction));
+    const Real<T> f = scale * t + (scale - T(1));
+    const Real<T> s = f / (T(2) + f);
+    const Real<T> z = s * s;
+    const Real<T> small = e * L::ln2_low - s * (f - z * atanh_series<T>(z));
+    return e * L::ln2_high + (f + small);
+}

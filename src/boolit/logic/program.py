@@ -1,0 +1,85 @@
+"""What one pass over a tensor computes: some gates on groups of k channels, side by side (d) or each on its share (p)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from boolit.logic.vocabulary import FORMS, OPERATIONS, PAIRINGS
+
+Strategy = Literal["d", "p"]
+
+
+@dataclass(frozen=True)
+class Program:
+    """Gates ``(operation, form)`` sharing one grouping of the channels.
+
+    A single gate is the duplicate ensemble of one member. ``uneven`` lets a partition give the first members one group
+    more where the groups do not divide equally.
+    """
+
+    members: tuple[tuple[str, str], ...]
+    strategy: Strategy = "d"
+    k: int = 2
+    pairing: str = "adjacent"
+    uneven: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.members:
+            raise ValueError("an ensemble needs at least one gate, got none")
+        _check_word("strategy", self.strategy, ("d", "p"))
+        _check_word("pairing", self.pairing, PAIRINGS)
+        if not isinstance(self.k, int) or isinstance(self.k, bool) or self.k < 2:
+            raise ValueError(f"k={self.k!r} is not a group size: a gate reads at least 2 channels, as an int")
+        for name, form in self.members:
+            _check_word("operation", name, tuple(OPERATIONS))
+            _check_word("form", form, FORMS)
+            if self.k > 2 and not OPERATIONS[name].any_k:
+                raise ValueError(f"{name!r} is an operation of exactly 2 logits, so k={self.k} has no meaning for it; use k=2")
+
+    @property
+    def divisor(self) -> int:
+        """What the number of channels must be a multiple of."""
+        equal_shares = self.strategy == "p" and not self.uneven
+        return self.k * len(self.members) if equal_shares else self.k
+
+    def groups(self, channels: int) -> int:
+        """How many groups of k the channels make; raises where they do not divide."""
+        if channels % self.divisor:
+            raise ValueError(
+                f"{self} needs a multiple of {self.divisor} channels, got {channels}; "
+                f"use {channels - channels % self.divisor} or {channels + -channels % self.divisor}"
+            )
+        return channels // self.k
+
+    def shares(self, groups: int) -> tuple[tuple[int, int], ...]:
+        """First group and number of groups of each member."""
+        if self.strategy == "d":
+            return ((0, groups),) * len(self.members)
+        count = len(self.members)
+        sizes = [groups // count + (i < groups % count) for i in range(count)]
+        return tuple((sum(sizes[:i]), size) for i, size in enumerate(sizes))
+
+    def out_channels(self, channels: int) -> int:
+        """How many channels come out of that many."""
+        return sum(size for _, size in self.shares(self.groups(channels)))
+
+    def __str__(self) -> str:
+        """The text `parse` reads; torch operators carry it."""
+        gates = "+".join(f"{name}_{form}" for name, form in self.members)
+        return f"{gates}:{self.strategy}{'u' if self.uneven else ''}:k{self.k}:{self.pairing}"
+
+    @staticmethod
+    @cache
+    def parse(text: str) -> Program:
+        """The inverse of ``str``."""
+        gates, strategy, k, pairing = text.split(":")
+        members = tuple((name, form) for name, _, form in (gate.rpartition("_") for gate in gates.split("+")))
+        letter: Strategy = "p" if strategy[0] == "p" else "d"
+        return Program(members, letter, int(k[1:]), pairing, strategy.endswith("u"))
+
+
+def _check_word(what: str, word: object, known: tuple[str, ...]) -> None:
+    if word not in known:
+        raise ValueError(f"unknown {what} {word!r}; choose one of {', '.join(known)}")

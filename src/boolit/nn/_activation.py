@@ -1,0 +1,50 @@
+"""What every activation module tells about itself: how many channels it turns into how many, and its name."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from fractions import Fraction
+
+from torch import Tensor, nn
+
+
+class Activation(nn.Module, ABC):
+    """An activation with a known map of channels; ``dim`` is the dimension they lie along."""
+
+    dim: int
+
+    @property
+    @abstractmethod
+    def spec(self) -> str:
+        """The name `boolit.activation` makes this module from."""
+
+    @property
+    @abstractmethod
+    def map(self) -> tuple[int, int]:
+        """Channels in → channels out, in lowest terms of one group: (1, 1), (2, 1), (2, 2), (2, 3), …"""
+
+    @property
+    def divisor(self) -> int:
+        """What the number of channels must be a multiple of."""
+        return self.map[0]
+
+    @property
+    def feature_factor(self) -> Fraction:
+        """Channels out per channel in."""
+        return Fraction(self.map[1], self.map[0])
+
+    def out_features(self, n: int) -> int:
+        """How many channels come out of n."""
+        if n % self.divisor:
+            below, above = n - n % self.divisor, n + -n % self.divisor
+            raise ValueError(
+                f"{self.spec} needs a multiple of {self.divisor} channels, got {n}; use {below or above} or {above}"
+            )
+        return int(n * self.feature_factor)
+
+    @abstractmethod
+    def forward(self, x: Tensor) -> Tensor:
+        """The activated tensor."""
+
+    def extra_repr(self) -> str:
+        return f"{self.spec!r}, dim={self.dim}, map={self.map[0]}→{self.map[1]}"

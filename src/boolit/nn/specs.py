@@ -1,0 +1,211 @@
+"""Names of activations ⇄ modules.
+
+    gate       OP_FORM                  or_ail, xnor_nil, implies_il
+    ensemble   OP_OP…_FORM_STRATEGY     or_and_xnor_nail_d, or_xnor_ail_p; STRATEGY is d, p or pu (uneven partition)
+               SPEC+SPEC…_STRATEGY      max+xnor_ail_d: members of any kind
+    baseline   relu, tanh, max, max_min_d, signed_geomean, glu, …
+    endings    _kN for groups of N, _halves for GLU's pairing: or_ail_k3, xnor_il_halves, or_xnor_ail_d_k4
+
+The names are safe in a shell, a file name and TOML. `register` adds one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from boolit.logic import FORMS, OPERATIONS
+from boolit.nn._activation import Activation
+from boolit.nn.baselines import GATED, POINTWISE, Extremum, Gated, Pointwise, SignedGeomean
+from boolit.nn.gates import Ensemble, Gate
+
+_REGISTERED: dict[str, Callable[[int], Activation]] = {}
+_ENDINGS = re.compile(r"^(?P<body>.+?)(?:_k(?P<k>[0-9]{1,9}))?(?P<halves>_halves)?$")
+_STRATEGY = re.compile(r"^(?P<members>.+)_(?P<strategy>d|p|pu)$")
+_WORDS = sorted([*OPERATIONS, *FORMS, "max", "min"], key=len, reverse=True)
+
+
+class _Endings(NamedTuple):
+    body: str
+    k: int
+    pairing: str
+    given: bool
+
+
+def activation(spec: str | type[nn.Module] | Callable[[Tensor], Tensor], dim: int = -1) -> Activation:
+    """The module a spec names; or any nn.Module class or callable, with its map found by trying it.
+
+    Example:
+        >>> activation("or_and_xnor_nail_d").map
+        (2, 3)
+        >>> activation(torch.nn.Tanh).map
+        (1, 1)
+    """
+    if isinstance(spec, Activation):
+        return spec
+    if isinstance(spec, str):
+        return _parse(spec, dim)
+    if isinstance(spec, type):
+        if issubclass(spec, nn.Module):
+            return Custom(spec(), dim)
+    elif callable(spec):
+        return Custom(spec, dim)
+    raise TypeError(f"an activation is a spec (a string), an nn.Module class or a callable, got {spec!r}")
+
+
+def register(name: str, factory: Callable[[int], Activation]) -> None:
+    """Makes ``name`` a spec: ``factory(dim)`` returns its module. It then works wherever a spec does.
+
+    Example:
+        >>> register("abs_tanh", lambda dim: Custom(lambda x: x.tanh().abs(), dim, name="abs_tanh"))
+        >>> activation("abs_tanh")(torch.tensor([-0.0]))
+        tensor([0.])
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise ValueError(f"{name!r} cannot be a spec: use lower-case letters, digits and _, starting with a letter")
+    if name in known_specs() and name not in _REGISTERED:
+        raise ValueError(f"{name!r} is already an activation of boolit; choose another name")
+    _REGISTERED[name] = factory
+
+
+def known_specs() -> list[str]:
+    """Every spec that takes no ending, the paper's ensembles included."""
+    gates = [f"{op}_{form}" for form in FORMS for op in OPERATIONS]
+    ensembles = [
+        f"{names}_{form}_{strategy}"
+        for form in FORMS
+        for names, strategies in (("or_and", "d"), ("or_xnor", "pd"), ("or_and_xnor", "pd"))
+        for strategy in strategies
+    ]
+    return [*POINTWISE, *GATED, "max", "min", "max_min_d", "signed_geomean", *gates, *ensembles, *_REGISTERED]
+
+
+class Custom(Activation):
+    """Any module or callable as an activation.
+
+    Its map is found by calling it on a small tensor. Give ``name`` to have it as the spec.
+    """
+
+    def __init__(self, function: Callable[[Tensor], Tensor], dim: int = -1, name: str | None = None) -> None:
+        super().__init__()
+        self.function, self.dim = function, dim
+        self.name = name or str(getattr(function, "__name__", type(function).__name__))
+        self._map = _probe(function, dim, self.name)
+
+    @property
+    def spec(self) -> str:
+        return self.name
+
+    @property
+    def map(self) -> tuple[int, int]:
+        return self._map
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+def _probe(function: Callable[[Tensor], Tensor], dim: int, name: str) -> tuple[int, int]:
+    channels = 24
+    shape = [channels if axis == dim % 4 else 2 for axis in range(4)] if dim != -1 else [2, channels]
+    try:
+        with torch.no_grad():
+            result: Any = function(torch.zeros(shape))
+        factor = Fraction(result.shape[dim], channels)
+    except Exception as error:
+        raise TypeError(
+            f"{name} is no activation along dim {dim}: called on zeros of shape {tuple(shape)} it failed: {error}"
+        ) from error
+    return factor.denominator, factor.numerator
+
+
+def _parse(spec: str, dim: int) -> Activation:
+    if spec in _REGISTERED:
+        return _REGISTERED[spec](dim)
+    module = _ensemble(spec, dim) or _single(spec, dim)
+    if module is None:
+        near = difflib.get_close_matches(spec, known_specs(), n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else "`boolit list` shows all"
+        raise ValueError(f"unknown activation {spec!r}; {hint}")
+    return module
+
+
+def _single(spec: str, dim: int) -> Activation | None:
+    body, k, pairing, given = _endings(spec)
+    if not given and body in POINTWISE:
+        return Pointwise(body, dim)
+    if not given and body in GATED:
+        return Gated(body, dim)
+    if body in ("max", "min"):
+        return Extremum(body, _group_size(k, spec), dim, pairing)
+    if body == "signed_geomean" and k == 2:
+        return SignedGeomean(dim, pairing)
+    op, _, form = body.rpartition("_")
+    if op in OPERATIONS and form in FORMS:
+        return Gate(op, form, k, dim, pairing)
+    return None
+
+
+def _ensemble(spec: str, dim: int) -> Activation | None:
+    body, k, pairing, given = _endings(spec)
+    match = _STRATEGY.match(body)
+    if match is None:
+        return None
+    names, strategy = match["members"], match["strategy"]
+    members = _plus_members(names, dim) if "+" in names and not given else _word_members(names, k, pairing, dim, spec)
+    if members is None:
+        return None
+    return Ensemble(members, "d" if strategy == "d" else "p", dim, uneven=strategy == "pu")
+
+
+def _plus_members(names: str, dim: int) -> list[Activation]:
+    return [_parse(name, dim) for name in names.split("+")]
+
+
+def _word_members(names: str, k: int, pairing: str, dim: int, spec: str) -> list[Activation] | None:
+    words = _words(names)
+    if words is None:
+        return None
+    form = words.pop() if words[-1] in FORMS else None
+    if not words or any(word in FORMS for word in words):
+        return None
+    if form is None and any(word in OPERATIONS for word in words):
+        return None
+    if form is not None and all(word in ("max", "min") for word in words):
+        return None
+    return [
+        Extremum(word, _group_size(k, spec), dim, pairing) if word in ("max", "min") else Gate(word, str(form), k, dim, pairing)
+        for word in words
+    ]
+
+
+def _words(names: str) -> list[str] | None:
+    """``names`` cut into known words at its underscores, longest first (``implied_by`` holds one itself)."""
+    words: list[str] = []
+    rest = names
+    while rest:
+        word = next((w for w in _WORDS if rest == w or rest.startswith(w + "_")), None)
+        if word is None:
+            return None
+        words.append(word)
+        rest = rest[len(word) + 1 :]
+    return words
+
+
+def _endings(spec: str) -> _Endings:
+    match = _ENDINGS.match(spec)
+    if match is None:
+        return _Endings(spec, 2, "adjacent", given=False)
+    k = int(match["k"]) if match["k"] else 2
+    return _Endings(match["body"], k, "halves" if match["halves"] else "adjacent", bool(match["k"] or match["halves"]))
+
+
+def _group_size(k: int, spec: str) -> int:
+    if k < 2:
+        raise ValueError(f"k={k} in {spec!r} is not a group size: a gate reads at least 2 channels")
+    return k
