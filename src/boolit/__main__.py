@@ -1,0 +1,6 @@
+"""``python -m boolit`` is the command ``boolit``."""
+
+from boolit.cli import main
+
+if __name__ == "__main__":
+    main()

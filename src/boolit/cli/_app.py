@@ -1,0 +1,80 @@
+"""The commands, gathered; and what becomes of their errors.
+
+A command is a function in a file of this folder, registered in `application`. It imports the lab inside the function, so
+that ``boolit --help`` does not wait for scipy; it raises `UserError` for bad input and ``typer.Exit(code)`` to end early.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Sequence
+from typing import Annotated, cast
+
+import typer
+
+from boolit import __version__
+from boolit.cli import _doctor, _list, _verify
+from boolit.cli._terminal import print_error
+from boolit.lab.errors import UserError
+
+# Newer typers carry click inside themselves, older ones use the package: the base of BadParameter is right in both.
+ParsingError = cast("type[Exception]", typer.BadParameter.__mro__[2])
+
+
+def application() -> typer.Typer:
+    """The command line, with every command."""
+    app = typer.Typer(
+        name="boolit",
+        help="Logical activation functions for PyTorch, and the lab to test them.",
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # plain help: no boxes, which a narrow terminal breaks
+        epilog="Exit codes: 0 done, 1 a check failed, 2 bad input, 130 interrupted.",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(invoke_without_command=True)(_root)
+    app.command("list")(_list.list_)
+    app.command("doctor")(_doctor.doctor)
+    app.command("verify")(_verify.verify)
+    return app
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code; an exception that is not the user's to mend passes through."""
+    _tolerate_narrow_encodings()
+    command = typer.main.get_command(application())
+    try:
+        code = command.main(args=arguments, prog_name="boolit", standalone_mode=False)
+    except UserError as error:
+        print_error(error)
+        return 2
+    except ParsingError as error:
+        print_error(_usage(cast(typer.BadParameter, error)))
+        return 2
+    except typer.Abort:  # how older typers pass on a KeyboardInterrupt
+        return 130
+    return code if isinstance(code, int) else 0
+
+
+def _usage(error: typer.BadParameter) -> str:
+    command = error.ctx.command_path if error.ctx else "boolit"
+    return f"{error.format_message().rstrip('.')} (see `{command} --help`)"
+
+
+def _root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    if version:
+        print(f"boolit {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def _tolerate_narrow_encodings() -> None:
+    """A terminal that has no → shows a ? for it, instead of ending the command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")

@@ -1,0 +1,214 @@
+"""The command line as a user meets it: what it prints where, and the exit codes."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+from typer.testing import CliRunner
+
+import boolit
+from boolit.cli import _app, _list, _verify, main
+from boolit.lab.errors import UserError
+from boolit.lab.verification import Check, Family
+from boolit.nn import known_specs
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """``main`` in this process: exit code, standard output, standard error."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as exit_:
+            main(arguments)
+        assert isinstance(exit_.value.code, int)
+        captured = capsys.readouterr()
+        return exit_.value.code, captured.out, captured.err
+
+    return run
+
+
+def one_family(*checks: Check) -> tuple[Family, ...]:
+    return (Family("sample", "A sample", "tab:sample", lambda: checks),)
+
+
+@pytest.mark.parametrize("arguments", [("--version",), ("--version", "list")])
+def test_version(run: Run, arguments: tuple[str, ...]) -> None:
+    assert run(*arguments) == (0, f"boolit {boolit.__version__}\n", "")
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",)])
+def test_help_names_every_command(run: Run, arguments: tuple[str, ...]) -> None:
+    code, out, err = run(*arguments)
+    assert (code, err) == (0, "")
+    for command in ("list", "doctor", "verify"):
+        assert f"\n  {command} " in out
+
+
+@pytest.mark.parametrize("command", ["list", "doctor", "verify"])
+def test_every_command_has_help_for_its_options(run: Run, command: str) -> None:
+    code, out, _ = run(command, "--help")
+    assert code == 0
+    assert f"boolit {command}" in out
+    assert "--json" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("lst",), "'lst'"),
+        (("--nope",), "--nope"),
+        (("list", "--nope"), "--nope"),
+        (("list", "planets"), "'planets'"),
+        (("list", "activations", "more"), "more"),
+        (("verify", "--only"), "--only"),
+        (("verify", "--only", "maps,mapz"), "'mapz'"),
+        (("verify", "--only", ""), "''"),
+    ],
+)
+def test_bad_input_is_one_line_naming_it(run: Run, arguments: tuple[str, ...], named: str) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert named in err
+
+
+def test_a_users_error_stays_on_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> _list.Listing:
+        raise UserError("line one\n  line [bold]two[/bold]")
+
+    monkeypatch.setitem(_list.LISTINGS, "activations", refuse)
+    assert run("list") == (2, "", "error: line one line [bold]two[/bold]\n")
+
+
+def test_an_unexpected_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> _list.Listing:
+        raise ValueError("a bug, not the user's")
+
+    monkeypatch.setitem(_list.LISTINGS, "activations", fail)
+    with pytest.raises(ValueError, match="a bug"):
+        main(["list"])
+
+
+def test_an_interrupt_is_quiet(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> _list.Listing:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(_list.LISTINGS, "activations", interrupt)
+    code, out, err = run("list")
+    assert (code, out, err.strip()) == (130, "", "")
+
+
+def test_list_shows_every_activation_within_80_columns(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = run("list")
+    assert code == 0
+    first_words = [line.split()[0] for line in out.splitlines() if line]
+    assert set(known_specs()) <= set(first_words)
+    assert "2→3 duplicates" in out
+    assert "_kN" in out
+    assert "_halves" in out
+
+
+def test_list_as_json(run: Run) -> None:
+    entries = json.loads(run("list", "activations", "--json")[1])
+    assert {entry["spec"] for entry in entries} == set(known_specs())
+    ensemble = next(entry for entry in entries if entry["spec"] == "or_and_xnor_ail_p")
+    assert (ensemble["map"], ensemble["divisor"], ensemble["feature_factor"], ensemble["kind"]) == ([2, 1], 6, 0.5, "partition")
+
+
+def test_another_kind_of_list_is_one_entry(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    listing = _list.Listing(("name", "about"), {"first": [("xor", "two bits")]}, [{"name": "xor"}], ["a note"])
+    monkeypatch.setitem(_list.LISTINGS, "studies", lambda: listing)
+    assert json.loads(run("list", "studies", "--json")[1]) == [{"name": "xor"}]
+    out = run("list", "studies")[1]
+    assert "xor   two bits" in out
+    assert "a note" in out
+
+
+def test_verify_with_the_runner_of_typer() -> None:
+    result = CliRunner().invoke(_app.application(), ["verify", "--only", "maps", "--only", "normalisation"])
+    assert result.exit_code == 0, result.output
+    assert re.search(r"all \d+ checks agree", result.output)
+    assert "tab:normalization-constants" in result.output
+    assert "transfer heads" not in result.output
+
+
+def test_verify_takes_names_separated_by_commas(run: Run) -> None:
+    report = json.loads(run("verify", "--only", "maps,difference", "--json")[1])
+    assert {check["family"] for check in report["checks"]} == {"maps", "difference"}
+
+
+def test_a_mismatch_exits_with_1_and_shows_both_values(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = one_family(Check("right", 1, 1), Check("wrong", 0.5, 0.5000001, tolerance=1e-9), Check("lost", 0.0, float("nan")))
+    monkeypatch.setattr(_verify, "choose", lambda _: checks)
+    code, out, _ = run("verify")
+    assert code == 1
+    assert "2 of 3 checks fail" in out
+    assert "expected 0.5, got 0.5000001" in out
+    assert out.count("✗") == 2
+    code, out, _ = run("verify", "--json")
+    report = json.loads(out)
+    assert (code, report["ok"]) == (1, False)
+    assert [check["ok"] for check in report["checks"]] == [True, False, False]
+    assert report["checks"][2]["ours"] == "nan"
+
+
+def test_a_slip_is_told_in_a_note(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    check = Check("share", 12, 10, expected=10, slip=True, note="the paper says 12")
+    monkeypatch.setattr(_verify, "choose", lambda _: one_family(check))
+    code, out, _ = run("verify")
+    assert code == 0
+    assert "[1] the paper says 12" in out
+    assert "1 of them correct a slip" in out
+
+
+def test_doctor_as_json(run: Run) -> None:
+    code, out, err = run("doctor", "--json")
+    report = json.loads(out)
+    assert (code, err) == (0, "")
+    assert report["software"]["boolit"] == boolit.__version__
+    assert set(report) == {"software", "kernels", "devices", "extras", "data", "warnings"}
+
+
+def test_a_missing_module_of_ours_is_not_blamed_on_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "boolit.cli._app", None)
+    with pytest.raises(ModuleNotFoundError, match="_app"):
+        main(["list"])
+
+
+def test_a_terminal_without_the_characters_still_tells_right_from_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii", newline="\n")
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setattr(_verify, "choose", lambda _: one_family(Check("1→1", 1, 1), Check("2→1", 1, 2)))
+    with pytest.raises(SystemExit):
+        main(["verify"])
+    terminal.seek(0)
+    out = terminal.read()
+    assert "\nok    1?1" in out
+    assert "\nFAIL  2?1" in out
+
+
+def in_another_process(*command: str) -> tuple[int, str, str]:
+    done = subprocess.run([sys.executable, "-W", "error", *command], capture_output=True, encoding="utf-8", check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_module_runs_as_the_command() -> None:
+    message = f"error: there is no list of 'planets'; choose from {', '.join(_list.LISTINGS)}\n"
+    assert in_another_process("-m", "boolit", "list", "planets") == (2, "", message)
+
+
+def test_without_the_extra_the_library_works_and_the_command_says_how_to_get_it() -> None:
+    blocked = ("matplotlib", "pyarrow", "pydantic", "rich", "safetensors", "scipy", "typer")
+    code = f"import sys; sys.modules.update(dict.fromkeys({blocked})); import boolit; print(boolit.activation('or_ail').map)"
+    message = "boolit's commands need the extra: pip install 'boolit[lab]' (typer is missing)\n"
+    assert in_another_process("-c", f"{code}; from boolit.cli import main; main()") == (2, "(2, 1)\n", message)
