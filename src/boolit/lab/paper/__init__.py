@@ -1,0 +1,58 @@
+"""The paper's printed results, as data: what a reproduction is held against.
+
+A file here is one table: for each activation and column the mean (four figures after the point, as the source of the paper
+has them behind its cell colours), the standard error and number of seeds as printed, and whether the cell is bold,
+underlined or italic.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from importlib import resources
+
+from boolit.lab.errors import UserError
+
+
+@dataclass(frozen=True)
+class PrintedCell:
+    """One cell of a table: an activation's score in one column, in the table's own unit, and the marks it carries."""
+
+    activation: str
+    column: str
+    mean: float
+    standard_error: float
+    n: int
+    bold: bool
+    underlined: bool
+    italic: bool
+
+
+def tables() -> list[str]:
+    """The labels of the tables that are here.
+
+    Example:
+        >>> "tab:mlp-covtype" in tables()
+        True
+    """
+    names = (file.name for file in resources.files(__name__).iterdir() if file.name.endswith(".csv"))
+    return sorted(f"tab:{name.removesuffix('.csv')}" for name in names)
+
+
+def table(label: str) -> list[PrintedCell]:
+    """A table of the paper by its LaTeX label.
+
+    Example:
+        >>> table("tab:mlp-covtype")[0]  # doctest: +ELLIPSIS
+        PrintedCell(activation='relu', column='1', mean=92.0644, standard_error=0.07, n=5, bold=False, ...)
+    """
+    if label not in tables():
+        raise UserError(f"the paper's table {label!r} is not here; there are {', '.join(tables())}")
+    text = resources.files(__name__).joinpath(f"{label.removeprefix('tab:')}.csv").read_text(encoding="utf-8")
+    return [_cell(row) for row in list(csv.reader(text.splitlines()))[1:]]
+
+
+def _cell(row: list[str]) -> PrintedCell:
+    activation, column, mean, standard_error, n, *marks = row
+    bold, underlined, italic = (mark == "1" for mark in marks)
+    return PrintedCell(activation, column, float(mean), float(standard_error), int(n), bold, underlined, italic)

@@ -1,0 +1,68 @@
+"""Which tables there are to show of some records."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from boolit.lab.reports._table_model import Table
+from boolit.lab.reports._table_names import amounts, metric_label
+from boolit.lab.reports.tables import comparison_table, score_table
+from boolit.lab.results.statistics import Comparison, Method, compare, metric_of, scores, size_of
+from boolit.lab.runs import JSON, Record
+
+T = TypeVar("T")
+Groups = Mapping[str, Sequence[Record]]
+
+
+def study_tables(records: Sequence[Record], method: Method | None = None, solved: float | None = None) -> list[Table]:
+    """For each study and profile: its scores by depth, budget or width, whichever was swept, and its tests.
+
+    ``solved`` is a threshold: the share of runs that reach it is shown.
+    """
+    studies = _grouped(records, lambda record: f"{record.config.get('study')} ({record.config.get('profile')})")
+    return [table for name, group in studies.items() for table in _tables(group, name, method, solved)]
+
+
+def _tables(records: Sequence[Record], name: str, method: Method | None, solved: float | None) -> list[Table]:
+    metric = metric_of(records)
+    title = f"{name}: {metric_label(metric)}"
+
+    def compared(group: Sequence[Record]) -> Comparison:
+        return compare(scores(group, metric.name), metric, method, solved)
+
+    # Depths are compared apart, as in tab:mlp-covtype; sizes compete, and the best one of each activation is tested.
+    by_depth = _grouped(records, lambda record: f"depth {record.config.get('depth')}")
+    tests = [
+        comparison_table(compared(group), f"{title}, {depth}" if len(by_depth) > 1 else title)
+        for depth, group in by_depth.items()
+    ]
+    swept, groups = ("depth", by_depth) if len(by_depth) > 1 else _sizes(records)
+    if not groups:
+        return tests
+    return [score_table({column: compared(group) for column, group in groups.items()}, f"{title} by {swept}"), *tests]
+
+
+def _sizes(records: Sequence[Record]) -> tuple[str, Groups]:
+    """The records by parameter budget or by width, whichever was swept; nothing if every activation has one size."""
+    by_budget = _grouped(records, lambda r: size_of(r) if r.config.get("budget") is not None else 0)
+    if len(by_budget) > 1:
+        names = amounts(by_budget)
+        return "parameters", {names[size]: by_budget[size] for size in sorted(by_budget)}
+    by_width = _grouped(records, lambda r: _width(r.config.get("width")))
+    widths = _grouped(records, lambda r: str(r.config["activation"]))
+    if any(len({_width(r.config.get("width")) for r in group}) > 1 for group in widths.values()):
+        return "width", {"-".join(map(str, width)): by_width[width] for width in sorted(by_width)}
+    return "", {}
+
+
+def _width(width: JSON) -> tuple[int, ...]:
+    return tuple(int(w) for w in width if isinstance(w, int)) if isinstance(width, (list, tuple)) else ()
+
+
+def _grouped(records: Sequence[Record], by: Callable[[Record], T]) -> dict[T, list[Record]]:
+    groups: dict[T, list[Record]] = defaultdict(list)
+    for record in records:
+        groups[by(record)].append(record)
+    return dict(groups)

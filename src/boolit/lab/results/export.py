@@ -1,0 +1,133 @@
+"""The store's runs as one table for other programs: CSV, Parquet or JSON."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from boolit.lab.errors import UserError
+from boolit.lab.results.store import Store
+from boolit.lab.runs import Record
+
+Row = dict[str, Any]
+
+_CONFIGURED = {
+    "study": pa.string(),
+    "profile": pa.string(),
+    "activation": pa.string(),
+    "width": pa.list_(pa.int64()),
+    "depth": pa.int64(),
+    "parameters": pa.int64(),
+    "budget": pa.int64(),
+    "seed": pa.int64(),
+}
+_HISTORY = {"key": pa.string(), "metric": pa.string(), "epoch": pa.int64(), "value": pa.float64()}
+
+
+def export(store: Store, path: Path, format: str, history: bool = False) -> list[Path]:  # noqa: A002 (the command's own word)
+    """Writes one row a run to ``path``, and with ``history`` one row a run, metric and epoch beside it; returns the files.
+
+    An accuracy stays a fraction, a width of several layers is ``32-32`` in CSV and a list elsewhere, and JSON, which has no
+    number for it, says null for what is not finite. A metric that has a configuration entry's name gives way to it.
+    """
+    if format not in _WRITERS:
+        raise UserError(f"runs are exported as {', '.join(_WRITERS)}, not {format!r}")
+    write, records = _WRITERS[format], store.records(history=history)
+    files = [path]
+    _safely(write, path, _rows(records), _columns(records))
+    if history:
+        files.append(path.with_name(f"{path.stem}.history{path.suffix}"))
+        _safely(write, files[1], _history_rows(records), _HISTORY)
+    return files
+
+
+def _columns(records: Sequence[Record]) -> dict[str, pa.DataType]:
+    metrics = sorted({name for record in records for name in record.metrics} - {"key", "state", "seconds", *_CONFIGURED})
+    return {
+        "key": pa.string(),
+        **_CONFIGURED,
+        "state": pa.string(),
+        **dict.fromkeys(metrics, pa.float64()),
+        "seconds": pa.float64(),
+    }
+
+
+def _rows(records: Sequence[Record]) -> list[Row]:
+    return [
+        {
+            **record.metrics,
+            **{name: record.config[name] for name in _CONFIGURED if name in record.config},
+            "key": record.key,
+            "state": record.state,
+            "seconds": record.seconds,
+        }
+        for record in records
+    ]
+
+
+def _history_rows(records: Sequence[Record]) -> list[Row]:
+    return [
+        {"key": record.key, "metric": metric, "epoch": epoch, "value": value}
+        for record in records
+        for metric, values in sorted(record.history.items())
+        for epoch, value in enumerate(values, start=1)
+    ]
+
+
+def _write_csv(path: Path, rows: Sequence[Row], columns: Mapping[str, pa.DataType]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows([_flat(row.get(name)) for name in columns] for row in rows)
+
+
+def _write_parquet(path: Path, rows: Sequence[Row], columns: Mapping[str, pa.DataType]) -> None:
+    pq.write_table(pa.Table.from_pylist(list(rows), schema=pa.schema(list(columns.items()))), path)
+
+
+def _write_json(path: Path, rows: Sequence[Row], columns: Mapping[str, pa.DataType]) -> None:
+    plain = [{name: _finite(row.get(name)) for name in columns} for row in rows]
+    path.write_text(json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+
+
+_WRITERS: dict[str, Callable[[Path, Sequence[Row], Mapping[str, pa.DataType]], None]] = {
+    "csv": _write_csv,
+    "parquet": _write_parquet,
+    "json": _write_json,
+}
+
+
+def _safely(
+    write: Callable[[Path, Sequence[Row], Mapping[str, pa.DataType]], None],
+    path: Path,
+    rows: Sequence[Row],
+    columns: Mapping[str, pa.DataType],
+) -> None:
+    """Writes a file whole or not at all."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(part, rows, columns)
+        os.replace(part, path)
+    except OSError as error:
+        raise UserError(f"cannot write {path} ({error.strerror or error}); choose a place you may write to") from error
+    finally:
+        with suppress(OSError):
+            part.unlink()
+
+
+def _flat(value: Any) -> Any:
+    return "-".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,224 @@
+"""The store: every finished run of an output folder, safe from kills and from other processes on the same folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+from boolit.lab.errors import UserError
+from boolit.lab.results._claims import beat, bury, give_back, take
+from boolit.lab.results._database import FILE, explained, open_database, transaction
+from boolit.lab.results._encoding import epochs_blob, epochs_from, mapping_text, metrics_from, metrics_text
+from boolit.lab.results._process import PULSE, this_process
+from boolit.lab.runs import JSON, Record, canonical, key_of
+
+_SAFE_KEY = re.compile(r"[0-9A-Za-z_-]+")
+
+
+class Store:
+    """The finished runs of one output folder, in an SQLite file there.
+
+    A record is in it whole or not at all, is never overwritten, and outlives the process that wrote it. Several processes
+    of one host may use the folder at once: what one has claimed no other gets, until it is recorded or released, or its
+    process has died. (SQLite's write-ahead log needs shared memory, so processes of several hosts must not share a folder
+    over a network: there, one host keeps the store and the others send it their records.)
+
+    Example:
+        >>> import tempfile
+        >>> from boolit.lab.runs import Run
+        >>> run = Run({"activation": "relu", "seed": 1})
+        >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder)) as store:
+        ...     mine = store.claim([run.key], owner="me")
+        ...     store.record([Record(run.key, run.config, "finished", {"test_accuracy": 0.93})])
+        ...     store.finished() == set(mine), store.claim([run.key], owner="me")
+        (True, [])
+    """
+
+    def __init__(self, folder: Path, create: bool = True, patience: float = 60.0) -> None:
+        self.folder = Path(folder)
+        self._create = create
+        self._lock = threading.RLock()
+        self._process = this_process()
+        self._held: dict[str, str] = {}  # claimed by this store: key and owner
+        self._closing = threading.Event()
+        self._pulse: threading.Thread | None = None
+        self._connection = open_database(self.folder, create, patience)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Gives back what this store still has claimed, and ends the connection."""
+        self._closing.set()
+        if self._pulse is not None:
+            self._pulse.join()
+        with self._lock:
+            if self._held:
+                with suppress(UserError), self._writing() as database:
+                    give_back(database, self._held.items(), self._process)
+                self._held.clear()
+            self._connection.close()
+
+    def finished(self) -> set[str]:
+        """The keys of all runs in the store, diverged ones too."""
+        with self._reading() as database:
+            return {key for (key,) in database.execute("SELECT key FROM runs")}
+
+    def claim(self, keys: Iterable[str], owner: str) -> list[str]:
+        """Takes those of ``keys`` that are neither in the store nor claimed by a living process, this one included.
+
+        They are returned in their order. A claim lasts until the run is recorded, it is released, or this store is closed.
+        """
+        with self._writing() as database:
+            bury(database)
+            taken = [key for key in map(_checked, dict.fromkeys(keys)) if take(database, key, owner, self._process)]
+        self._held.update(dict.fromkeys(taken, owner))
+        self._start_pulse()
+        return taken
+
+    def release(self, keys: Iterable[str], owner: str) -> None:
+        """Gives back claims of ``owner`` in this process, for others to take; those of anybody else stay."""
+        keys = list(keys)
+        with self._writing() as database:
+            give_back(database, [(key, owner) for key in keys], self._process)
+        self._forget(key for key in keys if self._held.get(key) == owner)
+
+    def record(self, records: Iterable[Record]) -> None:
+        """Keeps records, all in one transaction, and ends their claims; a run that is already in the store stays as it is."""
+        records = list(records)
+        for record in records:
+            if record.key != key_of(record.config):
+                raise ValueError(f"the key {record.key!r} is not that of its configuration ({key_of(record.config)!r})")
+        with self._writing() as database:
+            for record in records:
+                _insert(database, record)
+                database.execute("DELETE FROM claims WHERE key = ?", (record.key,))
+        self._forget(record.key for record in records)
+
+    def records(self, where: Mapping[str, JSON] | None = None, history: bool = True) -> list[Record]:
+        """The records whose configuration has the entries of ``where``, ordered by study, activation, size and seed.
+
+        The order does not depend on who wrote first. ``history=False`` leaves the curves out and is faster.
+        """
+        with self._reading() as database:
+            curves = _curves(database) if history else {}
+            rows = database.execute(
+                "SELECT key, config, state, metrics, json, seconds FROM runs JOIN environments ON environment = id"
+            ).fetchall()
+        found = (_record(row, curves.get(row[0], {})) for row in rows)
+        return sorted((record for record in found if _matches(record.config, where or {})), key=_order)
+
+    def checkpoint_folder(self, cohort: str) -> Path:
+        """Where a running cohort keeps its checkpoints; made if it is not there."""
+        return self._below("checkpoints", cohort, make=True)
+
+    def weights(self, key: str) -> Path:
+        """Where a run's final weights lie, if they were kept."""
+        return self._below("weights", make=self._create) / f"{_checked(key)}.safetensors"
+
+    def _below(self, *names: str, make: bool) -> Path:
+        path = self.folder.joinpath(*map(_checked, names))
+        if make:
+            path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def _forget(self, keys: Iterable[str]) -> None:
+        for key in list(keys):
+            self._held.pop(key, None)
+
+    def _reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        return self._transaction("DEFERRED")
+
+    def _writing(self) -> AbstractContextManager[sqlite3.Connection]:
+        return self._transaction("IMMEDIATE")
+
+    @contextmanager
+    def _transaction(self, kind: Literal["DEFERRED", "IMMEDIATE"]) -> Iterator[sqlite3.Connection]:
+        if os.getpid() != self._process.pid:
+            raise RuntimeError("this store was opened before a fork; SQLite needs every process to open its own")
+        with self._lock, explained(self.folder / FILE), transaction(self._connection, kind):
+            yield self._connection
+
+    def _start_pulse(self) -> None:
+        if self._pulse is None:
+            self._pulse = threading.Thread(target=self._beat, name="store heartbeat", daemon=True)
+            self._pulse.start()
+
+    def _beat(self) -> None:
+        while not self._closing.wait(PULSE):
+            # A beat that fails (a busy or full disk) is made good by the next; training goes on meanwhile.
+            with suppress(UserError, sqlite3.Error), self._writing() as database:
+                beat(database, self._process)
+
+
+def _insert(database: sqlite3.Connection, record: Record) -> None:
+    environment = mapping_text(record.environment)
+    database.execute("INSERT OR IGNORE INTO environments (json) VALUES (?)", (environment,))
+    inserted = database.execute(
+        "INSERT OR IGNORE INTO runs SELECT ?, ?, ?, ?, id, ?, ? FROM environments WHERE json = ?",
+        (
+            record.key,
+            canonical(record.config),
+            record.state,
+            metrics_text(record.metrics),
+            record.seconds,
+            datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            environment,
+        ),
+    ).rowcount
+    if inserted:
+        curves = [(record.key, metric, epochs_blob(values)) for metric, values in record.history.items()]
+        database.executemany("INSERT INTO history VALUES (?, ?, ?)", curves)
+
+
+def _curves(database: sqlite3.Connection) -> dict[str, dict[str, list[float]]]:
+    curves: dict[str, dict[str, list[float]]] = defaultdict(dict)
+    for key, metric, blob in database.execute("SELECT key, metric, epochs FROM history"):
+        curves[key][metric] = epochs_from(blob)
+    return curves
+
+
+def _record(row: tuple[str, str, str, str, str, float], history: dict[str, list[float]]) -> Record:
+    key, config, state, metrics, environment, seconds = row
+    return Record(
+        key=key,
+        config=json.loads(config),
+        state="finished" if state == "finished" else "diverged",
+        metrics=metrics_from(metrics),
+        history=history,
+        environment=json.loads(environment),
+        seconds=seconds,
+    )
+
+
+def _matches(config: Mapping[str, JSON], where: Mapping[str, JSON]) -> bool:
+    return all(name in config and config[name] == value for name, value in where.items())
+
+
+def _order(record: Record) -> tuple[str | float, ...]:
+    names = [str(record.config.get(name, "")) for name in ("study", "profile", "activation")]
+    numbers = [_number(record.config.get(name)) for name in ("depth", "budget", "parameters", "seed")]
+    return (*names, *numbers, record.key)
+
+
+def _number(value: JSON) -> float:
+    return float(value) if isinstance(value, (int, float)) else -1.0
+
+
+def _checked(key: str) -> str:
+    if not _SAFE_KEY.fullmatch(key):
+        raise ValueError(f"{key!r} is no key: letters, digits, - and _ only (it names a file)")
+    return key
