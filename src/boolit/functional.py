@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from boolit.logic import Program, evaluate
+from boolit.logic import PAIRINGS, Program, evaluate
 from boolit.logic.program import Strategy
 
 __all__ = [
@@ -102,8 +102,8 @@ def signed_geomean(x: Tensor, dim: int = -1, pairing: str = "adjacent") -> Tenso
     Shape: ``(…, C, …)`` to ``(…, C/2, …)``.
 
     Example:
-        >>> signed_geomean(torch.tensor([4.0, -1.0, 2.0, 8.0]))
-        tensor([-2.,  4.])
+        >>> signed_geomean(torch.tensor([4.0, -1.0, 9.0, 4.0]))
+        tensor([-2.,  6.])
     """
     first, second = operands(x, 2, dim, pairing)
     nonzero = (first != 0) & (second != 0)
@@ -119,10 +119,18 @@ def operands(x: Tensor, k: int, dim: int, pairing: str) -> tuple[Tensor, ...]:
         >>> operands(torch.arange(4.0), 2, -1, "halves")
         (tensor([0., 1.]), tensor([2., 3.]))
     """
+    rank = x.dim()
+    if not -rank <= dim < rank:
+        raise IndexError(f"dim={dim} is out of range for a tensor of shape {tuple(x.shape)}; use {-rank} to {rank - 1}")
+    if not x.is_floating_point():
+        raise TypeError(f"logits must be floating-point, got {x.dtype}; convert them with x.float()")
+    if pairing not in PAIRINGS:
+        raise ValueError(f"unknown pairing {pairing!r}; choose one of {', '.join(PAIRINGS)}")
     channels = x.shape[dim]
     if channels % k:
-        raise ValueError(f"groups of {k} need a multiple of {k} channels along dim {dim}, got {channels}")
-    dim = dim % x.dim()
+        below, above = channels - channels % k, channels + -channels % k
+        raise ValueError(f"groups of {k} need a multiple of {k} channels, got {channels}; use {below or above} or {above}")
+    dim = dim % rank
     if pairing == "adjacent":
         return torch.unbind(x.unflatten(dim, (channels // k, k)), dim + 1)
     return torch.unbind(x.unflatten(dim, (k, channels // k)), dim)
@@ -134,9 +142,12 @@ class GroupedGate(Protocol):
     def __call__(self, x: Tensor, k: int = 2, dim: int = -1, pairing: str = "adjacent") -> Tensor: ...
 
 
-@lru_cache(maxsize=4096)
+_cached_program = lru_cache(maxsize=4096)(Program)
+
+
 def _program(members: tuple[tuple[str, str], ...], strategy: Strategy, k: int, pairing: str, uneven: bool) -> Program:
-    return Program(members, strategy, k, pairing, uneven)
+    make = Program if torch.compiler.is_compiling() else _cached_program  # torch.compile warns of a cache and ignores it
+    return make(members, strategy, k, pairing, uneven)
 
 
 def _named(op: str, form: str) -> GroupedGate:

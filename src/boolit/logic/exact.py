@@ -1,4 +1,4 @@
-"""IL: the exact logit of OR and XNOR of two independent events, accurate everywhere and differentiable to any order.
+"""IL: the exact logit of OR and XNOR of independent events, accurate everywhere and differentiable to any order.
 
 Each ``torch.where`` below chooses between two expressions of the *same* analytic function, so autograd is right on both
 sides of every boundary and on it, at every order; the choice only decides which expression rounds well.
@@ -42,6 +42,48 @@ def xnor_il(x: Tensor, y: Tensor) -> Tensor:
     near_value = torch.log1p(growth / (1 + ratio))
     far_value = small + torch.log1p(torch.exp(-(large + small))) - torch.log1p(ratio)
     return sign_x * sign_y * torch.where(near, near_value, far_value)
+
+
+def or_il_many(operands: Tensor) -> Tensor:
+    """OR of all along dimension 0, in closed form.
+
+    With h the largest logit, f = h + Σ softplus(others) + log1p(e⁻ʰ P(any other)). The probability is gathered as a sum of
+    positive terms, scaled by e⁻ᶜ with c = min(h, 0) so that it does not underflow; a fold of pairs would lose ln 2 beside 1e30.
+    """
+    scale = operands.detach().amax(0).clamp(max=0)
+    high, any_other, softplus = operands[0], torch.zeros_like(operands[0]), torch.zeros_like(operands[0])
+    for logit in operands[1:]:
+        larger = logit > high
+        other, high = torch.where(larger, high, logit), torch.where(larger, logit, high)
+        positive = other > 0
+        decay = torch.exp(torch.where(positive, -other, other))
+        difference, slip = _difference(torch.where(positive, 0, other), scale)
+        probability = torch.exp(difference) * (1 + slip) / (1 + decay)
+        any_other = any_other * (torch.where(positive, decay, 1) / (1 + decay)) + probability
+        softplus = softplus + torch.where(positive, other, 0) + torch.log1p(decay)
+    return high + softplus + torch.log1p(any_other * torch.exp(-_difference(high, scale)[0]))
+
+
+def xnor_il_many(operands: Tensor) -> Tensor:
+    """XNOR of all along dimension 0, in closed form.
+
+    |f| = log((1+t)/(1-t)) with t = Π tanh(|xᵢ|/2); 1 - t is gathered as a sum of positive terms, scaled by eᵐ with m the
+    least magnitude.
+    """
+    signs = _sign(operands)
+    sizes = signs * operands
+    least = sizes.detach().amin(0)
+    product, apart = torch.ones_like(least), torch.zeros_like(least)
+    for size in sizes:
+        difference, slip = _difference(-size, -least)
+        whole = 1 + torch.exp(-size)
+        agreement = _one_minus_exp(size) / whole
+        apart = apart * agreement + 2 * torch.exp(difference) * (1 + slip) / whole
+        product = product * agreement
+    near = least <= 20
+    near_value = torch.log1p(2 * product * torch.exp(torch.where(near, least, 0)) / apart)
+    far_value = least + torch.log1p(product) - torch.log(apart)
+    return signs.prod(0) * torch.where(near, near_value, far_value)
 
 
 def _sign(x: Tensor) -> Tensor:

@@ -12,11 +12,17 @@ from boolit.logic.moments import moments
 from boolit.logic.program import Program
 from boolit.logic.vocabulary import OPERATIONS, normalised
 
-_BINARY: dict[tuple[str, str], Callable[[Tensor, Tensor], Tensor]] = {
+_OF_TWO: dict[tuple[str, str], Callable[[Tensor, Tensor], Tensor]] = {
     ("or", "il"): exact.or_il,
     ("xnor", "il"): exact.xnor_il,
     ("or", "ail"): approximate.or_ail,
     ("xnor", "ail"): approximate.xnor_ail,
+}
+_OF_MANY: dict[tuple[str, str], Callable[[Tensor], Tensor]] = {
+    ("or", "il"): exact.or_il_many,
+    ("xnor", "il"): exact.xnor_il_many,
+    ("or", "ail"): approximate.or_ail_many,
+    ("xnor", "ail"): approximate.xnor_ail_many,
 }
 
 
@@ -47,19 +53,11 @@ def _gate(operands: Tensor, name: str, form: str) -> Tensor:
         operands = -operands
     elif -1 in signs:
         operands = torch.stack([operand if sign > 0 else -operand for operand, sign in zip(operands, signs, strict=True)])
-    value = fold(_BINARY[operation.base, form.removeprefix("n")], operands)
+    kind = operation.base, form.removeprefix("n")
+    value = _OF_TWO[kind](operands[0], operands[1]) if k == 2 else _OF_MANY[kind](operands)
     if operation.output_sign(k) < 0:
         value = -value
     if normalised(form):
         mean, sd = moments(name, form.removeprefix("n"), k)
         value = (value - mean) / sd
     return value
-
-
-def fold(binary: Callable[[Tensor, Tensor], Tensor], operands: Tensor) -> Tensor:
-    """An associative function of two tensors applied to all along dimension 0: neighbours first, so log₂ k steps."""
-    while operands.shape[0] > 1:
-        whole = operands.shape[0] // 2 * 2
-        paired = binary(operands[0:whole:2], operands[1:whole:2])
-        operands = torch.cat([paired, operands[whole:]]) if whole < operands.shape[0] else paired
-    return operands[0]

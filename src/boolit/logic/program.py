@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Literal
 
-from boolit.logic.vocabulary import FORMS, OPERATIONS, PAIRINGS
+from boolit.logic.vocabulary import FORMS, OPERATIONS, PAIRINGS, approximate
 
 Strategy = Literal["d", "p"]
 
@@ -38,6 +38,19 @@ class Program:
             if self.k > 2 and not OPERATIONS[name].any_k:
                 raise ValueError(f"{name!r} is an operation of exactly 2 logits, so k={self.k} has no meaning for it; use k=2")
 
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.members, self.strategy, self.k, self.pairing, self.uneven))
+
+    def __hash__(self) -> int:
+        """Computed once: every call looks its plan up by it."""
+        return self._hash
+
+    @cached_property
+    def approximate(self) -> bool:
+        """Whether every gate is piecewise linear, so that bits suffice for the backward."""
+        return all(approximate(form) for _, form in self.members)
+
     @property
     def divisor(self) -> int:
         """What the number of channels must be a multiple of."""
@@ -47,10 +60,9 @@ class Program:
     def groups(self, channels: int) -> int:
         """How many groups of k the channels make; raises where they do not divide."""
         if channels % self.divisor:
-            raise ValueError(
-                f"{self} needs a multiple of {self.divisor} channels, got {channels}; "
-                f"use {channels - channels % self.divisor} or {channels + -channels % self.divisor}"
-            )
+            below, above = channels - channels % self.divisor, channels + -channels % self.divisor
+            near = f"{below} or {above}" if below else above
+            raise ValueError(f"{self} needs a multiple of {self.divisor} channels, got {channels}; use {near}")
         return channels // self.k
 
     def shares(self, groups: int) -> tuple[tuple[int, int], ...]:

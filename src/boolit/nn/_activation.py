@@ -37,9 +37,8 @@ class Activation(nn.Module, ABC):
         """How many channels come out of n."""
         if n % self.divisor:
             below, above = n - n % self.divisor, n + -n % self.divisor
-            raise ValueError(
-                f"{self.spec} needs a multiple of {self.divisor} channels, got {n}; use {below or above} or {above}"
-            )
+            near = f"{below} or {above}" if below else above
+            raise ValueError(f"{self.spec} needs a multiple of {self.divisor} channels, got {n}; use {near}")
         return int(n * self.feature_factor)
 
     @abstractmethod

@@ -48,6 +48,8 @@ class Pointwise(Activation):
 
     def __init__(self, name: str, dim: int = -1) -> None:
         super().__init__()
+        if name not in POINTWISE:
+            raise ValueError(f"unknown activation {name!r}; choose one of {', '.join(POINTWISE)}")
         self.name, self.dim = name, dim
         self.function = POINTWISE[name]()
 
@@ -76,6 +78,10 @@ class Extremum(Activation):
 
     def __init__(self, name: str, k: int = 2, dim: int = -1, pairing: str = "adjacent") -> None:
         super().__init__()
+        if name not in ("max", "min"):
+            raise ValueError(f"unknown extremum {name!r}; choose max or min")
+        if k < 2:
+            raise ValueError(f"k={k} is not a group size: {name} reads at least 2 channels")
         self.name, self.k, self.dim, self.pairing = name, k, dim, pairing
 
     @property
@@ -132,6 +138,8 @@ class Gated(Activation):
 
     def __init__(self, name: str, dim: int = -1) -> None:
         super().__init__()
+        if name not in GATED:
+            raise ValueError(f"unknown activation {name!r}; choose one of {', '.join(GATED)}")
         self.name, self.dim = name, dim
 
     @property

@@ -26,8 +26,8 @@ from boolit.nn.baselines import GATED, POINTWISE, Extremum, Gated, Pointwise, Si
 from boolit.nn.gates import Ensemble, Gate
 
 _REGISTERED: dict[str, Callable[[int], Activation]] = {}
-_ENDINGS = re.compile(r"^(?P<body>.+?)(?:_k(?P<k>[0-9]{1,9}))?(?P<halves>_halves)?$")
-_STRATEGY = re.compile(r"^(?P<members>.+)_(?P<strategy>d|p|pu)$")
+_ENDINGS = re.compile(r"(?P<body>.+?)(?:_k(?P<k>[0-9]{1,9}))?(?P<halves>_halves)?")
+_STRATEGY = re.compile(r"(?P<members>.+)_(?P<strategy>d|p|pu)")
 _WORDS = sorted([*OPERATIONS, *FORMS, "max", "min"], key=len, reverse=True)
 
 
@@ -69,9 +69,16 @@ def register(name: str, factory: Callable[[int], Activation]) -> None:
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise ValueError(f"{name!r} cannot be a spec: use lower-case letters, digits and _, starting with a letter")
-    if name in known_specs() and name not in _REGISTERED:
+    if _is_built_in(name):
         raise ValueError(f"{name!r} is already an activation of boolit; choose another name")
     _REGISTERED[name] = factory
+
+
+def _is_built_in(name: str) -> bool:
+    try:
+        return (_ensemble(name, -1) or _single(name, -1)) is not None
+    except ValueError:  # a gate's name with a wrong ending
+        return True
 
 
 def known_specs() -> list[str]:
@@ -118,8 +125,9 @@ def _probe(function: Callable[[Tensor], Tensor], dim: int, name: str) -> tuple[i
             result: Any = function(torch.zeros(shape))
         factor = Fraction(result.shape[dim], channels)
     except Exception as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
         raise TypeError(
-            f"{name} is no activation along dim {dim}: called on zeros of shape {tuple(shape)} it failed: {error}"
+            f"{name} is no activation along dim {dim}: called on zeros of shape {tuple(shape)} it failed: {reason}"
         ) from error
     return factor.denominator, factor.numerator
 
@@ -153,7 +161,7 @@ def _single(spec: str, dim: int) -> Activation | None:
 
 def _ensemble(spec: str, dim: int) -> Activation | None:
     body, k, pairing, given = _endings(spec)
-    match = _STRATEGY.match(body)
+    match = _STRATEGY.fullmatch(body)
     if match is None:
         return None
     names, strategy = match["members"], match["strategy"]
@@ -190,7 +198,7 @@ def _words(names: str) -> list[str] | None:
     rest = names
     while rest:
         word = next((w for w in _WORDS if rest == w or rest.startswith(w + "_")), None)
-        if word is None:
+        if word is None or rest == word + "_":
             return None
         words.append(word)
         rest = rest[len(word) + 1 :]
@@ -198,7 +206,7 @@ def _words(names: str) -> list[str] | None:
 
 
 def _endings(spec: str) -> _Endings:
-    match = _ENDINGS.match(spec)
+    match = _ENDINGS.fullmatch(spec)
     if match is None:
         return _Endings(spec, 2, "adjacent", given=False)
     k = int(match["k"]) if match["k"] else 2

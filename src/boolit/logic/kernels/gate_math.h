@@ -50,8 +50,8 @@ struct Difference {
 
 template <class T>
 ALWAYS_INLINE Difference<T> difference(Real<T> low, Real<T> high) {
-    const Real<T> rounded = low - high;
-    return {rounded, most<T>((low - rounded) - high, all<T>(-1))};
+    const Real<T> rounded = low == high ? all<T>(0) : low - high;  // equal infinities differ by nothing
+    return {rounded, low == high ? all<T>(0) : most<T>((low - rounded) - high, all<T>(-1))};
 }
 
 // high and low are chosen so that a NaN ends in one of them.

@@ -16,7 +16,6 @@ from torch.nn import Parameter
 from boolit.logic.formulas import formula
 from boolit.logic.kernels.plan import fits, out_shape, plan_for
 from boolit.logic.program import Program
-from boolit.logic.vocabulary import approximate
 
 _SCHEMAS = (
     "gates(Tensor x, str program, int dim, bool keep) -> (Tensor, Tensor)",
@@ -30,11 +29,13 @@ _gates_backward = torch.ops.boolit.gates_backward.default
 
 
 def evaluate(x: Tensor, program: Program, dim: int) -> Tensor:
-    """The program's output along ``dim``: by kernel for CPU tensors, by formula elsewhere, in exports and in forward mode.
+    """The program's output along ``dim``: by kernel for CPU tensors; elsewhere, in exports and under torch.func by formula.
 
     Shape: ``(…, C, …)`` to ``(…, program.out_channels(C), …)``.
     """
     rank = x.dim()
+    if rank == 0:
+        raise IndexError("a tensor of shape () has no channels; give it a dimension, or use boolit.combine on separate logits")
     if not -rank <= dim < rank:
         raise IndexError(f"dim={dim} is out of range for a tensor of shape {tuple(x.shape)}; use {-rank} to {rank - 1}")
     if dim < 0:
@@ -48,22 +49,22 @@ def evaluate(x: Tensor, program: Program, dim: int) -> Tensor:
     if _is_plain(x):
         if not (x.requires_grad and torch.is_grad_enabled()):
             return _run(x, program, dim, keep=False)[0]
-        return cast(Tensor, _gates(x, str(program), dim, _keeps_bits(program))[0])
+        return cast(Tensor, _Gates.apply(x, program, dim))
     program.groups(x.shape[dim])
-    transformed = not torch.compiler.is_compiling() and _functorch_level() is not None
-    return cast(Tensor, _gates(x, str(program), dim, _keeps_bits(program) and not transformed)[0])
-
-
-def _keeps_bits(program: Program) -> bool:
-    return all(approximate(form) for _, form in program.members)
+    return cast(Tensor, _gates(x, str(program), dim, program.approximate)[0])
 
 
 # ------------------------------------------------------------------------------------------------ which way to go
 
 
 def _wants_formula() -> bool:
-    """In an export (the result must not need boolit to run) and in forward-mode differentiation."""
-    return torch.compiler.is_exporting() or forward_ad._current_level >= 0
+    """In an export (the result must not need boolit to run), in forward mode and under torch.func.
+
+    torch differentiates registered operators in reverse mode only, and not inside its function transforms.
+    """
+    if torch.compiler.is_compiling():
+        return torch.compiler.is_exporting()
+    return forward_ad._current_level >= 0 or _functorch_level() is not None
 
 
 # Asking whether a tensor is what it seems costs one private call each; a torch without them loses the short cut only.
@@ -72,12 +73,13 @@ _functorch_level = getattr(torch._C._functorch, "peek_interpreter_stack", lambda
 
 
 def _is_plain(x: Tensor) -> bool:
-    """No tracing, no transform, no subclass: the tensor's memory is the whole truth."""
+    """No tracing, no mode, no transform, no subclass, no sign to be applied: the tensor's memory is the whole truth."""
     return (
         not torch.compiler.is_compiling()
         and (type(x) is Tensor or type(x) is Parameter)
         and _dispatch_modes() == 0
         and _functorch_level() is None
+        and not x.is_neg()
     )
 
 
@@ -98,13 +100,17 @@ def _forward(x: Tensor, program: str, dim: int, keep: bool) -> tuple[Tensor, Ten
     return out, kept if kept is not None else torch.empty(0, dtype=torch.uint8)
 
 
-def _backward(grad: Tensor, saved: Tensor, program: str, dim: int, channels: int) -> Tensor:
+def _run_backward(grad: Tensor, saved: Tensor, program: Program, dim: int, channels: int) -> Tensor:
     grad, saved = grad.contiguous(), saved.contiguous()
     shape = torch.Size((*grad.shape[:dim], channels, *grad.shape[dim + 1 :]))
     grad_x = torch.empty(shape, dtype=grad.dtype)
     x, kept = (None, saved) if saved.dtype == torch.uint8 else (saved, None)
-    plan_for(Program.parse(program), grad.dtype, shape, dim).backward(grad, x, kept, grad_x)
+    plan_for(program, grad.dtype, shape, dim).backward(grad, x, kept, grad_x)
     return grad_x
+
+
+def _backward(grad: Tensor, saved: Tensor, program: str, dim: int, channels: int) -> Tensor:
+    return _run_backward(grad, saved, Program.parse(program), dim, channels)
 
 
 _library.impl("gates", _forward, "CPU")
@@ -175,10 +181,12 @@ def _differentiate_backward(ctx: Any, towards: Tensor) -> tuple[Tensor, Tensor |
     program = Program.parse(ctx.program)
     if saved.dtype == torch.uint8:
         return _transposed(towards, saved, program, ctx.dim), None, None, None, None
+    higher = torch.is_grad_enabled()
     with torch.enable_grad():
-        x, g = (tensor if tensor.requires_grad else tensor.detach().requires_grad_() for tensor in (saved, grad))
+        # names of their own in the graph, lest what grad owes to x be counted here and by the caller
+        x, g = (t.view_as(t) if t.requires_grad else t.detach().requires_grad_() for t in (saved, grad))
         (first,) = torch.autograd.grad(formula(x, program, ctx.dim), x, g, create_graph=True)
-        to_grad, to_x = torch.autograd.grad(first, (g, x), towards, create_graph=torch.is_grad_enabled(), allow_unused=True)
+        to_grad, to_x = torch.autograd.grad(first, (g, x), towards, create_graph=higher, allow_unused=True)
     return to_grad, torch.zeros_like(x) if to_x is None else to_x, None, None, None
 
 
@@ -200,13 +208,33 @@ def _transposed(towards: Tensor, kept: Tensor, program: Program, dim: int) -> Te
         coefficients = _gates_backward(torch.cat(blocks, dim), kept, str(program), dim, channels)
         weighted = coefficients * towards
         adjacent = program.pairing == "adjacent"
-        grouped = weighted.unflatten(dim, (groups, program.k) if adjacent else (program.k, groups))
+        axes = (groups, program.k) if adjacent else (program.k, groups)
+        grouped = weighted.reshape(*towards.shape[:dim], *axes, *towards.shape[dim + 1 :])  # unflatten knows no vmap
         pieces.append(grouped.sum(dim + 1 if adjacent else dim).narrow(dim, start, size))
     return torch.cat(pieces, dim)
 
 
 torch.library.register_autograd("boolit::gates", _differentiate, setup_context=_save, lib=_library)
 torch.library.register_autograd("boolit::gates_backward", _differentiate_backward, setup_context=_save_backward, lib=_library)
+
+
+class _Gates(torch.autograd.Function):
+    """The same for plain tensors, without the dispatcher: half the cost of a small call."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, program: Program, dim: int) -> Tensor:
+        keep = program.approximate
+        out, kept = _run(x, program, dim, keep)
+        ctx.program, ctx.dim, ctx.channels = program, dim, x.shape[dim]
+        ctx.save_for_backward(kept if keep else x)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (saved,) = ctx.saved_tensors
+        if _is_plain(grad) and not torch.is_grad_enabled():
+            return _run_backward(grad, saved, ctx.program, ctx.dim, ctx.channels), None, None
+        return _gates_backward(grad, saved, str(ctx.program), ctx.dim, ctx.channels), None, None
 
 
 # ------------------------------------------------------------------------------------------------ vmap

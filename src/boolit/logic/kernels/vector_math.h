@@ -18,7 +18,7 @@ struct Lanes<float> {
     static constexpr One bias = 127, root_half = 0x3f3504f3;
     static constexpr int exp_terms = 8;          // (ln2/2)^8 / 9! < 2^-30
     static constexpr int log_terms = 5;          // (3 - 2√2)^12 / 13 < 2^-32
-    static constexpr float lowest_exp = -88.0f;  // e^-88 is subnormal, so anything below comes out as 0 like it
+    static constexpr float lowest_exp = -88.0f;  // rounds to n = -127, whose exponent field is 0: below, e^x comes out as 0
     static constexpr float certain = 40.0f;      // 1 + e^-40 rounds to 1, and e^40 does not overflow
     static constexpr float ln2_high = 0.693359375f;  // 9 significant bits: n · ln2_high is exact
     static constexpr float ln2_low = float(0.6931471805599453094172321214581766 - 0.693359375);
@@ -149,13 +149,13 @@ struct Exp {
 template <class T>
 ALWAYS_INLINE Exp<T> exp_of(Real<T> x) {
     using L = Lanes<T>;
-    const Real<T> shifted = most<T>(x, all<T>(L::lowest_exp)) * T(1.44269504088896340736) + rounder<T>;
+    const Real<T> clipped = most<T>(x, all<T>(L::lowest_exp));
+    const Real<T> shifted = clipped * T(1.44269504088896340736) + rounder<T>;
     const Real<T> n = shifted - rounder<T>;
-    const Real<T> r = (most<T>(x, all<T>(L::lowest_exp)) - n * L::ln2_high) - n * L::ln2_low;
+    const Real<T> r = (clipped - n * L::ln2_high) - n * L::ln2_low;
     const Real<T> p = r + r * r * exp_series<T>(r);
     const Int<T> exponent = bits_of<Int<T>>(shifted) - bits_of<Int<T>>(all<T>(rounder<T> - T(L::bias)));
-    const Int<T> normal = exponent > 0;
-    const Real<T> scale = bits_of<Real<T>>(Int<T>((exponent & normal) << L::mantissa));
+    const Real<T> scale = bits_of<Real<T>>(Int<T>(exponent << L::mantissa));  // 2^n, or 0 for the least n
     return {scale * p + scale, scale * p + (scale - T(1))};
 }
 

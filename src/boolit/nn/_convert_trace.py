@@ -1,0 +1,146 @@
+"""A model as a torch.fx graph, and the places in it where an activation acts."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from torch import fx, nn
+
+from boolit.nn._activation import Activation
+from boolit.nn._convert_choice import Choice, choose, operation_name
+
+TRANSFORMER_LAYERS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
+
+
+class UntraceableError(ValueError):
+    """torch.fx cannot follow the model's forward."""
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """One place where an activation acts: a call in the graph, or the attribute of a transformer layer of torch."""
+
+    name: str
+    was: str
+    module: str | None = None
+    node: fx.Node | None = None
+    factor: Fraction = Fraction(1)
+
+
+class _Tracer(fx.Tracer):
+    """Goes into everything but torch's layers and the activations."""
+
+    def __init__(self, choice: Choice | None = None) -> None:
+        # Without an argument it is made when a converted model is unpickled: fx remembers the class of the tracer.
+        super().__init__()
+        self._choice = choice or choose(None)
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        whole = isinstance(m, (Activation, *TRANSFORMER_LAYERS)) or self._choice.takes_module(m)
+        return whole or super().is_leaf_module(m, module_qualified_name)
+
+
+def is_layer_of_torch(model: nn.Module, choice: Choice) -> bool:
+    """Whether the model is itself something a trace does not go into."""
+    return _Tracer(choice).is_leaf_module(model, "")
+
+
+def trace(model: nn.Module, choice: Choice) -> fx.Graph:
+    """The graph of ``model(x)``: arguments with plain defaults are taken to have them."""
+    plain = {
+        name: parameter.default
+        for name, parameter in inspect.signature(model.forward).parameters.items()
+        if parameter.default is None or isinstance(parameter.default, (bool, int, float, str))
+    }
+    tracer = _Tracer(choice)
+    try:
+        graph = tracer.trace(model, concrete_args=plain)
+    except Exception as error:
+        raise UntraceableError(_untraceable(model, [path for path, _ in tracer.module_stack.values()], error)) from error
+    for node in graph.nodes:
+        # fx numbers the arguments it fixes, which would take their names away from callers,
+        if node.op == "placeholder" and node.target.removesuffix("_1") in plain:
+            node.target = node.target.removesuffix("_1")
+        # and cannot pickle annotations that are strings.
+        if isinstance(node.type, str):
+            node.type = None
+    return graph
+
+
+def _untraceable(model: nn.Module, inside: list[str], error: Exception) -> str:
+    place = f" in {inside[-1]}" if inside else ""
+    reason = next(iter(str(error).splitlines()), type(error).__name__)
+    return (
+        f"torch.fx cannot trace {type(model).__name__}{place}: {reason}; convert the submodules that hold the activations "
+        "one by one, for example model.head = convert(model.head, …).model"
+    )
+
+
+def find_sites(model: nn.Module, graph: fx.Graph | None, choice: Choice) -> list[Site]:
+    """Every place where a chosen activation acts, each with a name of its own."""
+    taken = {name for name, _ in model.named_modules(remove_duplicate=False)}
+    modules = _module_calls(model, graph, choice, taken) if graph else ()
+    calls = _function_calls(graph, choice, taken) if graph else ()
+    found = [*modules, *calls, *_transformer_sites(model, choice)]
+    order = {node: i for i, node in enumerate(graph.nodes)} if graph else {}
+    return sorted(found, key=lambda site: order[site.node] if site.node else -1)
+
+
+def untraced_sites(model: nn.Module, choice: Choice) -> list[Site]:
+    """The activation modules of a model that has no graph."""
+    sites = [Site(name, repr(module), name) for name, module in model.named_modules() if name and choice.takes_module(module)]
+    inside = tuple(f"{name}." for name, module in model.named_modules() if isinstance(module, TRANSFORMER_LAYERS))
+    return [site for site in sites if not site.name.startswith(inside)] + list(_transformer_sites(model, choice))
+
+
+def owner(node: fx.Node) -> str:
+    """The path of the module whose forward makes a call."""
+    stack = [path for path, _ in node.meta.get("nn_module_stack", {}).values()]
+    if node.op == "call_module":
+        stack = stack[:-1]
+    return str(stack[-1]) if stack else ""
+
+
+def unique(name: str, taken: set[str]) -> str:
+    """The name, numbered as far as needed to be new, and taken from now on."""
+    numbered = (f"{name}_{i}" for i in range(1, len(taken) + 2))
+    new = next(candidate for candidate in (name, *numbered) if candidate not in taken)
+    taken.add(new)
+    return new
+
+
+def child(parent: str, name: str) -> str:
+    """The path of a module in another."""
+    return f"{parent}.{name}" if parent else name
+
+
+def _module_calls(model: nn.Module, graph: fx.Graph, choice: Choice, taken: set[str]) -> Iterator[Site]:
+    seen: set[str] = set()
+    for node in graph.find_nodes(op="call_module"):
+        module = model.get_submodule(node.target)
+        if choice.takes_module(module):
+            name = unique(node.target, taken) if node.target in seen else node.target
+            seen.add(node.target)
+            factor = module.feature_factor if isinstance(module, Activation) else Fraction(1)
+            yield Site(name, _describe(module), node.target, node, factor)
+
+
+def _function_calls(graph: fx.Graph, choice: Choice, taken: set[str]) -> Iterator[Site]:
+    for node in graph.nodes:
+        if choice.takes_call(node):
+            name = operation_name(node)
+            yield Site(unique(child(owner(node), name), taken), f"{name}(…)", None, node)
+
+
+def _transformer_sites(model: nn.Module, choice: Choice) -> Iterator[Site]:
+    for name, module in model.named_modules():
+        if isinstance(module, TRANSFORMER_LAYERS) and choice.takes_attribute(module.activation):
+            was = module.activation
+            yield Site(child(name, "activation"), repr(was) if isinstance(was, nn.Module) else f"{was.__name__}(…)")
+
+
+def _describe(module: nn.Module) -> str:
+    return module.spec if isinstance(module, Activation) else repr(module)

@@ -1,0 +1,106 @@
+"""Modules in daily life: copied, pickled, saved, shared between threads, wrapped, scripted into bigger ones."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+import torch
+from gate_cases import SPECS, WIDTH
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+import boolit
+
+EVERY_KIND = [*SPECS, "or_ail_k3_halves", "max_min_d", "signed_geomean", "swiglu", "prelu", "max+xnor_ail_d"]
+
+
+@pytest.mark.parametrize("spec", EVERY_KIND)
+def test_copies_are_the_same(spec: str) -> None:
+    module, x = boolit.activation(spec, dim=1), torch.randn(2, WIDTH, 3)
+    for other in (copy.deepcopy(module), copy.copy(module), pickle.loads(pickle.dumps(module))):
+        assert (other.spec, other.dim, other.map, repr(other)) == (module.spec, 1, module.map, repr(module))
+        assert torch.equal(other(x), module(x))
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_state_dicts_load_into_a_net_with_another_gate(spec: str, tmp_path: Path) -> None:
+    act = boolit.activation(spec)
+    net = nn.Sequential(nn.Linear(4, WIDTH), act, nn.Linear(act.out_features(WIDTH), 1))
+    torch.save(net.state_dict(), tmp_path / "net.pt")
+    state = torch.load(tmp_path / "net.pt", weights_only=True)
+    assert list(state) == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    other = nn.Sequential(nn.Linear(4, WIDTH), boolit.activation(spec), nn.Linear(act.out_features(WIDTH), 1))
+    other.load_state_dict(state, strict=True)
+    x = torch.randn(3, 4)
+    assert torch.equal(other(x), net(x))
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_moving_and_casting_a_module_changes_nothing(spec: str) -> None:
+    x = torch.randn(3, WIDTH)
+    expected = boolit.activation(spec)(x)
+    assert torch.equal(boolit.activation(spec).half().to("cpu").eval().train()(x), expected)
+
+
+def forward_and_backward(module: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
+    leaf = x.clone().requires_grad_()
+    out = module(leaf)
+    return out.detach(), torch.autograd.grad(out.square().sum(), leaf)[0]
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_eight_threads_at_once(spec: str) -> None:
+    module = boolit.activation(spec)
+    inputs = [torch.randn(40 + i, 10 * WIDTH) for i in range(8)]  # a plan of its own for each shape
+    expected = [forward_and_backward(boolit.activation(spec), x) for x in inputs]
+    start = Barrier(8)
+
+    def work(x: Tensor) -> list[tuple[Tensor, Tensor]]:
+        start.wait()
+        return [forward_and_backward(module, x) for _ in range(3)]
+
+    with ThreadPoolExecutor(8) as pool:
+        for results, wanted in zip(pool.map(work, inputs), expected, strict=True):
+            for result in results:
+                assert all(torch.equal(actual, value) for actual, value in zip(result, wanted, strict=True))
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_data_parallel_passes_through(spec: str) -> None:
+    module, x = boolit.activation(spec), torch.randn(6, WIDTH)
+    assert torch.equal(nn.DataParallel(module)(x), module(x))
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_activation_checkpointing(spec: str) -> None:
+    module, x = boolit.activation(spec), torch.randn(6, WIDTH, requires_grad=True)
+    kept = torch.autograd.grad(module(x).square().sum(), x)[0]
+    again = torch.autograd.grad(checkpoint(module, x, use_reentrant=False).square().sum(), x)[0]
+    assert torch.equal(kept, again)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_symbolic_tracing(spec: str) -> None:
+    act = boolit.activation(spec)
+    net = nn.Sequential(nn.Linear(4, WIDTH), act)
+    x = torch.randn(3, 4)
+
+    class Tracer(torch.fx.Tracer):
+        def is_leaf_module(self, module: nn.Module, name: str) -> bool:
+            return isinstance(module, boolit.nn.Activation) or super().is_leaf_module(module, name)
+
+    traced = torch.fx.GraphModule(net, Tracer().trace(net))
+    assert torch.equal(traced(x), net(x))
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_hooks_see_the_output(spec: str) -> None:
+    module, seen = boolit.activation(spec), []
+    module.register_forward_hook(lambda _module, _inputs, out: seen.append(out.shape[-1]))
+    module(torch.randn(2, WIDTH))
+    assert seen == [module.out_features(WIDTH)]

@@ -1,0 +1,125 @@
+"""Which operand of an approximate gate gets the gradient at ties and zeros: the same in every mode.
+
+OR gives every positive operand its gradient; with none positive, the first of the largest gets it. AND mirrors OR. XNOR
+gives it to the first of the smallest magnitude, times the signs of the others, where zero counts as positive.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from gate_cases import BASIC
+from torch import Tensor
+
+from boolit.functional import gate
+from boolit.logic import Program, evaluate
+from boolit.logic.formulas import formula
+
+# torch loads its own rules of forward mode by a function it has deprecated
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+
+SIZES = (2, 3, 4, 5)
+
+
+def corners(k: int) -> Tensor:
+    """All combinations of values with ties, and both zeros."""
+    values = (-2.0, -1.0, -0.0, 0.0, 1.0, 2.0) if k < 4 else (-1.0, -0.0, 0.0, 1.0)
+    return torch.tensor(list(itertools.product(values, repeat=k)))
+
+
+def rule(op: str, group: list[float]) -> list[float]:
+    """The gradient by the words above."""
+    if op == "xnor":
+        taken = min(range(len(group)), key=lambda i: abs(group[i]))
+        sign = math.prod(-1.0 if value < 0 else 1.0 for i, value in enumerate(group) if i != taken)
+        return [sign if i == taken else 0.0 for i in range(len(group))]
+    flipped = [-value for value in group] if op == "and" else group
+    positive = [value > 0 for value in flipped]
+    first = flipped.index(max(flipped))
+    return [float(positive[i] if any(positive) else i == first) for i in range(len(group))]
+
+
+def by_autograd(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    leaf = x.clone().requires_grad_()
+    return torch.autograd.grad(function(leaf).sum(), leaf)[0]
+
+
+def by_forward_mode(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    tangents = torch.eye(x.shape[1]).unsqueeze(1).expand(-1, len(x), -1)
+    return torch.stack([torch.func.jvp(function, (x,), (tangent,))[1].squeeze(1) for tangent in tangents], 1)
+
+
+def by_vmapped_backward(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    return by_autograd(torch.vmap(function), x)
+
+
+def by_vmapped_gradient(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    return torch.vmap(torch.func.grad(lambda row: function(row).sum()))(x)
+
+
+def by_second_backward(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """The backward's own backward is the forward map: one unit operand at a time."""
+    leaf, columns = x.clone().requires_grad_(), []
+    weights = torch.ones(len(x), 1, requires_grad=True)
+    (first,) = torch.autograd.grad(function(leaf), leaf, weights, create_graph=True)
+    for unit in torch.eye(x.shape[1]):
+        columns.append(torch.autograd.grad(first, weights, unit.expand_as(x), retain_graph=True)[0].squeeze(1))
+    return torch.stack(columns, 1)
+
+
+MODES = [by_autograd, by_forward_mode, by_vmapped_backward, by_vmapped_gradient, by_second_backward]
+
+
+@pytest.mark.parametrize("k", SIZES)
+@pytest.mark.parametrize("op", BASIC)
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode_follows_the_rule(mode: Callable[..., Tensor], op: str, k: int) -> None:
+    x = corners(k)
+    x = x if mode in (by_autograd, by_forward_mode) else x[:: len(x) // 40 + 1]
+    expected = torch.tensor([rule(op, group) for group in x.tolist()])
+    torch.testing.assert_close(mode(lambda x: gate(x, op, "ail", k), x), expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("k", SIZES)
+@pytest.mark.parametrize("op", BASIC)
+@pytest.mark.parametrize("pairing", ["adjacent", "halves"])
+def test_the_formula_follows_the_rule(op: str, k: int, pairing: str) -> None:
+    x = corners(k)
+    program = Program(((op, "ail"),), "d", k, pairing)
+    expected = torch.tensor([rule(op, group) for group in x.tolist()])
+    torch.testing.assert_close(by_autograd(lambda x: formula(x, program, 1), x), expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("k", SIZES)
+@pytest.mark.parametrize("op", BASIC)
+def test_the_rule_holds_across_the_channels_of_images(op: str, k: int) -> None:
+    x = corners(k)
+    program = Program(((op, "ail"), ("or", "ail")), "p", k)
+    image = torch.cat([x, x], 1).T.reshape(1, 2 * k, -1).contiguous()
+    gradient = by_autograd(lambda x: evaluate(x, program, 1), image)[0, :k].T
+    assert gradient.tolist() == [rule(op, group) for group in x.tolist()]
+
+
+def test_compiled_gates_follow_the_rule() -> None:
+    calls = list(itertools.product(BASIC, SIZES))
+
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def all_gates(*inputs: Tensor) -> list[Tensor]:
+        return [gate(x, op, "ail", k) for x, (op, k) in zip(inputs, calls, strict=True)]
+
+    inputs = [corners(k).requires_grad_() for _, k in calls]
+    gradients = torch.autograd.grad([out.sum() for out in all_gates(*inputs)], inputs)
+    for (op, _), x, gradient in zip(calls, inputs, gradients, strict=True):
+        assert gradient.tolist() == [rule(op, group) for group in x.tolist()]
+
+
+@pytest.mark.parametrize("other", [-3.0, -1e-30, 0.0, 1e-30, 3.0])
+def test_xnor_at_zero_has_the_slope_of_the_others_sign(other: float) -> None:
+    sign = -1.0 if other < 0 else 1.0
+    assert by_autograd(lambda x: gate(x, "xnor", "ail"), torch.tensor([[0.0, other]])).tolist() == [[sign, 0.0]]
+    swapped = by_autograd(lambda x: gate(x, "xnor", "ail"), torch.tensor([[other, 0.0]])).tolist()
+    assert swapped == ([[0.0, sign]] if other else [[1.0, 0.0]])

@@ -1,0 +1,120 @@
+"""The baselines are the activations they are named after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import boolit
+from boolit.nn import Extremum, Gated, Pointwise
+from boolit.nn.baselines import GATED, POINTWISE
+from boolit.nn.width import count_parameters
+
+OF_TORCH: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "leaky_relu": F.leaky_relu,
+    "prelu": lambda x: torch.where(x > 0, x, 0.25 * x),
+    "softplus": F.softplus,
+    "elu": F.elu,
+    "celu": F.celu,
+    "selu": F.selu,
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "hardswish": F.hardswish,
+    "mish": F.mish,
+    "softsign": F.softsign,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "identity": lambda x: x,
+}
+PAPER_LISTS = [
+    "relu",
+    "leaky_relu",
+    "prelu",
+    "softplus",
+    "elu",
+    "celu",
+    "selu",
+    "gelu",
+    "silu",
+    "hardswish",
+    "mish",
+    "softsign",
+    "tanh",
+]
+
+
+def test_every_pointwise_activation_is_checked_and_the_papers_are_among_them() -> None:
+    assert set(OF_TORCH) == set(POINTWISE)
+    assert set(PAPER_LISTS) <= set(POINTWISE)
+
+
+@pytest.mark.parametrize("name", OF_TORCH)
+def test_pointwise_activations_are_torchs(name: str) -> None:
+    x = 3 * torch.randn(5, 7)
+    module = boolit.activation(name, dim=1)
+    torch.testing.assert_close(module(x), OF_TORCH[name](x))
+    assert (module.map, module.divisor, module.spec) == ((1, 1), 1, name)
+
+
+def test_prelu_alone_has_a_parameter() -> None:
+    assert {name: count for name in POINTWISE if (count := count_parameters(boolit.activation(name)))} == {"prelu": 1}
+
+
+@pytest.mark.parametrize("k", [2, 3, 4])
+def test_extrema(k: int) -> None:
+    x = torch.randn(2, 12, 5)
+    grouped = x.unflatten(1, (12 // k, k))
+    assert torch.equal(Extremum("max", k, 1)(x), grouped.amax(2))
+    assert torch.equal(Extremum("min", k, 1)(x), grouped.amin(2))
+    assert torch.equal(Extremum("max", k, 1, "halves")(x), x.unflatten(1, (k, 12 // k)).amax(1))
+
+
+def test_max_min_duplicate_is_groupsort_up_to_a_permutation() -> None:
+    x = torch.randn(4, 10)
+    high, low = boolit.activation("max_min_d")(x).chunk(2, -1)
+    assert torch.equal(torch.stack([low, high], -1).flatten(1), x.unflatten(1, (5, 2)).sort(-1).values.flatten(1))
+
+
+@pytest.mark.parametrize(
+    ("name", "control"),
+    [("glu", torch.sigmoid), ("swiglu", F.silu), ("geglu", F.gelu), ("bilinear", lambda x: x)],
+)
+def test_gated_activations(name: str, control: Callable[[Tensor], Tensor]) -> None:
+    x = torch.randn(3, 8, 2)
+    first, second = x.chunk(2, 1)
+    torch.testing.assert_close(boolit.activation(name, dim=1)(x), first * control(second))
+    assert set(GATED) == {"glu", "swiglu", "geglu", "bilinear"}
+
+
+def test_glu_is_torchs() -> None:
+    x = torch.randn(3, 8)
+    torch.testing.assert_close(boolit.activation("glu")(x), nn.GLU()(x))
+
+
+@pytest.mark.parametrize("name", ["max", "min", "max_min_d", "signed_geomean", *GATED])
+def test_gradients(name: str) -> None:
+    x = torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(boolit.activation(name), x)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Pointwise("rellu"), "unknown activation 'rellu'; choose one of relu,"),
+        (lambda: Gated("gluu"), "unknown activation 'gluu'; choose one of glu,"),
+        (lambda: Extremum("mean"), "unknown extremum 'mean'; choose max or min"),
+        (lambda: Extremum("max", 1), "k=1 is not a group size: max reads at least 2 channels"),
+        (lambda: Extremum("max", pairing="odd")(torch.zeros(4)), "unknown pairing 'odd'; choose one of adjacent, halves"),
+        (lambda: Extremum("max")(torch.zeros(5)), "multiple of 2 channels, got 5; use 4 or 6"),
+        (lambda: Gated("glu")(torch.zeros(1)), "multiple of 2 channels, got 1; use 2 or 2"),
+    ],
+)
+def test_wrong_baselines_get_one_clear_sentence(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)

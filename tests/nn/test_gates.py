@@ -1,0 +1,172 @@
+"""Gate and Ensemble as modules: what they compute, what they tell about themselves, what they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import pytest
+import torch
+from gate_cases import FORMS, GATES, SPECS, assert_agree
+from torch import nn
+
+import boolit
+from boolit.functional import combine, gate
+from boolit.nn import Activation, Ensemble, Extremum, Gate, Gated, Pointwise
+
+
+def logits(channels: int, dim: int = -1) -> torch.Tensor:
+    return torch.randn(3, 5, channels).movedim(-1, dim)
+
+
+@pytest.mark.parametrize("spec", GATES)
+@pytest.mark.parametrize("dim", [-1, 0, 1])
+@pytest.mark.parametrize(("k", "pairing"), [(2, "adjacent"), (3, "halves")])
+def test_gate_is_the_function(spec: str, dim: int, k: int, pairing: str) -> None:
+    op, form = spec.split("_")
+    x = logits(12, dim)
+    assert torch.equal(Gate(op, form, k, dim, pairing)(x), gate(x, op, form, k, dim, pairing))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("pairing", ["adjacent", "halves"])
+def test_partition_members_act_on_their_own_share(form: str, k: int, pairing: str) -> None:
+    # an early version of the authors' code cut along the operands, so that the first gate did everything
+    members = [Gate(op, form, k, 1, pairing) for op in ("and", "or", "xnor")]
+    x = torch.randn(2, 6 * k, 7)
+    chunks = Ensemble(members, "p", 1)(x).chunk(3, 1)
+    for i, (member, chunk) in enumerate(zip(members, chunks, strict=True)):
+        groups = torch.arange(2 * i, 2 * i + 2)
+        channels = [groups * k + j if pairing == "adjacent" else groups + 6 * j for j in range(k)]
+        own = combine(member.op, *(x.index_select(1, index) for index in channels), form=form)
+        assert_agree(chunk, own)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_duplicate_members_act_on_everything_in_order(form: str) -> None:
+    members = [Gate(op, form) for op in ("xnor", "or", "nand")]
+    x = logits(12)
+    assert torch.equal(Ensemble(members, "d")(x), torch.cat([member(x) for member in members], -1))
+
+
+def test_members_of_any_kind() -> None:
+    members: list[Activation] = [Gate("or", "ail", 3), Extremum("max"), Gated("glu"), Pointwise("tanh")]
+    x = logits(24)
+    duplicate, partition = Ensemble(members, "d"), Ensemble(members, "p")
+    assert duplicate.program is None
+    assert torch.equal(duplicate(x), torch.cat([member(x) for member in members], -1))
+    pieces = x.chunk(4, -1)
+    assert torch.equal(partition(x), torch.cat([member(piece) for member, piece in zip(members, pieces, strict=True)], -1))
+    for module in (duplicate, partition):
+        assert module(x).shape[-1] == module.out_features(24)
+    assert (duplicate.map, partition.map) == ((6, 2 + 3 + 3 + 6), (24, 14))
+    assert partition.divisor == 24
+
+
+@pytest.mark.parametrize(
+    ("spec", "channel_map", "divisor"),
+    [
+        ("or_ail", (2, 1), 2),
+        ("xnor_nil", (2, 1), 2),
+        ("and_il_k5", (5, 1), 5),
+        ("or_and_ail_d", (2, 2), 2),
+        ("or_xnor_nail_d", (2, 2), 2),
+        ("or_and_xnor_il_d", (2, 3), 2),
+        ("or_xnor_ail_p", (2, 1), 4),
+        ("or_and_xnor_ail_p", (2, 1), 6),
+        ("or_and_xnor_ail_pu", (2, 1), 2),
+        ("or_and_xnor_ail_d_k3", (3, 3), 3),
+        ("max_min_d", (2, 2), 2),
+        ("relu", (1, 1), 1),
+        ("glu", (2, 1), 2),
+    ],
+)
+def test_maps_and_divisors(spec: str, channel_map: tuple[int, int], divisor: int) -> None:
+    module = boolit.activation(spec)
+    assert (module.map, module.divisor) == (channel_map, divisor)
+    assert module.feature_factor == Fraction(channel_map[1], channel_map[0])
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_out_features_is_what_comes_out(spec: str) -> None:
+    module = boolit.activation(spec, dim=1)
+    for multiple in range(1, 5):
+        n = multiple * module.divisor
+        assert module(torch.randn(2, n, 3)).shape == (2, module.out_features(n), 3)
+
+
+def test_out_features_names_the_nearest_widths() -> None:
+    with pytest.raises(ValueError, match="or_xnor_ail_p needs a multiple of 4 channels, got 10; use 8 or 12"):
+        boolit.activation("or_xnor_ail_p").out_features(10)
+    with pytest.raises(ValueError, match="got 3") as caught:
+        boolit.activation("or_xnor_ail_p").out_features(3)
+    assert "use 0" not in str(caught.value)
+
+
+def test_an_uneven_partition_gives_the_first_members_more() -> None:
+    module = boolit.activation("or_and_xnor_ail_pu")
+    x = logits(14)
+    expected = [gate(piece, op) for op, piece in zip(("or", "and", "xnor"), x.split((6, 4, 4), -1), strict=True)]
+    assert torch.equal(module(x), torch.cat(expected, -1))
+    assert module.out_features(14) == 7
+
+
+@pytest.mark.parametrize("spec", ["or_ail", "xnor_nil_k3_halves", "or_and_xnor_nail_d", "or_xnor_ail_p", "max+xnor_ail_d"])
+def test_repr_says_what_it_is(spec: str) -> None:
+    module = boolit.activation(spec, dim=1)
+    first_line = repr(nn.Sequential(module)).splitlines()[1]
+    text = repr(module)
+    assert repr(spec) in text
+    assert "dim=1" in text
+    assert f"map={module.map[0]}→{module.map[1]}" in text
+    assert type(module).__name__ in first_line
+
+
+def test_modules_hold_no_parameters() -> None:
+    for spec in SPECS:
+        module = boolit.activation(spec)
+        assert not module.state_dict(), spec
+        assert not list(module.parameters()), spec
+        assert not list(module.buffers()), spec
+
+
+def test_the_example_of_a_network_trains() -> None:
+    inputs = torch.tensor([[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])
+    targets = torch.tensor([1.0, 0.0, 0.0, 1.0])
+    net = nn.Sequential(nn.Linear(2, 8), boolit.activation("xnor_ail"), nn.Linear(4, 1), nn.Flatten(0))
+    optimiser = torch.optim.Adam(net.parameters(), 0.05)
+    for _ in range(150):
+        loss = nn.functional.binary_cross_entropy_with_logits(net(inputs), targets)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert loss < 0.1
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: Ensemble([], "d"), ValueError, "an ensemble needs at least one member, got none"),
+        (lambda: Ensemble([Gate("or")], "x"), ValueError, r"unknown strategy 'x'; choose d \(duplicate\) or p \(partition\)"),  # type: ignore[arg-type]
+        (
+            lambda: Ensemble([Gate("or", dim=1)], "d"),
+            ValueError,
+            r"members act along dims \[1\], the ensemble along -1; make them",
+        ),
+        (lambda: Ensemble([Gate("or"), Extremum("max")], "p", uneven=True), ValueError, "uneven partition takes gates of one"),
+        (lambda: Ensemble([Gate("or", pairing="halves"), Extremum("max")], "p"), ValueError, "partition by halves takes gates"),
+        (lambda: Gate("ro"), ValueError, "unknown operation 'ro'; choose one of and, or"),
+        (lambda: Gate("or", "li"), ValueError, "unknown form 'li'; choose one of il, ail"),
+        (lambda: Gate("or", k=1), ValueError, "k=1 is not a group size"),
+        (lambda: Gate("or", pairing="odd"), ValueError, "unknown pairing 'odd'; choose one of adjacent, halves"),
+        (lambda: Gate("or")(torch.zeros(2, 3)), ValueError, "multiple of 2 channels, got 3; use 2 or 4"),
+        (lambda: Gate("or", dim=1)(torch.zeros(4)), IndexError, r"dim=1 is out of range for a tensor of shape \(4,\)"),
+        (lambda: Gate("or")(torch.zeros(4, dtype=torch.int32)), TypeError, "floating-point, got torch.int32; convert them"),
+        (lambda: boolit.activation("max+glu_p")(torch.zeros(2, 6)), ValueError, r"multiple of 4 channels, got 6; use 4 or 8"),
+    ],
+)
+def test_wrong_modules_get_one_clear_sentence(call: Callable[[], object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)
