@@ -11,7 +11,7 @@ SOURCES := $(shell find src setup.py pyproject.toml -type f -not -name '*.so' -n
 
 demo: .venv/installed
 	$(BIN)/boolit verify
-	$(BIN)/python examples/parity.py
+	$(BIN)/boolit run parity --out results/demo
 
 test: .venv/installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests --pyargs boolit

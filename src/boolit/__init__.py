@@ -13,4 +13,3 @@ from boolit.functional import combine
 from boolit.nn import activation
 
 __all__ = ["__version__", "activation", "combine", "functional", "logic", "nn"]
-

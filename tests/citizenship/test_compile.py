@@ -101,6 +101,16 @@ def test_functions() -> None:
     assert_agree(torch.compile(function, fullgraph=True, backend="aot_eager")(x, y), function(x, y))
 
 
+@pytest.mark.parametrize("spec", ["or_and_xnor_ail_d", "xnor_il"])
+def test_transforms_inside(spec: str) -> None:
+    """Not in one graph: which transform is at work is a question dynamo leaves to Python."""
+    module, x = boolit.activation(spec), torch.randn(3, WIDTH)
+    function = torch.vmap(torch.func.grad(lambda x: module(x).square().sum()))
+    assert_agree(torch.compile(function, backend="aot_eager")(x), function(x))
+    mapped = torch.vmap(lambda x: module(x), 1, 1)
+    assert_agree(torch.compile(mapped, backend="aot_eager")(x.T), mapped(x.T))
+
+
 def test_the_compiled_graph_calls_the_kernels() -> None:
     names: list[str] = []
 

@@ -14,7 +14,7 @@ from typing import Annotated, cast
 import typer
 
 from boolit import __version__
-from boolit.cli import _doctor, _list, _verify
+from boolit.cli import _bench, _doctor, _export, _figures, _list, _run, _search, _verify
 from boolit.cli._terminal import print_error
 from boolit.lab.errors import UserError
 
@@ -34,9 +34,15 @@ def application() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(_root)
+    app.command("run")(_run.run)
+    app.command("show")(_run.show)
+    app.command("search")(_search.search)
+    app.command("export")(_export.export)
+    app.command("figures")(_figures.figures)
     app.command("list")(_list.list_)
     app.command("doctor")(_doctor.doctor)
     app.command("verify")(_verify.verify)
+    app.add_typer(_bench.application(), name="bench")
     return app
 
 

@@ -59,7 +59,32 @@ def activations() -> Listing:
     )
 
 
-LISTINGS: dict[str, Callable[[], Listing]] = {"activations": activations}
+def studies() -> Listing:
+    """Every study that ships with boolit."""
+    from boolit.lab.studies import list_studies
+
+    found = list_studies()
+    return Listing(
+        columns=("study", "profiles", "is about"),
+        groups={"studies": [(study.name, ", ".join(study.profiles), study.title) for study in found]},
+        entries=[{"name": study.name, "profiles": study.profiles, "title": study.title} for study in found],
+        notes=("boolit run STUDY trains one, boolit show STUDY says what it would train; a .toml file of your own works too.",),
+    )
+
+
+def figures() -> Listing:
+    """Every figure that needs no training."""
+    from boolit.lab.reports.figures import FIGURES
+
+    return Listing(
+        columns=("figure", "in the paper", "shows"),
+        groups={"figures": [(name, entry.label or "–", entry.caption) for name, entry in FIGURES.items()]},
+        entries=[{"name": name, "label": entry.label, "caption": entry.caption} for name, entry in FIGURES.items()],
+        notes=("boolit figures NAME draws one.",),
+    )
+
+
+LISTINGS: dict[str, Callable[[], Listing]] = {"activations": activations, "studies": studies, "figures": figures}
 
 
 def list_(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache, cached_property
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Literal
 
 from boolit.logic.vocabulary import FORMS, OPERATIONS, PAIRINGS, approximate
@@ -24,6 +24,8 @@ class Program:
     k: int = 2
     pairing: str = "adjacent"
     uneven: bool = False
+    approximate: bool = field(init=False, compare=False, repr=False)  # every gate is: then bits suffice for the backward
+    _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.members:
@@ -37,19 +39,12 @@ class Program:
             _check_word("form", form, FORMS)
             if self.k > 2 and not OPERATIONS[name].any_k:
                 raise ValueError(f"{name!r} is an operation of exactly 2 logits, so k={self.k} has no meaning for it; use k=2")
-
-    @cached_property
-    def _hash(self) -> int:
-        return hash((self.members, self.strategy, self.k, self.pairing, self.uneven))
+        object.__setattr__(self, "approximate", all(approximate(form) for _, form in self.members))
+        object.__setattr__(self, "_hash", hash((self.members, self.strategy, self.k, self.pairing, self.uneven)))
 
     def __hash__(self) -> int:
         """Computed once: every call looks its plan up by it."""
         return self._hash
-
-    @cached_property
-    def approximate(self) -> bool:
-        """Whether every gate is piecewise linear, so that bits suffice for the backward."""
-        return all(approximate(form) for _, form in self.members)
 
     @property
     def divisor(self) -> int:

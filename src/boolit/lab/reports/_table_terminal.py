@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich import box
 from rich.color import Color
 from rich.style import Style
 from rich.table import Table as RichTable
@@ -9,18 +10,35 @@ from rich.text import Text
 
 from boolit.lab.reports._table_model import Cell, Table
 
+_FIRST_TO_GO = ("effect", "difference", "map")
 _TEXT = {True: (255, 255, 255), False: (0, 0, 0)}  # not "white" and "black", which a terminal's theme may change
 
 
-def terminal_table(table: Table) -> RichTable:
-    """What a rich console prints; marks and background are left out where the terminal has none."""
+def terminal_table(table: Table, width: int | None = None) -> RichTable:
+    """What a rich console prints; marks and background are left out where the terminal has none.
+
+    Where ``width`` columns of text do not hold the table, it goes without its widest details, which every file has.
+    """
+    hidden: tuple[str, ...] = ()
+    for name in _FIRST_TO_GO:
+        if width is None or _natural_width(table, hidden) <= width:
+            break
+        hidden += (name,)
     notes = Text(" ".join([*table.notes, table.background]).strip())
-    shown = RichTable(title=Text(table.title), caption=notes, caption_justify="left", title_justify="left")
-    for number, name in enumerate(table.heading):
-        shown.add_column(Text(name), justify="right" if number > 1 else "left", no_wrap=number != 1)
+    shown = RichTable(title=Text(table.title), caption=notes, caption_justify="left", title_justify="left", box=box.SIMPLE_HEAD)
+    kept = [number for number, name in enumerate(table.heading) if name not in hidden]
+    for number in kept:
+        shown.add_column(Text(table.heading[number]), justify="right" if number > 1 else "left", no_wrap=True)
     for row in table.rows:
-        shown.add_row(Text(row.activation), Text(row.map), *map(_cell, row.cells))
+        texts = [Text(row.activation), Text(row.map), *map(_cell, row.cells)]
+        shown.add_row(*(texts[number] for number in kept))
     return shown
+
+
+def _natural_width(table: Table, hidden: tuple[str, ...]) -> int:
+    rows = [[row.activation, row.map, *(cell.text + cell.spread for cell in row.cells)] for row in table.rows]
+    columns = zip(table.heading, *rows, strict=True)
+    return 2 + sum(3 + max(map(len, column)) for column in columns if column[0] not in hidden)
 
 
 def _cell(cell: Cell) -> Text:

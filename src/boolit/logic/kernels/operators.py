@@ -62,14 +62,13 @@ def _wants_formula() -> bool:
 
     torch differentiates registered operators in reverse mode only, and not inside its function transforms.
     """
-    if torch.compiler.is_compiling():
-        return torch.compiler.is_exporting()
-    return forward_ad._current_level >= 0 or _functorch_level() is not None
+    return torch.compiler.is_exporting() or forward_ad._current_level >= 0 or _functorch_level() is not None
 
 
 # Asking whether a tensor is what it seems costs one private call each; a torch without them loses the short cut only.
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
-_functorch_level = getattr(torch._C._functorch, "peek_interpreter_stack", lambda: None)
+_functorch_level = getattr(torch._C._functorch, "maybe_current_level", lambda: None)
+_is_batched = getattr(torch._C._functorch, "is_legacy_batchedtensor", lambda _: True)
 
 
 def _is_plain(x: Tensor) -> bool:
@@ -232,7 +231,7 @@ class _Gates(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (saved,) = ctx.saved_tensors
-        if _is_plain(grad) and not torch.is_grad_enabled():
+        if _is_plain(grad) and not torch.is_grad_enabled() and not _is_batched(grad):
             return _run_backward(grad, saved, ctx.program, ctx.dim, ctx.channels), None, None
         return _gates_backward(grad, saved, str(ctx.program), ctx.dim, ctx.channels), None, None
 

@@ -1,0 +1,126 @@
+"""``boolit run`` and ``boolit show``: studies from their file to their report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from boolit.cli._terminal import output, plain_table, print_json
+
+if TYPE_CHECKING:
+    from boolit.lab.execute import Summary
+    from boolit.lab.reports.report import Report
+
+StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="A study that ships with boolit, or a .toml file.")]
+ProfileOption = Annotated[str, typer.Option("--profile", "-p", help="One of the study's profiles: quick, paper, …")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key, such as training.epochs=20.")
+]
+OutOption = Annotated[
+    Path | None, typer.Option("--out", "-o", help="Folder of the results; results/STUDY-PROFILE unless given.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print a JSON object for programs.")]
+INTERRUPTED = 130
+
+
+def run(
+    study: StudyArgument,
+    profile: ProfileOption = "quick",
+    seeds: Annotated[int | None, typer.Option("--seeds", min=1, help="How many seeds, instead of the study's.")] = None,
+    sets: SetOption = None,
+    hparams: Annotated[
+        Path | None, typer.Option("--hparams", help="A file of hyper-parameters that boolit search wrote.")
+    ] = None,
+    out: OutOption = None,
+    welch: Annotated[bool, typer.Option("--welch", help="Welch's t-test instead of Student's.")] = False,
+    holm: Annotated[bool, typer.Option("--holm", help="Correct for many tests by Holm's method.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Train a study, and say which activation is better.
+
+    What is in the output folder already is not trained again. Ctrl-C or a kill loses nothing that is finished; the same
+    command goes on from there.
+    """
+    from boolit.lab.execute import execute
+    from boolit.lab.reports.report import write_report
+    from boolit.lab.results.statistics import Method
+    from boolit.lab.results.store import Store
+    from boolit.lab.studies import load_study, plan
+
+    planned = plan(load_study(study), profile, seeds, sets or [], hparams)
+    keys = {each.key for each in planned.runs}
+    with Store(out or Path("results") / f"{planned.name}-{profile}") as store:
+        summary = execute(planned, store, progress=False if json else None)
+        records = [record for record in store.records() if record.key in keys]
+        if not records:
+            raise typer.Exit(INTERRUPTED if summary.interrupted else 0)
+        method = Method(welch=welch, holm=holm)
+        report = write_report(records, store, planned.study.title, planned.study.metric.solved, method)
+    print_json(_entry(report, summary)) if json else _print(report, summary)
+    if summary.interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def show(
+    study: StudyArgument,
+    profile: ProfileOption = "quick",
+    sets: SetOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show what a study would train: its runs by activation and size."""
+    from boolit.lab.studies import load_study, plan
+
+    file = load_study(study)
+    planned = plan(file, profile, sets=sets or [])
+    shapes: dict[tuple[str, str, int], int] = {}
+    for each in planned.runs:
+        widths: Any = each.config["width"]
+        name = (str(each.config["activation"]), "-".join(map(str, widths)), int(str(each.config["parameters"])))
+        shapes[name] = shapes.get(name, 0) + 1
+    rows = [{"activation": a, "widths": w, "parameters": p, "runs": n} for (a, w, p), n in shapes.items()]
+    entry = {"name": file.name, "title": file.title, "profiles": file.profiles, "profile": profile}
+    if json:
+        print_json({**entry, "runs": rows, "study": planned.study.model_dump(mode="json")})
+        return
+    _print_plan(entry, rows)
+
+
+def _print(report: Report, summary: Summary) -> None:
+    from boolit.lab.reports.tables import terminal_table
+
+    console = output()
+    for table in report.tables:
+        console.print(terminal_table(table, console.width))
+        console.print()
+    console.print(f"[bold]{escape(report.verdict)}[/]\n")
+    if summary.elsewhere:
+        console.print(f"{summary.elsewhere} runs are in the hands of another process and not in this table.")
+    if summary.interrupted:
+        console.print(f"Stopped with {summary.undone} runs to go; the same command goes on from here.")
+    trained = f"{summary.trained} runs trained in {summary.seconds:.0f} s, {summary.already} were there already."
+    console.print(f"{trained}\nReport: {escape(str(report.page))}", soft_wrap=True)
+
+
+def _entry(report: Report, summary: Summary) -> dict[str, Any]:
+    from boolit.lab.reports.tables import render
+
+    return {
+        "verdict": report.verdict,
+        "summary": {
+            name: getattr(summary, name) for name in ("already", "trained", "diverged", "elsewhere", "undone", "seconds")
+        },
+        "tables": {table.title: render(table, "csv") for table in report.tables},
+        "files": [str(path) for path in report.files],
+    }
+
+
+def _print_plan(entry: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    console = output()
+    console.print(f"[bold]{escape(entry['title'])}[/]\nprofile {escape(entry['profile'])} of {', '.join(entry['profiles'])}\n")
+    table = plain_table("activation", "widths", "parameters", "runs", right=("parameters", "runs"))
+    for row in rows:
+        table.add_row(*(escape(str(value)) for value in row.values()))
+    console.print(table)

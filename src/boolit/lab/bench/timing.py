@@ -1,0 +1,119 @@
+"""Times that may be compared: every candidate is called in every round, so that all of them meet the same machine."""
+
+from __future__ import annotations
+
+import gc
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+WARM_UP = 3  # rounds before the first that counts
+
+K = TypeVar("K")
+
+
+def _nothing() -> None:
+    """The reset of a task that leaves nothing behind."""
+
+
+@dataclass(frozen=True)
+class Task(Generic[K]):
+    """One candidate's work.
+
+    ``reset`` runs before the clock starts. A slow task takes part in every ``stride``-th round only.
+    """
+
+    key: K
+    call: Callable[[], object]
+    reset: Callable[[], object] = _nothing
+    stride: int = 1
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds a call took, by round.
+
+    Example:
+        >>> slow, fast = Timing({0: 4.0, 1: 9.0}), Timing({0: 2.0, 1: 3.0})
+        >>> slow.ratio(fast), slow.paired_ratio(fast)
+        (2.0, 2.5)
+    """
+
+    rounds: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def minimum(self) -> float:
+        """What the call costs when nothing is in its way."""
+        return min(self.rounds.values())
+
+    @property
+    def median(self) -> float:
+        """What it costs as a rule."""
+        return statistics.median(self.rounds.values())
+
+    def ratio(self, other: Timing) -> float:
+        """The ratio of the two minima, over the rounds both took part in: the least of few is more than that of many."""
+        common = self.rounds.keys() & other.rounds.keys()
+        return min(self.rounds[number] for number in common) / min(other.rounds[number] for number in common)
+
+    def paired_ratio(self, other: Timing) -> float:
+        """The median of the ratios within a round, over the rounds both took part in."""
+        common = self.rounds.keys() & other.rounds.keys()
+        return statistics.median(self.rounds[number] / other.rounds[number] for number in common)
+
+
+def interleave(
+    tasks: Sequence[Task[K]],
+    rounds: int,
+    calls: int = 1,
+    clock: Callable[[], float] = time.perf_counter,
+    after_round: Callable[[], object] = _nothing,
+) -> dict[K, Timing]:
+    """Times every task, one sample a round: the mean of ``calls`` calls in a row.
+
+    The order within a round is drawn anew each time, so that no task always finds the caches its neighbour left. The
+    garbage collector is off meanwhile.
+    """
+    order = random.Random(0)
+    seconds: dict[K, dict[int, float]] = {task.key: {} for task in tasks}
+    with _without_collector():
+        for number in range(-WARM_UP, rounds):
+            for task in _due(tasks, number, rounds, order):
+                sample = _sample(task, calls, clock)
+                if number >= 0:
+                    seconds[task.key][number] = sample
+            after_round()
+    return {key: Timing(samples) for key, samples in seconds.items()}
+
+
+def _due(tasks: Sequence[Task[K]], number: int, rounds: int, order: random.Random) -> list[Task[K]]:
+    """The round's tasks in the round's order; slow ones are spread over the rounds, and each has one at least."""
+    due = [task for index, task in enumerate(tasks) if (number - index) % min(task.stride, rounds) == 0]
+    order.shuffle(due)
+    return due
+
+
+def _sample(task: Task[K], calls: int, clock: Callable[[], float]) -> float:
+    task.reset()
+    call = task.call
+    start = clock()
+    for _ in range(calls):
+        call()
+    return (clock() - start) / calls
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """A collection in the middle of a sample would be counted as the candidate's own time."""
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,64 @@
+"""Datasets: one file each. A file here, or any module that calls `register`, adds one."""
+
+from __future__ import annotations
+
+import difflib
+import pkgutil
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, TypeVar
+
+from boolit.lab.data._dataset import Dataset, Probe, Source, Split, Task
+
+__all__ = ["Dataset", "Probe", "Source", "Split", "Task", "dataset_names", "load", "register", "source", "source_type"]
+
+_SOURCES: dict[str, type[Source]] = {}
+S = TypeVar("S", bound=Source)
+
+
+def register(kind: type[S]) -> type[S]:
+    """Makes a dataset known under the default of its field ``name``."""
+    _SOURCES[kind.model_fields["name"].default] = kind
+    return kind
+
+
+def dataset_names() -> list[str]:
+    """Every dataset there is.
+
+    Example:
+        >>> {"parity", "parity8", "xor"} <= set(dataset_names())
+        True
+    """
+    return sorted(_known())
+
+
+def source(table: Mapping[str, Any]) -> Source:
+    """The dataset a ``[data]`` table names, its options checked.
+
+    Example:
+        >>> source({"name": "xor", "spread": 0.2}).load().inputs
+        (2,)
+    """
+    return source_type(table.get("name")).model_validate(dict(table))
+
+
+def source_type(name: object) -> type[Source]:
+    """The class of the dataset with a name."""
+    known = _known()
+    if not isinstance(name, str) or name not in known:
+        near = difflib.get_close_matches(str(name), known, n=2) or sorted(known)
+        raise ValueError(f"unknown dataset {name!r}; choose {' or '.join(near)}")
+    return known[name]
+
+
+@lru_cache(maxsize=8)
+def load(wanted: Source) -> Dataset:
+    """A source's data, made or read once: all cohorts share the tensors."""
+    return wanted.load()
+
+
+def _known() -> dict[str, type[Source]]:
+    for module in pkgutil.iter_modules(__path__):
+        import_module(f"{__name__}.{module.name}")
+    return _SOURCES

@@ -1,0 +1,69 @@
+"""What every dataset hands to the trainer, and what a dataset's file has to say."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor
+
+Task = Literal["binary", "classes", "regression"]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Samples and their targets.
+
+    Shape: ``x`` is ``(samples, …)``; ``y`` is ``(samples,)`` class numbers for the task ``classes``, otherwise
+    ``(samples, outputs)`` floats.
+    """
+
+    x: Tensor
+    y: Tensor
+
+    def __len__(self) -> int:
+        return self.x.shape[0]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Samples a trained network is asked once at the end, and what its outputs say.
+
+    ``figures`` takes outputs ``(runs, samples, outputs)`` and returns some figures, each of shape ``(runs,)``.
+    """
+
+    x: Tensor
+    figures: Callable[[Tensor], Mapping[str, Tensor]]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Splits by name (``train`` and ``test`` at least), what is asked of a network, and how many numbers it answers with."""
+
+    splits: Mapping[str, Split]
+    task: Task
+    outputs: int
+    probes: tuple[Probe, ...] = field(default=())
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The shape of one sample."""
+        return tuple(self.splits["train"].x.shape[1:])
+
+
+class Source(BaseModel, ABC):
+    """A dataset by its name and options: the ``[data]`` table of a study.
+
+    A dataset is one file: a subclass with a field ``name`` and one field an option, registered with `register`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    name: str
+
+    @abstractmethod
+    def load(self) -> Dataset:
+        """The data itself; the same options must give the same data."""

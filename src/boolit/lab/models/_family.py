@@ -1,0 +1,68 @@
+"""What every model family tells the planner, and what its stacked networks are."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor, nn
+
+from boolit.nn import Activation
+from boolit.nn.width import width_for_budget
+
+
+class Stacked(nn.Module, ABC):
+    """Networks of one shape, one a run: every parameter and buffer has a leading axis of runs."""
+
+    @abstractmethod
+    def initialise(self, seeds: Sequence[int]) -> None:
+        """Draws the first weights of every run from the run's own seed."""
+
+    @abstractmethod
+    def forward(self, x: Tensor) -> Tensor:
+        """The outputs of every run on its own batch.
+
+        Shape: ``(runs, batch, …)`` to ``(runs, batch, outputs)``.
+        """
+
+
+class Family(BaseModel, ABC):
+    """Networks by a name and options: the ``[model]`` table of a study.
+
+    A family is one file: a subclass with a field ``name`` and one field an option, registered with `register`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    name: str
+
+    @abstractmethod
+    def hidden(self, size: int, depth: int) -> list[int]:
+        """The pre-activation widths of the network of a size."""
+
+    @abstractmethod
+    def parameters(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
+        """How many parameters a network has."""
+
+    @abstractmethod
+    def kept(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
+        """About how many numbers a sample leaves for the backward pass; what a cohort's memory is estimated from."""
+
+    @abstractmethod
+    def build(self, runs: int, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> Stacked:
+        """The networks of some runs, not yet initialised."""
+
+    def fitted(self, budget: int, depth: int, inputs: Sequence[int], outputs: int, activation: Activation) -> list[int]:
+        """The widths whose parameters are nearest to a budget."""
+
+        def count(size: int) -> int:
+            return self.parameters(inputs, outputs, self.hidden(size, depth), activation)
+
+        return self.hidden(width_for_budget(count, budget, activation.divisor), depth)
+
+
+def flat_size(inputs: Sequence[int]) -> int:
+    """How many numbers one sample has."""
+    return math.prod(inputs)

@@ -1,0 +1,144 @@
+"""Layers of many networks at once: every parameter has a leading axis of runs, and no run sees another's numbers.
+
+Activations travel as ``(runs, features, batch)``. With the batch last, one channel of one run is a contiguous row: batch
+normalisation is torch's own, on ``runs × features`` channels and without a copy, and a gate combines whole rows. Measured
+on two AVX-512 cores, forward and backward of 40 networks 54-32-32-7 with batch norm, batch 256: 3.1 ms so, 3.3 ms as
+``(runs, batch, features)``, 7.4 ms with ``torch.func.vmap``; of 40 parity networks: 0.23, 0.28 and 2.1 ms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+import boolit
+from boolit.lab.randomness import generator, keys, uniform
+
+
+class StackedLinear(nn.Module):
+    """One ``nn.Linear`` a run.
+
+    Shape: ``(runs, inputs, batch)`` to ``(runs, outputs, batch)``.
+    """
+
+    def __init__(self, runs: int, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(runs, outputs, inputs))
+        self.bias = nn.Parameter(torch.empty(runs, outputs))
+
+    def initialise(self, seeds: Sequence[int], name: str, bound: float | None = None) -> None:
+        """As ``nn.Linear`` does, each run from its own generator; or weights within ``±bound`` and no bias."""
+        limit = 1 / math.sqrt(self.weight.shape[2]) if bound is None else bound
+        with torch.no_grad():
+            for weight, bias, seed in zip(self.weight, self.bias, seeds, strict=True):
+                drawn = generator(seed, "initialisation", name)
+                weight.uniform_(-limit, limit, generator=drawn)
+                bias.uniform_(-limit, limit, generator=drawn) if bound is None else bias.zero_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.baddbmm(self.bias.unsqueeze(2), self.weight, x)
+
+
+class StackedBatchNorm(nn.Module):
+    """One ``nn.BatchNorm1d`` a run, with the run's own statistics.
+
+    Shape: ``(runs, features, batch)``, unchanged.
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, runs: int, features: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
+        super().__init__()
+        self.eps, self.momentum = eps, momentum
+        self.weight = nn.Parameter(torch.ones(runs, features))
+        self.bias = nn.Parameter(torch.zeros(runs, features))
+        self.register_buffer("running_mean", torch.zeros(runs, features))
+        self.register_buffer("running_var", torch.ones(runs, features))
+
+    def forward(self, x: Tensor) -> Tensor:
+        channels = [self.running_mean, self.running_var, self.weight, self.bias]
+        mean, var, weight, bias = (values.reshape(-1) for values in channels)
+        flat = x.reshape(1, -1, x.shape[2])
+        return F.batch_norm(flat, mean, var, weight, bias, self.training, self.momentum, self.eps).view_as(x)
+
+
+class StackedLayerNorm(nn.Module):
+    """One ``nn.LayerNorm`` a run.
+
+    Shape: ``(runs, features, batch)``, unchanged.
+    """
+
+    def __init__(self, runs: int, features: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(runs, features))
+        self.bias = nn.Parameter(torch.zeros(runs, features))
+
+    def forward(self, x: Tensor) -> Tensor:
+        normal = F.layer_norm(x.mT, x.shape[1:2], eps=self.eps).mT
+        return torch.addcmul(self.bias.unsqueeze(2), self.weight.unsqueeze(2), normal)
+
+
+class StackedDropout(nn.Module):
+    """One ``nn.Dropout`` a run; which elements fall depends on the run's seed and the step only.
+
+    Shape: ``(runs, …)``, unchanged.
+    """
+
+    run_keys: Tensor
+
+    def __init__(self, runs: int, p: float) -> None:
+        super().__init__()
+        self.p, self.step = p, 0
+        self.register_buffer("run_keys", torch.zeros(runs, dtype=torch.int64), persistent=False)
+
+    def initialise(self, seeds: Sequence[int], name: str) -> None:
+        """Gives every run its own stream."""
+        self.run_keys.copy_(keys(seeds, "dropout", name))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.p == 0:
+            return x
+        kept = uniform(self.run_keys, self.step, x.shape[1:]) >= self.p
+        return x * kept / (1 - self.p)
+
+
+class LearntActivation(nn.Module):
+    """An activation with parameters of its own (PReLU): every run learns its own.
+
+    Shape: ``(runs, features, batch)`` to ``(runs, out_features, batch)``.
+    """
+
+    def __init__(self, runs: int, single: boolit.nn.Activation) -> None:
+        super().__init__()
+        self._single = (single,)  # in a tuple, so that its parameters are not also this module's
+        self._names = {name.replace(".", "_"): name for name, _ in single.named_parameters()}
+        own = {short: single.get_parameter(name).detach() for short, name in self._names.items()}
+        self.learnt = nn.ParameterDict({short: value.expand(runs, *value.shape).clone() for short, value in own.items()})
+
+    def forward(self, x: Tensor) -> Tensor:
+        own = {self._names[short]: value for short, value in self.learnt.items()}
+        return vmap(self._one)(own, x)
+
+    def _one(self, own: dict[str, Tensor], rows: Tensor) -> Tensor:
+        result: Tensor = functional_call(self._single[0], own, (rows,))
+        return result
+
+
+def stacked_activation(runs: int, spec: str) -> nn.Module:
+    """The activation along the features of ``(runs, features, batch)``.
+
+    Example:
+        >>> stacked_activation(3, "or_ail")(torch.zeros(3, 4, 7)).shape
+        torch.Size([3, 2, 7])
+    """
+    function = boolit.activation(spec, dim=1)
+    if next(function.parameters(), None) is None:
+        return function
+    return LearntActivation(runs, boolit.activation(spec, dim=0))

@@ -1,0 +1,95 @@
+"""The report of a study: tables in every format, figures, and one HTML page that holds them all."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from boolit.lab.errors import UserError
+from boolit.lab.reports.figures import save
+from boolit.lab.reports.study_figures import study_figures
+from boolit.lab.reports.study_tables import study_tables
+from boolit.lab.reports.tables import FORMATS, Table, render
+from boolit.lab.results.statistics import Method, compare, metric_of, scores, verdict
+from boolit.lab.results.store import Store
+from boolit.lab.runs import Record
+
+SUFFIXES = {"markdown": "md", "latex": "tex", "csv": "csv"}
+_STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}"
+    "table{border-collapse:collapse;margin:1rem 0}caption{text-align:left;font-weight:600;padding:.3rem 0}"
+    "th,td{padding:.2rem .6rem;text-align:right;border-bottom:1px solid #ddd}th[scope=row]{text-align:left}"
+    ".verdict{font-size:1.15rem;border-left:4px solid #0072b2;padding-left:.8rem}"
+    ".notes,figcaption,footer{color:#555;font-size:.85rem}"
+    "figure{margin:1.5rem 0}img{max-width:100%}div.wide{overflow-x:auto}"
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found, and where it was written."""
+
+    verdict: str
+    tables: tuple[Table, ...]
+    page: Path
+    files: tuple[Path, ...]
+
+
+def write_report(
+    records: Sequence[Record], store: Store, title: str, solved: float | None = None, method: Method | None = None
+) -> Report:
+    """Writes ``report/`` in the store's folder: the page, each table as Markdown, LaTeX and CSV, each figure as PNG."""
+    metric = metric_of(records)
+    found = verdict(compare(scores(records, metric.name), metric, method, solved))
+    tables = study_tables(records, method, solved)
+    folder = store.folder / "report"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        files = [_write_tables(folder / f"tables.{SUFFIXES[name]}", name, tables) for name in SUFFIXES]
+        pictures = []
+        for name, caption, figure in study_figures(records, store, solved):
+            save(figure, folder / f"{name}.png", caption)
+            pictures.append((folder / f"{name}.png", caption))
+        page = folder / "report.html"
+        page.write_text(_page(title, found, tables, pictures, records), encoding="utf-8")
+    except OSError as error:
+        raise UserError(
+            f"cannot write the report to {folder} ({error.strerror or error}); the runs are safe in the store"
+        ) from error
+    return Report(found, tuple(tables), page, (*files, *(path for path, _ in pictures), page))
+
+
+def _write_tables(path: Path, name: str, tables: Sequence[Table]) -> Path:
+    path.write_text("\n".join(render(table, name) for table in tables), encoding="utf-8")
+    return path
+
+
+def _page(
+    title: str, found: str, tables: Sequence[Table], pictures: Sequence[tuple[Path, str]], records: Sequence[Record]
+) -> str:
+    body = [
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="verdict">{escape(found)}</p>',
+        *(f'<div class="wide">{FORMATS["html"](table)}</div>' for table in tables),
+        *map(_picture, pictures),
+        f"<footer>{escape(_origin(records))}</footer>",
+    ]
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{_STYLE}</style>'
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n' + "\n".join(body) + "\n</body></html>\n"
+
+
+def _picture(picture: tuple[Path, str]) -> str:
+    """Embedded, so that the page is one file that can be sent."""
+    path, caption = picture
+    data = base64.b64encode(path.read_bytes()).decode()
+    words = escape(caption)
+    return f'<figure><img alt="{words}" src="data:image/png;base64,{data}"><figcaption>{words}</figcaption></figure>'
+
+
+def _origin(records: Sequence[Record]) -> str:
+    environments = sorted({", ".join(f"{name} {value}" for name, value in r.environment.items()) for r in records})
+    seconds = sum(record.seconds for record in records)
+    return f"{len(records)} runs, {seconds:.0f} s of training; {'; '.join(environments)}."

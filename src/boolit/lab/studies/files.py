@@ -1,0 +1,182 @@
+"""Study files: finding one, reading it, and applying a profile and overrides, with errors that name the line."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from boolit.lab.errors import UserError
+from boolit.lab.studies.lines import line_numbers, line_of
+from boolit.lab.studies.overrides import Tables, assignment, merged
+from boolit.lab.studies.problems import Location, first_problem
+from boolit.lab.studies.schema import Study
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+SHIPPED = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class StudyFile:
+    """A study as it is written: its tables, and its text for the lines of errors."""
+
+    name: str
+    path: Path
+    text: str
+    tables: Tables = field(repr=False)
+
+    @property
+    def profiles(self) -> list[str]:
+        """The names of its profiles."""
+        return list(self.tables.get("profiles", {}))
+
+    @property
+    def title(self) -> str:
+        """What it is about."""
+        return str(self.tables.get("title", self.name))
+
+    def resolved(
+        self, profile: str | None = None, seeds: int | None = None, sets: Sequence[str] = (), hparams: Path | None = None
+    ) -> Resolved:
+        """The study with a profile, then a file of hyper-parameters, then ``--set`` and ``--seeds`` applied."""
+        layers = [_Layer(str(self.path), {k: v for k, v in self.tables.items() if k != "profiles"}, self.text)]
+        if profile is not None:
+            layers.append(_Layer(str(self.path), self._profile(profile), self.text, ("profiles", profile)))
+        if hparams is not None:
+            text, tables = _read(hparams)
+            layers.append(_Layer(str(hparams), tables, text))
+        layers += [_Layer(f"--set {given}", assignment(given)[1]) for given in sets]
+        if seeds is not None:
+            layers.append(_Layer(f"--seeds {seeds}", {"sweep": {"seeds": seeds}}))
+        return _validated(layers)
+
+    def _profile(self, profile: str) -> Tables:
+        profiles = self.tables.get("profiles", {})
+        if profile not in profiles:
+            known = ", ".join(profiles) or "none"
+            raise UserError(f"the study {self.name} has no profile {profile!r}; it has {known}")
+        chosen: Tables = profiles[profile]
+        return chosen
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """Tables laid over earlier ones, and where they are written."""
+
+    origin: str
+    tables: Tables
+    text: str | None = None
+    within: tuple[str, ...] = ()
+
+    def holds(self, location: Location) -> bool:
+        """Whether this layer says something at a location or below it."""
+        tables: Any = self.tables
+        for part in location:
+            if isinstance(tables, dict) and part in tables:
+                tables = tables[str(part)]
+            elif isinstance(tables, list) and isinstance(part, int) and part < len(tables):
+                tables = tables[part]
+            else:
+                return False
+        return True
+
+    def where(self, location: Location) -> str:
+        if self.text is None:
+            return self.origin
+        return f"{self.origin}:{line_of(line_numbers(self.text), (*self.within, *location))}"
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A study as it is to be run, and where each part of it is written."""
+
+    study: Study
+    _layers: Sequence[_Layer]
+
+    def error(self, location: Location, rule: str) -> UserError:
+        """A mistake that only planning can see, with the line or the option that made it."""
+        return _located(self._layers, location, rule)
+
+
+def _validated(layers: Sequence[_Layer]) -> Resolved:
+    tables: Tables = {}
+    for layer in layers:
+        tables = merged(tables, layer.tables)
+    try:
+        study = Study.model_validate(tables)
+    except ValidationError as error:
+        raise _located(layers, *first_problem(error, tables)) from None
+    for spec in study.hparams:
+        try:
+            study.recipe(spec)
+        except ValidationError as error:
+            raise _located(layers, *first_problem(error, tables, ("hparams", spec))) from None
+    return Resolved(study, layers)
+
+
+def _located(layers: Sequence[_Layer], location: Location, rule: str) -> UserError:
+    """The error with the file and line, or the option, that said last what is wrong."""
+    for length in range(len(location), -1, -1):
+        for layer in reversed(layers):
+            if layer.holds(location[:length]):
+                return UserError(f"{layer.where(location)}: {rule}")
+    return UserError(rule)
+
+
+def load_study(name_or_path: str | Path) -> StudyFile:
+    """The study with a name that ships with boolit, or of a TOML file; every profile is checked at once.
+
+    Example:
+        >>> load_study("parity").profiles
+        ['quick', 'paper']
+    """
+    path = _found(name_or_path)
+    text, tables = _read(path)
+    study = StudyFile(path.stem, path, text, tables)
+    profiles = tables.get("profiles", {})
+    if not isinstance(profiles, dict) or not all(isinstance(profile, dict) for profile in profiles.values()):
+        where = f"{path}:{line_of(line_numbers(text), ('profiles',))}"
+        raise UserError(f"{where}: profiles is a table of tables; write them as [profiles.quick]")
+    for profile in [None, *study.profiles]:
+        study.resolved(profile)
+    return study
+
+
+def list_studies() -> list[StudyFile]:
+    """Every study that ships with boolit, by name."""
+    return [load_study(path) for path in sorted(SHIPPED.glob("*.toml"))]
+
+
+def _found(name_or_path: str | Path) -> Path:
+    shipped = {path.stem: path for path in SHIPPED.glob("*.toml")}
+    if str(name_or_path) in shipped:
+        return shipped[str(name_or_path)]
+    path = Path(name_or_path)
+    if path.exists() or path.suffix == ".toml":
+        return path
+    near: Iterable[str] = difflib.get_close_matches(str(name_or_path), shipped, n=2) or sorted(shipped)
+    raise UserError(f"there is no study {str(name_or_path)!r}; give a .toml file, or one of {', '.join(near)}")
+
+
+def _read(path: Path) -> tuple[str, Tables]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UserError(f"there is no file {path}; check the path") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read as text ({error}); give a TOML file") from None
+    try:
+        return text, tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"line (\d+)", str(error))
+        raise UserError(f"{path}:{line[1] if line else 1}: not TOML: {error}") from None

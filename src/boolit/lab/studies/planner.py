@@ -1,0 +1,191 @@
+"""From a study to its runs, and from runs to cohorts that are trained together."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
+
+import boolit
+from boolit.lab.data import Dataset, load
+from boolit.lab.errors import user_input
+from boolit.lab.runs import JSON, KEY_DIGITS, Run, canonical
+from boolit.lab.studies.files import Resolved, StudyFile
+from boolit.lab.studies.schema import Study
+from boolit.lab.training import Job
+from boolit.lab.training.losses import FIGURE_OF_TASK, LOSS_OF_TASK, TASKS_OF_LOSS
+from boolit.lab.training.recipe import PER_RUN
+from boolit.nn import Activation
+from boolit.nn.width import round_width
+
+MEMORY = 2 * 2**30
+ARITHMETIC = 1  # part of every run's key: raised when the same configuration would no longer give the same numbers
+BUDGET_TOLERANCE = 0.5
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Runs of one shape that are trained as one stacked model."""
+
+    runs: tuple[Run, ...]
+
+    @cached_property
+    def key(self) -> str:
+        """What its checkpoint is kept under: it follows from the runs and their order."""
+        return hashlib.sha256("".join(run.key for run in self.runs).encode()).hexdigest()[:KEY_DIGITS]
+
+    def of(self, keys: Sequence[str]) -> Cohort:
+        """The cohort of those of its runs whose keys are given."""
+        return Cohort(tuple(run for run in self.runs if run.key in set(keys)))
+
+    def job(self) -> Job:
+        """What the trainer takes."""
+        return Job.of([run.config for run in self.runs])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All runs of a study, in cohorts."""
+
+    name: str
+    study: Study
+    cohorts: tuple[Cohort, ...]
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs of all cohorts."""
+        return [run for cohort in self.cohorts for run in cohort.runs]
+
+
+@dataclass(frozen=True)
+class _Size:
+    widths: list[int]
+    parameters: int
+    budget: int | None
+
+
+def plan(
+    file: StudyFile,
+    profile: str | None = "quick",
+    seeds: int | None = None,
+    sets: Sequence[str] = (),
+    hparams: Path | None = None,
+    memory: int = MEMORY,
+) -> Plan:
+    """The runs of a study with a profile and overrides, in cohorts that fit into ``memory`` bytes."""
+    resolved = file.resolved(profile, seeds, sets, hparams)
+    runs = [Run(config) for config in configurations(file.name, profile, resolved)]
+    return Plan(file.name, resolved.study, tuple(cohorts(runs, memory)))
+
+
+def configurations(name: str, profile: str | None, resolved: Resolved) -> Iterator[dict[str, JSON]]:
+    """The configuration of every run, by activation, size and seed."""
+    study = resolved.study
+    with user_input():
+        dataset = load(study.data)
+    _check(resolved, dataset)
+    for spec in study.sweep.activation:
+        for size in _sizes(resolved, dataset, boolit.activation(spec)):
+            common = {"study": name, "profile": profile, **_configuration(study, dataset, spec, size)}
+            yield from (common | {"seed": seed} for seed in study.sweep.seed_list)
+
+
+def cohorts(runs: Sequence[Run], memory: int = MEMORY) -> list[Cohort]:
+    """Runs grouped by shape, in their order, each group in parts of nearly equal size that fit into memory."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(shape(run.config), []).append(run)
+    return [cohort for group in groups.values() for cohort in _parts(group, memory)]
+
+
+def shape(config: Mapping[str, Any]) -> str:
+    """What runs of one cohort have in common: everything but the seed and the numbers each run has its own of.
+
+    Example:
+        >>> one, other = ({"seed": s, "training": {"epochs": 1, "beta1": s / 10, "learning_rate": 0.1}} for s in (1, 2))
+        >>> shape(one) == shape(other)
+        True
+    """
+    training = {name: value for name, value in config["training"].items() if name not in PER_RUN}
+    find = config["training"].get("learning_rate") == "find"
+    rest = {name: value for name, value in config.items() if name not in ("seed", "search")}
+    return canonical(rest | {"training": training | {"find": find}})
+
+
+def _parts(group: Sequence[Run], memory: int) -> Iterator[Cohort]:
+    needed = Job.of([group[0].config]).bytes_per_run()
+    parts = -(-len(group) // max(1, memory // needed))
+    bounds = [round(i * len(group) / parts) for i in range(parts + 1)]
+    for first, last in pairwise(bounds):
+        yield Cohort(tuple(group[first:last]))
+
+
+def _configuration(study: Study, dataset: Dataset, spec: str, size: _Size) -> dict[str, JSON]:
+    recipe = study.recipe(spec)
+    return {
+        "data": study.data.model_dump(mode="json"),
+        "model": study.model.model_dump(mode="json"),
+        "inputs": list(dataset.inputs),
+        "outputs": dataset.outputs,
+        "activation": spec,
+        "width": list(size.widths),
+        "depth": len(size.widths),
+        "parameters": size.parameters,
+        "budget": size.budget,
+        "training": recipe.model_dump(mode="json") | {"loss": recipe.loss or LOSS_OF_TASK[dataset.task]},
+        "metric": {**study.metric.entry()},
+        "arithmetic": ARITHMETIC,
+    }
+
+
+def _check(resolved: Resolved, dataset: Dataset) -> None:
+    """What only the data can tell: whether metric and loss fit the task."""
+    metric, task = resolved.study.metric, dataset.task
+    if metric.split not in dataset.splits:
+        known = ", ".join(dataset.splits)
+        raise resolved.error(("metric", "split"), f"metric.split is {metric.split!r}; the data has {known}")
+    if metric.name not in (FIGURE_OF_TASK[task], "loss"):
+        rule = f"metric.name is {metric.name!r}; {task} data is judged by {FIGURE_OF_TASK[task]} or loss"
+        raise resolved.error(("metric", "name"), rule)
+    for recipe in map(resolved.study.recipe, resolved.study.sweep.activation):
+        if recipe.loss and task not in TASKS_OF_LOSS[recipe.loss]:
+            rule = f"training.loss is {recipe.loss!r}, which {task} data cannot have; use {LOSS_OF_TASK[task]!r}"
+            raise resolved.error(("training", "loss"), rule)
+
+
+def _sizes(resolved: Resolved, dataset: Dataset, activation: Activation) -> Iterator[_Size]:
+    study, ends = resolved.study, (dataset.inputs, dataset.outputs)
+    for budget, depth in product(study.sweep.params or [], study.sweep.depth):
+        widths = study.model.fitted(budget, depth, *ends, activation)
+        count = study.model.parameters(*ends, widths, activation)
+        if abs(count - budget) > BUDGET_TOLERANCE * budget:
+            rule = (
+                f"sweep.params is {budget}, but the nearest network with {activation.spec} has {count} parameters; ask for more"
+            )
+            raise resolved.error(("sweep", "params"), rule)
+        yield _Size(widths, count, budget)
+    for nominal in _nominal_widths(study):
+        widths = [_possible(resolved, width, activation) for width in nominal]
+        yield _Size(widths, study.model.parameters(*ends, widths, activation), None)
+
+
+def _nominal_widths(study: Study) -> Iterator[list[int]]:
+    for width in study.sweep.width or []:
+        if isinstance(width, list):
+            yield width
+        else:
+            yield from (study.model.hidden(width, depth) for depth in study.sweep.depth)
+
+
+def _possible(resolved: Resolved, width: int, activation: Activation) -> int:
+    if resolved.study.sweep.rounding == "nearest":
+        return round_width(width, activation.divisor)
+    try:
+        activation.out_features(width)
+    except ValueError as error:
+        raise resolved.error(("sweep", "width"), f"sweep.width: {error}") from None
+    return width

@@ -1,0 +1,127 @@
+"""What a study may say, and what it must."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+import boolit
+from boolit.lab.data import Source, source
+from boolit.lab.models import Family, family
+from boolit.lab.training import Recipe
+
+GOALS: dict[str, Literal["max", "min"]] = {"accuracy": "max", "rmse": "min", "loss": "min"}
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, (int, str)) else value
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"a table with a name, not {value!r}")
+    return value
+
+
+def _source(value: Any) -> Source:
+    return source(_table(value))
+
+
+def _family(value: Any) -> Family:
+    return family(_table(value))
+
+
+def _known(spec: str) -> str:
+    boolit.activation(spec)
+    return spec
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    repeated = [value for i, value in enumerate(values) if value in values[:i]]
+    if repeated:
+        raise ValueError(f"{repeated[0]!r} is there twice; name each once")
+    return values
+
+
+Positive = Annotated[int, Field(ge=1)]
+Spec = Annotated[str, AfterValidator(_known)]
+Integers = Annotated[list[Positive], BeforeValidator(_listed), AfterValidator(_distinct), Field(min_length=1)]
+
+
+class Table(BaseModel):
+    """A table of a study: a key it does not know is a mistake."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Sweep(Table):
+    """What is varied: every activation at every size, with every seed.
+
+    A size is a parameter budget (``params``) or pre-activation widths (``width``: one for all ``depth`` layers, or a list, one
+    a layer). ``rounding`` says whether a width that an activation cannot take is an error or moved to the nearest it can.
+    """
+
+    activation: Annotated[list[Spec], BeforeValidator(_listed), AfterValidator(_distinct), Field(min_length=1)]
+    seeds: Positive | Annotated[list[int], AfterValidator(_distinct), Field(min_length=1)]
+    params: Integers | None = None
+    width: Annotated[list[Positive | list[Positive]], BeforeValidator(_listed), Field(min_length=1)] | None = None
+    depth: Integers = [1]
+    rounding: Literal["exact", "nearest"] = "exact"
+
+    @model_validator(mode="after")
+    def _one_size(self) -> Sweep:
+        if (self.params is None) == (self.width is None):
+            raise ValueError("give either params (parameter budgets) or width (pre-activation widths)")
+        if any(isinstance(width, list) for width in self.width or []) and "depth" in self.model_fields_set:
+            raise ValueError("depth follows from a list of widths; leave it out")
+        return self
+
+    @property
+    def seed_list(self) -> list[int]:
+        """The seeds themselves: a number stands for that many, from 0."""
+        return list(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
+
+
+class Metric(Table):
+    """What runs are judged by; ``solved`` is the value from which a run has solved its task, where there is one."""
+
+    name: Literal["accuracy", "rmse", "loss"]
+    split: str = "test"
+    goal: Literal["max", "min"] | None = None
+    solved: float | None = None
+
+    @property
+    def key(self) -> str:
+        """Its name among a record's metrics."""
+        return f"{self.split}_{self.name}"
+
+    def entry(self) -> dict[str, str | float]:
+        """What a run's configuration says of it."""
+        entry: dict[str, str | float] = {"name": self.name, "split": self.split, "goal": self.goal or GOALS[self.name]}
+        return entry if self.solved is None else entry | {"solved": self.solved}
+
+    def solves(self, value: float) -> bool:
+        """Whether a value is as good as ``solved``."""
+        if self.solved is None:
+            return False
+        return value >= self.solved if self.entry()["goal"] == "max" else value <= self.solved
+
+
+class Study(Table):
+    """A study as it is to be run: its file with a profile and all overrides applied."""
+
+    title: str
+    paper: str | None = None
+    data: Annotated[Source, BeforeValidator(_source)]
+    model: Annotated[Family, BeforeValidator(_family)]
+    sweep: Sweep
+    training: Recipe
+    metric: Metric
+    hparams: dict[Spec, dict[str, Any]] = {}
+    keep_weights: bool = False
+
+    def recipe(self, spec: str) -> Recipe:
+        """How runs with an activation are trained: the study's recipe with that activation's own hyper-parameters."""
+        return Recipe.model_validate(self.training.model_dump(exclude_unset=True) | self.hparams.get(spec, {}))

@@ -1,0 +1,57 @@
+"""A cohort from its first step, or its last checkpoint, to its outcomes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from boolit.lab.training.checkpoint import Checkpoint
+from boolit.lab.training.job import Job
+from boolit.lab.training.lr_finder import find_learning_rate
+from boolit.lab.training.outcome import Outcome, outcomes
+from boolit.lab.training.stacked import StackedTraining
+from boolit.lab.training.threads import threads_for
+
+Watch = Callable[[StackedTraining], bool]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The outcomes of a job's runs in its order, and the seconds they took, those before a restart included."""
+
+    outcomes: list[Outcome]
+    seconds: float
+
+
+def go_on(_: StackedTraining) -> bool:
+    """The watch that never stops a training."""
+    return True
+
+
+def train(job: Job, checkpoint: Checkpoint | None = None, watch: Watch = go_on, memory: int | None = None) -> Finished | None:
+    """Trains a job's runs, from their checkpoint if there is one; None if it was stopped.
+
+    ``watch`` is called after every step and stops the training by returning False; the checkpoint is then up to date.
+    """
+    with threads_for(job):
+        started = time.monotonic()
+        training, before = _started(job, checkpoint, memory)
+        while not training.done:
+            training.step()
+            going = watch(training)
+            if checkpoint is not None and (checkpoint.due or not going):
+                checkpoint.save(training, before + time.monotonic() - started)
+            if not going:
+                return None
+        return Finished(outcomes(training), before + time.monotonic() - started)
+
+
+def _started(job: Job, checkpoint: Checkpoint | None, memory: int | None) -> tuple[StackedTraining, float]:
+    saved = checkpoint is not None and checkpoint.exists()
+    if job.recipe.learning_rate == "find":
+        # A checkpoint holds the rate that was found, so the search need not be repeated for it.
+        found = 1.0 if saved else find_learning_rate(job, memory)
+        job = replace(job, recipes=tuple(recipe.model_copy(update={"learning_rate": found}) for recipe in job.recipes))
+    training = StackedTraining(job)
+    return training, checkpoint.restore(training) if checkpoint is not None and saved else 0.0

@@ -1,0 +1,55 @@
+"""What a cohort's networks are worth on samples they share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from boolit.lab.data import Split
+from boolit.lab.models import Stacked
+from boolit.lab.training.job import Job
+from boolit.lab.training.losses import losses, mean_of_run, scores
+
+NUMBERS_AT_ONCE = 2**22  # of the widest layer of all runs together; bounds the memory of an evaluation
+
+
+def answers(job: Job, model: Stacked, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """The outputs of every run on the same samples, piece by piece.
+
+    Shape: ``(samples, …)`` to pieces ``(runs, samples of the piece, outputs)``.
+    """
+    size = max(1, NUMBERS_AT_ONCE // (job.runs * job.widest))
+    model.eval()
+    with torch.no_grad():
+        for first in range(0, x.shape[0], size):
+            piece = slice(first, min(first + size, x.shape[0]))
+            shared = x[piece]
+            yield piece, model(shared.expand(job.runs, *shared.shape))
+
+
+def assess(job: Job, model: Stacked, split: Split) -> Tensor:
+    """The mean loss and the mean score of every run on a split.
+
+    Shape: ``(2, runs)``.
+    """
+    sums = torch.zeros(2, job.runs, dtype=torch.float64)
+    for piece, outputs in answers(job, model, split.x):
+        targets = split.y[piece]
+        targets = targets.expand(job.runs, *targets.shape)
+        values = (losses(job.loss, outputs, targets), scores(job.dataset.task, outputs, targets))
+        sums += torch.stack([mean_of_run(value) for value in values]) * (piece.stop - piece.start)
+    return sums / len(split)
+
+
+def probed(job: Job, model: Stacked) -> dict[str, Tensor]:
+    """The figures of the dataset's probes.
+
+    Shape: ``(runs,)`` each.
+    """
+    figures: dict[str, Tensor] = {}
+    for probe in job.dataset.probes:
+        outputs = torch.cat([piece for _, piece in answers(job, model, probe.x)], 1)
+        figures |= {name: values.to(torch.float64) for name, values in probe.figures(outputs).items()}
+    return figures

@@ -1,0 +1,99 @@
+"""What one stacked training needs, read from the configurations of its runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import boolit
+from boolit.lab.data import Dataset, load, source
+from boolit.lab.models import Family, Stacked, family
+from boolit.lab.training.losses import LOSS_OF_TASK
+from boolit.lab.training.recipe import PER_RUN, Loss, Recipe
+
+FLOAT_BYTES = 4
+COPIES_OF_PARAMETERS = 7  # values, gradients twice (by layer and flat), two moments, scratch, and a checkpoint's copy
+
+
+@dataclass(frozen=True)
+class Job:
+    """Runs of one shape: the same data, network and recipe but for the numbers of `PER_RUN`."""
+
+    dataset: Dataset
+    family: Family
+    activation: str
+    widths: tuple[int, ...]
+    recipes: tuple[Recipe, ...]
+    seeds: tuple[int, ...]
+
+    @staticmethod
+    def of(configs: Sequence[Mapping[str, Any]]) -> Job:
+        """The job of runs whose configurations differ in seed and per-run numbers only."""
+        first = configs[0]
+        recipes = tuple(Recipe.model_validate(config["training"]) for config in configs)
+        if any(recipe.shape() != recipes[0].shape() for recipe in recipes):
+            raise ValueError("runs of one cohort must share their recipe but for the per-run numbers; plan them apart")
+        return Job(
+            dataset=load(source(first["data"])),
+            family=family(first["model"]),
+            activation=first["activation"],
+            widths=tuple(first["width"]),
+            recipes=recipes,
+            seeds=tuple(config["seed"] for config in configs),
+        )
+
+    @property
+    def recipe(self) -> Recipe:
+        """What all runs share."""
+        return self.recipes[0]
+
+    @property
+    def runs(self) -> int:
+        """How many there are."""
+        return len(self.seeds)
+
+    @property
+    def loss(self) -> Loss:
+        """The recipe's loss, or the task's own."""
+        return self.recipe.loss or LOSS_OF_TASK[self.dataset.task]
+
+    @cached_property
+    def batch(self) -> int:
+        """The recipe's batch, or all samples where there are fewer."""
+        return min(self.recipe.batch, len(self.dataset.splits["train"]))
+
+    @cached_property
+    def steps_per_epoch(self) -> int:
+        """Whole batches of an epoch; which samples are left over differs from epoch to epoch."""
+        return len(self.dataset.splits["train"]) // self.batch
+
+    @property
+    def widest(self) -> int:
+        """The numbers of a sample where it has the most of them, its inputs included."""
+        return max([math.prod(self.dataset.inputs), *self.widths])
+
+    def hyper(self) -> dict[str, Tensor]:
+        """The per-run numbers.
+
+        Shape: ``(runs,)`` each, float64.
+        """
+        return {name: torch.tensor([float(getattr(r, name)) for r in self.recipes], dtype=torch.float64) for name in PER_RUN}
+
+    def build(self) -> Stacked:
+        """The networks, initialised."""
+        model = self.family.build(self.runs, self.dataset.inputs, self.dataset.outputs, self.widths, self.activation)
+        model.initialise(self.seeds)
+        return model
+
+    def bytes_per_run(self) -> int:
+        """About how much memory a run takes while it is trained."""
+        shape = (self.dataset.inputs, self.dataset.outputs, self.widths, boolit.activation(self.activation))
+        parameters, kept = self.family.parameters(*shape), self.family.kept(*shape)
+        order = 2 * len(self.dataset.splits["train"])
+        return FLOAT_BYTES * (COPIES_OF_PARAMETERS * parameters + 2 * kept * self.batch + order)

@@ -1,0 +1,95 @@
+"""Finding a learning rate: Smith's range test (arXiv:1506.01186) as one stacked training.
+
+Smith lets the learning rate of one network rise linearly and watches its loss, so every rate is judged on a network that
+lower rates have formed, and where to read the curve is a matter of taste. Stacked, each rate has networks of its own: all
+rise linearly from zero, each to its own highest rate. The rates whose loss has fallen nearly as far as the best one's form a
+plateau; its middle (on a logarithmic scale) is returned, as far from too slow as from unstable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from boolit.lab.randomness import derive
+from boolit.lab.training.job import Job
+from boolit.lab.training.stacked import StackedTraining
+
+PER_DECADE = 4
+EXPONENTS = (-5.0, 0.0)
+SEEDS = 3
+STEPS = 100
+JUDGED_STEPS = 25
+NEARLY = 0.9  # of the best one's fall
+
+
+def find_learning_rate(job: Job, memory: int | None = None) -> float:
+    """A learning rate for a job, with its own optimiser, data and network; the same job always gives the same.
+
+    ``memory`` bounds the bytes used: the rates are then tried in several trainings, with the same result.
+    """
+    rates = candidate_rates()
+    ended = torch.cat([_final_losses(job, part) for part in torch.split(rates, _at_once(job, memory))])
+    low, high = plateau(ended)
+    return float(f"{float((rates[low] * rates[high]).sqrt()):.3g}")
+
+
+def plateau(ended: Tensor) -> tuple[int, int]:
+    """The first and last of the neighbours of the lowest loss that fell nearly as far from the first loss as it did.
+
+    Example:
+        >>> plateau(torch.tensor([1.0, 0.8, 0.05, 0.0, 0.04, torch.inf, 0.01]))
+        (2, 4)
+    """
+    best = int(ended.argmin())
+    near = ended <= ended[best] + (1 - NEARLY) * (ended[0] - ended[best])
+    low = best
+    while low > 0 and near[low - 1]:
+        low -= 1
+    high = best
+    while high + 1 < len(ended) and near[high + 1]:
+        high += 1
+    return low, high
+
+
+def candidate_rates() -> Tensor:
+    """The rates that are tried.
+
+    Shape: ``(rates,)``.
+    """
+    low, high = EXPONENTS
+    return 10 ** torch.linspace(low, high, round((high - low) * PER_DECADE) + 1, dtype=torch.float64)
+
+
+def _at_once(job: Job, memory: int | None) -> int:
+    return len(candidate_rates()) if memory is None else max(1, memory // (SEEDS * job.bytes_per_run()))
+
+
+def _final_losses(job: Job, rates: Tensor) -> Tensor:
+    """The mean loss of each rate's networks over the last steps; infinite if one of them diverged.
+
+    Shape: ``(rates,)``, unchanged.
+    """
+    training = StackedTraining(_rising(job, rates))
+    judged = torch.stack(list(_losses(training))[-JUDGED_STEPS:]).mean(0).double()
+    ended = judged.where(judged.isfinite() & training.alive, torch.inf)
+    return ended.view(len(rates), SEEDS).mean(1)
+
+
+def _losses(training: StackedTraining) -> Iterator[Tensor]:
+    for _ in range(STEPS):
+        if not training.done:
+            training.step()
+        yield training.loss
+
+
+def _rising(job: Job, rates: Tensor) -> Job:
+    """The same networks and data, with a learning rate that rises linearly to each of ``rates``, some seeds each."""
+    warmup = STEPS / job.steps_per_epoch
+    update = {"schedule": "constant", "warmup": warmup, "epochs": int(warmup) + 2}
+    recipes = [job.recipe.model_copy(update=update | {"learning_rate": float(rate)}) for rate in rates for _ in range(SEEDS)]
+    seeds = [derive(i, "learning-rate finder") for _ in rates for i in range(SEEDS)]
+    return replace(job, recipes=tuple(recipes), seeds=tuple(seeds))

@@ -1,0 +1,124 @@
+"""Adam, AdamW and SGD on many runs at once: every hyper-parameter is a tensor with one value a run.
+
+The parameters of all layers lie in one matrix, a row a run, so a step is a dozen operations however many layers there are.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from boolit.lab.training.recipe import Optimiser
+
+
+class FlatParameters:
+    """A model's parameters as one matrix ``(runs, parameters)`` that the model's own tensors are views of."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.values = torch.cat([parameter.detach().flatten(1) for parameter in self.parameters], 1)
+        self.gradients = torch.zeros_like(self.values)
+        sizes = [parameter[0].numel() for parameter in self.parameters]
+        for parameter, columns in zip(self.parameters, torch.split(self.values, sizes, 1), strict=True):
+            parameter.data = columns.view(parameter.shape)
+
+    def gradients_of(self, results: Tensor, weights: Tensor) -> Tensor:
+        """The gradients of the weighted sum of some results; each run's of its own, as no result depends on two runs."""
+        gradients = torch.autograd.grad(results, self.parameters, weights)
+        return torch.cat([gradient.flatten(1) for gradient in gradients], 1, out=self.gradients)
+
+
+class StackedOptimiser(ABC):
+    """Updates the rows of a matrix in place, each with its own hyper-parameters.
+
+    Shape: ``values`` is ``(runs, parameters)``, every hyper-parameter ``(runs,)``.
+    """
+
+    moments: tuple[str, ...]
+
+    def __init__(self, values: Tensor, hyper: Mapping[str, Tensor]) -> None:
+        self.values = values
+        self.hyper = {name: value.double().unsqueeze(1) for name, value in hyper.items()}
+        self.state = {name: torch.zeros_like(values) for name in self.moments}
+        self.decays = bool((self.hyper["weight_decay"] != 0).any())
+        self.decay = self._own(self.hyper["weight_decay"])
+
+    @abstractmethod
+    def prepare(self, first: int, rates: Tensor) -> None:
+        """Computes what depends on the step alone for some steps in advance, from the ``first``, counted from 0.
+
+        Shape: learning rates ``(steps, runs)``.
+        """
+
+    @abstractmethod
+    def step(self, gradients: Tensor, index: int) -> None:
+        """One update, the ``index``-th of those prepared; ``gradients`` may be overwritten.
+
+        Shape: ``(runs, parameters)``.
+        """
+
+    def _own(self, value: Tensor) -> Tensor:
+        """Small numbers are computed in double precision, as torch's Python floats are, then used in the values' type."""
+        return value.to(self.values.dtype)
+
+
+class StackedSgd(StackedOptimiser):
+    """torch.optim.SGD with momentum and L2 weight decay."""
+
+    moments = ("velocity",)
+
+    def prepare(self, first: int, rates: Tensor) -> None:  # noqa: ARG002 (SGD does the same in every step)
+        self._momentum, self._minus = self._own(self.hyper["momentum"]), self._own(-rates.unsqueeze(2))
+
+    def step(self, gradients: Tensor, index: int) -> None:
+        if self.decays:
+            gradients.addcmul_(self.values, self.decay)
+        velocity = self.state["velocity"].mul_(self._momentum).add_(gradients)
+        self.values.addcmul_(velocity, self._minus[index])
+
+
+class StackedAdam(StackedOptimiser):
+    """torch.optim.Adam: weight decay is added to the gradient."""
+
+    moments = ("mean", "square")
+    decoupled = False
+
+    def __init__(self, values: Tensor, hyper: Mapping[str, Tensor]) -> None:
+        super().__init__(values, hyper)
+        self._fresh1, self._fresh2 = (self._own(1 - self.hyper[name]) for name in ("beta1", "beta2"))
+        self._beta2, self._eps = (self._own(self.hyper[name]) for name in ("beta2", "eps"))
+        self._scratch = torch.empty_like(values)
+
+    def prepare(self, first: int, rates: Tensor) -> None:
+        rates = rates.unsqueeze(2)
+        steps = torch.arange(first + 1, first + 1 + len(rates), dtype=torch.float64).view(-1, 1, 1)
+        beta1, beta2 = self.hyper["beta1"], self.hyper["beta2"]
+        self._minus = self._own(-rates / (1 - beta1**steps))
+        self._root = self._own((1 - beta2**steps).rsqrt())
+        self._shrink = self._own(1 - rates * self.hyper["weight_decay"])
+
+    def step(self, gradients: Tensor, index: int) -> None:
+        if self.decays and self.decoupled:
+            self.values.mul_(self._shrink[index])
+        elif self.decays:
+            gradients.addcmul_(self.values, self.decay)
+        mean, square = self.state["mean"], self.state["square"]
+        mean.lerp_(gradients, self._fresh1)
+        torch.mul(gradients, self._fresh2, out=self._scratch)
+        square.mul_(self._beta2).addcmul_(self._scratch, gradients)
+        torch.sqrt(square, out=self._scratch)
+        self._scratch.mul_(self._root[index]).add_(self._eps)
+        torch.div(mean, self._scratch, out=self._scratch)
+        self.values.addcmul_(self._scratch, self._minus[index])
+
+
+class StackedAdamW(StackedAdam):
+    """torch.optim.AdamW: weight decay shrinks the parameters themselves."""
+
+    decoupled = True
+
+
+OPTIMISERS: dict[Optimiser, type[StackedOptimiser]] = {"adam": StackedAdam, "adamw": StackedAdamW, "sgd": StackedSgd}

@@ -1,0 +1,44 @@
+"""What a finished cohort leaves of each of its runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+import boolit
+from boolit.lab.runs import State
+from boolit.lab.training.evaluation import probed
+from boolit.lab.training.stacked import StackedTraining
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run's state, final figures, curves and weights (named as in the model, without the axis of runs)."""
+
+    state: State
+    metrics: dict[str, float]
+    history: dict[str, list[float]]
+    weights: dict[str, Tensor]
+
+
+def outcomes(training: StackedTraining) -> list[Outcome]:
+    """The outcome of every run, in the job's order."""
+    last = {name: values[-1] for name, values in training.history.items()}
+    figures = last | probed(training.job, training.model) | {"learning_rate": training.hyper["learning_rate"]}
+    curves = {name: torch.stack(values, 1) for name, values in training.history.items()}
+    return [_outcome(training, run, figures, curves) for run in range(training.job.runs)]
+
+
+def _outcome(training: StackedTraining, run: int, figures: dict[str, Tensor], curves: dict[str, Tensor]) -> Outcome:
+    job, lived = training.job, int(training.lived[run])
+    alive = bool(training.alive[run])
+    parameters = job.family.parameters(job.dataset.inputs, job.dataset.outputs, job.widths, boolit.activation(job.activation))
+    metrics = {name: float(values[run]) if alive else float("nan") for name, values in figures.items()}
+    return Outcome(
+        state="finished" if alive else "diverged",
+        metrics=metrics | {"parameters": float(parameters), "epochs": float(lived)},
+        history={name: values[run, :lived].tolist() for name, values in curves.items()},
+        weights={name: values[run].clone() for name, values in training.model.state_dict().items()},
+    )

@@ -1,0 +1,58 @@
+"""Showing how far a study is: cohorts, epochs and the time left, on a terminal only."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from boolit.lab.training.stacked import StackedTraining
+
+
+class StudyProgress(AbstractContextManager["StudyProgress"]):
+    """Two bars on the error stream: all cohorts, weighed by their runs, and the epochs of the present one.
+
+    Nothing is shown where the stream is no terminal, or if ``shown`` says so.
+    """
+
+    def __init__(self, total_runs: int, shown: bool | None = None, console: Console | None = None) -> None:
+        console = console or Console(stderr=True)
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not (console.is_terminal if shown is None else shown),
+            transient=True,
+        )
+        self._study = self._bars.add_task("runs", total=total_runs)
+        self._cohort: TaskID = self._bars.add_task("epochs", total=None)
+        self._before = 0.0
+
+    def __enter__(self) -> StudyProgress:
+        self._bars.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._bars.stop()
+
+    def begin(self, name: str) -> None:
+        """A cohort starts."""
+        self._bars.reset(self._cohort, description=name, total=None)
+
+    def after_step(self, training: StackedTraining) -> None:
+        """A step of the present cohort was made."""
+        if training.at.step:
+            return
+        epochs = training.job.recipe.epochs
+        self._bars.update(self._cohort, completed=training.at.epoch, total=epochs)
+        self._bars.update(self._study, completed=self._before + training.job.runs * training.at.epoch / epochs)
+
+    def finish(self, runs: int) -> None:
+        """Runs of the study are done, trained now or earlier."""
+        self._before += runs
+        self._bars.update(self._study, completed=self._before)

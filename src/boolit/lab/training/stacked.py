@@ -1,0 +1,151 @@
+"""The stacked trainer: all runs of a cohort as one model, stoppable and restorable between any two steps."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from boolit.lab.data.augmentations import AUGMENTATIONS
+from boolit.lab.models.layers import StackedDropout
+from boolit.lab.randomness import generator, keys
+from boolit.lab.training.evaluation import assess
+from boolit.lab.training.job import Job
+from boolit.lab.training.losses import FIGURE_OF_TASK, figure, finite, losses, mean_of_run, scores
+from boolit.lab.training.optimisers import OPTIMISERS, FlatParameters
+from boolit.lab.training.schedules import learning_rates
+
+GATHERED_NUMBERS = 2**20
+
+
+class Position(NamedTuple):
+    """How far a training is: whole epochs, and steps of the one it is in."""
+
+    epoch: int = 0
+    step: int = 0
+
+
+class StackedTraining:
+    """The training of one job. Each run's numbers depend on its own seed and hyper-parameters only.
+
+    A run whose loss or parameters cease to be finite has diverged: from that epoch on it is frozen at zero weights with a
+    learning rate of zero, and the others never notice.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.at = job, Position()
+        self.model = job.build()
+        self.flat = FlatParameters(self.model)
+        self.hyper = job.hyper()
+        self.optimiser = OPTIMISERS[job.recipe.optimiser](self.flat.values, self.hyper)
+        self.lived = torch.full((job.runs,), job.recipe.epochs, dtype=torch.int64)
+        self.loss_sum, self.score_sum = torch.zeros(job.runs), torch.zeros(job.runs)
+        self.loss = torch.zeros(job.runs)
+        self.history: dict[str, list[Tensor]] = {}
+        self._augment = AUGMENTATIONS[job.recipe.augmentation] if job.recipe.augmentation else None
+        self._augmentation_keys = keys(job.seeds, "augmentation")
+        self._dropouts = [layer for layer in self.model.modules() if isinstance(layer, StackedDropout)]
+        self._weights: Tensor | None = None
+        self.begin_epoch()
+
+    @property
+    def alive(self) -> Tensor:
+        """Which runs have not diverged; ``lived`` says after how many epochs the others did.
+
+        Shape: ``(runs,)``.
+        """
+        return self.lived == self.job.recipe.epochs
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.at.epoch >= self.job.recipe.epochs or (self.at.step == 0 and not bool(self.alive.any()))
+
+    @property
+    def steps(self) -> int:
+        """Steps made so far."""
+        return self.at.epoch * self.job.steps_per_epoch + self.at.step
+
+    def begin_epoch(self) -> None:
+        """Prepares what holds throughout the epoch: the order of the samples and the learning rates."""
+        job, samples, steps = self.job, len(self.job.dataset.splits["train"]), self.job.steps_per_epoch
+        drawn = (generator(seed, "order", self.at.epoch) for seed in job.seeds)
+        self._order = torch.stack([torch.randperm(samples, generator=own)[: steps * job.batch] for own in drawn])
+        first, total = self.at.epoch * steps, job.recipe.epochs * steps
+        rates = learning_rates(
+            job.recipe.schedule,
+            torch.arange(first, first + steps),
+            total,
+            self.hyper["learning_rate"],
+            self.hyper["peak"],
+            round(job.recipe.warmup * steps),
+        )
+        self.optimiser.prepare(first, rates.where(self.alive, 0))
+        self._block = range(0)
+        self.model.train()
+
+    def step(self) -> None:
+        """One batch of every run, and what is due at the end of the epoch after its last one."""
+        self._update(*self._batch())
+        self.at = Position(self.at.epoch, self.at.step + 1)
+        if self.at.step == self.job.steps_per_epoch:
+            self._end_epoch()
+            self.at = Position(self.at.epoch + 1)
+            if not self.done:
+                self.begin_epoch()
+
+    def _batch(self) -> tuple[Tensor, Tensor]:
+        size = self.job.batch
+        if self.at.step not in self._block:
+            self._gather()
+        first = (self.at.step - self._block.start) * size
+        x, y = self._x[:, first : first + size], self._y[:, first : first + size]
+        return (self._augment(x, self._augmentation_keys, self.steps), y) if self._augment else (x, y)
+
+    def _gather(self) -> None:
+        """Collects the batches of the next steps, of as many as are small together."""
+        job, train, start = self.job, self.job.dataset.splits["train"], self.at.step
+        steps = max(1, GATHERED_NUMBERS // (job.runs * job.batch * train.x[0].numel()))
+        self._block = range(start, min(start + steps, job.steps_per_epoch))
+        rows = self._order[:, start * job.batch : self._block.stop * job.batch]
+        x, self._y = (
+            values.index_select(0, rows.flatten()).view(*rows.shape, *values.shape[1:]) for values in (train.x, train.y)
+        )
+        # Stacked layers take the batch last; with flat samples it can be laid out so here, once for all these steps.
+        self._x = x.mT.contiguous().mT if x.dim() == 3 else x
+
+    def _update(self, x: Tensor, y: Tensor) -> None:
+        for layer in self._dropouts:
+            layer.step = self.steps
+        outputs = self.model(x)
+        loss = losses(self.job.loss, outputs, y)
+        self.optimiser.step(self.flat.gradients_of(loss, self._mean_weights(loss)), self.at.step)
+        self.loss = mean_of_run(loss.detach())
+        self.loss_sum += self.loss
+        self.score_sum += mean_of_run(scores(self.job.dataset.task, outputs.detach(), y))
+
+    def _mean_weights(self, loss: Tensor) -> Tensor:
+        """What turns losses into the mean of each run; made once, as it never changes."""
+        if self._weights is None:
+            self._weights = torch.full_like(loss, 1 / loss[0].numel())
+        return self._weights
+
+    def _end_epoch(self) -> None:
+        means = {"train": torch.stack([self.loss_sum, self.score_sum]) / self.job.steps_per_epoch}
+        self.loss_sum.zero_(), self.score_sum.zero_()
+        others = {name: split for name, split in self.job.dataset.splits.items() if name != "train"}
+        means |= {name: assess(self.job, self.model, split) for name, split in others.items()}
+        self._freeze(self.alive & ~finite(self.flat.values, *(mean.T for mean in means.values())))
+        for split, mean in means.items():
+            loss, score = mean.where(self.alive, torch.nan).double()
+            self.history.setdefault(f"{split}_loss", []).append(loss)
+            name = f"{split}_{FIGURE_OF_TASK[self.job.dataset.task]}"
+            self.history.setdefault(name, []).append(figure(self.job.dataset.task, score))
+
+    def _freeze(self, dead: Tensor) -> None:
+        if not bool(dead.any()):
+            return
+        self.lived[dead] = self.at.epoch
+        for values in (self.flat.values, *self.optimiser.state.values(), *self.model.buffers()):
+            values[dead] = 0

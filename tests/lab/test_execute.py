@@ -1,0 +1,214 @@
+"""Executing a plan: everything ends up in the store once, whatever happens on the way."""
+
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from boolit.lab.data import load
+from boolit.lab.execute import Summary, execute, stop_requests
+from boolit.lab.models import restore
+from boolit.lab.results.store import Store
+from boolit.lab.runs import Record
+from boolit.lab.studies import Plan, load_study, plan
+from boolit.lab.training import StackedTraining
+
+SMALL = [
+    "data.train=256",
+    "data.test=64",
+    "training.epochs=4",
+    "training.batch=32",
+    "sweep.activation=['relu','xnor_ail','max']",
+]
+
+
+@pytest.fixture
+def small() -> Plan:
+    return plan(load_study("parity"), seeds=4, sets=SMALL)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def executed(planned: Plan, folder: Path, **options: float) -> tuple[Summary, list[Record]]:
+    with Store(folder) as store:
+        return execute(planned, store, **options), store.records()  # type: ignore[arg-type]
+
+
+def contents(records: list[Record]) -> dict[str, object]:
+    """All that a store must hold again after any interruption; nan equals itself here."""
+    return {r.key: (r.state, repr(sorted(r.metrics.items())), r.history, sorted(r.environment)) for r in records}
+
+
+def test_every_run_is_recorded_with_its_curves_and_environment(small: Plan, tmp_path: Path) -> None:
+    summary, records = executed(small, tmp_path)
+    assert (summary.trained, summary.already, summary.undone) == (12, 0, 0)
+    assert summary.complete
+    assert {record.key for record in records} == {run.key for run in small.runs}
+    for record in records:
+        assert record.metrics["test_accuracy"] == record.history["test_accuracy"][-1]
+        assert len(record.history["train_loss"]) == 4
+        assert record.metrics["solved"] == float(record.metrics["test_accuracy"] >= 0.99)
+        assert record.metrics["parameters"] == record.config["parameters"]
+        assert record.seconds > 0
+        assert {"boolit", "torch", "threads", "kernels"} <= set(record.environment)
+    assert not any((tmp_path / "checkpoints").iterdir())
+
+
+def test_a_run_in_the_store_is_never_trained_twice(small: Plan, tmp_path: Path) -> None:
+    _, before = executed(small, tmp_path)
+    summary, after = executed(small, tmp_path)
+    assert (summary.trained, summary.already) == (0, 12)
+    assert before == after
+    more, records = executed(plan(load_study("parity"), seeds=6, sets=SMALL), tmp_path)
+    assert (more.trained, more.already) == (6, 12)
+    assert len(records) == 18
+
+
+def test_runs_do_not_depend_on_when_their_seeds_were_asked_for(small: Plan, tmp_path: Path) -> None:
+    executed(plan(load_study("parity"), seeds=1, sets=SMALL), tmp_path / "in parts")
+    _, parts = executed(small, tmp_path / "in parts")
+    _, once = executed(small, tmp_path / "at once")
+    assert contents(parts) == contents(once)
+
+
+def test_the_kept_weights_make_the_network_again(small: Plan, tmp_path: Path) -> None:
+    _, records = executed(small, tmp_path)
+    with Store(tmp_path, create=False) as store:
+        for record in records:
+            network = restore(record.config, load_file(store.weights(record.key)))
+            test = load(small.study.data).splits["test"]
+            right = ((network(test.x.unsqueeze(0))[0] > 0) == (test.y > 0.5)).float().mean()
+            assert float(right) == pytest.approx(record.metrics["test_accuracy"], abs=1e-6)
+
+
+def test_weights_are_kept_only_if_the_study_says_so(tmp_path: Path) -> None:
+    executed(plan(load_study("parity"), seeds=1, sets=[*SMALL, "keep_weights=false"]), tmp_path)
+    assert not list(tmp_path.glob("weights/*"))
+
+
+def test_what_another_process_has_claimed_is_left_to_it(small: Plan, tmp_path: Path) -> None:
+    taken = [run.key for run in small.runs[:3]]
+    with Store(tmp_path) as other:
+        other.claim(taken, "other")
+        summary, records = executed(small, tmp_path)
+        assert (summary.trained, summary.elsewhere) == (9, 3)
+        assert not summary.complete
+        assert not summary.interrupted
+    assert not {record.key for record in records} & set(taken)
+
+
+class BrokenError(Exception):
+    """What a test breaks off a training with."""
+
+
+def breaking(monkeypatch: pytest.MonkeyPatch, after: int, action: Callable[[], None]) -> None:
+    """Does something in the middle of the training: in the ``after``-th step from now."""
+    steps, original = [0], StackedTraining.step
+
+    def step(self: StackedTraining) -> None:
+        steps[0] += 1
+        if steps[0] == after:
+            action()
+        original(self)
+
+    monkeypatch.setattr(StackedTraining, "step", step)
+
+
+def fail() -> None:
+    raise BrokenError
+
+
+@pytest.mark.parametrize("after", [1, 9, 40, 80])
+def test_an_error_loses_nothing_that_was_finished(
+    small: Plan, tmp_path: Path, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        breaking(patched, after, fail)
+        with pytest.raises(BrokenError):
+            executed(small, tmp_path / "broken", checkpoint_every=0.0)
+    _, resumed = executed(small, tmp_path / "broken")
+    _, whole = executed(small, tmp_path / "whole")
+    assert contents(resumed) == contents(whole)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_keeps_what_was_finished_and_where_the_rest_is(
+    small: Plan, tmp_path: Path, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        breaking(patched, 45, lambda: signal.raise_signal(number))
+        summary, records = executed(small, tmp_path / "stopped")
+    assert summary.interrupted
+    assert (summary.trained, summary.undone, len(records)) == (4, 8, 4)
+    assert len(list((tmp_path / "stopped" / "checkpoints").iterdir())) == 1
+    summary, resumed = executed(small, tmp_path / "stopped")
+    assert (summary.trained, summary.already) == (8, 4)
+    _, whole = executed(small, tmp_path / "whole")
+    assert contents(resumed) == contents(whole)
+
+
+def test_a_second_ctrl_c_acts_at_once() -> None:
+    with stop_requests() as stop:
+        assert not stop()
+        signal.raise_signal(signal.SIGINT)
+        assert stop()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_a_diverged_run_is_recorded_as_such(tmp_path: Path) -> None:
+    wild = ["data.name=parity8", "metric.name=rmse", "training.optimiser=sgd", "training.learning_rate=1e30"]
+    summary, records = executed(plan(load_study("parity"), seeds=2, sets=[*SMALL, *wild]), tmp_path)
+    assert (summary.trained, summary.diverged) == (6, 6)
+    assert all(record.state == "diverged" and math.isnan(record.metrics["test_rmse"]) for record in records)
+    assert all(record.metrics["solved"] == 0 for record in records)
+
+
+SCRIPT = """
+import sys, torch
+from pathlib import Path
+from boolit.lab.execute import execute
+from boolit.lab.results.store import Store
+from boolit.lab.studies import load_study, plan
+torch.set_num_threads(1)
+with Store(Path(sys.argv[1])) as store:
+    print("started", flush=True)
+    execute(plan(load_study("parity"), seeds=4, sets=sys.argv[2:]), store, checkpoint_every=0.05)
+"""
+
+
+def killed_after(seconds: float, folder: Path, sets: list[str]) -> int:
+    with subprocess.Popen([sys.executable, "-c", SCRIPT, str(folder), *sets], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(seconds)
+        process.kill()
+    return process.returncode
+
+
+@pytest.mark.parametrize("moments", [pytest.param(1, id="once"), pytest.param(10, id="ten times", marks=pytest.mark.slow)])
+def test_kill_9_at_random_moments_then_resume_gives_the_uninterrupted_store(tmp_path: Path, moments: int) -> None:
+    sets = [*SMALL, f"training.epochs={40 * moments}"]
+    chance = random.Random(moments)
+    killed = [killed_after(chance.uniform(0.05, 0.5), tmp_path / "killed", sets) for _ in range(moments)]
+    assert killed[0] == -signal.SIGKILL
+    whole_plan = plan(load_study("parity"), seeds=4, sets=sets)
+    _, resumed = executed(whole_plan, tmp_path / "killed")
+    _, whole = executed(whole_plan, tmp_path / "whole")
+    assert contents(resumed) == contents(whole)
+    assert os.listdir(tmp_path / "killed" / "checkpoints") == []

@@ -1,0 +1,31 @@
+"""Configurations of small runs, as a planner would write them, trained on one thread: the tests share the machine."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+import torch
+
+Config = Callable[..., dict[str, Any]]
+SMALL_PARITY = {"name": "parity", "train": 256, "test": 200}
+
+
+@pytest.fixture
+def config() -> Config:
+    """A run of parity; ``training`` is merged, everything else replaced."""
+
+    def make(seed: int = 0, activation: str = "xnor_ail", **changes: Any) -> dict[str, Any]:
+        training: Mapping[str, Any] = changes.pop("training", {})
+        recipe = {"learning_rate": 0.01, "weight_decay": 1e-4, "epochs": 3, "batch": 32, **training}
+        base = {"data": SMALL_PARITY, "model": {"name": "mlp"}, "activation": activation, "width": [4, 2], "seed": seed}
+        return base | {"training": recipe} | changes
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

@@ -1,0 +1,49 @@
+"""The learning-rate finder."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from boolit.lab.training import Job, find_learning_rate, train
+from boolit.lab.training.lr_finder import candidate_rates, plateau
+
+Make = Callable[..., Job]
+
+
+@pytest.fixture
+def job(config: Callable[..., dict[str, Any]]) -> Make:
+    data = {"name": "xor", "train": 256, "test": 16}
+    return lambda seed=0, **training: Job.of([config(seed, "relu", data=data, width=[4], training=training)])
+
+
+def test_it_finds_the_same_rate_again_and_for_every_seed(job: Make) -> None:
+    assert find_learning_rate(job()) == find_learning_rate(job()) == find_learning_rate(job(seed=9))
+
+
+def test_less_memory_changes_nothing(job: Make) -> None:
+    assert find_learning_rate(job(), memory=5 * 3 * job().bytes_per_run()) == find_learning_rate(job())
+
+
+def test_it_follows_the_optimisers_scale(job: Make) -> None:
+    # SGD's step is the gradient times the rate: it needs a larger rate than Adam, whose step is about the rate itself.
+    assert find_learning_rate(job(optimiser="sgd")) > 2 * find_learning_rate(job(optimiser="adam"))
+
+
+def test_the_plateau_ends_where_the_loss_rises_or_falls() -> None:
+    assert plateau(torch.tensor([1.0, 0.99, 0.2, 0.11, 0.1, 0.15, 3.0])) == (3, 5)
+    assert plateau(torch.tensor([0.5, torch.inf, torch.inf])) == (0, 0)
+
+
+def test_rates_cover_five_decades() -> None:
+    rates = candidate_rates()
+    assert float(rates[0]) == pytest.approx(1e-5)
+    assert float(rates[-1]) == pytest.approx(1)
+    assert bool((rates.diff() > 0).all())
+
+
+def test_training_finds_its_rate(job: Make) -> None:
+    finished = train(job(learning_rate="find"))
+    assert finished is not None
+    assert finished.outcomes[0].metrics["learning_rate"] == find_learning_rate(job())

@@ -1,0 +1,43 @@
+"""The bars show on a terminal only."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from boolit.lab.training import Job, StackedTraining
+from boolit.lab.training.progress import StudyProgress
+
+
+def shown(console: Console, training: StackedTraining, shown: bool | None = None) -> str:
+    with StudyProgress(10, shown, console) as bars:
+        bars.begin("xnor_ail, 28 parameters, 5 runs: epochs")
+        while not training.done:
+            training.step()
+            bars.after_step(training)
+        bars.finish(5)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.fixture
+def training(config: Callable[..., dict[str, Any]]) -> StackedTraining:
+    return StackedTraining(Job.of([config(seed) for seed in range(5)]))
+
+
+def test_a_terminal_sees_cohort_epochs_and_runs(training: StackedTraining) -> None:
+    text = shown(Console(file=io.StringIO(), force_terminal=True, width=120), training)
+    assert "xnor_ail, 28 parameters, 5 runs: epochs" in text
+    assert "3/3" in text
+    assert "5/10" in text
+
+
+def test_a_file_sees_nothing(training: StackedTraining) -> None:
+    assert shown(Console(file=io.StringIO()), training) == ""
+
+
+def test_it_can_be_turned_off(training: StackedTraining) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True)
+    assert shown(console, training, shown=False) == ""
