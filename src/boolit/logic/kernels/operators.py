@@ -49,7 +49,7 @@ def evaluate(x: Tensor, program: Program, dim: int) -> Tensor:
     if _is_plain(x):
         if not (x.requires_grad and torch.is_grad_enabled()):
             return _run(x, program, dim, keep=False)[0]
-        return cast(Tensor, _Gates.apply(x, program, dim))
+        return cast(Tensor, _Gates.apply(x, program, dim))  # type: ignore[no-untyped-call]
     program.groups(x.shape[dim])
     return cast(Tensor, _gates(x, str(program), dim, program.approximate)[0])
 
