@@ -133,7 +133,7 @@ def fail() -> None:
     raise BrokenError
 
 
-@pytest.mark.parametrize("after", [1, 9, 40, 80])
+@pytest.mark.parametrize("after", [9, 80])
 def test_an_error_loses_nothing_that_was_finished(
     small: Plan, tmp_path: Path, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,7 +33,7 @@ def assert_same(one: Finished | None, other: Finished | None) -> None:
 
 
 @pytest.mark.parametrize("optimiser", ["adam", "sgd"])
-@pytest.mark.parametrize("steps", [1, 3, 4, 5, 11, 12])
+@pytest.mark.parametrize("steps", [1, 4, 11, 12])
 def test_a_resumed_training_ends_bitwise_as_an_unbroken_one(tmp_path: Path, steps: int, optimiser: str, config: Config) -> None:
     changes = RICH | {"training": RICH["training"] | {"optimiser": optimiser, "momentum": 0.9}}
     job = Job.of([config(seed, **changes) for seed in range(3)])

@@ -112,7 +112,7 @@ Pass make_pass(const BoolitPlan& plan, int first, int count, std::int64_t out_st
     pass.source_outer = channels * inner, pass.target_outer = out_groups * inner;
     if (plan.halves) {  // all groups of an outer index in one run
         pass.lane = 1, pass.operand = plan.groups * inner, pass.lanes = size * inner, pass.runs = 1;
-    } else if (inner > 1) {  // a run is one group's inner extent
+    } else if (inner != 1) {  // a run is one group's inner extent
         pass.lane = 1, pass.operand = inner, pass.lanes = inner, pass.runs = size;
         pass.source_run = k * inner, pass.target_run = inner;
     } else {

@@ -62,12 +62,12 @@ def _wants_formula() -> bool:
 
     torch differentiates registered operators in reverse mode only, and not inside its function transforms.
     """
-    return torch.compiler.is_exporting() or forward_ad._current_level >= 0 or _functorch_level() is not None
+    return torch.compiler.is_exporting() or forward_ad._current_level >= 0 or _transformed()
 
 
 # Asking whether a tensor is what it seems costs one private call each; a torch without them loses the short cut only.
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
-_functorch_level = getattr(torch._C._functorch, "maybe_current_level", lambda: None)
+_transformed = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
 _is_batched = getattr(torch._C._functorch, "is_legacy_batchedtensor", lambda _: True)
 
 
@@ -77,7 +77,7 @@ def _is_plain(x: Tensor) -> bool:
         not torch.compiler.is_compiling()
         and (type(x) is Tensor or type(x) is Parameter)
         and _dispatch_modes() == 0
-        and _functorch_level() is None
+        and not _transformed()
         and not x.is_neg()
     )
 
@@ -147,7 +147,7 @@ def _kept_bytes(x: Tensor, program: Program, dim: int) -> int:
         if program.pairing == "halves":
             plane = outer * ((size * inner + 7) // 8)
         elif inner == 1:
-            merged = len(program.members) == 1
+            merged = size == groups and (program.strategy == "p" or len(program.members) == 1)
             plane = (outer * size + 7) // 8 if merged else outer * ((size + 7) // 8)
         else:
             plane = outer * size * ((inner + 7) // 8)
