@@ -10,7 +10,7 @@ from rich.text import Text
 
 from boolit.lab.reports._table_model import Cell, Table
 
-_FIRST_TO_GO = ("effect", "difference", "map")
+_FIRST_TO_GO = ("effect", "difference", "map", "n", "parameters")
 _TEXT = {True: (255, 255, 255), False: (0, 0, 0)}  # not "white" and "black", which a terminal's theme may change
 
 
