@@ -15,7 +15,7 @@ from boolit.lab.randomness import generator
 from boolit.lab.training.job import Job
 from boolit.lab.training.recipe import Recipe
 from boolit.lab.training.stacked import StackedTraining
-from boolit.lab.training.threads import threads_for
+from boolit.lab.training.threads import Threads
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,11 @@ def compare_with_loop(job: Job, rounds: int = 5) -> StackingGain:
 
     The medians are compared, the single run's times the number of runs; what a run costs before its first epoch is left out.
     """
-    together = StackedTraining(job)
-    alone = [_single(job, run) for run in range(min(rounds, job.runs))]
+    together, alone = _Timed(job), [_Timed(_single(job, run)) for run in range(min(rounds, job.runs))]
     stacked, single = [], []
     for round_ in range(rounds + 1):
-        stacked.append(_epoch(together))
-        single.append(_epoch(alone[round_ % len(alone)]))
+        stacked.append(together.epoch())
+        single.append(alone[round_ % len(alone)].epoch())
     return StackingGain(job.runs, median(stacked[1:]), job.runs * median(single[1:]))
 
 
@@ -67,13 +66,19 @@ def batch_norm_job(runs: int = 40, batch: int = 256, activation: str = "relu") -
     )
 
 
-def _single(job: Job, run: int) -> StackedTraining:
-    return StackedTraining(replace(job, recipes=(job.recipes[run],), seeds=(job.seeds[run],)))
+def _single(job: Job, run: int) -> Job:
+    return replace(job, recipes=(job.recipes[run],), seeds=(job.seeds[run],))
 
 
-def _epoch(training: StackedTraining) -> float:
-    with threads_for(training.job):
-        started = time.perf_counter()
-        for _ in range(training.job.steps_per_epoch):
-            training.step()
-        return time.perf_counter() - started
+class _Timed:
+    """A training, an epoch at a time."""
+
+    def __init__(self, job: Job) -> None:
+        self.training, self.threads = StackedTraining(job), Threads(job)
+
+    def epoch(self) -> float:
+        with self.threads as threads:
+            started = time.perf_counter()
+            for _ in range(self.training.job.steps_per_epoch):
+                threads.make(self.training.step)
+            return time.perf_counter() - started

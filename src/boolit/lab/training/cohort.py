@@ -11,7 +11,7 @@ from boolit.lab.training.job import Job
 from boolit.lab.training.lr_finder import find_learning_rate
 from boolit.lab.training.outcome import Outcome, outcomes
 from boolit.lab.training.stacked import StackedTraining
-from boolit.lab.training.threads import threads_for
+from boolit.lab.training.threads import Threads
 
 Watch = Callable[[StackedTraining], bool]
 
@@ -34,11 +34,11 @@ def train(job: Job, checkpoint: Checkpoint | None = None, watch: Watch = go_on, 
 
     ``watch`` is called after every step and stops the training by returning False; the checkpoint is then up to date.
     """
-    with threads_for(job):
+    with Threads(job) as threads:
         started = time.monotonic()
         training, before = _started(job, checkpoint, memory)
         while not training.done:
-            training.step()
+            threads.make(training.step)
             going = watch(training)
             if checkpoint is not None and (checkpoint.due or not going):
                 checkpoint.save(training, before + time.monotonic() - started)

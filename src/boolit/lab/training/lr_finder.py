@@ -17,6 +17,7 @@ from torch import Tensor
 from boolit.lab.randomness import derive
 from boolit.lab.training.job import Job
 from boolit.lab.training.stacked import StackedTraining
+from boolit.lab.training.threads import Threads
 
 PER_DECADE = 4
 EXPONENTS = (-5.0, 0.0)
@@ -80,10 +81,11 @@ def _final_losses(job: Job, rates: Tensor) -> Tensor:
 
 
 def _losses(training: StackedTraining) -> Iterator[Tensor]:
-    for _ in range(STEPS):
-        if not training.done:
-            training.step()
-        yield training.loss
+    with Threads(training.job) as threads:
+        for _ in range(STEPS):
+            if not training.done:
+                threads.make(training.step)
+            yield training.loss
 
 
 def _rising(job: Job, rates: Tensor) -> Job:

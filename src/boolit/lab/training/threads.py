@@ -1,28 +1,63 @@
-"""How many threads a training is worth: small operations are over before a second thread has woken up."""
+"""How many threads a training is worth: none but one for small operations, and for large ones what is faster at the moment.
+
+OpenMP's threads wait for each other by spinning. On an idle machine two of them nearly halve a step; where another process
+has one of the cores, each operation waits for a thread that is not running, and the same step takes up to thirty times as
+long as with one thread. The number of threads does not change a cohort's numbers, so it may change while it is trained.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import TracebackType
 
 import torch
 
 from boolit.lab.training.job import Job
 
 NUMBERS_PER_THREAD = 2**17  # an operation on so many takes some 20 µs, well above the cost of waking a thread
+TRIED_STEPS = 3
+SETTLED_SECONDS = 10.0
 
 
-@contextmanager
-def threads_for(job: Job) -> Iterator[None]:
-    """One thread where a layer's activations are small, otherwise as many as torch has; the results are the same.
+class Threads(AbstractContextManager["Threads"]):
+    """Makes steps with one thread or with many: tries both now and then, and settles on the faster.
 
-    The matrix products would use all threads even for the smallest layers. Where another process keeps a core busy, each
-    product then waits for it: parity trained ten times slower on a busy machine.
+    Fewer runs than threads always get all threads: a single large product is then split among them, which changes the order
+    of its sums, and a run's numbers must not depend on how busy the machine is.
     """
-    before = torch.get_num_threads()
-    wanted = -(-job.runs * job.batch * job.widest // NUMBERS_PER_THREAD)
-    torch.set_num_threads(max(1, min(before, wanted)))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+
+    def __init__(self, job: Job) -> None:
+        self._before = torch.get_num_threads()
+        most = max(1, min(self._before, -(-job.runs * job.batch * job.widest // NUMBERS_PER_THREAD)))
+        self._choices = [most, 1] if 1 < most <= job.runs else [most]
+        self._present = most
+        self._durations: dict[int, list[float]] = {}
+        self._settled_until = 0.0
+
+    def __enter__(self) -> Threads:
+        torch.set_num_threads(self._present)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        torch.set_num_threads(self._before)
+
+    def make(self, step: Callable[[], None]) -> None:
+        """One step, with as many threads as seem best."""
+        if len(self._choices) == 1 or time.monotonic() < self._settled_until:
+            step()
+            return
+        untried = next(n for n in self._choices if len(self._durations.get(n, [])) < TRIED_STEPS)
+        torch.set_num_threads(untried)
+        started = time.perf_counter()
+        step()
+        self._durations.setdefault(untried, []).append(time.perf_counter() - started)
+        if all(len(self._durations.get(n, [])) == TRIED_STEPS for n in self._choices):
+            self._settle()
+
+    def _settle(self) -> None:
+        self._present = min(self._choices, key=lambda n: min(self._durations[n]))
+        torch.set_num_threads(self._present)
+        self._durations.clear()
+        self._settled_until = time.monotonic() + SETTLED_SECONDS

@@ -1,0 +1,63 @@
+"""A training uses as many threads as help it."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from boolit.lab.training import Job, train
+from boolit.lab.training.threads import TRIED_STEPS, Threads
+
+Config = Callable[..., dict[str, Any]]
+LARGE = {"width": [1024, 64], "training": {"batch": 256, "epochs": 1}}
+
+
+@pytest.fixture(autouse=True)
+def _two_threads() -> Iterator[None]:
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
+
+
+def used(job: Job, seconds: Callable[[int], float]) -> int:
+    """The threads that are settled on when a step takes so long with so many."""
+    with Threads(job) as threads:
+        for _ in range(3 * TRIED_STEPS):
+            threads.make(lambda: time.sleep(seconds(torch.get_num_threads())))
+        settled = torch.get_num_threads()
+    assert torch.get_num_threads() == 2
+    return settled
+
+
+def test_small_networks_get_one_thread(config: Config) -> None:
+    assert used(Job.of([config(seed) for seed in range(40)]), lambda _: 0.0) == 1
+
+
+def test_large_cohorts_get_what_is_faster(config: Config) -> None:
+    job = Job.of([config(seed, **LARGE) for seed in range(4)])
+    assert used(job, lambda threads: 0.01 if threads == 1 else 0.002) == 2
+    assert used(job, lambda threads: 0.002 if threads == 1 else 0.01) == 1
+
+
+def test_a_single_large_run_always_gets_all_threads(config: Config) -> None:
+    assert used(Job.of([config(**LARGE)]), lambda threads: 0.002 if threads == 1 else 0.01) == 2
+
+
+def test_changing_threads_on_the_way_changes_no_number(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("boolit.lab.training.threads.SETTLED_SECONDS", 0.0)
+    job = Job.of([config(seed, **LARGE) for seed in range(3)])
+    changing = train(job)
+    torch.set_num_threads(1)
+    one = train(job)
+    assert changing is not None
+    assert one is not None
+    for ours, theirs in zip(changing.outcomes, one.outcomes, strict=True):
+        assert all(torch.equal(value, theirs.weights[name]) for name, value in ours.weights.items())
+
+
+def test_the_number_of_threads_is_restored_after_an_error(config: Config) -> None:
+    with pytest.raises(ZeroDivisionError), Threads(Job.of([config()])):
+        raise ZeroDivisionError
+    assert torch.get_num_threads() == 2
