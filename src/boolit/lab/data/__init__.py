@@ -9,9 +9,22 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any, TypeVar
 
-from boolit.lab.data._dataset import Dataset, Probe, Source, Split, Task
+from boolit.lab.data._dataset import Dataset, Draw, Encode, Probe, Source, Split, Task
 
-__all__ = ["Dataset", "Probe", "Source", "Split", "Task", "dataset_names", "load", "register", "source", "source_type"]
+__all__ = [
+    "Dataset",
+    "Draw",
+    "Encode",
+    "Probe",
+    "Source",
+    "Split",
+    "Task",
+    "dataset_names",
+    "load",
+    "register",
+    "source",
+    "source_type",
+]
 
 _SOURCES: dict[str, type[Source]] = {}
 S = TypeVar("S", bound=Source)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 Task = Literal["binary", "classes", "regression"]
+Encode = Callable[[Tensor], Tensor]
+Draw = Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Probe:
-    """Samples a trained network is asked once at the end, and what its outputs say.
+    """Stored samples a trained network is asked once at the end, and what its outputs say.
 
     ``figures`` takes outputs ``(runs, samples, outputs)`` and returns some figures, each of shape ``(runs,)``.
     """
@@ -41,17 +44,31 @@ class Probe:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Splits by name (``train`` and ``test`` at least), what is asked of a network, and how many numbers it answers with."""
+    """Splits by name (``train`` and ``test`` at least), what is asked of a network, and how many numbers it answers with.
+
+    Samples may be stored small, as bytes or tokens: ``encode`` turns them into what a network reads, whatever axes come before
+    a sample's own. ``draw`` makes the batch of a training step from stored samples, anew in every step: it takes samples
+    ``(runs, batch, …)``, their targets, the runs' keys and the step, and returns samples and targets.
+    """
 
     splits: Mapping[str, Split]
     task: Task
     outputs: int
     probes: tuple[Probe, ...] = field(default=())
+    encode: Encode | None = None
+    draw: Draw | None = None
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[int, ...]:
-        """The shape of one sample."""
-        return tuple(self.splits["train"].x.shape[1:])
+        """The shape of one sample as a network reads it."""
+        return tuple(self.encoded(self.splits["train"].x[:1]).shape[1:])
+
+    def encoded(self, x: Tensor) -> Tensor:
+        """Stored samples as a network reads them.
+
+        Shape: ``(…, *stored)`` to ``(…, *inputs)``.
+        """
+        return self.encode(x) if self.encode else x
 
 
 class Source(BaseModel, ABC):

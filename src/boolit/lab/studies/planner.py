@@ -152,6 +152,9 @@ def _check(resolved: Resolved, dataset: Dataset) -> None:
         rule = f"metric.name is {metric.name!r}; {task} data is judged by {FIGURE_OF_TASK[task]} or loss"
         raise resolved.error(("metric", "name"), rule)
     for recipe in map(resolved.study.recipe, resolved.study.sweep.activation):
+        if recipe.patience is not None and "valid" not in dataset.splits:
+            rule = "training.patience needs data with a split called valid; leave it out or choose such data"
+            raise resolved.error(("training", "patience"), rule)
         if recipe.loss and task not in TASKS_OF_LOSS[recipe.loss]:
             rule = f"training.loss is {recipe.loss!r}, which {task} data cannot have; use {LOSS_OF_TASK[task]!r}"
             raise resolved.error(("training", "loss"), rule)

@@ -92,6 +92,7 @@ def _live(training: StackedTraining) -> dict[str, Tensor]:
         "hyper.learning_rate": training.hyper["learning_rate"],
         **{f"optimiser.{name}": values for name, values in training.optimiser.state.items()},
         **{f"buffer.{name}": values for name, values in training.model.named_buffers()},
+        **(training.best.state() if training.best else {}),
     }
 
 

@@ -16,7 +16,7 @@ NUMBERS_AT_ONCE = 2**22  # of the widest layer of all runs together; bounds the 
 
 
 def answers(job: Job, model: Stacked, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """The outputs of every run on the same samples, piece by piece.
+    """The outputs of every run on the same stored samples, piece by piece.
 
     Shape: ``(samples, …)`` to pieces ``(runs, samples of the piece, outputs)``.
     """
@@ -25,7 +25,7 @@ def answers(job: Job, model: Stacked, x: Tensor) -> Iterator[tuple[slice, Tensor
     with torch.no_grad():
         for first in range(0, x.shape[0], size):
             piece = slice(first, min(first + size, x.shape[0]))
-            shared = x[piece]
+            shared = job.dataset.encoded(x[piece])
             yield piece, model(shared.expand(job.runs, *shared.shape))
 
 

@@ -25,14 +25,29 @@ class Outcome:
 
 def outcomes(training: StackedTraining) -> list[Outcome]:
     """The outcome of every run, in the job's order."""
-    last = {name: values[-1] for name, values in training.history.items()}
-    figures = last | probed(training.job, training.model) | {"learning_rate": training.hyper["learning_rate"]}
     curves = {name: torch.stack(values, 1) for name, values in training.history.items()}
+    if training.best:
+        training.best.put_back()
+    figures = {name: values.gather(1, _reported(training)).squeeze(1) for name, values in curves.items()}
+    figures |= probed(training.job, training.model) | {"learning_rate": training.hyper["learning_rate"]}
+    if training.best:
+        figures["best_epoch"] = training.best.epoch + 1
     return [_outcome(training, run, figures, curves) for run in range(training.job.runs)]
+
+
+def _reported(training: StackedTraining) -> Tensor:
+    """The epoch whose figures are each run's own: its last, or its best if runs are stopped early.
+
+    Shape: ``(runs, 1)``.
+    """
+    last = len(next(iter(training.history.values()))) - 1
+    epochs = training.best.epoch.clamp(min=0) if training.best else torch.full((training.job.runs,), last)
+    return epochs.unsqueeze(1)
 
 
 def _outcome(training: StackedTraining, run: int, figures: dict[str, Tensor], curves: dict[str, Tensor]) -> Outcome:
     job, lived = training.job, int(training.lived[run])
+    lived = min(lived, int(training.best.trained[run])) if training.best else lived
     alive = bool(training.alive[run])
     parameters = job.family.parameters(job.dataset.inputs, job.dataset.outputs, job.widths, boolit.activation(job.activation))
     metrics = {name: float(values[run]) if alive else float("nan") for name, values in figures.items()}

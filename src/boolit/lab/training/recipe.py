@@ -20,7 +20,8 @@ class Recipe(BaseModel):
     """Optimiser, schedule and length of a training. The numbers of `PER_RUN` may differ from run to run of a cohort.
 
     ``learning_rate`` is the highest of the schedule, or ``"find"``; ``peak`` is where in the cycle one-cycle reaches it;
-    ``warmup`` is in epochs. Adam's weight decay is L2 and AdamW's is decoupled, as in torch.
+    ``warmup`` is in epochs. Adam's weight decay is L2 and AdamW's is decoupled, as in torch. With ``patience`` a run ends when
+    its loss on the split ``valid`` has not fallen for so many epochs, and is left as it was after its best one.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -39,6 +40,7 @@ class Recipe(BaseModel):
     warmup: float = Field(0.0, ge=0)
     loss: Loss | None = None
     augmentation: str | None = None
+    patience: int | None = Field(None, ge=1)
 
     @model_validator(mode="after")
     def _consistent(self) -> Recipe:

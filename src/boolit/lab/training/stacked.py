@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from boolit.lab.data.augmentations import AUGMENTATIONS
 from boolit.lab.models.layers import StackedDropout
 from boolit.lab.randomness import generator, keys
+from boolit.lab.training.best import Best
 from boolit.lab.training.evaluation import assess
 from boolit.lab.training.job import Job
 from boolit.lab.training.losses import FIGURE_OF_TASK, figure, finite, losses, mean_of_run, scores
@@ -44,7 +46,9 @@ class StackedTraining:
         self.loss = torch.zeros(job.runs)
         self.history: dict[str, list[Tensor]] = {}
         self._augment = AUGMENTATIONS[job.recipe.augmentation] if job.recipe.augmentation else None
-        self._augmentation_keys = keys(job.seeds, "augmentation")
+        self._augmentation_keys, self._draw_keys = keys(job.seeds, "augmentation"), keys(job.seeds, "draw")
+        self._renewed = bool(self._augment or job.dataset.draw)
+        self.best = self._kept_best()
         self._dropouts = [layer for layer in self.model.modules() if isinstance(layer, StackedDropout)]
         self._weights: Tensor | None = None
         self.begin_epoch()
@@ -58,9 +62,17 @@ class StackedTraining:
         return self.lived == self.job.recipe.epochs
 
     @property
+    def learning(self) -> Tensor:
+        """Which runs have neither diverged nor been stopped early.
+
+        Shape: ``(runs,)``.
+        """
+        return self.alive & self.best.going if self.best else self.alive
+
+    @property
     def done(self) -> bool:
         """Whether nothing is left to do."""
-        return self.at.epoch >= self.job.recipe.epochs or (self.at.step == 0 and not bool(self.alive.any()))
+        return self.at.epoch >= self.job.recipe.epochs or (self.at.step == 0 and not bool(self.learning.any()))
 
     @property
     def steps(self) -> int:
@@ -81,7 +93,7 @@ class StackedTraining:
             self.hyper["peak"],
             round(job.recipe.warmup * steps),
         )
-        self.optimiser.prepare(first, rates.where(self.alive, 0))
+        self.optimiser.prepare(first, rates.where(self.learning, 0))
         self._block = range(0)
         self.model.train()
 
@@ -101,19 +113,31 @@ class StackedTraining:
             self._gather()
         first = (self.at.step - self._block.start) * size
         x, y = self._x[:, first : first + size], self._y[:, first : first + size]
-        return (self._augment(x, self._augmentation_keys, self.steps), y) if self._augment else (x, y)
+        return self._made_new(x, y) if self._renewed else (x, y)
+
+    def _made_new(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """A batch as it is in this step only."""
+        dataset = self.job.dataset
+        if dataset.draw:
+            x, y = dataset.draw(x, y, self._draw_keys, self.steps)
+        if self._augment:
+            x = self._augment(x, self._augmentation_keys, self.steps)
+        return dataset.encoded(x), y
 
     def _gather(self) -> None:
         """Collects the batches of the next steps, of as many as are small together."""
         job, train, start = self.job, self.job.dataset.splits["train"], self.at.step
-        steps = max(1, GATHERED_NUMBERS // (job.runs * job.batch * train.x[0].numel()))
+        steps = max(1, GATHERED_NUMBERS // (job.runs * job.batch * math.prod(job.dataset.inputs)))
         self._block = range(start, min(start + steps, job.steps_per_epoch))
         rows = self._order[:, start * job.batch : self._block.stop * job.batch]
         x, self._y = (
             values.index_select(0, rows.flatten()).view(*rows.shape, *values.shape[1:]) for values in (train.x, train.y)
         )
-        # Stacked layers take the batch last; with flat samples it can be laid out so here, once for all these steps.
-        self._x = x.mT.contiguous().mT if x.dim() == 3 else x
+        self._x = x if self._renewed else self._laid_out(job.dataset.encoded(x))
+
+    def _laid_out(self, x: Tensor) -> Tensor:
+        """Stacked layers take the batch last; flat samples can be laid out so once for all steps of a block."""
+        return x.mT.contiguous().mT if x.dim() == 3 else x
 
     def _update(self, x: Tensor, y: Tensor) -> None:
         for layer in self._dropouts:
@@ -137,11 +161,20 @@ class StackedTraining:
         others = {name: split for name, split in self.job.dataset.splits.items() if name != "train"}
         means |= {name: assess(self.job, self.model, split) for name, split in others.items()}
         self._freeze(self.alive & ~finite(self.flat.values, *(mean.T for mean in means.values())))
+        if self.best:
+            self.best.after(self.at.epoch, means["valid"][0].where(self.alive, torch.nan))
         for split, mean in means.items():
             loss, score = mean.where(self.alive, torch.nan).double()
             self.history.setdefault(f"{split}_loss", []).append(loss)
             name = f"{split}_{FIGURE_OF_TASK[self.job.dataset.task]}"
             self.history.setdefault(name, []).append(figure(self.job.dataset.task, score))
+
+    def _kept_best(self) -> Best | None:
+        patience, recipe = self.job.recipe.patience, self.job.recipe
+        if patience is None:
+            return None
+        live = {"values": self.flat.values} | {f"buffer.{name}": values for name, values in self.model.named_buffers()}
+        return Best(live, self.job.runs, recipe.epochs, patience)
 
     def _freeze(self, dead: Tensor) -> None:
         if not bool(dead.any()):
