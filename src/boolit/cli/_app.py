@@ -14,7 +14,7 @@ from typing import Annotated, cast
 import typer
 
 from boolit import __version__
-from boolit.cli import _bench, _doctor, _export, _figures, _list, _run, _search, _verify
+from boolit.cli import _bench, _correlations, _data, _doctor, _export, _figures, _list, _paper, _run, _search, _verify
 from boolit.cli._terminal import print_error
 from boolit.lab.errors import UserError
 
@@ -37,11 +37,14 @@ def application() -> typer.Typer:
     app.command("run")(_run.run)
     app.command("show")(_run.show)
     app.command("search")(_search.search)
+    app.command("correlations")(_correlations.correlations)
     app.command("export")(_export.export)
     app.command("figures")(_figures.figures)
+    app.command("paper")(_paper.paper)
     app.command("list")(_list.list_)
     app.command("doctor")(_doctor.doctor)
     app.command("verify")(_verify.verify)
+    app.add_typer(_data.application(), name="data")
     app.add_typer(_bench.application(), name="bench")
     return app
 

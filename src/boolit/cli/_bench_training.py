@@ -11,9 +11,10 @@ from rich.progress import Progress
 from boolit.cli._terminal import output, plain_table, print_json, progress
 
 if TYPE_CHECKING:
-    from boolit.lab.training.bench import StackingGain
+    from boolit.lab.training.bench import AugmentationCost, StackingGain
 
 BARS = {"parity study": 20, "54-32-32-7 with batch norm": 4}
+AUGMENTATION = "affine"
 
 
 def training(
@@ -26,25 +27,30 @@ def training(
     nothing: the exit code is 0 whatever comes out.
     """
     from boolit.lab.studies import load_study, plan
-    from boolit.lab.training.bench import batch_norm_job, compare_with_loop, total
+    from boolit.lab.training.bench import augmentation_cost, batch_norm_job, compare_with_loop, mnist_job, total
 
     cohorts = plan(load_study("parity")).cohorts
     console = progress()
     gains: dict[str, StackingGain] = {}
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("training", total=len(cohorts) + 1)
+        task = bar.add_task("training", total=len(cohorts) + 3)
         for cohort in cohorts:
             gains[f"parity, {cohort.runs[0].config['activation']}"] = compare_with_loop(cohort.job(), rounds)
             bar.advance(task)
         gains["parity study"] = total(gains)
         gains["54-32-32-7 with batch norm"] = compare_with_loop(batch_norm_job(), rounds)
         bar.advance(task)
+        gains["mnist-mlp, 65k parameters, relu"] = compare_with_loop(mnist_job(), rounds)
+        bar.advance(task)
+        cost = augmentation_cost(AUGMENTATION)
+        bar.advance(task)
     if json:
-        print_json(
-            {name: {"runs": g.runs, "stacked": g.stacked, "loop": g.loop, "ratio": g.ratio} for name, g in gains.items()}
-        )
+        entries = {name: {"runs": g.runs, "stacked": g.stacked, "loop": g.loop, "ratio": g.ratio} for name, g in gains.items()}
+        augmentation = {"name": AUGMENTATION, "seconds": cost.augmentation, "step": cost.step, "ratio": cost.ratio}
+        print_json({"stacking": entries, "augmentation": augmentation})
     else:
         _print(gains)
+        _print_cost(cost)
 
 
 def _print(gains: dict[str, StackingGain]) -> None:
@@ -55,3 +61,12 @@ def _print(gains: dict[str, StackingGain]) -> None:
         figures = (str(gain.runs), f"{1e3 * gain.stacked:.1f}", f"{1e3 * gain.loop:.0f}", f"{gain.ratio:.1f} ×")
         table.add_row(escape(name), *figures, bar)
     output().print(table)
+
+
+def _print_cost(cost: AugmentationCost) -> None:
+    verdict = "✓" if cost.ratio <= 1 else "✗"
+    output().print(
+        f"\nAugmentation {AUGMENTATION} of {cost.runs} × 256 pictures of MNIST: {1e3 * cost.augmentation:.1f} ms, "
+        f"the step it feeds (65k parameters): {1e3 * cost.step:.1f} ms; ratio {cost.ratio:.2f} (≤ 1 {verdict})",
+        soft_wrap=True,
+    )

@@ -6,8 +6,10 @@ import sys
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     "lab": (
+        "kornia",
         "matplotlib",
         "numpy",
+        "pooch",
         "pyarrow",
         "pydantic",
         "rich",

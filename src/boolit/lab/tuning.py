@@ -70,7 +70,7 @@ def search(
 ) -> list[Found] | None:
     """The paper's random search for every activation of a study, or those given; None if it was interrupted.
 
-    Runs are judged on the data's ``validation`` split if it has one, otherwise on the split the study is judged on.
+    Runs are judged on the data's ``valid`` split if it has one, otherwise on the split the study is judged on.
     """
     wanted = [f"sweep.activation={list(activations)!r}"] if activations else []
     planned = plan(file, profile, seeds=1, sets=[*sets, *wanted], memory=how.memory)
@@ -104,7 +104,7 @@ class _Search:
         self.planned, self.spec, self.config, self.how = planned, spec, config, how
         self.study: Study = planned.study
         metric = self.study.metric
-        split = "validation" if "validation" in load(self.study.data).splits else metric.split
+        split = "valid" if "valid" in load(self.study.data).splits else metric.split
         self.metric = f"{split}_{metric.name}"
         self.sign = 1 if (metric.goal or GOALS[metric.name]) == "max" else -1
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+import boolit
 from boolit.lab.training import Job
-from boolit.lab.training.bench import StackingGain, batch_norm_job, compare_with_loop, total
+from boolit.lab.training.bench import StackingGain, augmentation_cost, batch_norm_job, compare_with_loop, mnist_job, total
 
 
 def test_the_comparison_measures_both_ways(config: Callable[..., dict[str, Any]]) -> None:
@@ -32,3 +33,11 @@ def test_the_batch_normalised_network_is_that_of_covertype() -> None:
         (2, 7, 32),
     ]
     assert pytest.approx(job.family.parameters((54,), 7, (32, 32), model.activation[0])) == 55 * 32 + 33 * 32 + 4 * 32 + 33 * 7  # type: ignore[operator,index]
+
+
+def test_mnist_s_networks_and_the_augmentation_that_feeds_them_are_timed() -> None:
+    job = mnist_job(runs=2)
+    assert job.family.parameters(job.dataset.inputs, 10, job.widths, boolit.activation("relu")) == 65_635
+    cost = augmentation_cost("affine", batch=8, runs=2, rounds=2)
+    assert cost.runs == 2
+    assert cost.ratio == cost.augmentation / cost.step > 0

@@ -10,12 +10,17 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from boolit.lab.data._dataset import Dataset, Draw, Encode, Probe, Source, Split, Task
+from boolit.lab.data._parsed import tensors
+from boolit.lab.data._published import Published
+from boolit.lab.data._remote import Remote
 
 __all__ = [
     "Dataset",
     "Draw",
     "Encode",
     "Probe",
+    "Published",
+    "Remote",
     "Source",
     "Split",
     "Task",
@@ -24,6 +29,7 @@ __all__ = [
     "register",
     "source",
     "source_type",
+    "tensors",
 ]
 
 _SOURCES: dict[str, type[Source]] = {}

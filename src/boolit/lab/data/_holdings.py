@@ -1,0 +1,104 @@
+"""Which datasets there are, which are here, and whether their files are what was published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from typing import Literal
+
+from boolit.lab.data import dataset_names, load, source_type
+from boolit.lab.data._bars import DownloadBars
+from boolit.lab.data._dataset import Source, Task
+from boolit.lab.data._fetch import fetch
+from boolit.lab.data._published import Published
+from boolit.lab.data._remote import Remote, check
+from boolit.lab.errors import UserError, user_input
+
+State = Literal["whole", "fetched", "replaced", "missing", "bad"]
+MODULES = {"scikit-learn": "sklearn"}
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A dataset with its default options."""
+
+    kind: type[Source]
+
+    @property
+    def name(self) -> str:
+        """What a study calls it."""
+        return str(self.kind.model_fields["name"].default)
+
+    @property
+    def published(self) -> type[Published] | None:
+        """Its class, if somebody published it."""
+        return self.kind if issubclass(self.kind, Published) else None
+
+    @property
+    def own(self) -> bool:
+        """Whether it stands for data of the user's: it has options without a default, as the path of a file."""
+        return any(option.is_required() for option in self.kind.model_fields.values())
+
+    @cached_property
+    def task_and_samples(self) -> tuple[Task | None, Mapping[str, int]]:
+        """What is asked of a network, and how many samples each split has; a generated one is made to see."""
+        if self.published:
+            return self.published.task, self.published.samples
+        if self.own:
+            return None, {}
+        made = load(self.kind.model_validate({"name": self.name}))
+        return made.task, {name: len(split) for name, split in made.splits.items()}
+
+    @property
+    def remotes(self) -> tuple[Remote, ...]:
+        """The files to fetch."""
+        return self.published.remotes if self.published else ()
+
+    @property
+    def here(self) -> bool:
+        """Whether it can be loaded without a network."""
+        package = self.published.package if self.published else None
+        installed = package is None or find_spec(MODULES[package]) is not None
+        return installed and all(remote.path.is_file() for remote in self.remotes)
+
+
+@dataclass(frozen=True)
+class FileState:
+    """A file after it was looked for: ``fault`` says what is wrong with a bad one, and what to do."""
+
+    remote: Remote
+    state: State
+    fault: str | None = None
+
+
+def holdings(names: Sequence[str] = ()) -> list[Holding]:
+    """The datasets with some names, or all."""
+    with user_input():
+        return [Holding(source_type(name)) for name in names or dataset_names()]
+
+
+def checked(remote: Remote) -> FileState:
+    """Reads a file through, if it is here."""
+    if not remote.path.is_file():
+        return FileState(remote, "missing")
+    try:
+        check(remote, remote.path)
+    except UserError as error:
+        return FileState(remote, "bad", str(error))
+    return FileState(remote, "whole")
+
+
+def brought(remotes: Sequence[Remote]) -> list[FileState]:
+    """Downloads what is missing or bad; the rest stays."""
+    with DownloadBars() as bars:
+        return [_brought(remote, bars) for remote in remotes]
+
+
+def _brought(remote: Remote, bars: DownloadBars) -> FileState:
+    found = checked(remote)
+    if found.state == "whole":
+        return found
+    fetch(remote, bars.file(remote.file))
+    return FileState(remote, "fetched" if found.state == "missing" else "replaced")

@@ -1,0 +1,70 @@
+"""What was parsed once, kept as mapped memory: a later start reads no more of it than is used."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+from uuid import uuid4
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from boolit.lab.data._fetch import fetch_missing
+from boolit.lab.data._remote import Remote, verified
+
+Tensors: TypeAlias = dict[str, Tensor]
+Parse: TypeAlias = Callable[[Mapping[str, bytes]], Tensors]
+Stamp: TypeAlias = dict[str, str]
+
+
+def tensors(remotes: Sequence[Remote], version: int, parse: Parse) -> Tensors:
+    """The tensors ``parse`` makes of the files' contents, by file; ``version`` counts the changes of what it makes.
+
+    Missing files are fetched. Contents are verified whenever they are parsed; while size and time of the files stay as they
+    were, the tensors of that time are mapped instead. In a folder that cannot be written to, they are parsed at every start.
+    """
+    fetch_missing(remotes)
+    cache, stamp = _cache(remotes, version), _stamp(remotes)
+    kept = _mapped(cache, stamp)
+    if kept is not None:
+        return kept
+    parsed = parse({remote.file: b"".join(verified(remote, remote.path)) for remote in remotes})
+    try:
+        _keep(parsed, cache, stamp)
+    except (OSError, SafetensorError):
+        return parsed
+    return _mapped(cache, stamp) or parsed
+
+
+def _cache(remotes: Sequence[Remote], version: int) -> Path:
+    named = "\n".join([str(version), *(remote.sha256 for remote in remotes)])
+    return remotes[0].path.parent / "parsed" / f"{hashlib.sha256(named.encode()).hexdigest()[:16]}.safetensors"
+
+
+def _stamp(remotes: Sequence[Remote]) -> Stamp:
+    states = {remote.file: remote.path.stat() for remote in remotes}
+    return {file: f"{state.st_size} {state.st_mtime_ns}" for file, state in states.items()}
+
+
+def _mapped(cache: Path, stamp: Stamp) -> Tensors | None:
+    try:
+        with safe_open(cache, "pt") as file:
+            if file.metadata() != stamp:
+                return None
+        return load_file(cache)
+    except (OSError, SafetensorError):
+        return None
+
+
+def _keep(parsed: Tensors, cache: Path, stamp: Stamp) -> None:
+    cache.parent.mkdir(exist_ok=True)
+    part = cache.with_name(f"{cache.name}.{uuid4().hex}.part")
+    try:
+        save_file(parsed, part, stamp)
+        os.replace(part, cache)
+    finally:
+        part.unlink(missing_ok=True)

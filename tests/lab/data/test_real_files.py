@@ -1,0 +1,39 @@
+"""The published files themselves: fetched if they are not here."""
+
+import pytest
+import torch
+
+from boolit.lab.data import load, source
+from boolit.lab.data._holdings import checked, holdings
+from boolit.lab.data.covertype import Covertype
+from boolit.lab.data.mnist import Mnist
+
+pytestmark = pytest.mark.slow
+NAMES = ("chorales", "covertype", "mnist")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_splits_have_the_announced_sizes_and_files_are_whole(name: str) -> None:
+    (holding,) = holdings([name])
+    data = load(source({"name": name}))
+    assert {split: len(samples) for split, samples in data.splits.items()} == holding.task_and_samples[1]
+    assert {checked(remote).state for remote in holding.remotes} == {"whole"}
+
+
+def test_the_classes_of_covertype_are_as_documented() -> None:
+    splits = load(Covertype()).splits
+    counts = sum(split.y.bincount(minlength=7) for split in splits.values())
+    assert torch.as_tensor(counts).tolist() == [211840, 283301, 35754, 2747, 9493, 17367, 20510]
+
+
+@pytest.mark.parametrize(("split", "chorales", "steps"), [("train", 229, 55_228), ("valid", 76, 18_408), ("test", 77, 18_900)])
+def test_chorales_have_their_steps(split: str, chorales: int, steps: int) -> None:
+    data = load(source({"name": "chorales", "grid": "sixteenth"}))
+    assert len(data.splits[split]) == steps - 3 * chorales
+
+
+def test_mnists_pixels_have_the_scale_they_are_normalised_by() -> None:
+    x = load(Mnist(validation=0)).splits["train"].x
+    assert tuple(x.shape) == (60_000, 28, 28)
+    assert float(x.double().mean() / 255) == pytest.approx(0.1307, abs=5e-5)
+    assert float(x.double().std() / 255) == pytest.approx(0.3081, abs=5e-5)

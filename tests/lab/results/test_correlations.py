@@ -1,0 +1,80 @@
+"""Cosine similarities of weight rows: which rows count as pairs, and what is said of them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from boolit.lab.errors import UserError
+from boolit.lab.results.correlations import correlations, row_similarities, together
+from boolit.lab.results.store import Store
+from boolit.lab.runs import Record, Run
+
+
+def pairs(spec: str, channels: int) -> list[tuple[int, ...]]:
+    return [tuple(pair) for pair in together(spec, channels).triu().nonzero().tolist()]
+
+
+@pytest.mark.parametrize("spec", ["or_ail", "xnor_il", "max", "or_and_ail_d", "or_xnor_ail_p", "signed_geomean"])
+def test_a_gate_reads_neighbours(spec: str) -> None:
+    assert pairs(spec, 12) == [(i, i + 1) for i in range(0, 12, 2)]
+
+
+def test_others_read_what_they_read() -> None:
+    assert pairs("glu", 6) == [(0, 3), (1, 4), (2, 5)]
+    assert pairs("or_ail_k3", 6) == [(0, 1), (0, 2), (1, 2), (3, 4), (3, 5), (4, 5)]
+    assert pairs("relu", 5) == [(0, 1), (2, 3)]  # as if it read pairs; the odd one out is in none
+
+
+def test_similarities_are_cosines_and_every_pair_counts_once() -> None:
+    weights = torch.randn(3, 6, 9)
+    paired, others = row_similarities(weights, together("or_ail", 6))
+    assert (len(paired), len(others)) == (3 * 3, 3 * (15 - 3))
+    expected = torch.nn.functional.cosine_similarity(weights[:, ::2], weights[:, 1::2], dim=-1)
+    assert torch.allclose(paired.sort().values, expected.flatten().sort().values, atol=1e-6)
+
+
+def record(seed: int, activation: str, width: Sequence[int], state: Any = "finished") -> Record:
+    metric = {"name": "accuracy", "split": "test", "goal": "max"}
+    run = Run(
+        {
+            "activation": activation,
+            "width": list(width),
+            "model": {"name": "mlp"},
+            "seed": seed,
+            "metric": metric,
+            "parameters": sum(width),
+        }
+    )
+    return Record(run.key, run.config, state, {"test_accuracy": 0.5})
+
+
+def stored(folder: Path, records: Sequence[Record]) -> Store:
+    store = Store(folder)
+    store.record(records)
+    for each in records:
+        widths: Any = each.config["width"]
+        half = torch.randn(widths[0] // 2, 7)
+        opposed = torch.stack([half, -half], 1).flatten(0, 1)  # every pair points in opposite directions
+        save_file({"linear.0.weight": opposed}, store.weights(each.key))
+    return store
+
+
+def test_of_each_activation_the_largest_size_counts_with_all_its_seeds(tmp_path: Path) -> None:
+    records = [record(seed, spec, [width]) for seed in range(3) for spec in ("relu", "or_ail") for width in (4, 8)]
+    with stored(tmp_path, records) as store:
+        found = {each.activation: each for each in correlations(store)}
+    assert set(found) == {"relu", "or_ail"}
+    assert (found["or_ail"].width, found["or_ail"].runs, len(found["or_ail"].paired)) == (8, 3, 12)
+    assert found["or_ail"].figures()["paired_mean"] == pytest.approx(-1)
+    assert found["or_ail"].figures()["paired_negative"] == 1
+
+
+def test_no_weights_and_no_such_layer_are_said(tmp_path: Path) -> None:
+    with Store(tmp_path / "empty") as store, pytest.raises(UserError, match="keeps no weights"):
+        correlations(store)
+    with stored(tmp_path / "one", [record(0, "max", [4])]) as store, pytest.raises(UserError, match=r"layer is 2; .* 1 hidden"):
+        correlations(store, layer=2)
