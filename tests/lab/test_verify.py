@@ -9,10 +9,11 @@ from types import ModuleType
 
 import pytest
 from scipy import integrate, stats
-from torch import Tensor
+from torch import Tensor, nn
 
 import boolit.nn.width
 from boolit.lab.errors import UserError
+from boolit.lab.models import cnn
 from boolit.lab.verification import (
     FAMILIES,
     Check,
@@ -20,6 +21,7 @@ from boolit.lab.verification import (
     difference,
     identities,
     maps,
+    mnist_cnn,
     mnist_mlp,
     normalisation,
     transfer,
@@ -151,6 +153,21 @@ class TestItNoticesWhatIsBroken:
         true = mnist_mlp.width_for_budget
         monkeypatch.setattr(mnist_mlp, "width_for_budget", lambda count, budget, step: true(count, budget, step) + step)
         assert len(self.failures(mnist_mlp)) >= 24
+
+    def test_the_widths_of_a_cnn(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cnn, "truncated", boolit.nn.width.round_width)
+        assert len(self.failures(mnist_cnn)) >= 20
+
+    def test_the_size_of_a_cnn(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        true = cnn.size_for_budget
+        monkeypatch.setattr(cnn, "size_for_budget", lambda *arguments: 1.01 * true(*arguments))
+        assert len(self.failures(mnist_cnn)) >= 20
+
+    def test_the_layers_of_a_cnn(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        true = nn.Conv2d
+        monkeypatch.setattr(nn, "Conv2d", lambda *sizes, padding: true(*sizes, padding=padding, bias=False))
+        failed = self.failures(mnist_cnn)
+        assert len([name for name in failed if name.endswith("parameters")]) == 20
 
 
 class TestPaperTable:

@@ -20,6 +20,22 @@ import boolit
 from boolit.lab.randomness import generator, keys, uniform
 
 
+def draw_first_weights(
+    weight: Tensor, bias: Tensor | None, seeds: Sequence[int], name: str, bound: float | None = None
+) -> None:
+    """As ``nn.Linear`` and ``nn.Conv2d`` do, each run from its own generator; or weights within ``±bound`` and a bias of 0.
+
+    Shape: ``(runs, outputs, …)`` and ``(runs, outputs)``, in place.
+    """
+    limit = 1 / math.sqrt(weight[0, 0].numel()) if bound is None else bound
+    with torch.no_grad():
+        for run, seed in enumerate(seeds):
+            drawn = generator(seed, "initialisation", name)
+            weight[run].uniform_(-limit, limit, generator=drawn)
+            if bias is not None:
+                bias[run].uniform_(-limit, limit, generator=drawn) if bound is None else bias[run].zero_()
+
+
 class StackedLinear(nn.Module):
     """One ``nn.Linear`` a run.
 
@@ -33,12 +49,7 @@ class StackedLinear(nn.Module):
 
     def initialise(self, seeds: Sequence[int], name: str, bound: float | None = None) -> None:
         """As ``nn.Linear`` does, each run from its own generator; or weights within ``±bound`` and no bias."""
-        limit = 1 / math.sqrt(self.weight.shape[2]) if bound is None else bound
-        with torch.no_grad():
-            for weight, bias, seed in zip(self.weight, self.bias, seeds, strict=True):
-                drawn = generator(seed, "initialisation", name)
-                weight.uniform_(-limit, limit, generator=drawn)
-                bias.uniform_(-limit, limit, generator=drawn) if bound is None else bias.zero_()
+        draw_first_weights(self.weight, self.bias, seeds, name, bound)
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.baddbmm(self.bias.unsqueeze(2), self.weight, x)

@@ -46,7 +46,7 @@ def checks() -> Iterator[Check]:
             yield _cell(kind, spec, heading, budget, exact)
     for heading, budget in BUDGETS.items():
         mean = sum(_count(spec, nearest_width(spec, budget)) for spec in ROWS) / len(ROWS)
-        yield Check(f"mean of {len(ROWS)} activations, column ~{heading}", heading, _rounded(mean, heading))
+        yield Check(f"mean of {len(ROWS)} activations, column ~{heading}", heading, rounded(mean, heading))
 
 
 def _cell(kind: str, spec: str, heading: str, budget: int, exact: int) -> Check:
@@ -71,7 +71,7 @@ def _count(spec: str, width: int) -> int:
     return mlp_parameters(784, [width, width], 10, boolit.activation(spec), batch_norm=True)
 
 
-def _rounded(count: float, heading: str) -> str:
+def rounded(count: float, heading: str) -> str:
     """In the unit of a heading."""
     unit = heading[-1]
     return f"{round(count / {'k': 1e3, 'M': 1e6}[unit])}{unit}"

@@ -1,0 +1,161 @@
+"""The CNN of the paper on MNIST: six convolutions, pooled after every second, and three linear layers (a:mnist)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+import boolit
+from boolit.lab.errors import UserError
+from boolit.lab.models import register
+from boolit.lab.models._cnn_sizes import Structure, approximate_parameters, nominal, size_for_budget, truncated
+from boolit.lab.models._family import Family, Stacked
+from boolit.lab.models._looped import Looped
+from boolit.lab.models.mlp import SMALL
+from boolit.nn import Activation
+from boolit.nn.width import count_parameters, mlp_parameters
+
+CONVOLUTIONS, HIDDEN = 6, 2
+SHRINKAGE = 8  # of height and width, by three poolings
+
+
+@register
+class Cnn(Family):
+    """``structure`` is ``small``, ``large``, or ``auto``: small for budgets below ``small_below`` parameters.
+
+    ``initialisation`` is ``torch`` or ``small`` (linear layers uniform in ±0.005 without bias, as the authors' code).
+    NOTE[paper]: the paper changes the structure at 10⁶ parameters, the authors' code at 10⁵; of the paper's columns only 260k
+    is a different network then, with a count too near the other's to tell which it was.
+    """
+
+    name: Literal["cnn"] = "cnn"
+    structure: Literal["auto", "small", "large"] = "auto"
+    small_below: int = Field(default=1_000_000, ge=1)
+    initialisation: Literal["torch", "small"] = "torch"
+
+    def hidden(self, size: int, depth: int) -> list[int]:
+        _check_depth(depth)
+        if self.structure == "auto":
+            rule = 'which goes by a budget of parameters; use "small" or "large", or sweep.params'
+            raise UserError(f"a width of {size} with structure 'auto', {rule}")
+        return [int(width) for width in nominal(self.structure, size)]
+
+    def fitted(self, budget: int, depth: int, inputs: Sequence[int], outputs: int, activation: Activation) -> list[int]:
+        _check_depth(depth)
+        channels, _, _, cells = _sizes(inputs)
+        count = partial(approximate_parameters, channels, cells, outputs, float(activation.feature_factor))
+        structure = self._structure(budget)
+        size = size_for_budget(count, budget, structure)
+        return [truncated(width, activation.divisor) for width in nominal(structure, size)]
+
+    def _structure(self, budget: int) -> Structure:
+        if self.structure != "auto":
+            return self.structure
+        return "small" if budget < self.small_below else "large"
+
+    def parameters(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
+        convolutions, linear = _parts(widths)
+        features, _, _, cells = _sizes(inputs)
+        total = len(convolutions) * count_parameters(activation)
+        for width in convolutions:
+            total += (9 * features + 1) * width + 2 * width
+            features = activation.out_features(width)
+        return total + mlp_parameters(features * cells, linear, outputs, activation)
+
+    def kept(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
+        convolutions, linear = _parts(widths)
+        _, height, width, _ = _sizes(inputs)
+        total = math.prod(inputs) + sum(width + activation.out_features(width) for width in linear) + outputs
+        for i, channels in enumerate(convolutions):
+            features, pixels = activation.out_features(channels), (height >> i // 2) * (width >> i // 2)
+            total += pixels * (channels + features)
+            if i % 2:
+                total += 3 * features * pixels // 4  # pooled, and where the largest was, in twice as many bytes
+        return total
+
+    def build(self, runs: int, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> Stacked:
+        return StackedCnn(self, runs, inputs, outputs, widths, spec)
+
+
+class StackedCnn(Looped):
+    """The networks of some runs.
+
+    Shape: ``(runs, batch, height, width)`` or ``(runs, batch, channels, height, width)`` to ``(runs, batch, outputs)``.
+    """
+
+    def __init__(self, family: Cnn, runs: int, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> None:
+        with torch.random.fork_rng(devices=[]):  # torch's layers draw weights that `initialise` is going to replace
+            network = Network(inputs, outputs, widths, spec)
+        super().__init__(runs, network)
+        self._linear_bound = None if family.initialisation == "torch" else SMALL
+
+    def bound(self, layer: nn.Module) -> float | None:
+        return self._linear_bound if isinstance(layer, nn.Linear) else None
+
+
+class Network(nn.Module):
+    """One network.
+
+    Its pictures have their channels last in memory, where convolutions and pooling are faster on a CPU.
+
+    Shape: ``(batch, height, width)`` or ``(batch, channels, height, width)`` to ``(batch, outputs)``.
+    """
+
+    def __init__(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> None:
+        super().__init__()
+        convolutions, linear = _parts(widths)
+        features, _, _, cells = _sizes(inputs)
+        self.convolution, self.norm, self.linear = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
+        self.activation = nn.ModuleList(boolit.activation(spec, dim=1) for _ in widths)
+        out_features = boolit.activation(spec).out_features
+        for width in convolutions:
+            self.convolution.append(nn.Conv2d(features, width, 3, padding=1))
+            self.norm.append(nn.BatchNorm2d(width))
+            features = out_features(width)
+        features *= cells
+        for width in linear:
+            self.linear.append(nn.Linear(features, width))
+            features = out_features(width)
+        self.linear.append(nn.Linear(features, outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.unsqueeze(1) if x.dim() == 3 else x
+        x = x.clone(memory_format=torch.channels_last)  # not `contiguous`: with one channel both orders are, in name
+        layers = zip(self.convolution, self.norm, self.activation, strict=False)
+        for i, (convolution, norm, activation) in enumerate(layers):
+            x = activation(norm(convolution(x)))
+            x = F.max_pool2d(x, 2) if i % 2 else x
+        x = x.flatten(1)
+        for linear, activation in zip(self.linear, self.activation[CONVOLUTIONS:], strict=False):
+            x = activation(linear(x))
+        outputs: Tensor = self.linear[HIDDEN](x)
+        return outputs
+
+
+def _check_depth(depth: int) -> None:
+    if depth != 1:
+        raise UserError(f"a depth of {depth}: the CNN always has {CONVOLUTIONS} convolutions; leave sweep.depth out")
+
+
+def _parts(widths: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+    """The widths of the convolutions and of the hidden linear layers."""
+    if len(widths) != CONVOLUTIONS + HIDDEN:
+        rule = f"of {CONVOLUTIONS} convolutions and {HIDDEN} linear layers; give {CONVOLUTIONS + HIDDEN}"
+        raise UserError(f"{len(widths)} widths ({list(widths)}) for a CNN {rule}")
+    return widths[:CONVOLUTIONS], widths[CONVOLUTIONS:]
+
+
+def _sizes(inputs: Sequence[int]) -> tuple[int, int, int, int]:
+    """Channels, height and width of a picture, and the pixels that are left of a channel at last."""
+    if len(inputs) not in (2, 3) or min(inputs[-2:]) < SHRINKAGE:
+        rule = f"a CNN takes (height, width) or (channels, height, width) of at least {SHRINKAGE} pixels a side"
+        raise UserError(f"samples of shape {tuple(inputs)}: {rule}")
+    channels, (height, width) = inputs[0] if len(inputs) == 3 else 1, inputs[-2:]
+    return channels, height, width, (height // SHRINKAGE) * (width // SHRINKAGE)
