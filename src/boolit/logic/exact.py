@@ -38,8 +38,11 @@ def xnor_il(x: Tensor, y: Tensor) -> Tensor:
     ratio = torch.exp(difference) * (1 + slip)
 
     near = small <= 2
-    growth = torch.expm1(torch.where(near, small, 0)) * _one_minus_exp(large)
-    near_value = torch.log1p(growth / (1 + ratio))
+    # (1-e⁻ᴹ)/(1+eᵐ⁻ᴹ), for M ≥ 1 as one minus something small: three roundings less
+    few = large < 1
+    share = (torch.exp(-large) + ratio) / (1 + ratio)
+    factor = torch.where(few, -torch.expm1(-torch.where(few, large, 0)) / (1 + ratio), 1 - share)
+    near_value = torch.log1p(torch.expm1(torch.where(near, small, 0)) * factor)
     far_value = small + torch.log1p(torch.exp(-(large + small))) - torch.log1p(ratio)
     return sign_x * sign_y * torch.where(near, near_value, far_value)
 

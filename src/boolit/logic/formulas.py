@@ -59,5 +59,5 @@ def _gate(operands: Tensor, name: str, form: str) -> Tensor:
         value = -value
     if normalised(form):
         mean, sd = moments(name, form.removeprefix("n"), k)
-        value = (value - mean) / sd
+        value = value * (1 / sd) - mean / sd  # each constant rounded once, after the division
     return value
