@@ -11,5 +11,6 @@ from boolit import functional, logic, nn
 from boolit._version import __version__
 from boolit.functional import combine
 from boolit.nn import activation
+from boolit.saved import load
 
-__all__ = ["__version__", "activation", "combine", "functional", "logic", "nn"]
+__all__ = ["__version__", "activation", "combine", "functional", "load", "logic", "nn"]

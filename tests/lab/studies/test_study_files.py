@@ -1,10 +1,12 @@
 """A mistake in a study is one line that names the file, the line and the rule."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
+from boolit.lab.data import Dataset, Source, Split, Task, load, source_type
 from boolit.lab.errors import UserError
 from boolit.lab.studies import list_studies, load_study, plan
 
@@ -178,9 +180,41 @@ def test_an_unknown_profile_lists_those_there_are(write: Write) -> None:
         plan(load_study(write()), "slow")
 
 
+@pytest.fixture
+def _published_data_of_zeros(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Stands in for what would have to be downloaded: planning needs shapes, not values."""
+    shapes: dict[str, tuple[tuple[int, ...], Task, int]] = {
+        "covertype": ((54,), "classes", 7),
+        "chorales": ((592,), "binary", 1),
+        "mnist": ((28, 28), "classes", 10),
+    }
+
+    def zeros(self: Source) -> Dataset:
+        shape, task, outputs = shapes[self.name]
+        split = Split(torch.zeros(8, *shape), torch.zeros(8, dtype=torch.int64))
+        return Dataset(dict.fromkeys(("train", "valid", "test"), split), task, outputs)
+
+    for name in shapes:
+        monkeypatch.setattr(source_type(name), "load", zeros)
+    load.cache_clear()
+    yield
+    load.cache_clear()
+
+
+@pytest.mark.usefixtures("_published_data_of_zeros")
 def test_all_shipped_studies_plan_in_every_profile() -> None:
     studies = {study.name: study for study in list_studies()}
-    assert {"parity", "parity8", "xor"} <= set(studies)
+    assert {
+        "chorales",
+        "covertype-1",
+        "covertype-2",
+        "covertype-3",
+        "mnist-cnn",
+        "mnist-mlp",
+        "parity",
+        "parity8",
+        "xor",
+    } <= set(studies)
     for study in studies.values():
         assert study.title
         assert {"quick", "paper"} <= set(study.profiles)

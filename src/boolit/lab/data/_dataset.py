@@ -48,7 +48,8 @@ class Dataset:
 
     Samples may be stored small, as bytes or tokens: ``encode`` turns them into what a network reads, whatever axes come before
     a sample's own. ``draw`` makes the batch of a training step from stored samples, anew in every step: it takes samples
-    ``(runs, batch, …)``, their targets, the runs' keys and the step, and returns samples and targets.
+    ``(runs, batch, …)``, their targets, the runs' keys and the step, and returns samples and targets. ``unit`` is what 1 in a
+    regression's targets stands for; its RMSE is told in that unit, its loss is not.
     """
 
     splits: Mapping[str, Split]
@@ -57,6 +58,7 @@ class Dataset:
     probes: tuple[Probe, ...] = field(default=())
     encode: Encode | None = None
     draw: Draw | None = None
+    unit: float = 1.0
 
     @cached_property
     def inputs(self) -> tuple[int, ...]:

@@ -29,8 +29,7 @@ CONTENTS = (
 
 @register
 class Mnist(Published):
-    """The last ``validation`` training images are the split ``valid``; with 0 all 60,000 are trained on, or a ``subset`` of them:
-    the first ones, as a share.
+    """The last ``validation`` training images are the split ``valid``; of the others a share, ``subset``, is trained on.
 
     NOTE[paper]: how pixels are scaled is not said; they are normalised as in the authors' code.
     NOTE[paper]: tab:datasets counts 60,000 training images and a:mnist trains on the first 50,000 during its search; which of

@@ -167,7 +167,7 @@ class StackedTraining:
             loss, score = mean.where(self.alive, torch.nan).double()
             self.history.setdefault(f"{split}_loss", []).append(loss)
             name = f"{split}_{FIGURE_OF_TASK[self.job.dataset.task]}"
-            self.history.setdefault(name, []).append(figure(self.job.dataset.task, score))
+            self.history.setdefault(name, []).append(figure(self.job.dataset.task, score, self.job.dataset.unit))
 
     def _kept_best(self) -> Best | None:
         patience, recipe = self.job.recipe.patience, self.job.recipe

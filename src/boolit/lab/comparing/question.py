@@ -1,0 +1,138 @@
+"""What is asked of a table, and the study that answers it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import boolit
+from boolit.lab.data import source
+from boolit.lab.data.table import Table, network_task
+from boolit.lab.errors import UserError, user_input
+from boolit.lab.models import family
+from boolit.lab.studies import StudyFile
+from boolit.lab.studies.planner import BUDGET_TOLERANCE
+from boolit.lab.tables import Prepared, digest_of, prepared
+from boolit.lab.training.losses import FIGURE_OF_TASK
+from boolit.saved.description import TableTask
+
+DEFAULT_ACTIVATIONS = ("relu", "silu", "max", "or_ail", "xnor_nail", "or_and_xnor_nail_d")
+PROFILE = "compare"
+
+LEAST_BUDGET, BUDGET_PER_FEATURE = 10_000, 50
+SAMPLES_SEEN, MOST_EPOCHS, LEAST_EPOCHS = 3_000_000, 100, 8
+LEAST_BATCH, MOST_BATCH = 16, 512
+PATIENCE_SHARE, LEAST_PATIENCE = 0.15, 5
+WEIGHT_DECAY = 1e-4
+MODEL = {"name": "mlp", "normalisation": "batch"}
+
+
+@dataclass(frozen=True)
+class Question:
+    """A table and its target, the activations to compare, and how large and how often.
+
+    ``budget`` is how many parameters every network has, about 10,000 unless given, or 50 a feature if that is more. ``epochs``
+    is the most there are: enough to see three million rows, but 8 at least and 100 at most, unless given.
+    """
+
+    table: Path
+    target: str
+    task: TableTask | None = None
+    activations: tuple[str, ...] = DEFAULT_ACTIVATIONS
+    budget: int | None = None
+    layers: int = 2
+    seeds: int = 5
+    test: float = 0.2
+    validation: float = 0.2
+    levels: int = 20
+    drop: tuple[str, ...] = ()
+    epochs: int | None = None
+
+    @property
+    def name(self) -> str:
+        """What the study is called: the table's name in letters a file can have."""
+        stem = self.table.name.partition(".")[0]
+        return re.sub(r"[^0-9A-Za-z_-]+", "-", stem).strip("-") or "table"
+
+    @cached_property
+    def source(self) -> Table:
+        """The table as a dataset; it is hashed once."""
+        options = {name: getattr(self, name) for name in ("target", "task", "test", "validation", "levels", "drop")}
+        made = source({"name": "table", "path": str(self.table), "digest": digest_of(self.table), **options})
+        assert isinstance(made, Table)
+        return made
+
+    def prepared(self, shown: bool | None = None) -> Prepared:
+        """The table as networks read it, read now or earlier."""
+        return prepared(self.source.wanted, shown)
+
+    def checked(self) -> Question:
+        """This question, if its activations exist and each is there once."""
+        for place, spec in enumerate(self.activations):
+            with user_input():
+                boolit.activation(spec)
+            if spec in self.activations[:place]:
+                raise UserError(f"the activation {spec!r} is there twice; name each once")
+        if not self.activations:
+            raise UserError("there are no activations to compare; name some, such as relu,or_ail")
+        return self
+
+
+def study_of(question: Question, table: Prepared) -> StudyFile:
+    """The study: a batch-normalised multi-layer perceptron of equal size for every activation, stopped early."""
+    budget = question.budget or max(LEAST_BUDGET, BUDGET_PER_FEATURE * table.features)
+    _check_budget(question, table, budget)
+    tables: dict[str, Any] = {
+        "title": f"{question.target} of {question.table.name}",
+        "keep_weights": True,
+        "data": question.source.model_dump(mode="json"),
+        "model": MODEL,
+        "sweep": {
+            "activation": list(question.activations),
+            "params": [budget],
+            "depth": [question.layers],
+            "seeds": question.seeds,
+        },
+        "training": recipe_for(table.rows["train"], question.epochs),
+        "metric": {"name": FIGURE_OF_TASK[network_task(table)]},
+        "profiles": {PROFILE: {}},
+    }
+    return StudyFile(question.name, question.table, "", tables)
+
+
+def recipe_for(rows: int, epochs: int | None = None) -> dict[str, Any]:
+    """How networks are trained on so many rows: batches of about the root of their number, and a bounded number of rows seen.
+
+    The learning rate falls along a cosine, so that an early stop is not mistaken for the rise of a cycle.
+
+    Example:
+        >>> {rows: [recipe_for(rows)[name] for name in ("batch", "epochs", "patience")] for rows in (100, 10_000, 320_000)}
+        {100: [16, 100, 15], 10000: [128, 100, 15], 320000: [512, 9, 5]}
+    """
+    epochs = epochs or min(MOST_EPOCHS, max(LEAST_EPOCHS, round(SAMPLES_SEEN / rows)))
+    batch = min(MOST_BATCH, max(LEAST_BATCH, 1 << round(rows**0.5).bit_length()))
+    return {
+        "optimiser": "adamw",
+        "schedule": "cosine",
+        "weight_decay": WEIGHT_DECAY,
+        "epochs": epochs,
+        "batch": batch,
+        "patience": max(LEAST_PATIENCE, round(PATIENCE_SHARE * epochs)),
+    }
+
+
+def _check_budget(question: Question, table: Prepared, budget: int) -> None:
+    """The planner would refuse too, but in the words of a study."""
+    network = family(MODEL)
+    ends = ((table.features,), len(table.classes) if len(table.classes) > 2 else 1)
+    for spec in question.activations:
+        activation = boolit.activation(spec)
+        widths = network.fitted(budget, question.layers, *ends, activation)
+        count = network.parameters(*ends, widths, activation)
+        if abs(count - budget) > BUDGET_TOLERANCE * budget:
+            raise UserError(
+                f"--budget {budget} is too small: the nearest network with {spec} has {count} parameters; ask for more"
+            )

@@ -1,0 +1,66 @@
+"""Tables whose columns have types already: Parquet and numpy's .npz."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from boolit.lab.errors import UserError
+from boolit.lab.tables.reading import TableFile
+
+ROWS_AT_ONCE = 2**16
+
+
+def parquet_table(path: Path) -> TableFile:
+    """The table in a Parquet file."""
+    try:
+        names = tuple(pq.read_schema(path).names)
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{path} is no readable Parquet file ({error}); write it again") from None
+    return TableFile(path, names, partial(_parquet_pieces, path))
+
+
+def npz_table(path: Path) -> TableFile:
+    """The arrays of an .npz file: one with a single axis is a column, one with two is a column for each of its second."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (ValueError, OSError, BadZipFile) as error:
+        raise UserError(f"{path} is no readable .npz of plain arrays ({error}); save it with numpy.savez") from None
+    columns = [(name, column) for key, array in arrays.items() for name, column in _columns(path, key, array)]
+    lengths = {name: len(column) for name, column in columns}
+    if len(set(lengths.values())) > 1:
+        raise UserError(f"the arrays of {path} have different numbers of rows ({lengths}); save them with the same")
+    return TableFile(path, tuple(name for name, _ in columns), partial(_npz_pieces, dict(columns)))
+
+
+def _columns(path: Path, key: str, array: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    if array.ndim not in (1, 2) or array.dtype.kind not in "biufUM":
+        rule = "one or two axes of numbers, booleans, texts or dates"
+        raise UserError(f"the array {key!r} of {path} is {array.dtype} of shape {array.shape}; a column has {rule}")
+    if array.ndim == 1:
+        yield key, array
+    else:
+        yield from ((f"{key}{place}", array[:, place]) for place in range(array.shape[1]))
+
+
+def _parquet_pieces(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    try:
+        with pq.ParquetFile(path) as file:
+            for piece in file.iter_batches(ROWS_AT_ONCE, columns=list(names)):
+                yield piece.select(list(names))
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{path} is a damaged Parquet file ({error}); write it again") from None
+
+
+def _npz_pieces(columns: dict[str, np.ndarray], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    rows = len(next(iter(columns.values()), ()))
+    for first in range(0, rows, ROWS_AT_ONCE):
+        piece = {name: columns[name][first : first + ROWS_AT_ONCE] for name in names}
+        yield pa.record_batch({name: pa.array(values) for name, values in piece.items()})

@@ -1,0 +1,102 @@
+"""Tables as text: CSV with commas, semicolons, tabs or bars, which is seen from the first lines."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
+
+from boolit.lab.errors import UserError
+from boolit.lab.tables.reading import TableFile
+from boolit.lab.tables.text_problems import explained
+from boolit.saved.values import MISSING_WORDS
+
+HEAD_BYTES = 2**20
+BLOCK_BYTES = 2**22
+SEPARATORS = ",;\t|"
+SNIFFED_LINES = 20
+DECIMAL_COMMA = r"^\s*([+-]?\d+),(\d+)\s*$"
+
+
+def text_table(path: Path) -> TableFile:
+    """The table in a text file."""
+    head = _head(path)
+    separator = "\t" if ".tsv" in path.suffixes else separator_of(head)
+    raw = next(csv.reader(io.StringIO(head), delimiter=separator), [])
+    if len(raw) > 1 and all(map(_is_number, raw)):
+        raise UserError(f"the first line of {path} holds numbers, not the names of columns; add a header line")
+    names = tuple(name.strip() for name in raw)
+    return TableFile(path, names, partial(_pieces, path, separator, dict(zip(names, raw, strict=True))))
+
+
+def separator_of(head: str) -> str:
+    """The separator that cuts the first lines into most fields, the same number in all.
+
+    Example:
+        >>> separator_of("a;b\\n1,5;2\\n")
+        ';'
+    """
+
+    def fields(separator: str) -> int:
+        rows = csv.reader(io.StringIO(head), delimiter=separator)
+        counts = [len(row) for row, _ in zip(rows, range(SNIFFED_LINES), strict=False) if row]
+        # A ragged line further down must not hide what the header and the line after it agree on.
+        return counts[0] if len(set(counts[:2])) == 1 else 1
+
+    return max(SEPARATORS, key=fields)
+
+
+def _head(path: Path) -> str:
+    try:
+        with pa.input_stream(path, compression="detect") as stream:
+            head: bytes = stream.read(HEAD_BYTES)
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(f"{path} cannot be read ({error}); check the file") from None
+    if b"\0" in head:
+        raise UserError(f"{path} is a binary file, not text; export the table as CSV, or name it by what it is")
+    if not head.strip():
+        raise UserError(f"{path} is empty; give a table with a header and rows")
+    return head.decode("utf-8-sig", errors="replace")
+
+
+def _pieces(path: Path, separator: str, raw_of: dict[str, str], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    wanted = [raw_of[name] for name in names]
+    with explained(path, separator), pa.input_stream(path, compression="detect") as stream:
+        reader = arrow_csv.open_csv(
+            stream,
+            arrow_csv.ReadOptions(block_size=BLOCK_BYTES),
+            arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+            arrow_csv.ConvertOptions(column_types=dict.fromkeys(wanted, pa.string()), include_columns=wanted),
+        )
+        for piece in reader:
+            yield pa.record_batch([_with_points(column, separator) for column in piece.columns], names=list(names))
+
+
+def _with_points(column: pa.Array, separator: str) -> pa.Array:
+    """Beside semicolons a decimal comma becomes a point."""
+    return pc.replace_substring_regex(column, DECIMAL_COMMA, r"\1.\2") if separator == ";" else column
+
+
+def cleaned(column: pa.Array) -> pa.Array:
+    """Trimmed texts, missing where they are empty or a word for it.
+
+    Example:
+        >>> cleaned(pa.array([" red", "NA", ""])).to_pylist()
+        ['red', None, None]
+    """
+    trimmed = pc.utf8_trim_whitespace(column)
+    return pc.if_else(pc.is_in(trimmed, pa.array(MISSING_WORDS)), pa.scalar(None, pa.string()), trimmed)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
