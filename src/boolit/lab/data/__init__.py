@@ -79,5 +79,6 @@ def load(wanted: Source) -> Dataset:
 
 def _known() -> dict[str, type[Source]]:
     for module in pkgutil.iter_modules(__path__):
-        import_module(f"{__name__}.{module.name}")
+        if not module.name.startswith("_"):
+            import_module(f"{__name__}.{module.name}")
     return _SOURCES

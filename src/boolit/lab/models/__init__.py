@@ -60,5 +60,6 @@ def restore(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Stacked
 
 def _known() -> dict[str, type[Family]]:
     for module in pkgutil.iter_modules(__path__):
-        import_module(f"{__name__}.{module.name}")
+        if not module.name.startswith("_"):
+            import_module(f"{__name__}.{module.name}")
     return _FAMILIES

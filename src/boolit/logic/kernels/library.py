@@ -79,7 +79,7 @@ def _load() -> tuple[ctypes.CDLL | None, KernelStatus]:
 
 
 def _declare(library: ctypes.CDLL) -> None:
-    pointer, plan = ctypes.c_void_p, ctypes.POINTER(PlanStruct)
+    pointer = plan = ctypes.c_void_p
     library.boolit_instructions.restype = ctypes.c_char_p
     library.boolit_kept_bytes.argtypes, library.boolit_kept_bytes.restype = [plan], ctypes.c_int64
     library.boolit_forward.argtypes, library.boolit_forward.restype = [plan, pointer, pointer, pointer], None

@@ -26,20 +26,21 @@ class Plan:
     """The C structure, its address, and the sizes of what it writes."""
 
     struct: PlanStruct
-    pointer: ctypes._Pointer[PlanStruct]
+    address: int
     out_shape: tuple[int, ...]
+    out_strides: tuple[int, ...]
     kept_bytes: int
 
     def forward(self, x: Tensor, out: Tensor, kept: Tensor | None) -> None:
         """Writes the gates' outputs, and the bits a backward without x needs."""
         assert LIBRARY is not None
-        LIBRARY.boolit_forward(self.pointer, x.data_ptr(), out.data_ptr(), None if kept is None else kept.data_ptr())
+        LIBRARY.boolit_forward(self.address, x.data_ptr(), out.data_ptr(), None if kept is None else kept.data_ptr())
 
     def backward(self, grad: Tensor, x: Tensor | None, kept: Tensor | None, grad_x: Tensor) -> None:
         """Writes the gradient, from x or from the bits."""
         assert LIBRARY is not None
         x_address, kept_address = (None if tensor is None else tensor.data_ptr() for tensor in (x, kept))
-        LIBRARY.boolit_backward(self.pointer, grad.data_ptr(), x_address, kept_address, grad_x.data_ptr())
+        LIBRARY.boolit_backward(self.address, grad.data_ptr(), x_address, kept_address, grad_x.data_ptr())
 
 
 @lru_cache(maxsize=4096)
@@ -60,8 +61,9 @@ def plan_for(program: Program, dtype: torch.dtype, shape: torch.Size, dim: int) 
         math.prod(shape[dim + 1 :]),
         (GateStruct * MOST_GATES)(*gates),
     )
-    pointer = ctypes.pointer(struct)
-    return Plan(struct, pointer, out_shape(program, shape, dim), LIBRARY.boolit_kept_bytes(pointer))
+    address, out = ctypes.addressof(struct), out_shape(program, shape, dim)
+    strides = tuple(math.prod(max(1, size) for size in out[axis + 1 :]) for axis in range(len(out)))
+    return Plan(struct, address, out, strides, LIBRARY.boolit_kept_bytes(address))
 
 
 def fits(program: Program, x: Tensor) -> bool:
