@@ -83,14 +83,18 @@ def _printed(cell: PrintedCell | None) -> Cell:
     if cell is None:
         return Cell("")
     marks = Marks(cell.bold, cell.underlined, cell.italic)
-    return Cell(f"{cell.mean:.2f}", f" ± {cell.standard_error:.2f}", marks, data={"": cell.mean, "se": cell.standard_error})
+    return Cell(f"{cell.mean:.2f}", _spread(cell.standard_error), marks, data={"": cell.mean, "se": cell.standard_error})
 
 
 def _found(summary: Summary | None) -> Cell:
     if summary is None:
         return Cell("")
-    spread = "" if math.isnan(summary.standard_error) else f" ± {summary.standard_error:.2f}"
-    return Cell(f"{summary.mean:.2f}", spread, data={"": summary.mean, "se": summary.standard_error, "n": summary.n})
+    data = {"": summary.mean, "se": summary.standard_error, "n": summary.n}
+    return Cell(f"{summary.mean:.2f}", _spread(summary.standard_error), data=data)
+
+
+def _spread(standard_error: float) -> str:
+    return "" if math.isnan(standard_error) else f" ± {standard_error:.2f}"
 
 
 def _notes(columns: Sequence[str], cells: Sequence[PrintedCell], ours: Ours) -> list[str]:

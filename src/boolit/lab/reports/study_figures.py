@@ -36,7 +36,7 @@ def study_figures(records: Sequence[Record], store: Store, solved: float | None 
     metric = metric_of(records)
     found = scores(records, metric.name)
     yield "curves", f"{_words(metric)} by epoch.", learning_curves(records, metric.name)
-    if len({score.size for score in found}) > len({score.activation for score in found}):
+    if len({(score.activation, score.size) for score in found}) > len({score.activation for score in found}):
         yield "sizes", f"{_words(metric)} against parameters.", accuracy_against_parameters(found, metric.name)
     if solved is not None:
         caption = f"The share of runs whose {_words(metric)} reaches {solved:g}, with its 95 % interval."

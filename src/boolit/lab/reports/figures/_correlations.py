@@ -37,10 +37,11 @@ def row_correlations(found: Sequence[Correlations]) -> Figure:
 def _panel(axes: Axes, each: Correlations) -> None:
     figures = each.figures()
     axes.hist(each.others.numpy(), EDGES, density=True, color="0.8", label=f"others: sd {figures['others_sd']:.2f}")
-    name = f"paired: {figures['paired_mean']:+.2f} ± {figures['paired_sd']:.2f}"
+    name = f"paired: {figures['paired_mean']:+.2f} ± {figures['paired_sd']:.2f}".replace("-", "−")
     look: dict[str, Any] = {"histtype": "step", "linewidth": 1.6, "color": style(each.activation).colour}
     axes.hist(each.paired.numpy(), EDGES[::2], density=True, label=name, **look)
     axes.axvline(0, color="0.4", linewidth=0.6)
     axes.set_title(f"{label(each.activation)}, {each.runs} runs of width {each.width}")
     axes.legend(loc="upper right", fontsize="x-small")
+    axes.set_xticks([-1, -0.5, 0, 0.5, 1])
     axes.set_yticks([])
