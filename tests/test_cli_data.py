@@ -14,10 +14,9 @@ import pytest
 
 from boolit.cli import main
 from boolit.lab.data import _fetch, dataset_names
+from boolit.lab.data._holdings import holdings
 from boolit.lab.data._remote import Remote
 from boolit.lab.data.chorales import Chorales
-from boolit.lab.data.covertype import Covertype
-from boolit.lab.data.mnist import Mnist
 
 Run = Callable[..., tuple[int, str, str]]
 CONTENT = b"a small dataset"
@@ -43,8 +42,9 @@ def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Remote:
     monkeypatch.setenv("BOOLIT_DATA", str(tmp_path))
     digest = hashlib.sha256(CONTENT).hexdigest()
     remote = Remote("chorales", "file.gz", ("https://example.org/file.gz",), digest, len(CONTENT))
-    for kind, files in ((Chorales, (remote,)), (Covertype, ()), (Mnist, ())):
-        monkeypatch.setattr(kind, "remotes", files)
+    for holding in holdings():
+        if holding.published:
+            monkeypatch.setattr(holding.published, "remotes", (remote,) if holding.published is Chorales else ())
 
     def download(wanted: Remote, *_: object) -> None:
         wanted.path.parent.mkdir(exist_ok=True)
@@ -64,11 +64,12 @@ def test_list_names_every_dataset_with_its_origin(run: Run, tmp_path: Path, monk
     code, out, err = run("list")
     assert (code, err) == (0, "")
     rows = {line.split()[0]: line for line in out.splitlines()}
-    assert set(dataset_names()) <= set(rows)
+    assert {*dataset_names(), "weights"} <= set(rows)
     assert "generated" in rows["parity"]
     assert "in scikit-learn" in rows["digits"]
     assert "464,810" in rows["covertype"]
     assert "no: boolit data fetch mnist" in rows["mnist"]
+    assert "no: put it here by hand" in " ".join(rows["cars"].split())
     assert "licence: CC BY-SA 3.0" in out
     assert str(tmp_path) in out
 
@@ -76,7 +77,9 @@ def test_list_names_every_dataset_with_its_origin(run: Run, tmp_path: Path, monk
 def test_list_as_json(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BOOLIT_DATA", str(tmp_path))
     entries = {entry["name"]: entry for entry in json.loads(run("list", "--json")[1])}
-    assert set(entries) == set(dataset_names())
+    assert set(entries) == {*dataset_names(), "weights"}
+    assert (entries["weights"]["here"], entries["weights"]["task"], entries["weights"]["samples"]) == (False, None, {})
+    assert entries["flowers"]["samples"] == {"train": 6_552, "valid": 819, "test": 818}
     assert entries["mnist"]["samples"] == {"train": 50_000, "valid": 10_000, "test": 10_000}
     assert (entries["mnist"]["here"], len(entries["mnist"]["files"])) == (False, 4)
     assert (entries["xor"]["generated"], entries["xor"]["here"], entries["xor"]["task"]) == (True, True, "binary")

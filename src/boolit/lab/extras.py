@@ -9,6 +9,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
         "kornia",
         "matplotlib",
         "numpy",
+        "pillow",
         "pooch",
         "pyarrow",
         "pydantic",

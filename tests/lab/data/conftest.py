@@ -14,6 +14,7 @@ import pytest
 from boolit.lab.data._remote import Remote
 
 Publish = Callable[..., Remote]
+NOWHERE = "http://127.0.0.1:9/file"  # the port of the discard service, where nobody answers
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def publish(folder: Path) -> Publish:
     """A record of some content, and a file with it in the data folder unless ``here`` is false."""
 
-    def publish(dataset: str, file: str, content: bytes, urls: tuple[str, ...] = (), here: bool = True) -> Remote:
+    def publish(dataset: str, file: str, content: bytes, urls: tuple[str, ...] = (NOWHERE,), here: bool = True) -> Remote:
         remote = Remote(dataset, file, urls, hashlib.sha256(content).hexdigest(), len(content))
         if here:
             remote.path.parent.mkdir(parents=True, exist_ok=True)

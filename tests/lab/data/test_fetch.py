@@ -13,7 +13,8 @@ from rich.console import Console
 
 from boolit.lab.data._bars import DownloadBars, FileBar
 from boolit.lab.data._fetch import fetch, fetch_missing
-from boolit.lab.data._remote import Remote, check, verified
+from boolit.lab.data._remote import Remote
+from boolit.lab.data._verified import check, verified
 from boolit.lab.errors import UserError
 
 CONTENT = bytes(range(256)) * 400

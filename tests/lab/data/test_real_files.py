@@ -9,7 +9,7 @@ from boolit.lab.data.covertype import Covertype
 from boolit.lab.data.mnist import Mnist
 
 pytestmark = pytest.mark.slow
-NAMES = ("chorales", "covertype", "mnist")
+NAMES = ("chorales", "cifar10", "covertype", "mnist")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -37,3 +37,13 @@ def test_mnists_pixels_have_the_scale_they_are_normalised_by() -> None:
     assert tuple(x.shape) == (60_000, 28, 28)
     assert float(x.double().mean() / 255) == pytest.approx(0.1307, abs=5e-5)
     assert float(x.double().std() / 255) == pytest.approx(0.3081, abs=5e-5)
+
+
+def test_cifar_10_is_the_one_that_everybody_measured() -> None:
+    train, test = (load(source({"name": "cifar10"})).splits[name] for name in ("train", "test"))
+    assert train.y[:5].tolist() == [6, 9, 9, 4, 1]
+    assert train.y[:10_000].bincount().tolist() == [1005, 974, 1032, 1016, 999, 937, 1030, 1001, 1025, 981]
+    assert test.y.bincount().tolist() == [1_000] * 10
+    colours = [torch.std_mean(train.x[:, colour].double() / 255, correction=0) for colour in range(3)]
+    assert [float(mean) for _, mean in colours] == pytest.approx([0.49139968, 0.48215841, 0.44653091], abs=5e-9)
+    assert [float(deviation) for deviation, _ in colours] == pytest.approx([0.24703223, 0.24348513, 0.26158784], abs=5e-9)

@@ -187,6 +187,8 @@ def _published_data_of_zeros(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         "covertype": ((54,), "classes", 7),
         "chorales": ((592,), "binary", 1),
         "mnist": ((28, 28), "classes", 10),
+        "cifar10": ((3, 32, 32), "classes", 10),
+        "cifar100": ((3, 32, 32), "classes", 100),
     }
 
     def zeros(self: Source) -> Dataset:

@@ -9,15 +9,16 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from boolit.lab.data._bars import DownloadBars, FileBar
-from boolit.lab.data._remote import Remote, check
+from boolit.lab.data._remote import Remote
+from boolit.lab.data._verified import check
 from boolit.lab.errors import UserError
 
 CHUNK = 2**16
 
 
 def fetch_missing(remotes: Sequence[Remote]) -> None:
-    """Downloads the files that are not there."""
-    missing = [remote for remote in remotes if not remote.path.is_file()]
+    """Downloads the files that are not there, nor unpacked."""
+    missing = [remote for remote in remotes if remote.kept is None]
     if missing:
         with DownloadBars() as bars:
             for remote in missing:
@@ -26,6 +27,8 @@ def fetch_missing(remotes: Sequence[Remote]) -> None:
 
 def fetch(remote: Remote, bar: FileBar | None = None) -> None:
     """Downloads a file from the first of its addresses that has it, over a copy that is there."""
+    if not remote.urls:
+        raise UserError(f"{remote.file} of {remote.dataset} is not here, and no longer published; {remote.fix}")
     failures = []
     for url in remote.urls:
         try:

@@ -12,42 +12,43 @@ from boolit.lab.data import dataset_names, load, source_type
 from boolit.lab.data._bars import DownloadBars
 from boolit.lab.data._dataset import Source, Task
 from boolit.lab.data._fetch import fetch
-from boolit.lab.data._published import Published
-from boolit.lab.data._remote import Remote, check
+from boolit.lab.data._published import Origin, Published
+from boolit.lab.data._remote import Remote
+from boolit.lab.data._verified import check
+from boolit.lab.data.weights import NAME as WEIGHTS
+from boolit.lab.data.weights import Weights, resnet18_here
 from boolit.lab.errors import UserError, user_input
 
-State = Literal["whole", "fetched", "replaced", "missing", "bad"]
+State = Literal["whole", "unpacked", "fetched", "replaced", "missing", "bad"]
 MODULES = {"scikit-learn": "sklearn"}
 
 
 @dataclass(frozen=True)
 class Holding:
-    """A dataset with its default options."""
+    """A dataset with its default options, or the weights, which are no dataset (``kind`` is none)."""
 
-    kind: type[Source]
-
-    @property
-    def name(self) -> str:
-        """What a study calls it."""
-        return str(self.kind.model_fields["name"].default)
+    name: str
+    kind: type[Source] | None
 
     @property
-    def published(self) -> type[Published] | None:
-        """Its class, if somebody published it."""
+    def published(self) -> type[Origin] | None:
+        """Where it comes from, if somebody published it."""
+        if self.kind is None:
+            return Weights
         return self.kind if issubclass(self.kind, Published) else None
 
     @property
     def own(self) -> bool:
         """Whether it stands for data of the user's: it has options without a default, as the path of a file."""
-        return any(option.is_required() for option in self.kind.model_fields.values())
+        return self.kind is not None and any(option.is_required() for option in self.kind.model_fields.values())
 
     @cached_property
     def task_and_samples(self) -> tuple[Task | None, Mapping[str, int]]:
         """What is asked of a network, and how many samples each split has; a generated one is made to see."""
-        if self.published:
-            return self.published.task, self.published.samples
-        if self.own:
+        if self.kind is None or self.own:
             return None, {}
+        if issubclass(self.kind, Published):
+            return self.kind.task, self.kind.samples
         made = load(self.kind.model_validate({"name": self.name}))
         return made.task, {name: len(split) for name, split in made.splits.items()}
 
@@ -59,9 +60,11 @@ class Holding:
     @property
     def here(self) -> bool:
         """Whether it can be loaded without a network."""
+        if self.kind is None:
+            return resnet18_here()
         package = self.published.package if self.published else None
         installed = package is None or find_spec(MODULES[package]) is not None
-        return installed and all(remote.path.is_file() for remote in self.remotes)
+        return installed and all(remote.kept for remote in self.remotes)
 
 
 @dataclass(frozen=True)
@@ -74,31 +77,32 @@ class FileState:
 
 
 def holdings(names: Sequence[str] = ()) -> list[Holding]:
-    """The datasets with some names, or all."""
+    """The datasets with some names, or all, and the weights."""
     with user_input():
-        return [Holding(source_type(name)) for name in names or dataset_names()]
+        return [Holding(name, None if name == WEIGHTS else source_type(name)) for name in names or [*dataset_names(), WEIGHTS]]
 
 
 def checked(remote: Remote) -> FileState:
-    """Reads a file through, if it is here."""
-    if not remote.path.is_file():
+    """Reads a file through, if it is here; of a folder of pictures in its place, nothing was published to compare it with."""
+    kept = remote.kept
+    if kept is None:
         return FileState(remote, "missing")
     try:
-        check(remote, remote.path)
+        check(remote, kept)
     except UserError as error:
         return FileState(remote, "bad", str(error))
-    return FileState(remote, "whole")
+    return FileState(remote, "unpacked" if kept.is_dir() and not remote.members else "whole")
 
 
 def brought(remotes: Sequence[Remote]) -> list[FileState]:
-    """Downloads what is missing or bad; the rest stays."""
+    """Downloads what is missing or bad and has an address; the rest stays."""
     with DownloadBars() as bars:
         return [_brought(remote, bars) for remote in remotes]
 
 
 def _brought(remote: Remote, bars: DownloadBars) -> FileState:
     found = checked(remote)
-    if found.state == "whole":
+    if found.state in ("whole", "unpacked") or not remote.urls:
         return found
     fetch(remote, bars.file(remote.file))
     return FileState(remote, "fetched" if found.state == "missing" else "replaced")

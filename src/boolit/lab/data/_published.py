@@ -1,4 +1,4 @@
-"""Datasets that somebody published, as opposed to those we generate."""
+"""Datasets, and other files, that somebody published, as opposed to those we generate."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from boolit.lab.data._dataset import Source, Task
 from boolit.lab.data._remote import Remote
 
 
-class Published(Source, ABC):
-    """What is known of a dataset before it is here: ``samples`` by split (with the default options), where it comes from, its
-    licence, and the files to fetch; none if ``package`` brings it along.
-    """
+class Origin:
+    """Where something comes from, its licence, and the files to fetch; none if ``package`` brings it along."""
 
-    task: ClassVar[Task]
-    samples: ClassVar[Mapping[str, int]]
     home: ClassVar[str]
     licence: ClassVar[str]
     remotes: ClassVar[tuple[Remote, ...]] = ()
     package: ClassVar[str | None] = None
+
+
+class Published(Source, Origin, ABC):
+    """What is known of a dataset before it is here: ``samples`` by split (with the default options), and its origin."""
+
+    task: ClassVar[Task]
+    samples: ClassVar[Mapping[str, int]]

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import zlib
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
 
 from boolit.lab.errors import UserError
 from boolit.lab.folders import data_folder
 
-PIECE = 2**20
+
+class UnreadableError(ValueError):
+    """What is wrong with a file, to be said after its name."""
+
+
+def md5_of(content: bytes) -> str:
+    """Of some archives nothing else was published. It tells damage, not malice: what is read is never run."""
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file in an archive, by its path there: ``hashed`` of its content must be ``digest``, or raises `UnreadableError`."""
+
+    name: str
+    digest: str
+    hashed: Callable[[bytes], str] = md5_of
 
 
 @dataclass(frozen=True)
@@ -21,7 +34,8 @@ class Remote:
     """A file of a dataset. ``sha256`` and ``size`` (in bytes) are those of its content: of what a ``.gz`` holds.
 
     Two archives of the same bytes differ with the program that packed them, so mirrors and hand-filled folders do; what they
-    hold does not.
+    hold does not. For the same reason a tarball with ``members`` is compared by those alone, and ``size`` is its own. The
+    folder ``unpacked`` beside a file may take its place.
     """
 
     dataset: str
@@ -29,6 +43,8 @@ class Remote:
     urls: tuple[str, ...]
     sha256: str
     size: int
+    unpacked: str = ""
+    members: tuple[Member, ...] = ()
 
     @property
     def path(self) -> Path:
@@ -36,50 +52,19 @@ class Remote:
         return data_folder() / self.dataset / self.file
 
     @property
+    def kept(self) -> Path | None:
+        """The file, or the folder in its place, if one is here."""
+        folder = self.path.with_name(self.unpacked or self.file)
+        return self.path if self.path.is_file() else folder if folder.is_dir() and self.unpacked else None
+
+    @property
     def fix(self) -> str:
         """What to do where the file is missing or bad."""
-        return f"run `boolit data fetch {self.dataset}`, or put the published {self.file} into {self.path.parent}"
+        folder = f" or what it unpacks to, {self.unpacked}/," if self.unpacked else ""
+        by_hand = f"put the published {self.file}{folder} into {self.path.parent}"
+        return f"run `boolit data fetch {self.dataset}`, or {by_hand}" if self.urls else by_hand
 
 
-def verified(remote: Remote, path: Path) -> Iterator[bytes]:
-    """The content of a copy, piece by piece; a `UserError` says what is wrong with it, after the last piece at the latest."""
-    digest, size = hashlib.sha256(), 0
-    for piece in _pieces(remote, path):
-        digest.update(piece)
-        size += len(piece)
-        if size > remote.size:  # also keeps an archive that unpacks without end from doing so
-            raise _faulty(remote, path, f"holds more than the published {remote.size:,} bytes")
-        yield piece
-    if size < remote.size:
-        raise _faulty(remote, path, f"is cut off after {size:,} of {remote.size:,} bytes")
-    if digest.hexdigest() != remote.sha256:
-        raise _faulty(
-            remote, path, f"was altered: the SHA-256 of its content begins {digest.hexdigest()[:8]}, not {remote.sha256[:8]}"
-        )
-
-
-def check(remote: Remote, path: Path) -> None:
-    """Reads a copy through, to its last byte, and refuses a bad one."""
-    for _ in verified(remote, path):
-        pass
-
-
-def _pieces(remote: Remote, path: Path) -> Iterator[bytes]:
-    try:
-        with _opened(remote, path) as content:
-            while piece := content.read(PIECE):
-                yield piece
-    except EOFError:
-        raise _faulty(remote, path, "is cut off in the middle of its gzip stream") from None
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise _faulty(remote, path, f"is no whole gzip file ({error})") from None
-    except OSError as error:
-        raise _faulty(remote, path, f"cannot be read ({error.strerror or error})") from None
-
-
-def _opened(remote: Remote, path: Path) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(path)) if remote.file.endswith(".gz") else path.open("rb")
-
-
-def _faulty(remote: Remote, path: Path, fault: str) -> UserError:
+def faulty(remote: Remote, path: Path, fault: str) -> UserError:
+    """What is said of a bad copy."""
     return UserError(f"{path} {fault}; {remote.fix}")

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from boolit.lab.data._affine import affine_matrices, warped
+from boolit.lab.data._autoaugment import autoaugment_cifar10
 from boolit.lab.randomness import normal, uniform
 
 Augmentation = Callable[[Tensor, Tensor, int], Tensor]
@@ -34,4 +35,4 @@ def affine(x: Tensor, run_keys: Tensor, step: int) -> Tensor:
     return warped(x.flatten(0, 1), affine_matrices(chances, x.shape[-2], x.shape[-1])).view(x.shape)
 
 
-AUGMENTATIONS: dict[str, Augmentation] = {"jitter": jitter, "affine": affine}
+AUGMENTATIONS: dict[str, Augmentation] = {"jitter": jitter, "affine": affine, "autoaugment-cifar10": autoaugment_cifar10}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from boolit.lab.errors import UserError
-from boolit.lab.verification import difference, identities, maps, mnist_cnn, mnist_mlp, normalisation, transfer
+from boolit.lab.verification import difference, identities, maps, mnist_cnn, mnist_mlp, normalisation, resnet50, transfer
 from boolit.lab.verification._check import Check, Value
 
 __all__ = ["FAMILIES", "Check", "Family", "Value", "choose", "verify"]
@@ -32,6 +32,7 @@ FAMILIES = (
     Family("transfer", "Parameters of the transfer heads", "tab:transfer-nparam-big, -512", transfer.checks),
     Family("mnist-mlp", "Parameters of the MLPs on MNIST", "tab:mlp-mnist", mnist_mlp.checks),
     Family("mnist-cnn", "Widths and parameters of the CNNs on MNIST", "tab:cnn-mnist", mnist_cnn.checks),
+    Family("resnet50-cifar", "Parameters of the ResNet-50s on CIFAR", "tab:resnet50-cifar10, -cifar100", resnet50.checks),
 )
 
 
