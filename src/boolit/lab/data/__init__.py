@@ -78,7 +78,12 @@ def load(wanted: Source) -> Dataset:
 
 
 def _known() -> dict[str, type[Source]]:
+    _import_all()
+    return _SOURCES
+
+
+@lru_cache(maxsize=1)
+def _import_all() -> None:
     for module in pkgutil.iter_modules(__path__):
         if not module.name.startswith("_"):
             import_module(f"{__name__}.{module.name}")
-    return _SOURCES

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import pkgutil
 from collections.abc import Mapping
+from functools import lru_cache
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -59,7 +60,12 @@ def restore(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Stacked
 
 
 def _known() -> dict[str, type[Family]]:
+    _import_all()
+    return _FAMILIES
+
+
+@lru_cache(maxsize=1)
+def _import_all() -> None:
     for module in pkgutil.iter_modules(__path__):
         if not module.name.startswith("_"):
             import_module(f"{__name__}.{module.name}")
-    return _FAMILIES
