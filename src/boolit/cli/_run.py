@@ -13,6 +13,9 @@ from boolit.cli._terminal import output, plain_table, print_json
 if TYPE_CHECKING:
     from boolit.lab.execute import Summary
     from boolit.lab.reports.report import Report
+    from boolit.lab.results.statistics import Method
+    from boolit.lab.results.store import Store
+    from boolit.lab.studies import Plan
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="A study that ships with boolit, or a .toml file.")]
 ProfileOption = Annotated[str, typer.Option("--profile", "-p", help="One of the study's profiles: quick, paper, …")]
@@ -37,29 +40,42 @@ def run(
     out: OutOption = None,
     welch: Annotated[bool, typer.Option("--welch", help="Welch's t-test instead of Student's.")] = False,
     holm: Annotated[bool, typer.Option("--holm", help="Correct for many tests by Holm's method.")] = False,
+    checkpoint_steps: Annotated[
+        int | None, typer.Option("--checkpoint-steps", min=1, help="Write a checkpoint after so many steps, too.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Train a study, and say which activation is better.
 
     What is in the output folder already is not trained again. Ctrl-C or a kill loses nothing that is finished; the same
-    command goes on from there.
+    command goes on from there. Under torchrun its processes train every network together.
     """
-    from boolit.lab.execute import execute
-    from boolit.lab.reports.report import write_report
+    from boolit.lab.execute import execute, follow
     from boolit.lab.results.statistics import Method
     from boolit.lab.results.store import Store
     from boolit.lab.studies import load_study, plan
+    from boolit.lab.training.distributed import leader_first, leading, processes
 
-    planned = plan(load_study(study), profile, seeds, sets or [], hparams)
+    with processes():
+        with leader_first():
+            planned = plan(load_study(study), profile, seeds, sets or [], hparams)
+        if not leading():
+            follow(planned)
+            return
+        with Store(out or Path("results") / f"{planned.name}-{profile}") as store:
+            summary = execute(planned, store, progress=False if json else None, checkpoint_steps=checkpoint_steps)
+            conclude(planned, store, summary, Method(welch=welch, holm=holm), json)
+
+
+def conclude(planned: Plan, store: Store, summary: Summary, method: Method, json: bool) -> None:
+    """Writes and prints the report of what was trained, and ends the command if it was interrupted."""
+    from boolit.lab.reports.report import write_report
+
     keys = {each.key for each in planned.runs}
-    with Store(out or Path("results") / f"{planned.name}-{profile}") as store:
-        summary = execute(planned, store, progress=False if json else None)
-        records = [record for record in store.records() if record.key in keys]
-        if not records:
-            raise typer.Exit(INTERRUPTED if summary.interrupted else 0)
-        method = Method(welch=welch, holm=holm)
+    records = [record for record in store.records() if record.key in keys]
+    if records:
         report = write_report(records, store, planned.study.title, planned.study.metric.solved, method)
-    print_json(_entry(report, summary)) if json else _print(report, summary)
+        print_json(_entry(report, summary)) if json else _print(report, summary)
     if summary.interrupted:
         raise typer.Exit(INTERRUPTED)
 

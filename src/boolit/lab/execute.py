@@ -23,11 +23,12 @@ from boolit.lab.results.store import Store
 from boolit.lab.runs import JSON, Record
 from boolit.lab.studies import Cohort, Plan, Study
 from boolit.lab.studies.planner import MEMORY
-from boolit.lab.training import Checkpoint, Finished, Outcome, StackedTraining, train
+from boolit.lab.training import Checkpoint, Finished, Outcome, StackedTraining, distributed, train
 from boolit.lab.training.checkpoint import EVERY_SECONDS
 from boolit.lab.training.progress import StudyProgress
 from boolit.logic import kernels
 
+END = -1  # what the leader says of a cohort when nothing more is trained
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -59,17 +60,34 @@ def execute(
     progress: bool | None = None,
     checkpoint_every: float = EVERY_SECONDS,
     memory: int = MEMORY,
+    checkpoint_steps: int | None = None,
 ) -> Summary:
     """Trains what the store does not have yet. Safe to kill, to repeat and to run from several processes at once.
 
     ``progress`` shows or hides the bars, which otherwise show on a terminal. Ctrl-C or SIGTERM stops after the present step.
+    Checkpoints are written every so many seconds and, if given, every so many steps. Where several processes train together,
+    this is for their leader; the others `follow`.
     """
-    return _Execution(plan.study, store, checkpoint_every, memory).over(plan.cohorts, progress)
+    if not {run.key for run in plan.runs} <= store.finished():
+        plan.study.data.prepare()
+    return _Execution(plan.study, store, checkpoint_every, checkpoint_steps, memory).over(plan.cohorts, progress)
+
+
+def follow(plan: Plan, memory: int = MEMORY) -> None:
+    """Takes this process's part in what the leader of several processes trains; it has no store and records nothing."""
+    with stop_requests() as stop:
+        for cohort in plan.cohorts:
+            told = distributed.shared(torch.zeros(len(cohort.runs), dtype=torch.int64)).tolist()
+            if END in told:
+                return
+            claimed = [run.key for run, mine in zip(cohort.runs, told, strict=True) if mine]
+            if claimed and train(cohort.of(claimed).job(), None, lambda _: not stop(), memory) is None:
+                return
 
 
 class _Execution:
-    def __init__(self, study: Study, store: Store, checkpoint_every: float, memory: int) -> None:
-        self.study, self.store, self.every, self.memory = study, store, checkpoint_every, memory
+    def __init__(self, study: Study, store: Store, every: float, steps: int | None, memory: int) -> None:
+        self.study, self.store, self.every, self.steps, self.memory = study, store, every, steps, memory
         self.owner = f"{platform.node()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self.already = self.trained = self.diverged = self.elsewhere = 0
 
@@ -77,7 +95,10 @@ class _Execution:
         started, total = time.monotonic(), sum(len(cohort.runs) for cohort in cohorts)
         with StudyProgress(total, progress) as bars, stop_requests() as stop:
             for cohort in cohorts:
-                if stop() or not self._cohort(cohort, bars, stop):
+                if stop():
+                    distributed.shared(torch.full((len(cohort.runs),), END))
+                    break
+                if not self._cohort(cohort, bars, stop):
                     break
         undone = total - self.already - self.trained - self.elsewhere
         seconds = time.monotonic() - started
@@ -86,6 +107,7 @@ class _Execution:
     def _cohort(self, cohort: Cohort, bars: StudyProgress, stop: Callable[[], bool]) -> bool:
         """Trains and records what this process can claim of a cohort; whether to go on with the next."""
         claimed = self.store.claim([run.key for run in cohort.runs], self.owner)
+        distributed.shared(torch.tensor([run.key in claimed for run in cohort.runs], dtype=torch.int64))
         self._count(cohort, claimed)
         bars.finish(len(cohort.runs) - len(claimed))
         if not claimed:
@@ -110,7 +132,7 @@ class _Execution:
     def _train(self, cohort: Cohort, bars: StudyProgress, stop: Callable[[], bool]) -> Finished | None:
         first = cohort.runs[0].config
         bars.begin(f"{first['activation']}, {first['parameters']} parameters, {len(cohort.runs)} runs: epochs")
-        checkpoint = Checkpoint(self.store.checkpoint_folder(cohort.key), self.every)
+        checkpoint = Checkpoint(self.store.checkpoint_folder(cohort.key), self.every, self.steps)
 
         def watch(training: StackedTraining) -> bool:
             bars.after_step(training)
@@ -152,6 +174,7 @@ def environment() -> dict[str, JSON]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "threads": torch.get_num_threads(),
+        **({"processes": distributed.size()} if distributed.size() > 1 else {}),
         "kernels": status.instructions if status.active else None,
     }
 

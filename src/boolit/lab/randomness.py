@@ -57,7 +57,7 @@ def uniform(run_keys: Tensor, step: int, shape: Sequence[int]) -> Tensor:
         True
     """
     streams = _mixed(run_keys + (step + 1) * _GOLDEN % 2**63)
-    positions = torch.arange(math.prod(shape), dtype=torch.int64)
+    positions = torch.arange(math.prod(shape), dtype=torch.int64, device=run_keys.device)
     bits = _mixed(streams.unsqueeze(1) + positions * _GOLDEN)
     numbers: Tensor = ((bits >> (63 - _BITS)) & (2**_BITS - 1)).to(torch.float32).mul_(2.0**-_BITS).view(-1, *shape)
     return numbers

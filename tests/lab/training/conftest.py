@@ -1,10 +1,13 @@
 """Configurations of small runs, as a planner would write them, trained on one thread: the tests share the machine."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 import torch
+
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")  # there may be AMX in name only; see bfloat16.py
 
 Config = Callable[..., dict[str, Any]]
 SMALL_PARITY = {"name": "parity", "train": 256, "test": 200}

@@ -86,3 +86,6 @@ class Source(BaseModel, ABC):
     @abstractmethod
     def load(self) -> Dataset:
         """The data itself; the same options must give the same data."""
+
+    def prepare(self) -> None:
+        """Does what takes long and is only needed for training; otherwise it is done when the first sample is encoded."""

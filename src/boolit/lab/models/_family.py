@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
@@ -37,6 +38,7 @@ class Family(BaseModel, ABC):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     name: str
+    big: ClassVar[bool] = False  # its networks are large: each is trained alone
 
     @abstractmethod
     def hidden(self, size: int, depth: int) -> list[int]:
@@ -53,6 +55,10 @@ class Family(BaseModel, ABC):
     @abstractmethod
     def build(self, runs: int, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> Stacked:
         """The networks of some runs, not yet initialised."""
+
+    def adapted(self, widths: list[int], inputs: Sequence[int], outputs: int, activation: Activation) -> list[int]:  # noqa: ARG002
+        """The widths an activation has where a study says ``widths``: the same, unless a family has another rule."""
+        return widths
 
     def fitted(self, budget: int, depth: int, inputs: Sequence[int], outputs: int, activation: Activation) -> list[int]:
         """The widths whose parameters are nearest to a budget."""

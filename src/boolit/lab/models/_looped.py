@@ -63,6 +63,9 @@ class Looped(Stacked):
         return super().train(mode)
 
     def forward(self, x: Tensor) -> Tensor:
+        if torch.is_grad_enabled() and len(self._networks) == 1:
+            # A plain graph: it can be compiled, and its gradients come one by one, to be sent while others are computed.
+            return self._call(0, x.squeeze(0), *(values.squeeze(0) for values in self.parameters())).unsqueeze(0)
         if torch.is_grad_enabled():
             return cast(Tensor, _Runs.apply(self._call, x, *self.parameters()))  # type: ignore[no-untyped-call]
         size = x.shape[1] if self.training else PIECE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -35,6 +35,7 @@ class PreactResnet(Family):
     """
 
     name: Literal["preact-resnet"] = "preact-resnet"
+    big: ClassVar[bool] = True
     depth: Depth = 50
     base: int = Field(default=64, ge=1)
     sizes: Literal["any", "paper"] = "any"

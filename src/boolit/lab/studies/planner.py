@@ -117,8 +117,9 @@ def shape(config: Mapping[str, Any]) -> str:
 
 
 def _parts(group: Sequence[Run], memory: int) -> Iterator[Cohort]:
-    needed = Job.of([group[0].config]).bytes_per_run()
-    parts = -(-len(group) // max(1, memory // needed))
+    job = Job.of([group[0].config])
+    most = 1 if job.alone else max(1, memory // job.bytes_per_run())
+    parts = -(-len(group) // most)
     bounds = [round(i * len(group) / parts) for i in range(parts + 1)]
     for first, last in pairwise(bounds):
         yield Cohort(tuple(group[first:last]))
@@ -136,7 +137,7 @@ def _configuration(study: Study, dataset: Dataset, spec: str, size: _Size) -> di
         "depth": len(size.widths),
         "parameters": size.parameters,
         "budget": size.budget,
-        "training": recipe.model_dump(mode="json") | {"loss": recipe.loss or LOSS_OF_TASK[dataset.task]},
+        "training": recipe.entry() | {"loss": recipe.loss or LOSS_OF_TASK[dataset.task]},
         "metric": {**study.metric.entry()},
         "arithmetic": ARITHMETIC,
     }
@@ -172,7 +173,8 @@ def _sizes(resolved: Resolved, dataset: Dataset, activation: Activation) -> Iter
             raise resolved.error(("sweep", "params"), rule)
         yield _Size(widths, count, budget)
     for nominal in _nominal_widths(study):
-        widths = [_possible(resolved, width, activation) for width in nominal]
+        adapted = study.model.adapted(nominal, *ends, activation)
+        widths = [_possible(resolved, width, activation) for width in adapted]
         yield _Size(widths, study.model.parameters(*ends, widths, activation), None)
 
 

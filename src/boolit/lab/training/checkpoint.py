@@ -20,22 +20,29 @@ from boolit.lab.training.stacked import Position, StackedTraining
 
 FORMAT = "1"
 EVERY_SECONDS = 30.0
+COSTS_BETWEEN = 20.0
 
 
 class Checkpoint:
-    """The checkpoint of one cohort in its folder, renewed at most every so many seconds.
+    """The checkpoint of one cohort in its folder, renewed after so many seconds, and after so many steps if they are given.
+
+    Writing a large one often would take longer than training: at least twenty times what the last one took lies in between.
 
     The file is replaced as a whole: a kill at any moment leaves the old one or the new one.
     """
 
-    def __init__(self, folder: Path, every: float = EVERY_SECONDS) -> None:
-        self.path, self.every = folder / "training.safetensors", every
-        self._last = time.monotonic()
+    def __init__(self, folder: Path, every: float = EVERY_SECONDS, steps: int | None = None) -> None:
+        self.path, self.every, self.steps = folder / "training.safetensors", every, steps
+        self._last, self._cost = time.monotonic(), 0.0
 
     @property
     def due(self) -> bool:
         """Whether the last one is old enough."""
-        return time.monotonic() - self._last >= self.every
+        return time.monotonic() - self._last >= max(self.every, COSTS_BETWEEN * self._cost)
+
+    def due_after(self, steps: int) -> bool:
+        """Whether one is to be written after so many steps of the training."""
+        return self.due or (self.steps is not None and steps % self.steps == 0)
 
     def exists(self) -> bool:
         """Whether there is one to go on from."""
@@ -43,6 +50,7 @@ class Checkpoint:
 
     def save(self, training: StackedTraining, seconds: float) -> None:
         """Writes where the training is; ``seconds`` is how long it took to get there."""
+        started = time.monotonic()
         where = {"epoch": training.at.epoch, "step": training.at.step, "seconds": seconds}
         content = save(_tensors(training), {"format": FORMAT, "where": json.dumps(where)})
         unfinished = self.path.with_suffix(f".{os.getpid()}.part")
@@ -52,6 +60,7 @@ class Checkpoint:
             os.fsync(file.fileno())
         unfinished.replace(self.path)
         self._last = time.monotonic()
+        self._cost = self._last - started
 
     def restore(self, training: StackedTraining) -> float:
         """Brings a fresh training to where the saved one was, and says how many seconds that had taken."""
@@ -79,10 +88,11 @@ class Checkpoint:
 
 def _tensors(training: StackedTraining) -> dict[str, Tensor]:
     history = {f"history.{name}": torch.stack(values) for name, values in training.history.items()}
-    return {name: values.contiguous() for name, values in _live(training).items()} | history
+    steps = {"steps": torch.stack(training.step_losses)} if training.step_losses else {}
+    return {name: values.contiguous() for name, values in live(training).items()} | history | steps
 
 
-def _live(training: StackedTraining) -> dict[str, Tensor]:
+def live(training: StackedTraining) -> dict[str, Tensor]:
     """The tensors a step changes in place."""
     return {
         "values": training.flat.values,
@@ -93,13 +103,15 @@ def _live(training: StackedTraining) -> dict[str, Tensor]:
         **{f"optimiser.{name}": values for name, values in training.optimiser.state.items()},
         **{f"buffer.{name}": values for name, values in training.model.named_buffers()},
         **(training.best.state() if training.best else {}),
+        **training.state(),
     }
 
 
 def _load(training: StackedTraining, tensors: dict[str, Tensor]) -> None:
-    for name, values in _live(training).items():
+    for name, values in live(training).items():
         if tensors[name].shape != values.shape:
             raise ValueError(f"{name} has the shape {tuple(tensors[name].shape)} instead of {tuple(values.shape)}")
         values.copy_(tensors[name])
     curves = {name.removeprefix("history."): values for name, values in tensors.items() if name.startswith("history.")}
     training.history = {name: list(values) for name, values in curves.items()}
+    training.step_losses = list(tensors.get("steps", []))

@@ -6,11 +6,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from boolit.lab.training.checkpoint import Checkpoint
+import torch
+
+from boolit.lab.training import distributed
+from boolit.lab.training.checkpoint import Checkpoint, live
 from boolit.lab.training.job import Job
 from boolit.lab.training.lr_finder import find_learning_rate
 from boolit.lab.training.outcome import Outcome, outcomes
-from boolit.lab.training.stacked import StackedTraining
+from boolit.lab.training.single import SingleTraining
+from boolit.lab.training.stacked import Position, StackedTraining
 from boolit.lab.training.threads import Threads
 
 Watch = Callable[[StackedTraining], bool]
@@ -39,8 +43,8 @@ def train(job: Job, checkpoint: Checkpoint | None = None, watch: Watch = go_on, 
         training, before = _started(job, checkpoint, memory)
         while not training.done:
             threads.make(training.step)
-            going = watch(training)
-            if checkpoint is not None and (checkpoint.due or not going):
+            going = training.agreed(watch(training))
+            if checkpoint is not None and (checkpoint.due_after(training.steps) or not going):
                 checkpoint.save(training, before + time.monotonic() - started)
             if not going:
                 return None
@@ -51,7 +55,20 @@ def _started(job: Job, checkpoint: Checkpoint | None, memory: int | None) -> tup
     saved = checkpoint is not None and checkpoint.exists()
     if job.recipe.learning_rate == "find":
         # A checkpoint holds the rate that was found, so the search need not be repeated for it.
-        found = 1.0 if saved else find_learning_rate(job, memory)
+        # Processes that train together take the leader's.
+        found = find_learning_rate(job, memory) if distributed.leading() and not saved else 1.0
         job = replace(job, recipes=tuple(recipe.model_copy(update={"learning_rate": found}) for recipe in job.recipes))
-    training = StackedTraining(job)
-    return training, checkpoint.restore(training) if checkpoint is not None and saved else 0.0
+    training = SingleTraining(job) if job.alone else StackedTraining(job)
+    before = checkpoint.restore(training) if checkpoint is not None and saved else 0.0
+    if distributed.size() > 1:
+        _follow_leader(training)
+    return training, before
+
+
+def _follow_leader(training: StackedTraining) -> None:
+    """Every process goes on from where the leader is, which alone has the checkpoint."""
+    for values in live(training).values():
+        distributed.shared(values)
+    training.at = Position(*distributed.shared(torch.tensor(training.at)).tolist())
+    if not training.done:
+        training.begin_epoch()

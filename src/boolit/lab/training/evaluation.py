@@ -21,11 +21,12 @@ def answers(job: Job, model: Stacked, x: Tensor) -> Iterator[tuple[slice, Tensor
     Shape: ``(samples, …)`` to pieces ``(runs, samples of the piece, outputs)``.
     """
     size = max(1, NUMBERS_AT_ONCE // (job.runs * job.widest))
+    device = next(model.parameters()).device
     model.eval()
     with torch.no_grad():
         for first in range(0, x.shape[0], size):
             piece = slice(first, min(first + size, x.shape[0]))
-            shared = job.dataset.encoded(x[piece])
+            shared = job.dataset.encoded(x[piece]).to(device)
             yield piece, model(shared.expand(job.runs, *shared.shape))
 
 
@@ -36,10 +37,10 @@ def assess(job: Job, model: Stacked, split: Split) -> Tensor:
     """
     sums = torch.zeros(2, job.runs, dtype=torch.float64)
     for piece, outputs in answers(job, model, split.x):
-        targets = split.y[piece]
+        targets = split.y[piece].to(outputs.device)
         targets = targets.expand(job.runs, *targets.shape)
         values = (losses(job.loss, outputs, targets), scores(job.dataset.task, outputs, targets))
-        sums += torch.stack([mean_of_run(value) for value in values]) * (piece.stop - piece.start)
+        sums += torch.stack([mean_of_run(value) for value in values]).cpu() * (piece.stop - piece.start)
     return sums / len(split)
 
 
@@ -50,6 +51,6 @@ def probed(job: Job, model: Stacked) -> dict[str, Tensor]:
     """
     figures: dict[str, Tensor] = {}
     for probe in job.dataset.probes:
-        outputs = torch.cat([piece for _, piece in answers(job, model, probe.x)], 1)
+        outputs = torch.cat([piece.cpu() for _, piece in answers(job, model, probe.x)], 1)
         figures |= {name: values.to(torch.float64) for name, values in probe.figures(outputs).items()}
     return figures

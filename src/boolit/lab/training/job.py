@@ -14,6 +14,7 @@ from torch import Tensor
 import boolit
 from boolit.lab.data import Dataset, load, source
 from boolit.lab.models import Family, Stacked, family
+from boolit.lab.training import distributed
 from boolit.lab.training.losses import LOSS_OF_TASK
 from boolit.lab.training.recipe import PER_RUN, Loss, Recipe
 
@@ -62,6 +63,11 @@ class Job:
     def loss(self) -> Loss:
         """The recipe's loss, or the task's own."""
         return self.recipe.loss or LOSS_OF_TASK[self.dataset.task]
+
+    @property
+    def alone(self) -> bool:
+        """Whether its networks are trained one at a time: large ones, with a single network's options, or by many processes."""
+        return self.family.big or self.recipe.alone or distributed.size() > 1
 
     @cached_property
     def batch(self) -> int:

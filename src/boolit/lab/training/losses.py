@@ -60,4 +60,4 @@ def finite(*values: Tensor) -> Tensor:
 
     Shape: each ``(runs, …)``, to ``(runs,)``.
     """
-    return torch.stack([value.flatten(1).isfinite().all(1) for value in values]).all(0)
+    return torch.stack([value.flatten(1).isfinite().all(1).cpu() for value in values]).all(0)

@@ -61,8 +61,8 @@ class StackedOptimiser(ABC):
         """
 
     def _own(self, value: Tensor) -> Tensor:
-        """Small numbers are computed in double precision, as torch's Python floats are, then used in the values' type."""
-        return value.to(self.values.dtype)
+        """Small numbers are computed in double precision, as torch's Python floats are, then used as the values are."""
+        return value.to(self.values)
 
 
 class StackedSgd(StackedOptimiser):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -15,19 +15,22 @@ from boolit.lab.training.stacked import StackedTraining
 
 @dataclass(frozen=True)
 class Outcome:
-    """One run's state, final figures, curves and weights (named as in the model, without the axis of runs)."""
+    """One run's state, final figures, curves and weights (named as in the model, without the axis of runs).
+
+    ``steps`` are the losses of all steps, of a network that was trained alone.
+    """
 
     state: State
     metrics: dict[str, float]
     history: dict[str, list[float]]
     weights: dict[str, Tensor]
+    steps: list[float] = field(default_factory=list)
 
 
 def outcomes(training: StackedTraining) -> list[Outcome]:
     """The outcome of every run, in the job's order."""
     curves = {name: torch.stack(values, 1) for name, values in training.history.items()}
-    if training.best:
-        training.best.put_back()
+    training.conclude()
     figures = {name: values.gather(1, _reported(training)).squeeze(1) for name, values in curves.items()}
     figures |= probed(training.job, training.model) | {"learning_rate": training.hyper["learning_rate"]}
     if training.best:
@@ -55,5 +58,6 @@ def _outcome(training: StackedTraining, run: int, figures: dict[str, Tensor], cu
         state="finished" if alive else "diverged",
         metrics=metrics | {"parameters": float(parameters), "epochs": float(lived)},
         history={name: values[run, :lived].tolist() for name, values in curves.items()},
-        weights={name: values[run].clone() for name, values in training.model.state_dict().items()},
+        weights={name: values[run].to("cpu", copy=True) for name, values in training.model.state_dict().items()},
+        steps=[float(loss[run]) for loss in training.step_losses],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -11,9 +11,13 @@ from boolit.lab.data.augmentations import AUGMENTATIONS
 
 Optimiser = Literal["adam", "adamw", "sgd"]
 Schedule = Literal["constant", "cosine", "one-cycle"]
+Precision = Literal["float32", "bfloat16", "float16"]
 Loss = Literal["bce", "cross-entropy", "mse"]
 
 PER_RUN = ("learning_rate", "beta1", "beta2", "eps", "weight_decay", "momentum", "peak")
+
+ALONE = ("accumulate", "precision", "clip", "ema", "compile", "sync_batch_norm")
+LATER = (*ALONE, "prelude", "prelude_rate")  # options that runs had keys before
 
 
 class Recipe(BaseModel):
@@ -21,7 +25,12 @@ class Recipe(BaseModel):
 
     ``learning_rate`` is the highest of the schedule, or ``"find"``; ``peak`` is where in the cycle one-cycle reaches it;
     ``warmup`` is in epochs. Adam's weight decay is L2 and AdamW's is decoupled, as in torch. With ``patience`` a run ends when
-    its loss on the split ``valid`` has not fallen for so many epochs, and is left as it was after its best one.
+    its loss on the split ``valid`` has not fallen for so many epochs, and is left as it was after its best one. ``prelude``
+    is how many of the epochs come before the schedule, at the constant ``prelude_rate``.
+
+    The options of `ALONE` make each run a training of its own: ``accumulate`` is the micro-batches of a step, ``precision``
+    that of products in training, ``clip`` the longest gradient, ``ema`` the decay of the averaged weights, ``compile``
+    torch.compile, and ``sync_batch_norm`` whether several processes share their batch norms' statistics.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -41,13 +50,24 @@ class Recipe(BaseModel):
     loss: Loss | None = None
     augmentation: str | None = None
     patience: int | None = Field(None, ge=1)
+    prelude: int = Field(0, ge=0)
+    prelude_rate: float = Field(1e-5, ge=0)
+    accumulate: int = Field(1, ge=1)
+    precision: Precision = "float32"
+    clip: float | None = Field(None, gt=0)
+    ema: float | None = Field(None, gt=0, lt=1)
+    compile: bool = False
+    sync_batch_norm: bool = True
 
     @model_validator(mode="after")
     def _consistent(self) -> Recipe:
         if self.warmup and self.schedule == "one-cycle":
             raise ValueError("warmup and one-cycle exclude each other: one-cycle warms up by itself; set warmup = 0")
-        if self.warmup >= self.epochs:
-            raise ValueError(f"warmup is {self.warmup} epochs of {self.epochs}; it must be shorter than the training")
+        if self.warmup + self.prelude >= self.epochs:
+            early = f"prelude is {self.prelude} and warmup {self.warmup}" if self.prelude else f"warmup is {self.warmup}"
+            raise ValueError(f"{early} epochs of {self.epochs}; it must be shorter than the training")
+        if self.batch % self.accumulate:
+            raise ValueError(f"a batch of {self.batch} cannot be cut into {self.accumulate} equal parts; change accumulate")
         return self
 
     @field_validator("learning_rate")
@@ -63,6 +83,16 @@ class Recipe(BaseModel):
         if name is not None and name not in AUGMENTATIONS:
             raise ValueError(f"unknown augmentation {name!r}; choose one of {', '.join(AUGMENTATIONS)}")
         return name
+
+    @property
+    def alone(self) -> bool:
+        """Whether an option is set that only a network trained alone can have."""
+        return any(getattr(self, name) != type(self).model_fields[name].default for name in ALONE)
+
+    def entry(self) -> dict[str, Any]:
+        """What a run's configuration says of it: options of `LATER` only where they are set."""
+        unset = {name for name in LATER if getattr(self, name) == type(self).model_fields[name].default}
+        return self.model_dump(mode="json", exclude=unset)
 
     def shape(self) -> dict[str, object]:
         """What must be equal throughout a cohort."""

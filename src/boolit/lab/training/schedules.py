@@ -7,9 +7,21 @@ import math
 import torch
 from torch import Tensor
 
-from boolit.lab.training.recipe import Schedule
+from boolit.lab.training.recipe import Recipe, Schedule
 
 START_DIVISOR, FINAL_DIVISOR = 25.0, 1e4
+
+
+def epoch_rates(recipe: Recipe, epoch: int, steps: int, highest: Tensor, peak: Tensor) -> Tensor:
+    """The learning rate of every run at the steps of an epoch.
+
+    Shape: ``(runs,)`` twice, to ``(steps, runs)``, float64.
+    """
+    if epoch < recipe.prelude:
+        return torch.full((steps, len(highest)), recipe.prelude_rate, dtype=torch.float64)
+    first, total = ((number - recipe.prelude) * steps for number in (epoch, recipe.epochs))
+    warmup = round(recipe.warmup * steps)
+    return learning_rates(recipe.schedule, torch.arange(first, first + steps), total, highest, peak, warmup)
 
 
 def learning_rates(schedule: Schedule, steps: Tensor, total: int, highest: Tensor, peak: Tensor, warmup: int = 0) -> Tensor:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from boolit.lab.data import Split
 from boolit.lab.data.augmentations import AUGMENTATIONS
 from boolit.lab.models.layers import StackedDropout
 from boolit.lab.randomness import generator, keys
@@ -16,8 +17,9 @@ from boolit.lab.training.evaluation import assess
 from boolit.lab.training.job import Job
 from boolit.lab.training.losses import FIGURE_OF_TASK, figure, finite, losses, mean_of_run, scores
 from boolit.lab.training.optimisers import OPTIMISERS, FlatParameters
-from boolit.lab.training.schedules import learning_rates
+from boolit.lab.training.schedules import epoch_rates
 
+CPU = torch.device("cpu")
 GATHERED_NUMBERS = 2**20
 
 
@@ -35,9 +37,9 @@ class StackedTraining:
     learning rate of zero, and the others never notice.
     """
 
-    def __init__(self, job: Job) -> None:
-        self.job, self.at = job, Position()
-        self.model = job.build()
+    def __init__(self, job: Job, device: torch.device = CPU) -> None:
+        self.job, self.at, self.device = job, Position(), device
+        self.model = job.build().to(device)
         self.flat = FlatParameters(self.model)
         self.hyper = job.hyper()
         self.optimiser = OPTIMISERS[job.recipe.optimiser](self.flat.values, self.hyper)
@@ -45,6 +47,7 @@ class StackedTraining:
         self.loss_sum, self.score_sum = torch.zeros(job.runs), torch.zeros(job.runs)
         self.loss = torch.zeros(job.runs)
         self.history: dict[str, list[Tensor]] = {}
+        self.step_losses: list[Tensor] = []  # kept of single networks only, where steps are few and slow
         self._augment = AUGMENTATIONS[job.recipe.augmentation] if job.recipe.augmentation else None
         self._augmentation_keys, self._draw_keys = keys(job.seeds, "augmentation"), keys(job.seeds, "draw")
         self._renewed = bool(self._augment or job.dataset.draw)
@@ -79,21 +82,26 @@ class StackedTraining:
         """Steps made so far."""
         return self.at.epoch * self.job.steps_per_epoch + self.at.step
 
+    def state(self) -> dict[str, Tensor]:
+        """What a checkpoint has to hold besides what every training has; changed in place."""
+        return {}
+
+    def agreed(self, going: bool) -> bool:
+        """Whether to go on, if that is what this process wants; where several train together, all have to want it."""
+        return going
+
+    def conclude(self) -> None:
+        """Leaves every run with the weights that count: those of its best epoch if runs are stopped early."""
+        if self.best:
+            self.best.put_back()
+
     def begin_epoch(self) -> None:
         """Prepares what holds throughout the epoch: the order of the samples and the learning rates."""
         job, samples, steps = self.job, len(self.job.dataset.splits["train"]), self.job.steps_per_epoch
         drawn = (generator(seed, "order", self.at.epoch) for seed in job.seeds)
         self._order = torch.stack([torch.randperm(samples, generator=own)[: steps * job.batch] for own in drawn])
-        first, total = self.at.epoch * steps, job.recipe.epochs * steps
-        rates = learning_rates(
-            job.recipe.schedule,
-            torch.arange(first, first + steps),
-            total,
-            self.hyper["learning_rate"],
-            self.hyper["peak"],
-            round(job.recipe.warmup * steps),
-        )
-        self.optimiser.prepare(first, rates.where(self.learning, 0))
+        rates = epoch_rates(job.recipe, self.at.epoch, steps, self.hyper["learning_rate"], self.hyper["peak"])
+        self.optimiser.prepare(self.at.epoch * steps, rates.where(self.learning, 0))
         self._block = range(0)
         self.model.train()
 
@@ -113,27 +121,36 @@ class StackedTraining:
             self._gather()
         first = (self.at.step - self._block.start) * size
         x, y = self._x[:, first : first + size], self._y[:, first : first + size]
-        return self._made_new(x, y) if self._renewed else (x, y)
+        if not self._renewed:
+            return x, y
+        x, y = self._made_new(x, y, self.steps)
+        return self.job.dataset.encoded(x), y
 
-    def _made_new(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """A batch as it is in this step only."""
+    def _made_new(self, x: Tensor, y: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        """A batch as it is in a step only, not yet encoded."""
         dataset = self.job.dataset
         if dataset.draw:
-            x, y = dataset.draw(x, y, self._draw_keys, self.steps)
+            x, y = dataset.draw(x, y, self._draw_keys, step)
         if self._augment:
-            x = self._augment(x, self._augmentation_keys, self.steps)
-        return dataset.encoded(x), y
+            x = self._augment(x, self._augmentation_keys, step)
+        return x, y
 
     def _gather(self) -> None:
         """Collects the batches of the next steps, of as many as are small together."""
-        job, train, start = self.job, self.job.dataset.splits["train"], self.at.step
+        job, start = self.job, self.at.step
         steps = max(1, GATHERED_NUMBERS // (job.runs * job.batch * math.prod(job.dataset.inputs)))
         self._block = range(start, min(start + steps, job.steps_per_epoch))
-        rows = self._order[:, start * job.batch : self._block.stop * job.batch]
-        x, self._y = (
-            values.index_select(0, rows.flatten()).view(*rows.shape, *values.shape[1:]) for values in (train.x, train.y)
-        )
+        x, self._y = self._gathered(self._order[:, start * job.batch : self._block.stop * job.batch])
         self._x = x if self._renewed else self._laid_out(job.dataset.encoded(x))
+
+    def _gathered(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Stored samples of every run and their targets.
+
+        Shape: ``(runs, samples)`` to ``(runs, samples, …)`` each.
+        """
+        train = self.job.dataset.splits["train"]
+        x, y = (values.index_select(0, rows.flatten()).view(*rows.shape, *values.shape[1:]) for values in (train.x, train.y))
+        return x, y
 
     def _laid_out(self, x: Tensor) -> Tensor:
         """Stacked layers take the batch last; flat samples can be laid out so once for all steps of a block."""
@@ -159,7 +176,7 @@ class StackedTraining:
         means = {"train": torch.stack([self.loss_sum, self.score_sum]) / self.job.steps_per_epoch}
         self.loss_sum.zero_(), self.score_sum.zero_()
         others = {name: split for name, split in self.job.dataset.splits.items() if name != "train"}
-        means |= {name: assess(self.job, self.model, split) for name, split in others.items()}
+        means |= {name: self._assessed(split) for name, split in others.items()}
         self._freeze(self.alive & ~finite(self.flat.values, *(mean.T for mean in means.values())))
         if self.best:
             self.best.after(self.at.epoch, means["valid"][0].where(self.alive, torch.nan))
@@ -168,6 +185,9 @@ class StackedTraining:
             self.history.setdefault(f"{split}_loss", []).append(loss)
             name = f"{split}_{FIGURE_OF_TASK[self.job.dataset.task]}"
             self.history.setdefault(name, []).append(figure(self.job.dataset.task, score, self.job.dataset.unit))
+
+    def _assessed(self, split: Split) -> Tensor:
+        return assess(self.job, self.model, split)
 
     def _kept_best(self) -> Best | None:
         patience, recipe = self.job.recipe.patience, self.job.recipe

@@ -1,0 +1,154 @@
+"""One large network: micro-batches, half precision, clipping, averaged weights, compilation, several processes.
+
+Everything else is the stacked trainer's, of a cohort of one run, and without these options so are the numbers.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from boolit.lab.data import Split
+from boolit.lab.training import distributed
+from boolit.lab.training.average import Average
+from boolit.lab.training.batch_norm import SynchronisedBatchNorm
+from boolit.lab.training.bfloat16 import check_bfloat16
+from boolit.lab.training.evaluation import assess
+from boolit.lab.training.job import Job
+from boolit.lab.training.loss_scale import LossScale
+from boolit.lab.training.losses import losses, mean_of_run, scores
+from boolit.lab.training.optimisers import FlatParameters
+from boolit.lab.training.prefetch import Prefetch
+from boolit.lab.training.recipe import Precision
+from boolit.lab.training.share import Share
+from boolit.lab.training.stacked import StackedTraining
+
+HALVES: dict[Precision, torch.dtype] = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+COMPILER = "inductor"
+TINY = 1e-6  # as torch.nn.utils.clip_grad_norm_
+
+
+class SingleTraining(StackedTraining):
+    """The training of a job of one run, by one process or by all that torchrun started.
+
+    Evaluations are made in float32, with the averaged weights where there are some, so that they hold for the weights kept.
+    """
+
+    def __init__(self, job: Job) -> None:
+        if job.runs != 1:
+            raise ValueError(f"{job.runs} runs with options for a single network; plan each as a cohort of its own")
+        if job.recipe.precision == "bfloat16" and distributed.device().type == "cpu":
+            check_bfloat16()
+        self.share = Share.of(job)
+        super().__init__(job, distributed.device())
+        recipe = job.recipe
+        self.average = Average(self.flat.values, recipe.ema) if recipe.ema else None
+        self.scale = LossScale() if recipe.precision == "float16" else None
+        self._together = distributed.size() > 1 and recipe.sync_batch_norm
+        _accumulate_in_place(self.flat)
+        self._parallel = DistributedDataParallel(self.model, broadcast_buffers=False) if distributed.size() > 1 else None
+        network: nn.Module = self._parallel or self.model
+        self._network = torch.compile(network, backend=COMPILER) if recipe.compile else network
+
+    def begin_epoch(self) -> None:
+        super().begin_epoch()
+        self._batches = Prefetch(self._prepared, self.job.steps_per_epoch)
+
+    def state(self) -> dict[str, Tensor]:
+        average = {"average": self.average.kept} if self.average else {}
+        return average | ({"loss_scale": self.scale.state} if self.scale else {})
+
+    def agreed(self, going: bool) -> bool:
+        return distributed.all_agree(going)
+
+    def conclude(self) -> None:
+        if self.average and not self.best:
+            self.flat.values.copy_(self.average.kept)
+        super().conclude()
+
+    def _batch(self) -> tuple[Tensor, Tensor]:
+        return self._batches.take(self.at.step)
+
+    def _prepared(self, step: int) -> tuple[Tensor, Tensor]:
+        """This process's samples of a step of the present epoch.
+
+        What is drawn or augmented is so as a whole batch, as every sample's randomness depends on its place in it.
+        """
+        job, rows = self.job, self._order[:, step * self.job.batch : (step + 1) * self.job.batch]
+        if self._renewed:
+            x, y = self._made_new(*self._gathered(rows), self.at.epoch * job.steps_per_epoch + step)
+            x, y = (self.share.taken(values, 1) for values in (x, y))
+        else:
+            x, y = self._gathered(self.share.taken(rows, 1))
+        return self._laid_out(job.dataset.encoded(x)).to(self.device), y.to(self.device)
+
+    def _update(self, x: Tensor, y: Tensor) -> None:
+        pieces = self.share.micro_batches
+        self.flat.gradients.zero_()
+        sums = torch.zeros(2, self.job.runs, device=self.device)
+        for number, (inputs, targets) in enumerate(zip(x.chunk(pieces, 1), y.chunk(pieces, 1), strict=True)):
+            sums += self._backward(number, inputs, targets)
+        self._optimise(self.flat.gradients)
+        self.loss, score = distributed.mean_of_processes(sums / pieces).cpu()
+        self.loss_sum += self.loss
+        self.score_sum += score
+        self.step_losses.append(self.loss)
+
+    def _backward(self, number: int, x: Tensor, y: Tensor) -> Tensor:
+        """Adds a micro-batch's gradients to the others'; returns its mean loss and score.
+
+        Shape: ``(2, runs)``.
+        """
+        for layer in self._dropouts:
+            layer.step = self.share.moment(self.steps, number)
+        with self._waiting(number):
+            with self._precision(), SynchronisedBatchNorm() if self._together else nullcontext():
+                outputs = self._network(x)
+            loss = losses(self.job.loss, outputs.float(), y)
+            weight = (self.scale.factor if self.scale else 1) / (loss[0].numel() * self.share.micro_batches)
+            loss.backward(torch.full_like(loss, weight))
+        return torch.stack([mean_of_run(loss.detach()), mean_of_run(scores(self.job.dataset.task, outputs.detach(), y))])
+
+    def _waiting(self, number: int) -> AbstractContextManager[None]:
+        """Gradients are sent to the other processes once a step, with those of the last micro-batch."""
+        last = number == self.share.micro_batches - 1
+        return nullcontext() if last or not self._parallel else self._parallel.no_sync()
+
+    def _precision(self) -> AbstractContextManager[object]:
+        half = HALVES.get(self.job.recipe.precision)
+        return torch.autocast(self.device.type, half) if half else nullcontext()
+
+    def _optimise(self, gradients: Tensor) -> None:
+        if self.scale and not self.scale.undo(gradients):
+            return
+        if self.job.recipe.clip:
+            gradients.mul_((self.job.recipe.clip / (gradients.norm(dim=1, keepdim=True) + TINY)).clamp(max=1))
+        self.optimiser.step(gradients, self.at.step)
+        if self.average:
+            self.average.update(self.steps)
+
+    def _end_epoch(self) -> None:
+        if not self._together:
+            # Each process has statistics of its own; the leader's are the ones that are evaluated and kept.
+            for values in self.model.buffers():
+                distributed.shared(values)
+        with self.average.in_place() if self.average else nullcontext():
+            super()._end_epoch()
+
+    def _assessed(self, split: Split) -> Tensor:
+        if self.share.processes == 1:
+            return super()._assessed(split)
+        part = self.share.part(len(split))
+        own = Split(split.x[part], split.y[part])
+        sums = assess(self.job, self.model, own) * len(own) if len(own) else torch.zeros(2, 1, dtype=torch.float64)
+        return distributed.mean_of_processes(sums) * self.share.processes / len(split)
+
+
+def _accumulate_in_place(flat: FlatParameters) -> None:
+    """Makes every parameter's gradient a view of the matrix of all gradients, so that a backward pass adds to it."""
+    sizes = [parameter[0].numel() for parameter in flat.parameters]
+    for parameter, columns in zip(flat.parameters, torch.split(flat.gradients, sizes, 1), strict=True):
+        parameter.grad = columns.view(parameter.shape)

@@ -1,0 +1,108 @@
+"""Two processes of torchrun learn what one learns, and one command starts them."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from boolit.lab.execute import execute
+from boolit.lab.results.store import Store
+from boolit.lab.studies import load_study, plan
+from boolit.lab.training import Job, Outcome, train
+from boolit.lab.training.distributed import all_agree, leading, processes, rank, size
+from boolit.lab.training.share import Share
+
+Config = Callable[..., dict[str, Any]]
+SCRIPT = Path(__file__).with_name("together.py")
+DIGITS = {"name": "digits", "validation": 1300}
+NORMALISED = {"data": DIGITS, "model": {"name": "mlp", "normalisation": "batch"}, "width": [8], "activation": "or_ail"}
+PICTURES = {"data": DIGITS, "model": {"name": "cnn"}, "width": [4] * 8, "activation": "or_ail"}
+
+
+def torchrun(*arguments: str | Path) -> str:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*command, *map(str, arguments)], env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def learnt_by_two(configs: list[dict[str, Any]], folder: Path) -> list[list[float]]:
+    """The losses of all steps by two processes, having compared them with those after a break and with those by one."""
+    (folder / "configs.json").write_text(json.dumps(configs))
+    torchrun(SCRIPT, folder / "configs.json", folder / "results.json")
+    found = json.loads((folder / "results.json").read_text())
+    for own, (unbroken, resumed) in zip(configs, found, strict=True):
+        assert unbroken == resumed
+        if own["training"].get("sync_batch_norm", True):
+            outcome = by_one(own)
+            assert unbroken == [pytest.approx(outcome.steps, abs=1e-4), pytest.approx(outcome.metrics, abs=1e-4)]
+    return [steps for (steps, _), _ in found]
+
+
+def by_one(config: dict[str, Any]) -> Outcome:
+    """By one process, and alone: with an option that changes nothing, but has it trained so."""
+    finished = train(Job.of([config | {"training": {"clip": 1e9} | config["training"]}]))
+    assert finished is not None
+    return finished.outcomes[0]
+
+
+RECIPE = {"epochs": 2, "batch": 16}
+EVERYTHING = {"epochs": 1, "accumulate": 2, "clip": 0.1, "ema": 0.9, "augmentation": "jitter"}
+
+
+def test_two_processes_learn_as_one_does(tmp_path: Path, config: Config) -> None:
+    separate = config(**NORMALISED, training=RECIPE | {"sync_batch_norm": False})
+    configs = [config(training=EVERYTHING), config(**NORMALISED, training=RECIPE), separate]
+    _, together, apart = learnt_by_two(configs, tmp_path)
+    assert apart[0] != pytest.approx(together[0], abs=1e-4)
+
+
+@pytest.mark.slow
+def test_two_processes_learn_as_one_does_from_pictures_and_at_a_rate_they_find(tmp_path: Path, config: Config) -> None:
+    pictures = config(**PICTURES, training=RECIPE | {"accumulate": 2})
+    learnt_by_two([pictures, config(training=EVERYTHING | {"learning_rate": "find"})], tmp_path)
+
+
+def test_the_command_is_the_same_and_so_is_the_store(tmp_path: Path) -> None:
+    sets = ["data.train=64", "data.test=32", "training.epochs=2", "training.batch=16", "sweep.activation=['relu','xnor_ail']"]
+    options = [option for each in sets for option in ("--set", each)]
+    command = ("-m", "boolit", "run", "parity", "--seeds", "1", *options, "--json", "--out", tmp_path / "two")
+    summary = json.loads(torchrun(*command))["summary"]
+    assert (summary["trained"], summary["undone"]) == (2, 0)
+    with Store(tmp_path / "one") as store:
+        execute(plan(load_study("parity"), seeds=1, sets=sets), store)
+        alone = store.records()
+    with Store(tmp_path / "two") as store:
+        for ours, theirs in zip(store.records(), alone, strict=True):
+            assert ours.key == theirs.key
+            assert ours.environment["processes"] == 2
+            assert ours.history == {name: pytest.approx(values, abs=1e-4) for name, values in theirs.history.items()}
+
+
+def test_a_process_alone_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setenv("RANK", "0")
+    with processes():
+        assert (size(), rank(), leading()) == (1, 0, True)
+        assert not all_agree(False)
+
+
+@pytest.mark.parametrize("processes_", [1, 2, 3])
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_shares_cover_everything_once(processes_: int, micro_batches: int) -> None:
+    shares = [Share(micro_batches, processes_, rank) for rank in range(processes_)]
+    batch = torch.arange(12)
+    taken = torch.stack([share.taken(batch, 0) for share in shares])
+    assert sorted(taken.flatten().tolist()) == batch.tolist()
+    halves = taken.view(processes_, micro_batches, -1).transpose(0, 1).flatten(1)
+    assert torch.equal(halves, batch.view(micro_batches, -1))
+    assert [row for share in shares for row in range(*share.part(7).indices(7))] == list(range(7))
+    moments = {share.moment(step, piece) for share in shares for step in range(3) for piece in range(micro_batches)}
+    assert moments == set(range(3 * processes_ * micro_batches))
