@@ -14,7 +14,21 @@ from typing import Annotated, cast
 import typer
 
 from boolit import __version__
-from boolit.cli import _bench, _compare, _correlations, _data, _doctor, _export, _figures, _list, _paper, _run, _search, _verify
+from boolit.cli import (
+    _bench,
+    _compare,
+    _correlations,
+    _data,
+    _doctor,
+    _export,
+    _figures,
+    _list,
+    _paper,
+    _run,
+    _search,
+    _transfer,
+    _verify,
+)
 from boolit.cli._terminal import print_error
 from boolit.lab.errors import UserError
 
@@ -38,6 +52,7 @@ def application() -> typer.Typer:
     app.command("show")(_run.show)
     app.command("compare")(_compare.compare)
     app.command("predict")(_compare.predict)
+    app.command("transfer")(_transfer.transfer)
     app.command("search")(_search.search)
     app.command("correlations")(_correlations.correlations)
     app.command("export")(_export.export)

@@ -189,11 +189,17 @@ def _published_data_of_zeros(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         "mnist": ((28, 28), "classes", 10),
         "cifar10": ((3, 32, 32), "classes", 10),
         "cifar100": ((3, 32, 32), "classes", 100),
+        "caltech101": ((3, 32, 32), "classes", 101),
+        "flowers": ((3, 32, 32), "classes", 102),
+        "cars": ((3, 32, 32), "classes", 196),
+        "stl10": ((3, 32, 32), "classes", 10),
+        "svhn": ((3, 32, 32), "classes", 10),
     }
 
     def zeros(self: Source) -> Dataset:
         shape, task, outputs = shapes[self.name]
-        split = Split(torch.zeros(8, *shape), torch.zeros(8, dtype=torch.int64))
+        stored = torch.uint8 if len(shape) == 3 else torch.float32
+        split = Split(torch.zeros(8, *shape, dtype=stored), torch.zeros(8, dtype=torch.int64))
         return Dataset(dict.fromkeys(("train", "valid", "test"), split), task, outputs)
 
     for name in shapes:
@@ -215,6 +221,8 @@ def test_all_shipped_studies_plan_in_every_profile() -> None:
         "mnist-mlp",
         "parity",
         "parity8",
+        "transfer-cars",
+        "transfer-cifar10",
         "xor",
     } <= set(studies)
     for study in studies.values():

@@ -1,8 +1,8 @@
 """The paper's printed results, as data: what a reproduction is held against.
 
 A file here is one table: for each activation and column the mean (four figures after the point, as the source of the paper
-has them behind its cell colours), the standard error (``nan`` where none is printed) and number of seeds as printed, and whether
-the cell is bold, underlined or italic.
+has them behind its cell colours), the standard error (``nan`` where none is printed) and number of seeds as printed, and
+whether the cell is bold, underlined or italic.
 """
 
 from __future__ import annotations

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from scipy import stats
 
 from boolit.lab.errors import UserError
 from boolit.lab.paper import PrintedCell, table
+from boolit.lab.reports._provenance import provenance
 from boolit.lab.reports._table_model import Cell, Marks, Row, Table
 from boolit.lab.reports._table_names import map_of
-from boolit.lab.results.statistics import Metric, Summary, metric_of, scores, summarise
+from boolit.lab.results.statistics import Metric, Score, Summary, metric_of, scores, summarise
 from boolit.lab.runs import Record
 
 FACTORS = {"": 1.0, "k": 1e3, "M": 1e6}
 NEAR = 1.25  # a column "65k" takes sizes up to so many times larger or smaller
+# The columns of the transfer tables, and what we call these datasets.
+DATASETS = {
+    "Cal101": "caltech101",
+    "CIFAR10": "cifar10",
+    "CIFAR100": "cifar100",
+    "Flowers": "flowers",
+    "StfCars": "cars",
+    "STL-10": "stl10",
+    "SVHN": "svhn",
+}
+LINEAR = "linear"
 Ours = Mapping[tuple[str, str], Summary]
 
 
@@ -30,22 +42,42 @@ def paper_table(label: str, records: Sequence[Record] = ()) -> Table:
     shown = [column for column in columns if not ours or any(key[1] == column for key in ours)]
     headings = [heading for column in shown for heading in ([column, f"{column}, ours"] if ours else [column])]
     rows = [_row(spec, shown, cells, ours) for spec in dict.fromkeys(cell.activation for cell in cells)]
-    return Table(f"{label} of the paper", tuple(headings), tuple(rows), tuple(_notes(shown, cells, ours)))
+    notes = _notes(shown, cells, ours) + ([f"Ours: {provenance(records)}."] if provenance(records) else [])
+    return Table(f"{label} of the paper", tuple(headings), tuple(rows), tuple(notes))
 
 
 def _ours(cells: Sequence[PrintedCell], records: Sequence[Record]) -> Ours:
     """Our best summary for each cell: sizes that a column does not tell apart compete, as in the paper."""
     metric = metric_of(records)
     found: dict[tuple[str, str], Summary] = {}
-    columns = list(dict.fromkeys(cell.column for cell in cells))
-    for score in scores(records, metric.name):
-        column = next((name for name in columns if _belongs(name, score.size, score.depth)), None)
-        if column is None:
-            continue
-        summary, key = _scaled(summarise(score, metric), metric), (score.activation, column)
+    for column, score in _in_columns(list(dict.fromkeys(cell.column for cell in cells)), records, metric):
+        # A network without hidden layers has no activation: the paper calls it linear.
+        row = LINEAR if score.depth == 0 and score.activation == "identity" else score.activation
+        summary, key = _scaled(summarise(score, metric), metric), (row, column)
         if key not in found or metric.merit(summary.mean) > metric.merit(found[key].mean):
             found[key] = summary
     return found
+
+
+def _in_columns(columns: Sequence[str], records: Sequence[Record], metric: Metric) -> Iterator[tuple[str, Score]]:
+    """The scores that belong into the table, each with its column: of a dataset, or of a size or depth."""
+    if not any(column in DATASETS for column in columns):
+        found = [
+            (score, [name for name in columns if _belongs(name, score.size, score.depth)])
+            for score in scores(records, metric.name)
+        ]
+        yield from ((names[0], score) for score, names in found if names)
+        return
+    for column in columns:
+        own = [record for record in records if _encoded(record) == DATASETS.get(column)]
+        yield from ((column, score) for score in scores(own, metric.name))
+
+
+def _encoded(record: Record) -> str:
+    """The dataset whose pictures a run's samples are features of."""
+    data = record.config.get("data")
+    of = data.get("of") if isinstance(data, Mapping) else None
+    return str(of.get("name")) if isinstance(of, Mapping) else ""
 
 
 def _scaled(summary: Summary, metric: Metric) -> Summary:

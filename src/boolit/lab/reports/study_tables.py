@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from boolit.lab.reports._provenance import provenance
 from boolit.lab.reports._table_model import Table
 from boolit.lab.reports._table_names import amounts, metric_label
 from boolit.lab.reports.tables import comparison_table, score_table
@@ -27,13 +28,13 @@ def study_tables(records: Sequence[Record], method: Method | None = None, solved
 
 def _tables(records: Sequence[Record], name: str, method: Method | None, solved: float | None) -> list[Table]:
     metric = metric_of(records)
-    title = f"{name}: {metric_label(metric)}"
+    title = "; ".join(filter(None, (f"{name}: {metric_label(metric)}", provenance(records))))
 
     def compared(group: Sequence[Record]) -> Comparison:
         return compare(scores(group, metric.name), metric, method, solved)
 
     # Depths are compared apart, as in tab:mlp-covtype; sizes compete, and the best one of each activation is tested.
-    by_depth = _grouped(records, lambda record: f"depth {record.config.get('depth')}")
+    by_depth = _by_depth(records)
     tests = [
         comparison_table(compared(group), f"{title}, {depth}" if len(by_depth) > 1 else title)
         for depth, group in by_depth.items()
@@ -42,6 +43,13 @@ def _tables(records: Sequence[Record], name: str, method: Method | None, solved:
     if not groups:
         return tests
     return [score_table({column: compared(group) for column, group in groups.items()}, f"{title} by {swept}"), *tests]
+
+
+def _by_depth(records: Sequence[Record]) -> Groups:
+    """The records by number of hidden layers; those of networks without any are compared with each of the others."""
+    linear = [record for record in records if record.config.get("depth") == 0]
+    groups = _grouped([r for r in records if r.config.get("depth") != 0], lambda r: f"depth {r.config.get('depth')}")
+    return {depth: [*group, *linear] for depth, group in groups.items()} or {"depth 0": linear}
 
 
 def _sizes(records: Sequence[Record]) -> tuple[str, Groups]:

@@ -59,7 +59,8 @@ def _known_keys(location: Location, raw: dict[str, Any]) -> str:
 
 def _model(table: Sequence[str], raw: dict[str, Any]) -> type[BaseModel]:
     if table[:1] == ["data"]:
-        return source_type(raw["data"]["name"])
+        own = raw["data"]["of"] if table[1:2] == ["of"] else raw["data"]  # data made of other data
+        return source_type(own["name"])
     if table[:1] == ["model"]:
         return family_type(raw["model"]["name"])
     models: dict[str, type[BaseModel]] = {"sweep": Sweep, "training": Recipe, "metric": Metric, "hparams": Recipe}

@@ -1,0 +1,68 @@
+"""``boolit transfer``: a folder of the user's own pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from boolit.cli._run import JsonOption, conclude
+from boolit.cli._terminal import progress
+
+if TYPE_CHECKING:
+    from boolit.lab.studies import Plan
+
+DEFAULT = "identity,relu,prelu,max,or_ail,xnor_nil,xnor_nail,or_and_xnor_nail_d"
+
+
+def transfer(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder with a folder of pictures for each class.")],
+    activations: Annotated[
+        str, typer.Option("--activations", "-a", help="Their names, with commas between; identity is a linear layer only.")
+    ] = DEFAULT,
+    seeds: Annotated[int, typer.Option("--seeds", min=2, help="Trainings of each activation.")] = 5,
+    size: Annotated[int, typer.Option("--size", min=32, max=1024, help="The side of what the encoder sees, in pixels.")] = 224,
+    views: Annotated[int, typer.Option("--views", min=1, help="Augmented views of each training picture.")] = 5,
+    weights: Annotated[
+        Path | None, typer.Option("--weights", help="A file of ResNet-18 weights instead of the published one.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder of the results; runs/transfer-FOLDER unless given.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Find out which activation is better on your own pictures.
+
+    A ResNet-18 trained on ImageNet encodes every picture once; heads of equal size, one a seed and activation, learn from what
+    it sees. A table, a verdict and figures. The same command goes on where it was stopped.
+    """
+    from boolit.lab.comparing.pictures import PROFILE, PictureQuestion
+    from boolit.lab.execute import execute
+    from boolit.lab.results.statistics import Method
+    from boolit.lab.results.store import Store
+    from boolit.lab.studies import plan
+
+    names = tuple(name.strip() for name in activations.split(",") if name.strip())
+    asked = PictureQuestion(folder, names, seeds, size, views, weights)
+    planned = plan(asked.study(), PROFILE)
+    if not json:
+        _tell(planned, views)
+    with Store(out or Path("runs") / f"transfer-{asked.name}") as store:
+        summary = execute(planned, store, progress=False if json else None)
+        conclude(planned, store, summary, Method(), json)
+
+
+def _tell(planned: Plan, views: int) -> None:
+    """What was found, before anything is encoded."""
+    from boolit.lab.data import load
+
+    found = load(planned.study.data)
+    samples = {name: len(split) for name, split in found.splits.items()}
+    whole = sum(count for name, count in samples.items() if name != "train")
+    counts = {str(run.config["activation"]): run.config["parameters"] for run in planned.runs}
+    console = progress()
+    console.print(f"Pictures: {samples['train']} to train on, {samples['test']} to test on; {found.outputs} classes")
+    console.print(f"To encode, if not done before: {views * samples['train'] + whole} views")
+    console.print(f"Parameters: {escape(', '.join(f'{spec} {count}' for spec, count in counts.items()))}\n", soft_wrap=True)

@@ -1,0 +1,95 @@
+"""A folder of pictures: which activation is better in a head on a frozen encoder (s:transfer)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boolit
+from boolit.lab.data import Source, load, source
+from boolit.lab.data.embeddings import weights_identity
+from boolit.lab.data.pictures import folder_digest
+from boolit.lab.errors import UserError, user_input
+from boolit.lab.studies import StudyFile
+
+DEFAULT_HEADS = ("identity", "relu", "prelu", "max", "or_ail", "xnor_nil", "xnor_nail", "or_and_xnor_nail_d")
+PROFILE = "transfer"
+BATCH, LEAST_BATCH = 128, 8
+STEPS = 39  # of an epoch of the paper's smallest dataset, 5,000 pictures in batches of 128; smaller folders get smaller batches
+
+
+@dataclass(frozen=True)
+class PictureQuestion:
+    """A folder with a folder of pictures for each class, the activations to compare, and how pictures are looked at."""
+
+    folder: Path
+    activations: tuple[str, ...] = DEFAULT_HEADS
+    seeds: int = 5
+    size: int = 224
+    views: int = 5
+    weights: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """What the study is called: the folder's name in letters a file can have."""
+        return re.sub(r"[^0-9A-Za-z_-]+", "-", self.folder.resolve().name).strip("-") or "pictures"
+
+    def study(self) -> StudyFile:
+        """The study that answers it: the paper's heads and recipe, in batches that suit the number of pictures."""
+        self._check()
+        pictures, data = self._data()
+        samples = len(load(pictures).splits["train"])
+        tables: dict[str, Any] = {
+            "title": f"Heads on a frozen ResNet-18 for the pictures of {self.folder.resolve().name}",
+            "data": data.model_dump(mode="json"),
+            "model": {"name": "head", "sizes": "matched"},
+            "sweep": {
+                "activation": list(self.activations),
+                "width": [512],
+                "depth": [2],
+                "rounding": "nearest",
+                "seeds": self.seeds,
+            },
+            "training": recipe_for(samples),
+            "metric": {"name": "accuracy"},
+            "profiles": {PROFILE: {}},
+        }
+        return StudyFile(self.name, self.folder, "", tables)
+
+    def _data(self) -> tuple[Source, Source]:
+        """The pictures and their features; what is wrong with folder or weights is found first, to be told in plain words."""
+        weights = None if self.weights is None else str(self.weights)
+        origin, digest = weights_identity(weights)
+        pictures = source({"name": "pictures", "path": str(self.folder), "digest": folder_digest(self.folder)})
+        options = {"of": pictures, "views": self.views, "size": self.size, "weights": weights}
+        return pictures, source({"name": "embeddings", "origin": origin, "digest": digest, **options})
+
+    def _check(self) -> None:
+        for place, spec in enumerate(self.activations):
+            with user_input():
+                boolit.activation(spec)
+            if spec in self.activations[:place]:
+                raise UserError(f"the activation {spec!r} is there twice; name each once")
+        if not self.activations:
+            raise UserError("there are no activations to compare; name some, such as relu,or_ail")
+
+
+def recipe_for(samples: int) -> dict[str, Any]:
+    """The paper's recipe, with smaller batches for fewer than 5,000 pictures.
+
+    Example:
+        >>> [recipe_for(samples)["batch"] for samples in (100, 1000, 50_000)]
+        [8, 25, 128]
+    """
+    return {
+        "optimiser": "sgd",
+        "momentum": 0.9,
+        "weight_decay": 1e-4,
+        "learning_rate": 0.01,
+        "schedule": "cosine",
+        "epochs": 25,
+        "prelude": 1,
+        "batch": min(BATCH, max(LEAST_BATCH, samples // STEPS)),
+    }

@@ -1,0 +1,79 @@
+"""ResNet-18 without its last layer, under torchvision's names: the frozen encoder of the transfer experiments (s:transfer)."""
+
+from __future__ import annotations
+
+import copy
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+FEATURES = 512
+STAGES, BLOCKS = 4, 2
+
+
+class BasicBlock(nn.Module):
+    """Two convolutions and a way around them.
+
+    Shape: ``(batch, before, height, width)`` to ``(batch, width, height / stride, width / stride)``.
+    """
+
+    def __init__(self, before: int, width: int) -> None:
+        super().__init__()
+        stride = width // before
+        self.conv1, self.bn1 = nn.Conv2d(before, width, 3, stride, padding=1, bias=False), nn.BatchNorm2d(width)
+        self.conv2, self.bn2 = nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)
+        around = [nn.Conv2d(before, width, 1, stride, bias=False), nn.BatchNorm2d(width)] if stride > 1 else []
+        self.downsample = nn.Sequential(*around)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        return F.relu(self.bn2(self.conv2(result)) + self.downsample(x), inplace=True)
+
+
+class Resnet18(nn.Module):
+    """The features of pictures.
+
+    Shape: ``(batch, 3, height, width)`` to ``(batch, 512)``.
+
+    Example:
+        >>> import torch
+        >>> Resnet18().eval()(torch.zeros(2, 3, 32, 32)).shape
+        torch.Size([2, 512])
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, 64, 7, 2, padding=3, bias=False), nn.BatchNorm2d(64)
+        for stage in range(1, STAGES + 1):
+            width = 32 << stage
+            before = width // 2 if stage > 1 else width
+            blocks = (BasicBlock(width if block else before, width) for block in range(BLOCKS))
+            self.add_module(f"layer{stage}", nn.Sequential(*blocks))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.max_pool2d(F.relu(self.bn1(self.conv1(x)), inplace=True), 3, stride=2, padding=1)
+        for stage in range(1, STAGES + 1):
+            x = self.get_submodule(f"layer{stage}")(x)
+        return x.mean((2, 3))
+
+
+def folded(network: Resnet18) -> Resnet18:
+    """The same function of pictures, with every batch norm multiplied into the convolution before it: for evaluation only."""
+    result = copy.deepcopy(network).eval()
+    _fold(result, "conv1", "bn1")
+    for block in result.modules():
+        if isinstance(block, BasicBlock):
+            _fold(block, "conv1", "bn1")
+            _fold(block, "conv2", "bn2")
+            if len(block.downsample):
+                _fold(block.downsample, "0", "1")
+    return result
+
+
+def _fold(layers: nn.Module, convolution: str, norm: str) -> None:
+    before, after = layers.get_submodule(convolution), layers.get_submodule(norm)
+    assert isinstance(before, nn.Conv2d)
+    assert isinstance(after, nn.BatchNorm2d)
+    layers.add_module(convolution, fuse_conv_bn_eval(before, after))
+    layers.add_module(norm, nn.Identity())

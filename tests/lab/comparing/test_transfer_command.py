@@ -1,0 +1,77 @@
+"""``boolit transfer`` on a folder of small pictures, from nothing to its report."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from boolit.cli._transfer import DEFAULT, transfer
+from boolit.lab.comparing.pictures import DEFAULT_HEADS, PictureQuestion
+from boolit.lab.errors import UserError
+from boolit.lab.models.resnet18 import Resnet18
+from boolit.lab.results.store import Store
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("BOOLIT_DATA", str(tmp_path / "data"))
+    torch.manual_seed(0)
+    torch.save(Resnet18().state_dict(), tmp_path / "weights.pth")
+    drawn = np.random.default_rng(0)
+    for name, level in (("bright", 150), ("dark", 0)):
+        (tmp_path / "My pictures" / name).mkdir(parents=True)
+        for number in range(20):
+            pixels = drawn.integers(0, 100, (16, 16, 3)) + level
+            Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "My pictures" / name / f"{number}.png")
+    return tmp_path
+
+
+def answer(home: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    transfer(
+        home / "My pictures",
+        "identity,relu,or_ail",
+        seeds=2,
+        size=32,
+        views=2,
+        weights=home / "weights.pth",
+        out=home / "out",
+        json=True,
+    )
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_from_pictures_to_a_report(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = answer(home, capsys)
+    assert first["summary"]["trained"] == 6
+    assert "best" in first["verdict"]
+    assert any(file.endswith("report.html") for file in first["files"])
+    with Store(home / "out", create=False) as store:
+        kept = store.records()
+    assert {tuple(record.config["width"]) for record in kept} == {(), (512, 512), (650, 650)}  # type: ignore[arg-type]
+    linear = [record for record in kept if record.config["activation"] == "identity"]
+    assert max(record.metrics["test_accuracy"] for record in linear) > 0.8
+    again = answer(home, capsys)
+    assert (again["summary"]["trained"], again["summary"]["already"]) == (0, 6)
+
+
+def test_mistakes_are_told_in_one_line(home: Path) -> None:
+    def refused(match: str, **options: Any) -> None:
+        with pytest.raises(UserError, match=match) as error:
+            PictureQuestion(**{"folder": home / "My pictures", "weights": home / "weights.pth"} | options).study()
+        assert "\n" not in str(error.value)
+
+    refused("is no folder", folder=home / "nowhere")
+    refused("there is no weights file", weights=home / "nothing.pth")
+    refused("unknown activation 'rleu'", activations=("rleu",))
+    refused("'relu' is there twice", activations=("relu", "relu"))
+    refused("no activations to compare", activations=())
+
+
+def test_the_command_s_default_is_the_lab_s() -> None:
+    assert tuple(DEFAULT.split(",")) == DEFAULT_HEADS
+    assert PictureQuestion(Path("a b/My pictures!")).name == "My-pictures"
