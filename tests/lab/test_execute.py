@@ -162,6 +162,15 @@ def test_ctrl_c_keeps_what_was_finished_and_where_the_rest_is(
     assert contents(resumed) == contents(whole)
 
 
+@pytest.fixture
+def _python_s_own_ctrl_c() -> Iterator[None]:
+    """A process that a shell started in the background ignores Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_python_s_own_ctrl_c")
 def test_a_second_ctrl_c_acts_at_once() -> None:
     with stop_requests() as stop:
         assert not stop()
