@@ -16,7 +16,6 @@ from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run
 from boolit.lab.studies import Plan, Study, StudyFile, plan
 from boolit.lab.studies.planner import MEMORY, cohorts
-from boolit.lab.studies.schema import GOALS
 from boolit.lab.studies.search import Bounds, Trial, best_first, hparams_toml, next_bounds, searched
 from boolit.lab.training.checkpoint import EVERY_SECONDS
 
@@ -106,7 +105,7 @@ class _Search:
         metric = self.study.metric
         split = "valid" if "valid" in load(self.study.data).splits else metric.split
         self.metric = f"{split}_{metric.name}"
-        self.sign = 1 if (metric.goal or GOALS[metric.name]) == "max" else -1
+        self.sign = 1 if metric.entry()["goal"] == "max" else -1
 
     def run(self) -> Found | None:
         bounds = Bounds.initial(searched(self.study.recipe(self.spec)))

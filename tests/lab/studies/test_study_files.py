@@ -32,7 +32,6 @@ MISTAKES = [
     (("seeds = 3", "seeds = 0"), "seeds = 0", "sweep.seeds is 0"),
     (("seeds = 3", "seeds = 3\nparams = [40]"), "[sweep]", "sweep: give either params"),
     (("seeds = 3", "seeds = 3\ndepth = 2"), "[sweep]", "sweep: depth follows from a list of widths"),
-    (('name = "accuracy"', 'name = "acuracy"'), 'name = "acuracy"', "metric.name is 'acuracy'; it should be 'accuracy'"),
     (("learning_rate = 0.01", 'learning_rate = "fnid"'), 'learning_rate = "fnid"', "training.learning_rate is 'fnid'"),
     (
         ("learning_rate = 0.01", "learning_rate = -1.0"),
@@ -82,6 +81,11 @@ def test_a_mistake_names_file_line_and_rule(write: Write, change: tuple[str, str
             ('name = "accuracy"', 'name = "rmse"'),
             'name = "rmse"',
             "metric.name is 'rmse'; binary data is judged by accuracy or loss",
+        ),
+        (
+            ('name = "accuracy"', 'name = "acuracy"'),
+            'name = "acuracy"',
+            "metric.name is 'acuracy'; binary data is judged by accuracy or loss",
         ),
         (
             ('name = "accuracy"', 'name = "accuracy"\nsplit = "dev"'),
@@ -194,13 +198,18 @@ def _published_data_of_zeros(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         "cars": ((3, 32, 32), "classes", 196),
         "stl10": ((3, 32, 32), "classes", 10),
         "svhn": ((3, 32, 32), "classes", 10),
+        "mitstates": ((512,), "classes", 1962),
     }
+
+    def judge(_: str, outputs: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"auc": outputs[:, 0, 0]}
 
     def zeros(self: Source) -> Dataset:
         shape, task, outputs = shapes[self.name]
         stored = torch.uint8 if len(shape) == 3 else torch.float32
         split = Split(torch.zeros(8, *shape, dtype=stored), torch.zeros(8, dtype=torch.int64))
-        return Dataset(dict.fromkeys(("train", "valid", "test"), split), task, outputs)
+        splits = dict.fromkeys(("train", "valid", "test"), split)
+        return Dataset(splits, task, outputs, judge=judge if self.name == "mitstates" else None)
 
     for name in shapes:
         monkeypatch.setattr(source_type(name), "load", zeros)

@@ -55,6 +55,35 @@ def test_every_run_goes_the_way_of_torchs_optimiser(kind: Optimiser, dtype: torc
         torch.testing.assert_close(values[run], parameter.detach(), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["adam", "adamw", "sgd"])
+def test_columns_have_the_rates_their_factors_say(kind: Optimiser) -> None:
+    torch.manual_seed(0)
+    start, gradients = torch.randn(RUNS, 9, dtype=torch.float64), torch.randn(STEPS, RUNS, 9, dtype=torch.float64)
+    values, factors = start.clone(), torch.tensor([1.0, 10.0, 0.5]).double().repeat_interleave(3)
+    ours = OPTIMISERS[kind](values, HYPER, factors)
+    ours.prepare(0, HYPER["learning_rate"].expand(STEPS, -1))
+    for index in range(STEPS):
+        ours.step(gradients[index].clone(), index)
+    for run in range(RUNS):
+        for columns, factor in ((slice(0, 3), 1.0), (slice(3, 6), 10.0), (slice(6, 9), 0.5)):
+            parameter = start[run, columns].clone().requires_grad_()
+            theirs = of_torch(kind, parameter, run)
+            theirs.param_groups[0]["lr"] *= factor
+            for gradient in gradients:
+                parameter.grad = gradient[run, columns].clone()
+                theirs.step()
+            torch.testing.assert_close(values[run, columns], parameter.detach(), rtol=1e-6, atol=1e-6)
+
+
+def test_a_model_names_its_factors_by_parameter() -> None:
+    model = family({"name": "mlp"}).build(2, [3], 1, [4], "relu")
+    assert FlatParameters(model).factors is None
+    flat = FlatParameters(model, {"linear.1.weight": 10.0})
+    names = [name for name, values in model.named_parameters() for _ in range(values[0].numel())]
+    assert flat.factors is not None
+    assert flat.factors.tolist() == [10.0 if name == "linear.1.weight" else 1.0 for name in names]
+
+
 @pytest.mark.parametrize("total", [5, 40, 333])
 def test_one_cycle_is_torchs(total: int) -> None:
     ours = learning_rates("one-cycle", torch.arange(total), total, HYPER["learning_rate"], HYPER["peak"])

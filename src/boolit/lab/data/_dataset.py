@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 Task = Literal["binary", "classes", "regression"]
 Encode = Callable[[Tensor], Tensor]
 Draw = Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]
+Judge = Callable[[str, Tensor], Mapping[str, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,10 @@ class Dataset:
     a sample's own. ``draw`` makes the batch of a training step from stored samples, anew in every step: it takes samples
     ``(runs, batch, …)``, their targets, the runs' keys and the step, and returns samples and targets. ``unit`` is what 1 in a
     regression's targets stands for; its RMSE is told in that unit, its loss is not.
+
+    ``given`` are values networks begin with, by their names in a network's state: word vectors, a list of pairs. ``judge``
+    takes the name of a split and the outputs ``(runs, samples, outputs)`` of all its samples, and returns further figures of
+    the runs, each ``(runs,)`` and the better the higher; it is asked about every split but ``train`` after every epoch.
     """
 
     splits: Mapping[str, Split]
@@ -59,6 +65,8 @@ class Dataset:
     encode: Encode | None = None
     draw: Draw | None = None
     unit: float = 1.0
+    given: Mapping[str, Tensor] = field(default_factory=dict)
+    judge: Judge | None = None
 
     @cached_property
     def inputs(self) -> tuple[int, ...]:
@@ -71,6 +79,12 @@ class Dataset:
         Shape: ``(…, *stored)`` to ``(…, *inputs)``.
         """
         return self.encode(x) if self.encode else x
+
+    def judged(self, split: str) -> list[str]:
+        """The names of the judge's figures: what it says of a network that answers 0 to every sample."""
+        if self.judge is None:
+            return []
+        return list(self.judge(split, torch.zeros(1, 1, 1).expand(1, len(self.splits[split]), self.outputs)))
 
 
 class Source(BaseModel, ABC):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
@@ -28,6 +27,10 @@ class Stacked(nn.Module, ABC):
         Shape: ``(runs, batch, …)`` to ``(runs, batch, outputs)``.
         """
 
+    def rate_factors(self) -> Mapping[str, float]:
+        """What the learning rate is multiplied by, of those parameters whose rate is another than the recipe's."""
+        return {}
+
 
 class Family(BaseModel, ABC):
     """Networks by a name and options: the ``[model]`` table of a study.
@@ -38,7 +41,11 @@ class Family(BaseModel, ABC):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     name: str
-    big: ClassVar[bool] = False  # its networks are large: each is trained alone
+
+    @property
+    def big(self) -> bool:
+        """Whether its networks are large: each is then trained alone."""
+        return False
 
     @abstractmethod
     def hidden(self, size: int, depth: int) -> list[int]:

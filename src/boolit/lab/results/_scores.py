@@ -14,6 +14,8 @@ from boolit.lab.runs import JSON, Record
 
 Goal: TypeAlias = Literal["max", "min"]
 
+NO_SHARES = ("loss", "rmse")  # how the names of metrics end that are not between 0 and 1
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -24,8 +26,8 @@ class Metric:
 
     @property
     def percent(self) -> bool:
-        """Whether it is shown in percent: accuracies are."""
-        return self.name.endswith("accuracy")
+        """Whether it is shown in percent: accuracies and other shares are, losses and errors are not."""
+        return not self.name.endswith(NO_SHARES)
 
     def merit(self, value: float) -> float:
         """A number that is larger the better ``value`` is; that of no number is the worst."""

@@ -149,16 +149,27 @@ def _check(resolved: Resolved, dataset: Dataset) -> None:
     if metric.split not in dataset.splits:
         known = ", ".join(dataset.splits)
         raise resolved.error(("metric", "split"), f"metric.split is {metric.split!r}; the data has {known}")
-    if metric.name not in (FIGURE_OF_TASK[task], "loss"):
-        rule = f"metric.name is {metric.name!r}; {task} data is judged by {FIGURE_OF_TASK[task]} or loss"
-        raise resolved.error(("metric", "name"), rule)
-    for recipe in map(resolved.study.recipe, resolved.study.sweep.activation):
+    _check_figure(resolved, dataset, ("metric", "name"), metric.name, metric.split)
+    recipes = [resolved.study.recipe(spec) for spec in resolved.study.sweep.activation]
+    for recipe in recipes:
         if recipe.patience is not None and "valid" not in dataset.splits:
             rule = "training.patience needs data with a split called valid; leave it out or choose such data"
             raise resolved.error(("training", "patience"), rule)
         if recipe.loss and task not in TASKS_OF_LOSS[recipe.loss]:
             rule = f"training.loss is {recipe.loss!r}, which {task} data cannot have; use {LOSS_OF_TASK[task]!r}"
             raise resolved.error(("training", "loss"), rule)
+    for name in {recipe.patience_on for recipe in recipes if recipe.patience is not None}:
+        _check_figure(resolved, dataset, ("training", "patience_on"), name, "valid")
+
+
+def _check_figure(resolved: Resolved, dataset: Dataset, location: tuple[str, str], name: str, split: str) -> None:
+    """A figure is the task's, the loss, or, of every split but ``train``, one of the data's own judge."""
+    known = [FIGURE_OF_TASK[dataset.task], "loss"]
+    if name not in known and split != "train":
+        known[:1] += dataset.judged(split)
+    if name not in known:
+        rule = f"{dataset.task} data is judged by {', '.join(known[:-1])} or {known[-1]}"
+        raise resolved.error(location, f"{'.'.join(location)} is {name!r}; {rule}")
 
 
 def _sizes(resolved: Resolved, dataset: Dataset, activation: Activation) -> Iterator[_Size]:

@@ -11,8 +11,7 @@ import boolit
 from boolit.lab.data import Source, source
 from boolit.lab.models import Family, family
 from boolit.lab.training import Recipe
-
-GOALS: dict[str, Literal["max", "min"]] = {"accuracy": "max", "rmse": "min", "loss": "min"}
+from boolit.lab.training.recipe import FALLING
 
 
 def _listed(value: Any) -> Any:
@@ -85,9 +84,12 @@ class Sweep(Table):
 
 
 class Metric(Table):
-    """What runs are judged by; ``solved`` is the value from which a run has solved its task, where there is one."""
+    """What runs are judged by; ``solved`` is the value from which a run has solved its task, where there is one.
 
-    name: Literal["accuracy", "rmse", "loss"]
+    ``name`` is ``loss``, the figure of the task (``accuracy`` or ``rmse``), or one that the data itself judges by (``auc``).
+    """
+
+    name: Annotated[str, Field(min_length=1)]
     split: str = "test"
     goal: Literal["max", "min"] | None = None
     solved: float | None = None
@@ -99,7 +101,8 @@ class Metric(Table):
 
     def entry(self) -> dict[str, str | float]:
         """What a run's configuration says of it."""
-        entry: dict[str, str | float] = {"name": self.name, "split": self.split, "goal": self.goal or GOALS[self.name]}
+        goal = self.goal or ("min" if self.name in FALLING else "max")
+        entry: dict[str, str | float] = {"name": self.name, "split": self.split, "goal": goal}
         return entry if self.solved is None else entry | {"solved": self.solved}
 
     def solves(self, value: float) -> bool:

@@ -1,7 +1,8 @@
 """Batch normalisation over the batches of all processes together: torch's own ``SyncBatchNorm`` needs a GPU.
 
 A network's batch norms, whichever modules they are in, end in ``F.batch_norm``; while `SynchronisedBatchNorm` is active it
-stands for that function. So no model has to know of it, and its weights keep their names.
+stands for that function, and for `moments`, from which other batch norms are computed. So no model has to know of it, and its
+weights keep their names.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from boolit.lab.models.moments import Moments, moments
 from boolit.lab.training.distributed import mean_of_processes, size
 
 
@@ -23,7 +25,8 @@ class SynchronisedBatchNorm(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        function = synchronised if func is F.batch_norm else func
+        instead: dict[Callable[..., Any], Callable[..., Any]] = {F.batch_norm: synchronised, moments: synchronised_moments}
+        function = instead.get(func, func)
         return function(*args, **(kwargs or {}))
 
 
@@ -49,6 +52,30 @@ def synchronised(
         running_mean.lerp_(mean.to(running_mean), momentum)
         running_var.lerp_((var * (samples / max(samples - 1, 1))).to(running_var), momentum)
     return cast(Tensor, _Normalised.apply(x, weight, bias, mean, var, eps))  # type: ignore[no-untyped-call]
+
+
+def synchronised_moments(x: Tensor) -> Moments:
+    """`moments` of the samples of every process.
+
+    Shape: ``(groups, samples, features)``.
+    """
+    mean, covariance, samples = moments(x)
+    common = cast(Tensor, _Mean.apply(mean))  # type: ignore[no-untyped-call]
+    off = (mean - common).unsqueeze(2)
+    return Moments(common, cast(Tensor, _Mean.apply(covariance + off @ off.mT)), samples * size())  # type: ignore[no-untyped-call]
+
+
+class _Mean(torch.autograd.Function):
+    """The mean over all processes; the gradient's mean goes back to each, as their losses are averaged as well."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:  # noqa: ARG004 (nothing is to be kept)
+        return mean_of_processes(values.clone())
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # noqa: ARG004
+        return mean_of_processes(gradient.clone())
 
 
 class _Normalised(torch.autograd.Function):

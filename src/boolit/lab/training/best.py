@@ -11,6 +11,8 @@ NEVER = -1
 class Best:
     """Keeps of every row of some tensors what it was after its run's best epoch.
 
+    The best epoch is that of the lowest ``loss``; of a figure that ought to rise, its negative stands for the loss.
+
     Shape: each tensor is ``(runs, …)``; ``epoch``, ``loss`` and ``trained`` are ``(runs,)``. ``trained`` says how many epochs
     a run was trained for.
     """

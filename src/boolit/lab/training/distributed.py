@@ -67,12 +67,16 @@ def shared(values: Tensor) -> Tensor:
     return values
 
 
-def mean_of_processes(values: Tensor) -> Tensor:
-    """The mean over all processes, in place and the same to the last bit in each."""
+def sum_of_processes(values: Tensor) -> Tensor:
+    """The sum over all processes, in place and the same to the last bit in each."""
     if size() > 1:
         dist.all_reduce(values)
-        values /= size()
     return values
+
+
+def mean_of_processes(values: Tensor) -> Tensor:
+    """The mean over all processes, otherwise as `sum_of_processes`."""
+    return sum_of_processes(values).div_(size())
 
 
 def all_agree(yes: bool) -> bool:

@@ -30,13 +30,15 @@ def answers(job: Job, model: Stacked, x: Tensor) -> Iterator[tuple[slice, Tensor
             yield piece, model(shared.expand(job.runs, *shared.shape))
 
 
-def assess(job: Job, model: Stacked, split: Split) -> Tensor:
-    """The mean loss and the mean score of every run on a split.
+def assess(job: Job, model: Stacked, split: Split, kept: Tensor | None = None) -> Tensor:
+    """The mean loss and the mean score of every run on a split; the outputs go into ``kept`` if they are wanted.
 
-    Shape: ``(2, runs)``.
+    Shape: ``(2, runs)``; ``kept`` is ``(runs, samples, outputs)``.
     """
     sums = torch.zeros(2, job.runs, dtype=torch.float64)
     for piece, outputs in answers(job, model, split.x):
+        if kept is not None:
+            kept[:, piece] = outputs
         targets = split.y[piece].to(outputs.device)
         targets = targets.expand(job.runs, *targets.shape)
         values = (losses(job.loss, outputs, targets), scores(job.dataset.task, outputs, targets))

@@ -15,6 +15,7 @@ import boolit
 from boolit.lab.data import Dataset, load, source
 from boolit.lab.models import Family, Stacked, family
 from boolit.lab.training import distributed
+from boolit.lab.training.given import give
 from boolit.lab.training.losses import LOSS_OF_TASK
 from boolit.lab.training.recipe import PER_RUN, Loss, Recipe
 
@@ -95,6 +96,7 @@ class Job:
         """The networks, initialised."""
         model = self.family.build(self.runs, self.dataset.inputs, self.dataset.outputs, self.widths, self.activation)
         model.initialise(self.seeds)
+        give(model, self.dataset.given)
         return model
 
     def bytes_per_run(self) -> int:
@@ -102,4 +104,6 @@ class Job:
         shape = (self.dataset.inputs, self.dataset.outputs, self.widths, boolit.activation(self.activation))
         parameters, kept = self.family.parameters(*shape), self.family.kept(*shape)
         order = 2 * len(self.dataset.splits["train"])
-        return FLOAT_BYTES * (COPIES_OF_PARAMETERS * parameters + 2 * kept * self.batch + order)
+        others = [len(split) for name, split in self.dataset.splits.items() if name != "train"]
+        judged = max(others, default=0) * self.dataset.outputs if self.dataset.judge else 0
+        return FLOAT_BYTES * (COPIES_OF_PARAMETERS * parameters + max(2 * kept * self.batch, judged) + order)

@@ -6,7 +6,7 @@ The parameters of all layers lie in one matrix, a row a run, so a step is a doze
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -15,15 +15,26 @@ from boolit.lab.training.recipe import Optimiser
 
 
 class FlatParameters:
-    """A model's parameters as one matrix ``(runs, parameters)`` that the model's own tensors are views of."""
+    """A model's parameters as one matrix ``(runs, parameters)`` that the model's own tensors are views of.
 
-    def __init__(self, model: nn.Module) -> None:
-        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    ``factors`` are what the learning rate of each column is multiplied by, ``(parameters,)``; None if that is 1 of all. They
+    are given by parameter.
+    """
+
+    def __init__(self, model: nn.Module, factors: Mapping[str, float] | None = None) -> None:
+        named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+        self.parameters = list(named.values())
         self.values = torch.cat([parameter.detach().flatten(1) for parameter in self.parameters], 1)
         self.gradients = torch.zeros_like(self.values)
         sizes = [parameter[0].numel() for parameter in self.parameters]
         for parameter, columns in zip(self.parameters, torch.split(self.values, sizes, 1), strict=True):
             parameter.data = columns.view(parameter.shape)
+        self.factors = self._columns([(factors or {}).get(name, 1.0) for name in named], sizes)
+
+    def _columns(self, factors: Sequence[float], sizes: Sequence[int]) -> Tensor | None:
+        if set(factors) <= {1.0}:
+            return None
+        return torch.tensor(factors).repeat_interleave(torch.tensor(sizes)).to(self.values)
 
     def gradients_of(self, results: Tensor, weights: Tensor) -> Tensor:
         """The gradients of the weighted sum of some results; each run's of its own, as no result depends on two runs."""
@@ -34,13 +45,15 @@ class FlatParameters:
 class StackedOptimiser(ABC):
     """Updates the rows of a matrix in place, each with its own hyper-parameters.
 
-    Shape: ``values`` is ``(runs, parameters)``, every hyper-parameter ``(runs,)``.
+    ``factors`` multiply the learning rate of each column.
+
+    Shape: ``values`` is ``(runs, parameters)``, every hyper-parameter ``(runs,)``, ``factors`` ``(parameters,)``.
     """
 
     moments: tuple[str, ...]
 
-    def __init__(self, values: Tensor, hyper: Mapping[str, Tensor]) -> None:
-        self.values = values
+    def __init__(self, values: Tensor, hyper: Mapping[str, Tensor], factors: Tensor | None = None) -> None:
+        self.values, self.factors = values, factors
         self.hyper = {name: value.double().unsqueeze(1) for name, value in hyper.items()}
         self.state = {name: torch.zeros_like(values) for name in self.moments}
         self.decays = bool((self.hyper["weight_decay"] != 0).any())
@@ -64,6 +77,10 @@ class StackedOptimiser(ABC):
         """Small numbers are computed in double precision, as torch's Python floats are, then used as the values are."""
         return value.to(self.values)
 
+    def _scaled(self, update: Tensor) -> Tensor:
+        """An update as long as each column's own learning rate makes it."""
+        return update if self.factors is None else update * self.factors
+
 
 class StackedSgd(StackedOptimiser):
     """torch.optim.SGD with momentum and L2 weight decay."""
@@ -77,7 +94,7 @@ class StackedSgd(StackedOptimiser):
         if self.decays:
             gradients.addcmul_(self.values, self.decay)
         velocity = self.state["velocity"].mul_(self._momentum).add_(gradients)
-        self.values.addcmul_(velocity, self._minus[index])
+        self.values.addcmul_(self._scaled(velocity), self._minus[index])
 
 
 class StackedAdam(StackedOptimiser):
@@ -86,8 +103,8 @@ class StackedAdam(StackedOptimiser):
     moments = ("mean", "square")
     decoupled = False
 
-    def __init__(self, values: Tensor, hyper: Mapping[str, Tensor]) -> None:
-        super().__init__(values, hyper)
+    def __init__(self, values: Tensor, hyper: Mapping[str, Tensor], factors: Tensor | None = None) -> None:
+        super().__init__(values, hyper, factors)
         self._fresh1, self._fresh2 = (self._own(1 - self.hyper[name]) for name in ("beta1", "beta2"))
         self._beta2, self._eps = (self._own(self.hyper[name]) for name in ("beta2", "eps"))
         self._scratch = torch.empty_like(values)
@@ -98,11 +115,11 @@ class StackedAdam(StackedOptimiser):
         beta1, beta2 = self.hyper["beta1"], self.hyper["beta2"]
         self._minus = self._own(-rates / (1 - beta1**steps))
         self._root = self._own((1 - beta2**steps).rsqrt())
-        self._shrink = self._own(1 - rates * self.hyper["weight_decay"])
+        self._shrinkage = rates * self.hyper["weight_decay"]
 
     def step(self, gradients: Tensor, index: int) -> None:
         if self.decays and self.decoupled:
-            self.values.mul_(self._shrink[index])
+            self.values.mul_(self._own(1 - self._scaled(self._shrinkage[index])))
         elif self.decays:
             gradients.addcmul_(self.values, self.decay)
         mean, square = self.state["mean"], self.state["square"]
@@ -112,7 +129,7 @@ class StackedAdam(StackedOptimiser):
         torch.sqrt(square, out=self._scratch)
         self._scratch.mul_(self._root[index]).add_(self._eps)
         torch.div(mean, self._scratch, out=self._scratch)
-        self.values.addcmul_(self._scratch, self._minus[index])
+        self.values.addcmul_(self._scaled(self._scratch), self._minus[index])
 
 
 class StackedAdamW(StackedAdam):

@@ -17,7 +17,8 @@ Loss = Literal["bce", "cross-entropy", "mse"]
 PER_RUN = ("learning_rate", "beta1", "beta2", "eps", "weight_decay", "momentum", "peak")
 
 ALONE = ("accumulate", "precision", "clip", "ema", "compile", "sync_batch_norm")
-LATER = (*ALONE, "prelude", "prelude_rate")  # options that runs had keys before
+LATER = (*ALONE, "prelude", "prelude_rate", "patience_on")  # options that runs had keys before
+FALLING = ("loss", "rmse")  # figures that are the better the lower; all others the better the higher
 
 
 class Recipe(BaseModel):
@@ -25,8 +26,9 @@ class Recipe(BaseModel):
 
     ``learning_rate`` is the highest of the schedule, or ``"find"``; ``peak`` is where in the cycle one-cycle reaches it;
     ``warmup`` is in epochs. Adam's weight decay is L2 and AdamW's is decoupled, as in torch. With ``patience`` a run ends when
-    its loss on the split ``valid`` has not fallen for so many epochs, and is left as it was after its best one. ``prelude``
-    is how many of the epochs come before the schedule, at the constant ``prelude_rate``.
+    its loss on the split ``valid``, or the figure of it that ``patience_on`` names, has not become better for so many epochs,
+    and is left as it was after its best one. ``prelude`` is how many of the epochs come before the schedule, at the constant
+    ``prelude_rate``.
 
     The options of `ALONE` make each run a training of its own: ``accumulate`` is the micro-batches of a step, ``precision``
     that of products in training, ``clip`` the longest gradient, ``ema`` the decay of the averaged weights, ``compile``
@@ -50,6 +52,7 @@ class Recipe(BaseModel):
     loss: Loss | None = None
     augmentation: str | None = None
     patience: int | None = Field(None, ge=1)
+    patience_on: str = "loss"
     prelude: int = Field(0, ge=0)
     prelude_rate: float = Field(1e-5, ge=0)
     accumulate: int = Field(1, ge=1)

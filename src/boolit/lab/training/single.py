@@ -138,13 +138,15 @@ class SingleTraining(StackedTraining):
         with self.average.in_place() if self.average else nullcontext():
             super()._end_epoch()
 
-    def _assessed(self, split: Split) -> Tensor:
+    def _assessed(self, split: Split, kept: Tensor | None) -> Tensor:
         if self.share.processes == 1:
-            return super()._assessed(split)
+            return super()._assessed(split, kept)
         part = self.share.part(len(split))
-        own = Split(split.x[part], split.y[part])
-        sums = assess(self.job, self.model, own) * len(own) if len(own) else torch.zeros(2, 1, dtype=torch.float64)
-        return distributed.mean_of_processes(sums) * self.share.processes / len(split)
+        own, own_kept = Split(split.x[part], split.y[part]), kept if kept is None else kept[:, part]
+        sums = assess(self.job, self.model, own, own_kept) * len(own) if len(own) else torch.zeros(2, 1, dtype=torch.float64)
+        if kept is not None:
+            distributed.sum_of_processes(kept)  # each has filled its own part and left zeros elsewhere
+        return distributed.sum_of_processes(sums) / len(split)
 
 
 def _accumulate_in_place(flat: FlatParameters) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from boolit.lab.data import Split
 from boolit.lab.data.augmentations import AUGMENTATIONS
+from boolit.lab.errors import UserError
 from boolit.lab.models.layers import StackedDropout
 from boolit.lab.randomness import generator, keys
 from boolit.lab.training.best import Best
@@ -17,6 +18,7 @@ from boolit.lab.training.evaluation import assess
 from boolit.lab.training.job import Job
 from boolit.lab.training.losses import FIGURE_OF_TASK, figure, finite, losses, mean_of_run, scores
 from boolit.lab.training.optimisers import OPTIMISERS, FlatParameters
+from boolit.lab.training.recipe import FALLING
 from boolit.lab.training.schedules import epoch_rates
 
 CPU = torch.device("cpu")
@@ -40,9 +42,9 @@ class StackedTraining:
     def __init__(self, job: Job, device: torch.device = CPU) -> None:
         self.job, self.at, self.device = job, Position(), device
         self.model = job.build().to(device)
-        self.flat = FlatParameters(self.model)
+        self.flat = FlatParameters(self.model, self.model.rate_factors())
         self.hyper = job.hyper()
-        self.optimiser = OPTIMISERS[job.recipe.optimiser](self.flat.values, self.hyper)
+        self.optimiser = OPTIMISERS[job.recipe.optimiser](self.flat.values, self.hyper, self.flat.factors)
         self.lived = torch.full((job.runs,), job.recipe.epochs, dtype=torch.int64)
         self.loss_sum, self.score_sum = torch.zeros(job.runs), torch.zeros(job.runs)
         self.loss = torch.zeros(job.runs)
@@ -175,19 +177,51 @@ class StackedTraining:
     def _end_epoch(self) -> None:
         means = {"train": torch.stack([self.loss_sum, self.score_sum]) / self.job.steps_per_epoch}
         self.loss_sum.zero_(), self.score_sum.zero_()
-        others = {name: split for name, split in self.job.dataset.splits.items() if name != "train"}
-        means |= {name: self._assessed(split) for name, split in others.items()}
+        judged: dict[str, Tensor] = {}
+        for name, split in self.job.dataset.splits.items():
+            if name != "train":
+                kept = self._space(split)
+                means[name] = self._assessed(split, kept)
+                judged |= self._judged(name, kept)
         self._freeze(self.alive & ~finite(self.flat.values, *(mean.T for mean in means.values())))
+        for name, values in {**self._figures(means), **judged}.items():
+            self.history.setdefault(name, []).append(values.double().where(self.alive, torch.nan))
         if self.best:
-            self.best.after(self.at.epoch, means["valid"][0].where(self.alive, torch.nan))
-        for split, mean in means.items():
-            loss, score = mean.where(self.alive, torch.nan).double()
-            self.history.setdefault(f"{split}_loss", []).append(loss)
-            name = f"{split}_{FIGURE_OF_TASK[self.job.dataset.task]}"
-            self.history.setdefault(name, []).append(figure(self.job.dataset.task, score, self.job.dataset.unit))
+            self.best.after(self.at.epoch, self._to_fall())
 
-    def _assessed(self, split: Split) -> Tensor:
-        return assess(self.job, self.model, split)
+    def _figures(self, means: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Loss and the task's figure of every split, from the means of losses and scores."""
+        task, figures = self.job.dataset.task, {}
+        for split, (loss, score) in means.items():
+            figures[f"{split}_loss"] = loss
+            figures[f"{split}_{FIGURE_OF_TASK[task]}"] = figure(task, score.double(), self.job.dataset.unit)
+        return figures
+
+    def _to_fall(self) -> Tensor:
+        """What early stopping wants to fall, after the present epoch.
+
+        Shape: ``(runs,)``.
+        """
+        name = self.job.recipe.patience_on
+        if f"valid_{name}" not in self.history:
+            known = ", ".join(key.removeprefix("valid_") for key in self.history if key.startswith("valid_"))
+            raise UserError(f"training.patience_on is {name!r}; the split valid has {known}; choose one of them")
+        last = self.history[f"valid_{name}"][-1]
+        return last if name in FALLING else -last
+
+    def _space(self, split: Split) -> Tensor | None:
+        """Where a split's outputs are kept, if there is a judge of them."""
+        dataset = self.job.dataset
+        return torch.zeros(self.job.runs, len(split), dataset.outputs) if dataset.judge else None
+
+    def _assessed(self, split: Split, kept: Tensor | None) -> Tensor:
+        """Mean loss and score of a split; its outputs go into ``kept``."""
+        return assess(self.job, self.model, split, kept)
+
+    def _judged(self, name: str, outputs: Tensor | None) -> dict[str, Tensor]:
+        judge = self.job.dataset.judge
+        figures = judge(name, outputs) if judge and outputs is not None else {}
+        return {f"{name}_{figure}": values for figure, values in figures.items()}
 
     def _kept_best(self) -> Best | None:
         patience, recipe = self.job.recipe.patience, self.job.recipe

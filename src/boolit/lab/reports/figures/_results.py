@@ -14,6 +14,7 @@ from matplotlib.ticker import PercentFormatter
 
 from boolit.lab.reports.figures._names import label
 from boolit.lab.reports.figures._style import style, styled
+from boolit.lab.results.statistics import Metric
 
 Bars = Literal["sd", "se"]
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -178,7 +179,7 @@ def _panels(depths: list[int], metric: str, spread: str) -> tuple[Figure, dict[i
         axes.grid(visible=True)
         if len(depths) > 1:
             axes.set_title(f"{depth} hidden layer{'s' if depth > 1 else ''}")
-        if metric.endswith("accuracy"):
+        if Metric(metric).percent:
             axes.yaxis.set_major_formatter(PercentFormatter(1))
     return figure, dict(zip(depths, row, strict=False))
 
