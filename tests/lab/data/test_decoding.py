@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from boolit.lab import processes
 from boolit.lab.data import _pool
 from boolit.lab.data._decoding import decoded_picture
 from boolit.lab.data._pool import decode_all
@@ -115,7 +116,7 @@ def test_worker_processes_decode_the_same_in_the_same_order(monkeypatch: pytest.
     here = list(decode_all(pictures, len(pictures), 8))
     monkeypatch.setattr(_pool, "WORTH_A_PROCESS", 30)
     monkeypatch.setattr(_pool, "TOGETHER", 4)
-    monkeypatch.setattr(_pool, "_processors", lambda: 2)
+    monkeypatch.setattr(_pool, "processors", lambda: 2)
     given_out: list[int] = []
     followed = [*pictures, *((row, "broken.png", b"") for row in (70, 71))]
     decoded = decode_all((given_out.append(picture[0]) or picture for picture in followed), len(followed), 8)
@@ -124,7 +125,7 @@ def test_worker_processes_decode_the_same_in_the_same_order(monkeypatch: pytest.
         assert found[0] == row
         assert np.array_equal(found[1], pixels)
         if row == 0:
-            assert len(given_out) == 2 * 4 * _pool.WAITING  # few are under way at any time
+            assert len(given_out) == 2 * 4 * processes.WAITING  # few are under way at any time
         if row == 67:  # the portion after it has a broken one
             break
     with pytest.raises(UserError, match=r"^broken\.png is a picture in no format"):
