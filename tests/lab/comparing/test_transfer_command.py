@@ -66,7 +66,7 @@ def test_mistakes_are_told_in_one_line(home: Path) -> None:
         assert "\n" not in str(error.value)
 
     refused("is no folder", folder=home / "nowhere")
-    refused("there is no weights file", weights=home / "nothing.pth")
+    refused("the weights file", weights=home / "nothing.pth")
     refused("unknown activation 'rleu'", activations=("rleu",))
     refused("'relu' is there twice", activations=("relu", "relu"))
     refused("no activations to compare", activations=())

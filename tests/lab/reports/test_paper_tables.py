@@ -6,7 +6,7 @@ from boolit.lab.errors import UserError
 from boolit.lab.paper import table, tables
 from boolit.lab.reports.paper_tables import paper_table
 from boolit.lab.reports.tables import render
-from boolit.lab.runs import Record, Run
+from boolit.lab.runs import JSON, Record, Run
 
 
 def records(activation: str, accuracy: float, budget: int, depth: int = 2) -> list[Record]:
@@ -50,3 +50,54 @@ def test_runs_of_another_study_are_refused() -> None:
         paper_table("tab:mlp-mnist", records("relu", 0.9, 1000))
     with pytest.raises(UserError, match="tab:nothing"):
         paper_table("tab:nothing")
+
+
+def judged(activation: str, model: dict[str, str], figures: dict[str, float], metric: str) -> list[Record]:
+    shared: dict[str, JSON] = {"activation": activation, "budget": None, "parameters": 10**6, "depth": 1, "model": model}
+    configs: list[dict[str, JSON]] = [
+        {**shared, "seed": seed, "metric": {"name": metric, "split": "test", "goal": "max"}} for seed in (0, 1)
+    ]
+    return [Record(Run(config).key, config, "finished", figures) for config in configs]
+
+
+def test_columns_of_tmn_are_figures_of_the_same_runs() -> None:
+    figures = {"test_auc": 0.027, "test_auc2": 0.071, "test_auc3": 0.112}
+    shown = paper_table("tab:tmnx", judged("or_il", {"name": "tmn", "variant": "tmnx"}, figures, "auc"))
+    (row,) = (row for row in shown.rows if row.activation == "or_il")
+    assert [cell.text for cell in row.cells[1::2]] == ["2.70", "7.10", "11.20"]
+
+
+def test_the_two_networks_of_one_task_are_told_apart() -> None:
+    ours = judged("relu", {"name": "tmn", "variant": "tmnx"}, {"test_auc": 0.02}, "auc")
+    with pytest.raises(UserError, match="none of these runs belongs into tab:tmn-og"):
+        paper_table("tab:tmn-og", ours)
+
+
+def test_columns_of_sran_are_those_configurations_that_were_trained_for() -> None:
+    figures = {"test_accuracy": 0.8, "test_accuracy_center_single": 0.8}
+    shown = paper_table("tab:sran", judged("or_ail", {"name": "sran"}, figures, "accuracy"))
+    assert shown.columns == ("Acc", "Acc, ours", "Center", "Center, ours")
+
+
+def test_the_published_sran_and_uneven_shares_have_their_rows() -> None:
+    normalised, published = {"name": "sran", "layout": "layernorm"}, {"name": "sran", "layout": "published"}
+    ours = [
+        *judged("relu", published, {"test_accuracy": 0.5}, "accuracy"),
+        *judged("relu", normalised, {"test_accuracy": 0.6}, "accuracy"),
+        *judged("or_and_xnor_ail_pu", normalised, {"test_accuracy": 0.7}, "accuracy"),
+    ]
+    found = {row.activation: row.cells[1].text for row in paper_table("tab:sran", ours).rows if row.cells[1].text}
+    assert found == {"relu (base SRAN)": "50.00", "relu": "60.00", "or_and_xnor_ail_p": "70.00"}
+
+
+def test_heads_of_equal_width_belong_into_their_own_table() -> None:
+    def heads(sizes: str) -> list[Record]:
+        found = judged("relu", {"name": "head", "sizes": sizes}, {"test_accuracy": 0.8}, "accuracy")
+        configs: list[dict[str, JSON]] = [
+            {**record.config, "data": {"name": "embeddings", "of": {"name": "cifar10"}}} for record in found
+        ]
+        return [Record(Run(config).key, config, "finished", {"test_accuracy": 0.8}) for config in configs]
+
+    assert paper_table("tab:transfer-head-512", heads("equal")).columns == ("CIFAR10", "CIFAR10, ours")
+    with pytest.raises(UserError, match="tab:transfer-head-512"):
+        paper_table("tab:transfer-head-512", heads("matched"))

@@ -22,6 +22,7 @@ def records(
             "seed": seed,
             "metric": metric,
             "data": data,
+            "model": {"name": "head", "sizes": "matched"},
         }
         for seed in (0, 1)
     ]

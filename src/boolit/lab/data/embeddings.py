@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from boolit.lab.data import load, register, source
 from boolit.lab.data._dataset import Dataset, Source, Split
+from boolit.lab.data._digests import file_digest
 from boolit.lab.data._embedded import embedded
 from boolit.lab.data._encoder import encoder
 from boolit.lab.data._gallery import Gallery
@@ -154,17 +155,4 @@ def weights_identity(weights: str | None) -> tuple[Origin, str]:
     if weights is None and (published.kept or not resnet18_here()):
         return "published", published.sha256
     path = Path(weights) if weights else resnet18_path()
-    try:
-        state = path.stat()
-    except OSError:
-        raise UserError(f"there is no weights file {path}; check the path") from None
-    return "own" if weights else "reconstructed", _hashed(path, state.st_size, state.st_mtime_ns)
-
-
-@lru_cache(maxsize=8)
-def _hashed(path: Path, size: int, time: int) -> str:  # noqa: ARG001 (a changed file is hashed anew)
-    with path.open("rb") as file:
-        digest = hashlib.sha256()
-        while piece := file.read(2**20):
-            digest.update(piece)
-    return digest.hexdigest()
+    return "own" if weights else "reconstructed", file_digest(path, "weights file")

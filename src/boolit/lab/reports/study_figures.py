@@ -19,15 +19,18 @@ from boolit.lab.reports.figures import (
     learning_curves,
     learnt_weights,
     row_correlations,
+    seen_against_unseen,
     solved_share,
     xor_decision,
 )
 from boolit.lab.results.correlations import correlations
 from boolit.lab.results.notation import Notation
+from boolit.lab.results.seen_unseen import seen_unseen
 from boolit.lab.results.statistics import Metric, metric_of, scores
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record
 
+PAIRED = {"test_seen", "test_unseen"}  # the figures of runs that choose pairs
 DRAWABLE_WIDTH = 16  # more units than these make a thicket of lines, not a drawing
 
 
@@ -56,12 +59,23 @@ def _of_weights(records: Sequence[Record], metric: Metric, store: Store) -> Iter
     if any(not _drawable(_config(record)) for record in best if _config(record)["model"]["name"] == "mlp"):
         caption = "How alike the rows of the first weight matrix are that a gate reads together, and all other pairs of rows."
         yield "correlations", caption, row_correlations(correlations(store))
+    yield from _of_pairs(best, store)
     planes = [record for record in best if list(_config(record)["inputs"]) == [2] and metric.percent]
     if planes:
         samples = load(source(_config(planes[0])["data"])).splits["train"]
         models = {str(r.config["activation"]): _model(r, store.weights(r.key)) for r in reversed(planes)}
         caption = "What the best seed of each activation makes of the plane, far beyond its training samples."
         yield "decisions", caption, xor_decision(models, samples.x, samples.y.flatten())
+
+
+def _of_pairs(best: Sequence[Record], store: Store) -> Iterator[tuple[str, str, Figure]]:
+    choosing = [record for record in best if set(record.metrics) >= PAIRED]
+    if choosing:
+        caption = (
+            "What the best seed of each activation gets right of seen and of unseen pairs, from a low bias of the latter to a "
+            "high one; along a grey line, the harmonic mean of both (its number, in percent) is the same."
+        )
+        yield "seen-unseen", caption, seen_against_unseen([seen_unseen(record, store) for record in choosing])
 
 
 def _best_of_each(records: Sequence[Record], metric: Metric) -> list[Record]:
