@@ -42,7 +42,7 @@ def test_files_are_made_once_and_counted(tmp_path: Path) -> None:
 def test_they_go_where_the_dataset_looks_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BOOLIT_DATA", str(tmp_path))
     run("iraven", "--problems", "1", "--configuration", "center_single")
-    assert (tmp_path / "iraven" / "1234" / "center_single" / "RAVEN_0_train.npz").is_file()
+    assert (tmp_path / "iraven" / "1234-v1" / "center_single" / "RAVEN_0_train.npz").is_file()
 
 
 def test_a_page_for_each_configuration(tmp_path: Path) -> None:

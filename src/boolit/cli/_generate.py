@@ -49,15 +49,15 @@ def iraven(
     May be interrupted and started again at any time.
     """
     from boolit.lab.errors import UserError
-    from boolit.lab.folders import data_folder
     from boolit.lab.raven.configurations import CONFIGURATIONS, configuration_named
+    from boolit.lab.raven.files import home
 
     names = list(dict.fromkeys(configuration or CONFIGURATIONS))
     for name in names:
         configuration_named(name)
     if page and page.suffix.lower() != ".png":
         raise UserError(f"--page {page} is no PNG; give a name that ends in .png")
-    folder = out or data_folder() / "iraven" / str(seed)
+    folder = out or home(seed)
     made = _made(folder, names, problems, seed)
     pages = _pages(page, names, problems, seed) if page else []
     if json:

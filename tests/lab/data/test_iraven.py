@@ -29,7 +29,7 @@ SAMPLES = {"train": 24, "valid": 8, "test": 8}
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with the problems made."""
     folder = tmp_path_factory.mktemp("data")
-    generate(folder / "iraven" / "3", TWO, 20, 3)
+    generate(folder / "iraven" / "3-v1", TWO, 20, 3)
     return folder
 
 
@@ -81,7 +81,7 @@ def test_what_is_missing_is_made_and_what_was_read_is_not_read_again(tmp_path: P
     monkeypatch.setenv("BOOLIT_DATA", str(tmp_path))
     few = OPTIONS | {"configurations": TWO[1:], "problems": 10, "side": 20}
     source(few).prepare()
-    folder = tmp_path / "iraven" / "3" / TWO[1]
+    folder = tmp_path / "iraven" / "3-v1" / TWO[1]
     assert len(list(folder.iterdir())) == 10
     before = source(few).load()
     seen, targets = before.encoded(before.splits["test"].x), before.splits["test"].y
@@ -102,7 +102,7 @@ def test_an_interrupted_reading_goes_on(home: Path) -> None:
     side = OPTIONS | {"side": 10}
     whole = source(side).load()
     seen, targets = whole.encoded(whole.splits["train"].x), whole.splits["train"].y.clone()
-    kept = home / "iraven" / "3" / "mapped"
+    kept = home / "iraven" / "3-v1" / "mapped"
     (kept / "center_single-10.answers").write_bytes((kept / "center_single-10.answers").read_bytes()[:7])
     (kept / "distribute_four-10.pictures").write_bytes((kept / "distribute_four-10.pictures").read_bytes()[:5000])
     again = source(side).load()
@@ -174,7 +174,7 @@ def test_a_folder_of_files_laid_out_by_hand(
 ) -> None:
     own = tmp_path / "I-RAVEN"
     for name in TWO:
-        shutil.copytree(home / "iraven" / "3" / name, own / name)
+        shutil.copytree(home / "iraven" / "3-v1" / name, own / name)
     (own / TWO[0] / "RAVEN_0_train.xml").write_text("<Data/>")
     monkeypatch.setattr(files, "_solved", refuse)
     wanted = source({"name": "iraven", "configurations": TWO, "folder": str(own)})
@@ -200,8 +200,8 @@ def test_a_folder_without_a_configuration_or_a_split_is_one_sentence(tmp_path: P
 
 def test_a_broken_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BOOLIT_DATA", str(tmp_path))
-    generate(tmp_path / "iraven" / "3", ["center_single"], 10, 3)
-    broken = tmp_path / "iraven" / "3" / "center_single" / file_name(4)
+    generate(tmp_path / "iraven" / "3-v1", ["center_single"], 10, 3)
+    broken = tmp_path / "iraven" / "3-v1" / "center_single" / file_name(4)
     whole = broken.read_bytes()
     broken.write_bytes(whole[:1000])
     wanted = source(OPTIONS | {"configurations": ["center_single"], "problems": 10, "side": 8})

@@ -20,7 +20,7 @@ from boolit.lab.errors import UserError
 from boolit.lab.folders import data_folder
 from boolit.lab.raven.configurations import CONFIGURATIONS, configuration_named
 from boolit.lab.raven.drawing import SIDE
-from boolit.lab.raven.files import CANDIDATES, NAME, file_name, generate, missing
+from boolit.lab.raven.files import CANDIDATES, NAME, file_name, generate, home, missing
 from boolit.lab.raven.progress import problem_bars
 
 FILE_SPLITS = {"train": "train", "valid": "val", "test": "test"}  # our word, and that in the names of files
@@ -77,7 +77,7 @@ class Iraven(Source):
     @property
     def _home(self) -> Path:
         """Where problems are made, and kept as they are read."""
-        return data_folder() / "iraven" / (str(self.seed) if self.folder is None else f"folder-{self.digest}")
+        return home(self.seed) if self.folder is None else data_folder() / "iraven" / f"folder-{self.digest}"
 
     def _files(self) -> list[PuzzleFiles]:
         origin = self._home if self.folder is None else Path(self.folder)

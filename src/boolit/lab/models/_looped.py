@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from boolit.lab.models._family import Stacked
-from boolit.lab.models.layers import draw_first_weights
+from boolit.lab.models.layers import StackedDropout, draw_first_weights
+from boolit.lab.randomness import keys
 
 T = TypeVar("T")
 PIECE = 256  # samples of a run at once when no gradient is wanted: what an evaluation holds stays as small as in training
@@ -45,6 +46,7 @@ class Looped(Stacked):
         super().__init__()
         # In a tuple, as their parameters are not this module's; one a run, as a call lends it the run's parameters meanwhile.
         self._networks = tuple(copy.deepcopy(network).to("meta") for _ in range(runs))
+        self._dropouts = [name for name, layer in network.named_modules() if isinstance(layer, OwnDropout)]
         for name, child in _stacked(runs, network).named_children():
             self.add_module(name, child)
 
@@ -52,6 +54,8 @@ class Looped(Stacked):
         for name, layer in self.named_modules():
             if isinstance(layer, (nn.Conv2d, nn.Linear)):
                 draw_first_weights(layer.weight, layer.bias, seeds, name, self.bound(layer))
+        for name in self._dropouts:
+            cast(OwnDropout, self.get_submodule(name)).run_keys.copy_(keys(seeds, "dropout", name).unsqueeze(1))
 
     def bound(self, layer: nn.Module) -> float | None:  # noqa: ARG002 (what others go by)
         """The limit of a layer's first weights, which then has no bias; None for torch's own way."""
@@ -63,6 +67,7 @@ class Looped(Stacked):
         return super().train(mode)
 
     def forward(self, x: Tensor) -> Tensor:
+        self._tell_step()
         if torch.is_grad_enabled() and len(self._networks) == 1:
             # A plain graph: it can be compiled, and its gradients come one by one, to be sent while others are computed.
             return self._call(0, x.squeeze(0), *(values.squeeze(0) for values in self.parameters())).unsqueeze(0)
@@ -78,11 +83,31 @@ class Looped(Stacked):
 
         return torch.stack(_each(x.shape[0], outputs))
 
+    def _tell_step(self) -> None:
+        """The trainer tells this module's dropouts which step it is; those that are called are the networks' own."""
+        for name in self._dropouts:
+            step = cast(OwnDropout, self.get_submodule(name)).step
+            for network in self._networks:
+                cast(OwnDropout, network.get_submodule(name)).step = step
+
     def _call(self, run: int, x: Tensor, *parameters: Tensor) -> Tensor:
         names = (name for name, _ in self.named_parameters())
         own = dict(zip(names, parameters, strict=True)) | {name: values[run] for name, values in self.named_buffers()}
         result: Tensor = functional_call(self._networks[run], own, (x,))
         return result
+
+
+class OwnDropout(StackedDropout):
+    """The dropout of one run, for a network that `Looped` makes many runs of.
+
+    Shape: any, unchanged.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__(1, p)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.unsqueeze(0)).squeeze(0)
 
 
 class _Runs(torch.autograd.Function):
@@ -120,7 +145,8 @@ def _stacked(runs: int, network: nn.Module) -> nn.Module:
         for name, parameter in layer.named_parameters(recurse=False):
             layer.register_parameter(name, nn.Parameter(_repeated(runs, parameter.detach())))
         for name, buffer in layer.named_buffers(recurse=False):
-            layer.register_buffer(name, _repeated(runs, buffer))
+            kept = name not in layer._non_persistent_buffers_set
+            layer.register_buffer(name, _repeated(runs, buffer), persistent=kept)
     return stacked
 
 

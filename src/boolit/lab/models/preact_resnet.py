@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -35,11 +35,14 @@ class PreactResnet(Family):
     """
 
     name: Literal["preact-resnet"] = "preact-resnet"
-    big: ClassVar[bool] = True
     depth: Depth = 50
     base: int = Field(default=64, ge=1)
     sizes: Literal["any", "paper"] = "any"
     initialisation: Literal["torch", "small"] = "torch"
+
+    @property
+    def big(self) -> bool:
+        return True
 
     def hidden(self, size: int, depth: int) -> list[int]:
         _check_depth(depth)

@@ -1,4 +1,6 @@
-"""ResNet-18 without its last layer, under torchvision's names: the frozen encoder of the transfer experiments (s:transfer)."""
+"""ResNet-18 without its last layer, under torchvision's names: the frozen encoder of the transfer experiments (s:transfer),
+and the encoders of SRAN, which are trained and read other numbers of channels (tab:sran).
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ class BasicBlock(nn.Module):
 class Resnet18(nn.Module):
     """The features of pictures.
 
-    Shape: ``(batch, 3, height, width)`` to ``(batch, 512)``.
+    Shape: ``(batch, channels, height, width)`` to ``(batch, 512)``.
 
     Example:
         >>> import torch
@@ -42,9 +44,9 @@ class Resnet18(nn.Module):
         torch.Size([2, 512])
     """
 
-    def __init__(self) -> None:
+    def __init__(self, channels: int = 3) -> None:
         super().__init__()
-        self.conv1, self.bn1 = nn.Conv2d(3, 64, 7, 2, padding=3, bias=False), nn.BatchNorm2d(64)
+        self.conv1, self.bn1 = nn.Conv2d(channels, 64, 7, 2, padding=3, bias=False), nn.BatchNorm2d(64)
         for stage in range(1, STAGES + 1):
             width = 32 << stage
             before = width // 2 if stage > 1 else width
@@ -52,7 +54,14 @@ class Resnet18(nn.Module):
             self.add_module(f"layer{stage}", nn.Sequential(*blocks))
 
     def forward(self, x: Tensor) -> Tensor:
-        x = F.max_pool2d(F.relu(self.bn1(self.conv1(x)), inplace=True), 3, stride=2, padding=1)
+        return self.continued(self.conv1(x))
+
+    def continued(self, x: Tensor) -> Tensor:
+        """The features of what the first convolution gives.
+
+        Shape: ``(batch, 64, height / 2, width / 2)`` to ``(batch, 512)``.
+        """
+        x = F.max_pool2d(F.relu(self.bn1(x), inplace=True), 3, stride=2, padding=1)
         for stage in range(1, STAGES + 1):
             x = self.get_submodule(f"layer{stage}")(x)
         return x.mean((2, 3))

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boolit.lab.errors import UserError
+from boolit.lab.folders import data_folder
 from boolit.lab.processes import in_processes, processors
 from boolit.lab.raven._shapes import Bytes
 from boolit.lab.raven.annotations import meta_matrix, meta_structure, structure
@@ -29,6 +30,7 @@ from boolit.lab.raven.problems import problem
 from boolit.lab.raven.progress import Advance, silent
 from boolit.lab.raven.solver import solve
 
+VERSION = 1  # counts the changes of what is made of a seed
 SplitName = Literal["train", "val", "test"]
 PANELS, CANDIDATES = 16, 8
 # Of ten problems in succession, the first six are to train on.
@@ -67,6 +69,11 @@ def file_name(index: int) -> str:
         'RAVEN_17_val.npz'
     """
     return f"RAVEN_{index}_{split_of(index)}.npz"
+
+
+def home(seed: int) -> Path:
+    """Where the problems of a seed are; those that another version of the generator made are elsewhere."""
+    return data_folder() / "iraven" / f"{seed}-v{VERSION}"
 
 
 def generate(folder: Path, configurations: Sequence[str], problems: int, seed: int, advance: Advance = silent) -> int:

@@ -9,7 +9,18 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from boolit.lab.errors import UserError
-from boolit.lab.verification import difference, identities, maps, mnist_cnn, mnist_mlp, normalisation, resnet50, transfer
+from boolit.lab.verification import (
+    difference,
+    identities,
+    maps,
+    mnist_cnn,
+    mnist_mlp,
+    normalisation,
+    resnet50,
+    sran,
+    tmn,
+    transfer,
+)
 from boolit.lab.verification._check import Check, Value
 
 __all__ = ["FAMILIES", "Check", "Family", "Value", "choose", "verify"]
@@ -33,6 +44,8 @@ FAMILIES = (
     Family("mnist-mlp", "Parameters of the MLPs on MNIST", "tab:mlp-mnist", mnist_mlp.checks),
     Family("mnist-cnn", "Widths and parameters of the CNNs on MNIST", "tab:cnn-mnist", mnist_cnn.checks),
     Family("resnet50-cifar", "Parameters of the ResNet-50s on CIFAR", "tab:resnet50-cifar10, -cifar100", resnet50.checks),
+    Family("sran", "Parameters of SRAN on I-RAVEN", "tab:sran", sran.checks),
+    Family("tmn", "Widths and parameters of TMN and TMNx", "tab:tmn-og, tab:tmnx", tmn.checks),
 )
 
 
