@@ -1,11 +1,14 @@
 """The paper's tables, and our results beside them."""
 
+from io import StringIO
+
 import pytest
+from rich.console import Console
 
 from boolit.lab.errors import UserError
 from boolit.lab.paper import table, tables
 from boolit.lab.reports.paper_tables import paper_table
-from boolit.lab.reports.tables import render
+from boolit.lab.reports.tables import render, terminal_table
 from boolit.lab.runs import JSON, Record, Run
 
 
@@ -101,3 +104,20 @@ def test_heads_of_equal_width_belong_into_their_own_table() -> None:
     assert paper_table("tab:transfer-head-512", heads("equal")).columns == ("CIFAR10", "CIFAR10, ours")
     with pytest.raises(UserError, match="tab:transfer-head-512"):
         paper_table("tab:transfer-head-512", heads("matched"))
+
+
+def test_a_narrow_terminal_cuts_no_number() -> None:
+    figures = {"test_auc": 0.027, "test_auc2": 0.071, "test_auc3": 0.112}
+    shown = paper_table("tab:tmnx", judged("or_il", {"name": "tmn", "variant": "tmnx"}, figures, "auc"))
+    console = Console(width=80, file=StringIO(), record=True)
+    console.print(terminal_table(shown, 80))
+    text = console.export_text()
+    assert "…" not in text
+    assert all(number in text for number in ("2.70", "7.10", "11.20", "left out for want of width"))
+
+
+def test_it_is_said_which_study_ours_are_of() -> None:
+    ours = judged("relu", {"name": "tmn", "variant": "tmnx"}, {"test_auc": 0.5}, "auc")
+    configs = [{**record.config, "study": "composed-tmnx", "profile": "quick"} for record in ours]
+    shown = paper_table("tab:tmnx", [Record(Run(c).key, c, "finished", {"test_auc": 0.5}) for c in configs])
+    assert "Ours: composed-tmnx (quick)." in shown.notes

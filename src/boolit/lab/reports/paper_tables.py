@@ -29,8 +29,17 @@ def paper_table(label: str, records: Sequence[Record] = ()) -> Table:
     shown = [column for column in columns if not ours or any(key[1] == column for key in ours)]
     headings = [heading for column in shown for heading in ([column, f"{column}, ours"] if ours else [column])]
     rows = [_row(spec, shown, cells, ours) for spec in dict.fromkeys(cell.activation for cell in cells)]
-    notes = _notes(shown, cells, ours) + ([f"Ours: {provenance(records)}."] if provenance(records) else [])
+    notes = _notes(shown, cells, ours) + _whose(records)
     return Table(f"{label} of the paper", tuple(headings), tuple(rows), tuple(notes))
+
+
+def _whose(records: Sequence[Record]) -> list[str]:
+    """Which studies our numbers are of, as these may have other data than the paper's, and what else they rest on."""
+    named = (record.config for record in records if "study" in record.config)
+    studies = sorted({f"{config['study']} ({config.get('profile') or 'no profile'})" for config in named})
+    said = [", ".join(studies)] if studies else []
+    said += [provenance(records)] if provenance(records) else []
+    return [f"Ours: {'; '.join(said)}."] if said else []
 
 
 def _ours(label: str, columns: Sequence[str], records: Sequence[Record]) -> Ours:
