@@ -5,6 +5,7 @@ Everything else is the stacked trainer's, of a cohort of one run, and without th
 
 from __future__ import annotations
 
+import warnings
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -49,7 +50,7 @@ class SingleTraining(StackedTraining):
         self.scale = LossScale() if recipe.precision == "float16" else None
         self._together = distributed.size() > 1 and recipe.sync_batch_norm
         _accumulate_in_place(self.flat)
-        self._parallel = DistributedDataParallel(self.model, broadcast_buffers=False) if distributed.size() > 1 else None
+        self._parallel = _parallel(self.model) if distributed.size() > 1 else None
         network: nn.Module = self._parallel or self.model
         self._network = torch.compile(network, backend=COMPILER) if recipe.compile else network
 
@@ -147,6 +148,12 @@ class SingleTraining(StackedTraining):
         if kept is not None:
             distributed.sum_of_processes(kept)  # each has filled its own part and left zeros elsewhere
         return distributed.sum_of_processes(sums) / len(split)
+
+
+def _parallel(model: nn.Module) -> DistributedDataParallel:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # newer versions of torch have another name for the option
+        return DistributedDataParallel(model, broadcast_buffers=False)
 
 
 def _accumulate_in_place(flat: FlatParameters) -> None:
