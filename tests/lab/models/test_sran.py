@@ -221,14 +221,29 @@ def test_what_a_sample_leaves_for_the_backward_pass_is_estimated_within_a_factor
     assert 0.5 < sran.kept(inputs, 8, widths_of(sran, spec), boolit.activation(spec)) / numbers < 2
 
 
-def test_convolutions_begin_with_the_variance_of_torchvision() -> None:
+FIRST = "layer1.0.conv1.weight"
+
+
+def test_convolutions_of_resnets_begin_with_the_variance_of_torchvision() -> None:
+    sran = family({"name": "sran"})
+    first = sran.build(1, (16, 160, 160), 8, widths_of(sran, "relu"), "relu")
+    first.initialise([3])
+    (name,) = (
+        name for name, _ in first.named_parameters() if name.startswith("row_") and name.endswith("layer1.0.conv1.weight")
+    )
+    weight = first.get_parameter(name)[0].detach()
+    theirs = nn.init.kaiming_normal_(torch.empty(weight.shape), mode="fan_out", nonlinearity="relu")
+    assert float(weight.std()) == pytest.approx(float(theirs.std()), rel=0.05)
+
+
+def test_other_layers_begin_as_torch_s_own() -> None:
     sran = small(channels=8)
     first = sran.build(1, PANELS, 8, widths_of(sran, "relu"), "relu")
     first.initialise([3])
-    weight = first.get_parameter("panel_encoder.stages.0.weight")[0].detach()
-    theirs = nn.init.kaiming_normal_(torch.empty(weight.shape), mode="fan_out", nonlinearity="relu")
-    assert float(weight.std()) == pytest.approx(float(theirs.std()), rel=0.05)
-    assert float(first.get_parameter("row_module.0.weight").detach().abs().max()) <= 192**-0.5 + 1e-6
+    for name in ("row_module.0.weight", "panel_encoder.stages.0.weight"):
+        weight = first.get_parameter(name)[0].detach()
+        limit = weight[0].numel() ** -0.5
+        assert 0.95 * limit < float(weight.abs().max()) <= limit
 
 
 def job(seeds: tuple[int, ...], dropout: float = 0.5, epochs: int = 2) -> Job:

@@ -64,7 +64,7 @@ class Sran(Family):
         if self.size == "paper":
             return (Residual(),) * 3
         first, features = self.channels, EXPANSION * self.channels
-        whole = Narrow((first, features // 2), stride=4)
+        whole = Narrow((first, features), stride=4)
         return Narrow((first, features // 2, features), stride=2), whole, whole
 
     def hidden(self, size: int, depth: int) -> list[int]:
@@ -144,10 +144,11 @@ class StackedSran(Looped):
         with torch.random.fork_rng(devices=[]):  # torch's layers draw weights that `initialise` is going to replace
             network = family.network(inputs, outputs, widths, spec)
         super().__init__(runs, network)
+        self._residual = family.size == "paper"
 
     def bound(self, layer: nn.Module) -> float | None:
-        """Convolutions have the variance that torchvision gives those of a ResNet: 2 for each output a weight has a part in."""
-        if not isinstance(layer, nn.Conv2d):
+        """Those of ResNets have the variance that torchvision gives them: 2 for each output a weight has a part in."""
+        if not (self._residual and isinstance(layer, nn.Conv2d)):
             return None
         return math.sqrt(3 * 2 / (layer.out_channels * math.prod(layer.kernel_size)))
 
