@@ -8,7 +8,6 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import vmap
 from torch.utils.checkpoint import checkpoint
 
 import boolit
@@ -73,10 +72,7 @@ class ModuleActivation(nn.Module):
 
     def of(self, part: slice) -> Callable[[Tensor], Tensor]:
         """The activations of some modules as a function, with the parameters they have now."""
-        if not isinstance(self.each, LearntActivation):
-            return self.each
-        own = {self.each._names[short]: value[part] for short, value in self.each.learnt.items()}
-        return partial(vmap(self.each._one), own)
+        return self.each.of(part) if isinstance(self.each, LearntActivation) else self.each
 
     def forward(self, x: Tensor) -> Tensor:
         return self.of(slice(None))(x)

@@ -9,7 +9,8 @@ on two AVX-512 cores, forward and backward of 40 networks 54-32-32-7 with batch 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -134,8 +135,12 @@ class LearntActivation(nn.Module):
         self.learnt = nn.ParameterDict({short: value.expand(runs, *value.shape).clone() for short, value in own.items()})
 
     def forward(self, x: Tensor) -> Tensor:
-        own = {self._names[short]: value for short, value in self.learnt.items()}
-        return vmap(self._one)(own, x)
+        return self.of(slice(None))(x)
+
+    def of(self, part: slice) -> Callable[[Tensor], Tensor]:
+        """The activations of some runs as a function, with the parameters they have now."""
+        own = {self._names[short]: value[part] for short, value in self.learnt.items()}
+        return partial(vmap(self._one), own)
 
     def _one(self, own: dict[str, Tensor], rows: Tensor) -> Tensor:
         result: Tensor = functional_call(self._single[0], own, (rows,))
