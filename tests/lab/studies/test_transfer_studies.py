@@ -5,7 +5,7 @@ import pytest
 from boolit.lab.data.embeddings import Embeddings
 from boolit.lab.errors import UserError
 from boolit.lab.paper import table
-from boolit.lab.reports.paper_tables import DATASETS
+from boolit.lab.reports._paper_columns import DATASETS
 from boolit.lab.studies import load_study
 
 NAMES = list(DATASETS.values())
