@@ -35,11 +35,11 @@ def singles(k: int = 2, pairing: str = "adjacent") -> list[Program]:
     return [Program(((name, form),), "d", k, pairing) for name in names for form in FORMS]
 
 
-def assert_agree(actual: Tensor, expected: Tensor, units: int = 16) -> None:
-    """Same type, same shape, and equal up to some units of round-off of the largest value."""
+def assert_agree(actual: Tensor, expected: Tensor, units: int = 16, least: float = 0.0) -> None:
+    """Same type, same shape, and equal up to some units of round-off of the largest value, or of ``least`` if that is more."""
     actual, expected = actual.detach(), expected.detach()
     assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
     unit = torch.finfo(expected.dtype).eps
     finite = expected[expected.isfinite()]
-    largest = float(finite.abs().max()) if finite.numel() else 0.0
+    largest = max(least, float(finite.abs().max())) if finite.numel() else least
     torch.testing.assert_close(actual, expected, rtol=units * unit, atol=units * unit * largest, equal_nan=True)

@@ -77,9 +77,12 @@ def test_kernel_agrees_with_formula_on_any_shape(
 ) -> None:
     dim = data.draw(st.integers(0, len(sizes) - 1))
     sizes[dim] = program.divisor * data.draw(st.integers(1, 6))
-    kernel, expected = both_ways((2 * torch.randn(sizes)).to(dtype), program, dim)
+    drawn = torch.randn(sizes, generator=torch.Generator().manual_seed(data.draw(st.integers(0, 2**32))))
+    kernel, expected = both_ways((2 * drawn).to(dtype), program, dim)
+    # Where a single value remains and the mean was taken off it, what is left may be far smaller than its round-off.
+    least = 1.0 if any(form.startswith("n") for _, form in program.members) else 0.0
     for actual, wanted in zip(kernel, expected, strict=True):
-        assert_agree(actual, wanted)
+        assert_agree(actual, wanted, least=least)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
