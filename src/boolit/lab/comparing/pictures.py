@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import boolit
+from boolit.lab.comparing.question import check_activations
 from boolit.lab.data import Source, load, source
 from boolit.lab.data.embeddings import weights_identity
 from boolit.lab.data.pictures import folder_digest
-from boolit.lab.errors import UserError, user_input
 from boolit.lab.studies import StudyFile
 
 DEFAULT_HEADS = ("identity", "relu", "prelu", "max", "or_ail", "xnor_nil", "xnor_nail", "or_and_xnor_nail_d")
@@ -38,7 +37,7 @@ class PictureQuestion:
 
     def study(self) -> StudyFile:
         """The study that answers it: the paper's heads and recipe, in batches that suit the number of pictures."""
-        self._check()
+        check_activations(self.activations)
         pictures, data = self._data()
         samples = len(load(pictures).splits["train"])
         tables: dict[str, Any] = {
@@ -65,15 +64,6 @@ class PictureQuestion:
         pictures = source({"name": "pictures", "path": str(self.folder), "digest": folder_digest(self.folder)})
         options = {"of": pictures, "views": self.views, "size": self.size, "weights": weights}
         return pictures, source({"name": "embeddings", "origin": origin, "digest": digest, **options})
-
-    def _check(self) -> None:
-        for place, spec in enumerate(self.activations):
-            with user_input():
-                boolit.activation(spec)
-            if spec in self.activations[:place]:
-                raise UserError(f"the activation {spec!r} is there twice; name each once")
-        if not self.activations:
-            raise UserError("there are no activations to compare; name some, such as relu,or_ail")
 
 
 def recipe_for(samples: int) -> dict[str, Any]:

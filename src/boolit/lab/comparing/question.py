@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -71,14 +72,19 @@ class Question:
 
     def checked(self) -> Question:
         """This question, if its activations exist and each is there once."""
-        for place, spec in enumerate(self.activations):
-            with user_input():
-                boolit.activation(spec)
-            if spec in self.activations[:place]:
-                raise UserError(f"the activation {spec!r} is there twice; name each once")
-        if not self.activations:
-            raise UserError("there are no activations to compare; name some, such as relu,or_ail")
+        check_activations(self.activations)
         return self
+
+
+def check_activations(specs: Sequence[str]) -> None:
+    """Refuses activations that do not exist, or are there twice, or none at all."""
+    for place, spec in enumerate(specs):
+        with user_input():
+            boolit.activation(spec)
+        if spec in specs[:place]:
+            raise UserError(f"the activation {spec!r} is there twice; name each once")
+    if not specs:
+        raise UserError("there are no activations to compare; name some, such as relu,or_ail")
 
 
 def study_of(question: Question, table: Prepared) -> StudyFile:
