@@ -1,6 +1,6 @@
 """The stacked pre-activation ResNets are as many networks of torch, with the paper's shape, widths and counts."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 import pytest
@@ -167,21 +167,12 @@ def test_a_budget_stands_for_a_factor_of_the_paper() -> None:
 
 @pytest.mark.parametrize("spec", ["relu", "silu", "or_ail", "or_il", "max", "or_and_xnor_nail_d"])
 @pytest.mark.parametrize("depth", [18, 50])
-def test_what_a_sample_leaves_for_the_backward_pass_is_estimated_within_a_factor_of_2(spec: str, depth: int) -> None:
+def test_what_a_sample_leaves_for_the_backward_pass_is_estimated_within_a_factor_of_2(
+    numbers_kept: Callable[[nn.Module, Tensor], float], spec: str, depth: int
+) -> None:
     resnet, batch, inputs = family({"name": "preact-resnet", "depth": depth, "base": 12}), 4, (3, 32, 32)
     network = resnet.network(inputs, 10, WIDTHS, spec)
-    own = {values.untyped_storage().data_ptr() for values in (*network.parameters(), *network.buffers())}
-    kept: dict[int, int] = {}
-
-    def note(saved: Tensor) -> Tensor:
-        storage = saved.untyped_storage()
-        kept[storage.data_ptr()] = storage.nbytes()
-        return saved
-
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda saved: saved):
-        outputs = network(torch.randn(batch, *inputs))
-    assert outputs.requires_grad
-    numbers = sum(size for place, size in kept.items() if place not in own) / 4 / batch
+    numbers = numbers_kept(network, torch.randn(batch, *inputs)) / batch
     assert 0.5 < resnet.kept(inputs, 10, WIDTHS, boolit.activation(spec)) / numbers < 2
 
 
