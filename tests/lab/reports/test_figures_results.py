@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from scipy.stats import binomtest
 
+from boolit.lab.paper import table
 from boolit.lab.reports import figures
 from boolit.lab.reports.figures import _results, style
 from boolit.lab.results.statistics import Score
@@ -37,8 +39,9 @@ def test_means_and_bars_are_those_of_the_values() -> None:
 
 
 def test_each_depth_has_its_panel() -> None:
-    scores = [Score("relu", 10, (0.1, 0.2), depth=depth) for depth in (2, 1, 3)]
+    scores = [Score("relu", 10, (0.1, 0.2), depth=depth) for depth in (2, 1, 3, 0)]
     assert [axes.get_title() for axes in figures.accuracy_against_parameters(scores).axes] == [
+        "no hidden layer",
         "1 hidden layer",
         "2 hidden layers",
         "3 hidden layers",
@@ -53,6 +56,18 @@ def test_learning_curves_are_means_over_runs_that_still_have_a_value() -> None:
     assert line.get_xydata().tolist() == [[1, 2.0], [2, 3.0], [3, 3.0]]
     _, sd = _results.mean_and_sd(curves)
     assert sd.tolist() == pytest.approx([1.0, math.sqrt(2), 0.0])
+
+
+def test_a_legend_of_many_names_stays_within_the_figure() -> None:
+    cells = table("tab:transfer-extra")
+    specs = [spec for spec in dict.fromkeys(cell.activation for cell in cells) if spec != "linear"]
+    figure = figures.accuracy_against_parameters([Score(spec, 10, (0.1, 0.2), depth=1) for spec in specs])
+    FigureCanvasAgg(figure).draw()
+    (legend,) = figure.legends
+    box, whole = legend.get_window_extent(), figure.bbox
+    assert len(legend.get_texts()) == len(specs) == 45
+    assert box.y0 >= whole.y0
+    assert box.x1 <= whole.x1
 
 
 def test_sizes_of_an_activation_are_curves_of_their_own() -> None:

@@ -16,6 +16,7 @@ from boolit.lab.reports.figures._names import label
 from boolit.lab.reports.figures._style import style, styled
 from boolit.lab.results.statistics import Metric
 
+NAMES_IN_COLUMN, COLUMN_INCHES = 17, 1.9  # of a legend: as many names as are as high as the panels
 Bars = Literal["sd", "se"]
 Array = np.ndarray[Any, np.dtype[np.float64]]
 T = TypeVar("T")
@@ -178,7 +179,7 @@ def _panels(depths: list[int], metric: str, spread: str) -> tuple[Figure, dict[i
     for axes, depth in zip(row, depths, strict=False):
         axes.grid(visible=True)
         if len(depths) > 1:
-            axes.set_title(f"{depth} hidden layer{'s' if depth > 1 else ''}")
+            axes.set_title(f"{depth or 'no'} hidden layer{'s' if depth > 1 else ''}")
         if Metric(metric).percent:
             axes.yaxis.set_major_formatter(PercentFormatter(1))
     return figure, dict(zip(depths, row, strict=False))
@@ -187,8 +188,10 @@ def _panels(depths: list[int], metric: str, spread: str) -> tuple[Figure, dict[i
 def _legend(figure: Figure, panels: Iterable[Axes]) -> None:
     """One legend for all panels, each name once."""
     handles = {name: handle for axes in panels for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+    columns = -(-len(handles) // NAMES_IN_COLUMN)
+    figure.set_figwidth(figure.get_figwidth() + max(0, columns - 1) * COLUMN_INCHES)
     if handles:
-        figure.legend(handles.values(), handles.keys(), loc="outside right upper")
+        figure.legend(handles.values(), handles.keys(), loc="outside right upper", ncols=columns)
 
 
 def _plain(metric: str) -> str:
