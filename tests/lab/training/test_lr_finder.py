@@ -1,15 +1,18 @@
 """The learning-rate finder."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
+from boolit.lab.data import Split
 from boolit.lab.training import Job, find_learning_rate, train
 from boolit.lab.training.lr_finder import candidate_rates, plateau
 
 Make = Callable[..., Job]
+Config = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
@@ -47,3 +50,31 @@ def test_training_finds_its_rate(job: Make) -> None:
     finished = train(job(learning_rate="find"))
     assert finished is not None
     assert finished.outcomes[0].metrics["learning_rate"] == find_learning_rate(job())
+
+
+@pytest.mark.parametrize("recipe", [{"prelude": 60}, {"patience": 1}, {"warmup": 2.0, "schedule": "cosine"}])
+@pytest.mark.parametrize("steps", [2, 8])
+def test_what_comes_before_or_ends_a_training_does_not_change_the_rate(
+    recipe: dict[str, Any], steps: int, config: Config
+) -> None:
+    # Of so few steps an epoch, 60 epochs of prelude are longer than the range test, and patience could end it many times.
+    data = {"name": "digits", "validation": 1437 - 32 * steps}
+    plain, other = (
+        Job.of([config(0, "relu", data=data, width=[8], training={"epochs": 99, **changes})]) for changes in ({}, recipe)
+    )
+    assert find_learning_rate(other) == find_learning_rate(plain)
+
+
+def test_clipped_gradients_stand_a_higher_rate(config: Config) -> None:
+    data, recipe = {"name": "digits", "validation": 1181}, {"optimiser": "sgd", "momentum": 0.9}
+    free, clipped = (
+        Job.of([config(0, "relu", data=data, width=[8], training=recipe | changes)]) for changes in ({}, {"clip": 0.1})
+    )
+    assert find_learning_rate(clipped) > 1.5 * find_learning_rate(free)
+
+
+def test_only_training_samples_are_looked_at(job: Make) -> None:
+    own = job()
+    test = own.dataset.splits["test"]
+    broken = replace(own.dataset, splits=own.dataset.splits | {"test": Split(test.x * torch.nan, test.y)})
+    assert find_learning_rate(replace(own, dataset=broken)) == find_learning_rate(own)

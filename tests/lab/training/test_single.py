@@ -8,13 +8,15 @@ import pytest
 import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn
+from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn, update_bn
 
 from boolit.lab.data import load, source
 from boolit.lab.errors import UserError
 from boolit.lab.models import restore
+from boolit.lab.models._looped import Looped
 from boolit.lab.studies import load_study, plan
 from boolit.lab.training import Checkpoint, Finished, Job, StackedTraining, train
+from boolit.lab.training.average import estimate_statistics
 from boolit.lab.training.bfloat16 import check_bfloat16
 from boolit.lab.training.evaluation import assess
 from boolit.lab.training.outcome import outcomes
@@ -138,6 +140,78 @@ def test_averaged_weights_are_torchs_and_are_what_is_evaluated_and_kept(patience
     again = restore(own | {"inputs": (8, 8), "outputs": 10}, outcome.weights)
     means = assess(training.job, again, load(source(own["data"])).splits["test"])
     assert means.flatten().tolist() == pytest.approx([outcome.metrics["test_loss"], outcome.metrics["test_accuracy"]])
+
+
+def test_the_average_begins_with_the_first_step_that_was_taken(tmp_path: Path, config: Config) -> None:
+    job = Job.of([config(training={"precision": "float16", "ema": 0.999})])
+    training = SingleTraining(job)
+    assert training.scale is not None
+    assert training.average is not None
+    training.scale.state[0] = 2.0**30
+    before = training.flat.values.clone()
+    while torch.equal(training.flat.values, before):
+        training.step()
+    assert training.steps > 1
+    assert torch.equal(training.average.kept, training.flat.values)
+    first = training.flat.values.clone()
+    Checkpoint(tmp_path).save(training, 0.0)
+    resumed = SingleTraining(job)
+    Checkpoint(tmp_path).restore(resumed)
+    assert resumed.average is not None
+    for each in (training, resumed):
+        while torch.equal(each.flat.values, first):
+            each.step()
+    assert torch.equal(resumed.average.kept, training.average.kept)
+    assert not torch.equal(resumed.average.kept, resumed.flat.values)
+
+
+@pytest.mark.parametrize("options", [{}, {"patience": 5}, {"accumulate": 2}], ids=["plain", "patience", "accumulate"])
+def test_averaged_weights_have_batch_norm_statistics_of_their_own(options: dict[str, Any], config: Config) -> None:
+    # 416 training samples in 13 batches of 32: every one of them is in every epoch.
+    data = {"name": "digits", "validation": 1021}
+    own = config(
+        data=data,
+        model={"name": "mlp", "normalisation": "batch"},
+        width=[16],
+        training={"ema": 0.98, "learning_rate": 0.05, **options},
+    )
+    training = trained(SingleTraining(Job.of([own])))
+    (outcome,) = outcomes(training)
+    weights, dataset = outcome.weights, training.job.dataset
+    assert len(dataset.splits["train"]) == 416
+    entering = dataset.encoded(dataset.splits["train"].x).flatten(1).double() @ weights["linear.0.weight"].double().T
+    entering += weights["linear.0.bias"].double()
+    # The mean of all batches' means is the mean of all samples, rounded to float32 on the way.
+    torch.testing.assert_close(weights["norm.0.running_mean"].double(), entering.mean(0), rtol=1e-4, atol=1e-4)
+    # The mean of the variances within batches lies below that of all samples by what the batches' means differ: by 1 in 31.
+    torch.testing.assert_close(weights["norm.0.running_var"].double(), entering.var(0), rtol=0.1, atol=1e-3)
+    again = restore(own | {"inputs": (8, 8), "outputs": 10}, weights)
+    means = assess(training.job, again, dataset.splits["test"])
+    assert means.flatten().tolist() == pytest.approx([outcome.metrics["test_loss"], outcome.metrics["test_accuracy"]])
+
+
+def test_averaging_does_not_change_the_network_that_is_averaged(config: Config) -> None:
+    plain, averaged = (
+        trained(SingleTraining(Job.of([config(**RICH, training={"clip": 1.0, **more})]))) for more in ({}, {"ema": 0.9})
+    )
+    assert torch.equal(averaged.flat.values, plain.flat.values)
+    for own, other in zip(averaged.model.buffers(), plain.model.buffers(), strict=True):
+        assert torch.equal(own, other)
+
+
+def test_statistics_are_found_as_torchs_update_bn_finds_them() -> None:
+    plain = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 3, 3), nn.BatchNorm2d(3), nn.Flatten())
+    stacked = Looped(1, plain)
+    stacked.initialise([7])
+    plain.load_state_dict({name: values.squeeze(0) for name, values in stacked.state_dict().items()})
+    batches = torch.randn(5, 8, 1, 8, 8, generator=torch.Generator().manual_seed(3))
+
+    with torch.no_grad():
+        stacked.train()
+        estimate_statistics(stacked, (stacked(x.unsqueeze(0)) for x in batches))
+    update_bn(batches, plain)
+    for name in ("1.running_mean", "1.running_var", "4.running_mean", "4.running_var"):
+        torch.testing.assert_close(stacked.get_buffer(name).squeeze(0), plain.get_buffer(name))
 
 
 def test_compiled_networks_learn_the_same(monkeypatch: pytest.MonkeyPatch, config: Config) -> None:

@@ -18,12 +18,11 @@ from boolit.lab.studies.files import Resolved, StudyFile
 from boolit.lab.studies.schema import Study
 from boolit.lab.training import Job
 from boolit.lab.training.losses import FIGURE_OF_TASK, LOSS_OF_TASK, TASKS_OF_LOSS
-from boolit.lab.training.recipe import PER_RUN
+from boolit.lab.training.recipe import PER_RUN, Recipe
 from boolit.nn import Activation
 from boolit.nn.width import round_width
 
 MEMORY = 2 * 2**30
-ARITHMETIC = 1  # part of every run's key: raised when the same configuration would no longer give the same numbers
 BUDGET_TOLERANCE = 0.5
 
 
@@ -139,8 +138,18 @@ def _configuration(study: Study, dataset: Dataset, spec: str, size: _Size) -> di
         "budget": size.budget,
         "training": recipe.entry() | {"loss": recipe.loss or LOSS_OF_TASK[dataset.task]},
         "metric": {**study.metric.entry()},
-        "arithmetic": ARITHMETIC,
+        "arithmetic": arithmetic(recipe),
     }
+
+
+def arithmetic(recipe: Recipe) -> int:
+    """Part of every run's key: raised when the same configuration no longer gives the same numbers.
+
+    1 at first; 2 since averaged weights have batch-norm statistics of their own, and since a rate is found without prelude and
+    patience and with clipping. Runs with none of these keep their keys.
+    """
+    sought = recipe.learning_rate == "find" and (recipe.prelude or recipe.patience or recipe.clip)
+    return 2 if recipe.ema or sought else 1
 
 
 def _check(resolved: Resolved, dataset: Dataset) -> None:

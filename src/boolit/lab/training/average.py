@@ -1,34 +1,82 @@
-"""The exponential moving average of weights, which is evaluated and kept in place of the weights themselves."""
+"""The exponential moving average of weights, which is evaluated and kept in place of the weights themselves.
+
+Batch norms need statistics of the averaged network: those gathered in training belong to the weights of the moment, and an
+average of them belongs to no network at all. So they are estimated anew from training batches, as torch's
+``swa_utils.update_bn`` does it, whenever the average is evaluated.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 
 class Average:
-    """After the first step it is the weights; then each step leaves ``decay`` of it, as torch's ``AveragedModel``.
+    """After the first step that was taken it is the weights; then each leaves ``decay`` of it, as torch's ``AveragedModel``.
 
-    Shape: ``values`` and ``kept`` are ``(runs, parameters)``.
+    Shape: ``values`` and ``kept`` are ``(runs, parameters)``; ``steps`` says how many were taken in; ``buffers`` are the
+    averaged network's own of the model's.
     """
 
-    def __init__(self, values: Tensor, decay: float) -> None:
+    def __init__(self, values: Tensor, model: nn.Module, decay: float) -> None:
         self.values, self.decay, self.kept = values, decay, values.clone()
+        self.steps = torch.zeros(1, dtype=torch.int64)
+        self.buffers = {name: own.clone() for name, own in model.named_buffers()}
+        self._pairs = [(values, self.kept), *((own, self.buffers[name]) for name, own in model.named_buffers())]
 
-    def update(self, step: int) -> None:
-        """Takes in the weights after a step, counted from 0."""
-        self.kept.copy_(self.values) if step == 0 else self.kept.lerp_(self.values, 1 - self.decay)
+    def update(self) -> None:
+        """Takes in the weights after a step. A step that was left out must not come here: the average would begin with it."""
+        self.kept.lerp_(self.values, 1 - self.decay) if int(self.steps) else self.kept.copy_(self.values)
+        self.steps += 1
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Within it the average is where the weights are, and the other way round."""
+        """Within it the averaged network is where the network is, and the other way round."""
         self._exchange()
         yield
         self._exchange()
 
+    def replace(self) -> None:
+        """Leaves the averaged network where the network was."""
+        for live, kept in self._pairs:
+            live.copy_(kept)
+
+    def state(self) -> dict[str, Tensor]:
+        """What a checkpoint has to hold; changed in place."""
+        buffers = {f"average.buffer.{name}": values for name, values in self.buffers.items()}
+        return {"average": self.kept, "average.steps": self.steps} | buffers
+
     def _exchange(self) -> None:
-        before = self.values.clone()
-        self.values.copy_(self.kept)
-        self.kept.copy_(before)
+        for live, kept in self._pairs:
+            before = live.clone()
+            live.copy_(kept)
+            kept.copy_(before)
+
+
+def estimate_statistics(model: nn.Module, passes: Iterable[object]) -> None:
+    """Gives every batch norm the mean of its statistics over some batches, all of one size.
+
+    ``passes`` makes one forward pass in training mode for each item. Whatever computes a batch norm, it moves the running
+    statistics by the layer's ``momentum`` towards the batch's: from zero, that share of them is what is found there.
+    """
+    norms: list[Any] = [layer for layer in model.modules() if isinstance(getattr(layer, "running_mean", None), Tensor)]
+    running: list[tuple[Tensor, float]] = [
+        (values, layer.momentum) for layer in norms for values in (layer.running_mean, layer.running_var)
+    ]
+    if not running:
+        return
+    sums = [torch.zeros_like(values, dtype=torch.float64) for values, _ in running]
+    for values, _ in running:
+        values.zero_()
+    count = 0
+    for _ in passes:
+        count += 1
+        for (values, momentum), total in zip(running, sums, strict=True):
+            total += values.double() / momentum
+            values.zero_()
+    for (values, _), total in zip(running, sums, strict=True):
+        values.copy_(total / count)

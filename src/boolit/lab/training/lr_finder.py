@@ -89,9 +89,16 @@ def _losses(training: StackedTraining) -> Iterator[Tensor]:
 
 
 def _rising(job: Job, rates: Tensor) -> Job:
-    """The same networks and data, with a learning rate that rises linearly to each of ``rates``, some seeds each."""
+    """The same networks and training samples, with a rate that rises linearly to each of ``rates``, some seeds each.
+
+    What would keep the rate from rising is left out: a prelude has a rate of its own, and early stopping ends runs, by rows
+    that are no part of this. All else that decides how far a step goes stays: optimiser, batch, augmentation, clipping. Half
+    precision and micro-batches, which change rounding and the groups of a batch norm, are left out; averaged weights are not
+    those that are stepped.
+    """
     warmup = STEPS / job.steps_per_epoch
-    update = {"schedule": "constant", "warmup": warmup, "epochs": int(warmup) + 2}
+    update = {"schedule": "constant", "warmup": warmup, "epochs": int(warmup) + 2, "prelude": 0, "patience": None}
     recipes = [job.recipe.model_copy(update=update | {"learning_rate": float(rate)}) for rate in rates for _ in range(SEEDS)]
     seeds = [derive(i, "learning-rate finder") for _ in rates for i in range(SEEDS)]
-    return replace(job, recipes=tuple(recipes), seeds=tuple(seeds))
+    only_train = replace(job.dataset, splits={"train": job.dataset.splits["train"]})
+    return replace(job, dataset=only_train, recipes=tuple(recipes), seeds=tuple(seeds))

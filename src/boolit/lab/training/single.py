@@ -6,6 +6,7 @@ Everything else is the stacked trainer's, of a cohort of one run, and without th
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -14,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from boolit.lab.data import Split
 from boolit.lab.training import distributed
-from boolit.lab.training.average import Average
+from boolit.lab.training.average import Average, estimate_statistics
 from boolit.lab.training.batch_norm import SynchronisedBatchNorm
 from boolit.lab.training.bfloat16 import check_bfloat16
 from boolit.lab.training.evaluation import assess
@@ -29,7 +30,7 @@ from boolit.lab.training.stacked import StackedTraining
 
 HALVES: dict[Precision, torch.dtype] = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 COMPILER = "inductor"
-TINY = 1e-6  # as torch.nn.utils.clip_grad_norm_
+STATISTICS_BATCHES = 64  # of an epoch, from which averaged weights get their batch norms' statistics
 
 
 class SingleTraining(StackedTraining):
@@ -46,7 +47,7 @@ class SingleTraining(StackedTraining):
         self.share = Share.of(job)
         super().__init__(job, distributed.device())
         recipe = job.recipe
-        self.average = Average(self.flat.values, recipe.ema) if recipe.ema else None
+        self.average = Average(self.flat.values, self.model, recipe.ema) if recipe.ema else None
         self.scale = LossScale() if recipe.precision == "float16" else None
         self._together = distributed.size() > 1 and recipe.sync_batch_norm
         _accumulate_in_place(self.flat)
@@ -59,7 +60,7 @@ class SingleTraining(StackedTraining):
         self._batches = Prefetch(self._prepared, self.job.steps_per_epoch)
 
     def state(self) -> dict[str, Tensor]:
-        average = {"average": self.average.kept} if self.average else {}
+        average = self.average.state() if self.average else {}
         return average | ({"loss_scale": self.scale.state} if self.scale else {})
 
     def agreed(self, going: bool) -> bool:
@@ -67,7 +68,7 @@ class SingleTraining(StackedTraining):
 
     def conclude(self) -> None:
         if self.average and not self.best:
-            self.flat.values.copy_(self.average.kept)
+            self.average.replace()
         super().conclude()
 
     def _batch(self) -> tuple[Tensor, Tensor]:
@@ -106,7 +107,7 @@ class SingleTraining(StackedTraining):
         for layer in self._dropouts:
             layer.step = self.share.moment(self.steps, number)
         with self._waiting(number):
-            with self._precision(), SynchronisedBatchNorm() if self._together else nullcontext():
+            with self._precision(), self._synchronised():
                 outputs = self._network(x)
             loss = losses(self.job.loss, outputs.float(), y)
             weight = (self.scale.factor if self.scale else 1) / (loss[0].numel() * self.share.micro_batches)
@@ -125,19 +126,45 @@ class SingleTraining(StackedTraining):
     def _optimise(self, gradients: Tensor) -> None:
         if self.scale and not self.scale.undo(gradients):
             return
-        if self.job.recipe.clip:
-            gradients.mul_((self.job.recipe.clip / (gradients.norm(dim=1, keepdim=True) + TINY)).clamp(max=1))
-        self.optimiser.step(gradients, self.at.step)
+        self.optimiser.step(self._clipped(gradients), self.at.step)
         if self.average:
-            self.average.update(self.steps)
+            self.average.update()
 
     def _end_epoch(self) -> None:
+        self._share_statistics()
+        if self.average is None:
+            super()._end_epoch()
+            return
+        with self.average.in_place():
+            estimate_statistics(self.model, self._passes())
+            self._share_statistics()
+            super()._end_epoch()
+
+    def _share_statistics(self) -> None:
+        """Where each process has statistics of its own, the leader's are the ones that are evaluated and kept."""
         if not self._together:
-            # Each process has statistics of its own; the leader's are the ones that are evaluated and kept.
             for values in self.model.buffers():
                 distributed.shared(values)
-        with self.average.in_place() if self.average else nullcontext():
-            super()._end_epoch()
+
+    def _synchronised(self) -> AbstractContextManager[object]:
+        return SynchronisedBatchNorm() if self._together else nullcontext()
+
+    @torch.no_grad()
+    def _passes(self) -> Iterator[None]:
+        """Forward passes over the first batches of the epoch, in float32, as training saw them.
+
+        They follow from seed and epoch alone, so a training that was stopped and resumed makes the same.
+        """
+        self.model.train()
+        job, first = self.job, self.at.epoch * self.job.steps_per_epoch
+        for step in range(min(job.steps_per_epoch, STATISTICS_BATCHES)):
+            x, _ = self._prepared(step)
+            for number, inputs in enumerate(x.chunk(self.share.micro_batches, 1)):
+                for layer in self._dropouts:
+                    layer.step = self.share.moment(first + step, number)
+                with self._synchronised():
+                    self.model(inputs)
+                yield
 
     def _assessed(self, split: Split, kept: Tensor | None) -> Tensor:
         if self.share.processes == 1:

@@ -23,6 +23,7 @@ from boolit.lab.training.schedules import epoch_rates
 
 CPU = torch.device("cpu")
 GATHERED_NUMBERS = 2**20
+TINY = 1e-6  # as torch.nn.utils.clip_grad_norm_
 
 
 class Position(NamedTuple):
@@ -163,10 +164,19 @@ class StackedTraining:
             layer.step = self.steps
         outputs = self.model(x)
         loss = losses(self.job.loss, outputs, y)
-        self.optimiser.step(self.flat.gradients_of(loss, self._mean_weights(loss)), self.at.step)
+        self.optimiser.step(self._clipped(self.flat.gradients_of(loss, self._mean_weights(loss))), self.at.step)
         self.loss = mean_of_run(loss.detach())
         self.loss_sum += self.loss
         self.score_sum += mean_of_run(scores(self.job.dataset.task, outputs.detach(), y))
+
+    def _clipped(self, gradients: Tensor) -> Tensor:
+        """Every run's gradient, scaled down in place to the recipe's ``clip`` where it is longer.
+
+        Shape: ``(runs, parameters)``, unchanged.
+        """
+        if self.job.recipe.clip:
+            gradients.mul_((self.job.recipe.clip / (gradients.norm(dim=1, keepdim=True) + TINY)).clamp(max=1))
+        return gradients
 
     def _mean_weights(self, loss: Tensor) -> Tensor:
         """What turns losses into the mean of each run; made once, as it never changes."""
