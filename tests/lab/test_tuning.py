@@ -8,7 +8,7 @@ import torch
 
 from boolit.lab.errors import UserError
 from boolit.lab.results.store import Store
-from boolit.lab.studies import load_study
+from boolit.lab.studies import load_study, plan
 from boolit.lab.training import StackedTraining
 from boolit.lab.tuning import Found, Search, search, write_hparams
 
@@ -65,3 +65,53 @@ def test_less_is_better_for_an_error(tmp_path: Path) -> None:
     regression = [*SMALL, "data.name=parity8", "metric.name=rmse", "metric.solved=0.1"]
     (found,) = searched(tmp_path, regression, rounds=1)
     assert [finalist.mean for finalist in found.finalists] == sorted(finalist.mean for finalist in found.finalists)
+
+
+@pytest.mark.parametrize("study", ["xor", "parity", "parity8"])
+def test_neither_test_rows_nor_the_studys_seeds_choose(study: str, tmp_path: Path) -> None:
+    file, sets = load_study(study), [*SMALL, "sweep.width=[8]"] if study == "parity8" else SMALL
+    with Store(tmp_path) as store:
+        found = search(file, Search(store, rounds=1, trials=6, seeds=2, finalists=2), ["relu"], sets=sets)
+        records = store.records()
+    assert found is not None
+    metric = file.resolved("quick").study.metric
+    means = {}
+    for record in records:
+        assert not any(name.startswith("test_") for name in record.metrics)
+        if record.config["search"] == "final":
+            values = means.setdefault(str(record.config["training"]), [])
+            values.append(record.metrics[f"valid_{metric.name}"])
+    assert {finalist.mean for finalist in found[0].finalists} == {sum(values) / 2 for values in means.values()}
+    tried = {
+        stage: {int(str(r.config["seed"])) for r in records if r.config["search"] == stage} for stage in ("round 0", "final")
+    }
+    assert not tried["round 0"] & tried["final"]
+    for profile in file.profiles:
+        assert not set(file.resolved(profile).study.sweep.seed_list) & (tried["round 0"] | tried["final"])
+
+
+def test_a_searched_run_is_no_run_of_the_study(tmp_path: Path) -> None:
+    searched(tmp_path)
+    with Store(tmp_path, create=False) as store:
+        tables = [record.config["data"] for record in store.records()]
+    own = plan(load_study("xor"), sets=SMALL).runs[0].config["data"]
+    assert tables == [{"name": "holdout", "of": own, "share": 0.2, "seed": 0}] * len(tables)
+
+
+def test_data_with_validation_rows_of_its_own_is_chosen_by_these(tmp_path: Path) -> None:
+    study = tmp_path / "own.toml"
+    study.write_text(
+        'title = "digits"\ndata = {name = "digits", validation = 1181}\nmodel = {name = "mlp"}\nmetric = {name = "accuracy"}\n'
+        'sweep = {activation = "relu", width = 8, seeds = 2}\ntraining = {epochs = 1, batch = 64}\n[profiles.quick]\n'
+    )
+    with Store(tmp_path / "store") as store:
+        found = search(load_study(str(study)), Search(store, rounds=1, trials=5, seeds=2, finalists=2))
+        (record, *_) = store.records()
+    assert found is not None
+    assert "1181 rows (the split valid)" in found[0].judged
+    assert {name for name in record.metrics if name.endswith("accuracy")} == {"train_accuracy", "valid_accuracy"}
+
+
+def test_rows_too_few_to_choose_by_are_refused(tmp_path: Path) -> None:
+    with Store(tmp_path) as store, pytest.raises(UserError, match=r"0\.2 of 2 training rows of parity cannot be held out"):
+        search(load_study("parity"), Search(store), ["relu"], sets=["data.train=2"])

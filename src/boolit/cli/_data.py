@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 Names = Annotated[list[str] | None, typer.Argument(metavar="[NAMES]...", help="Datasets; all if none is named.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 SPLITS = ("train", "valid", "test")
-OWN = {"embeddings": "made of pictures", "pictures": "your own folder"}  # of those that need options
+OWN = {
+    "embeddings": "made of pictures",
+    "holdout": "part of another",
+    "pictures": "your own folder",
+}  # of those that need options
 WORDS = {
     "whole": "was here",
     "unpacked": "here, unpacked: not compared",

@@ -1,4 +1,7 @@
-"""Searching hyper-parameters: each round is one cohort, and everything tried is in the store, so a search resumes by itself."""
+"""Searching hyper-parameters: each round is one cohort, and everything tried is in the store, so a search resumes by itself.
+
+Nothing that a study reports takes part in it: its runs have no test rows (`boolit.lab.data.holdout`), and other seeds.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from boolit.lab.data import load
+from boolit.lab.data.holdout import Holdout, for_choosing
 from boolit.lab.errors import UserError
 from boolit.lab.execute import execute
 from boolit.lab.results.store import Store
@@ -18,8 +22,11 @@ from boolit.lab.studies import Plan, Study, StudyFile, plan
 from boolit.lab.studies.planner import MEMORY, cohorts
 from boolit.lab.studies.search import Bounds, Trial, best_first, hparams_toml, next_bounds, searched
 from boolit.lab.training.checkpoint import EVERY_SECONDS
+from boolit.lab.training.losses import FIGURE_OF_TASK
 
 ROUNDS, TRIALS, SEEDS, FINALISTS = 4, 120, 120, 10  # a:mnist
+# Where seeds begin: none is a study's own, and a setting is not tried for the final with a seed that brought it there.
+ROUND_SEEDS, FINAL_SEEDS = 2_000_000, 3_000_000
 
 
 @dataclass(frozen=True)
@@ -34,11 +41,15 @@ class Finalist:
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found for an activation: the finalists, best first, and the best value of each round."""
+    """What a search found for an activation: the finalists, best first, and the best value of each round.
+
+    ``judged`` is a sentence on what these numbers are of.
+    """
 
     activation: str
     finalists: tuple[Finalist, ...]
     rounds: tuple[float, ...]
+    judged: str
 
     @property
     def setting(self) -> Mapping[str, float]:
@@ -69,7 +80,7 @@ def search(
 ) -> list[Found] | None:
     """The paper's random search for every activation of a study, or those given; None if it was interrupted.
 
-    Runs are judged on the data's ``valid`` split if it has one, otherwise on the split the study is judged on.
+    Settings are chosen by the study's metric on the data's split ``valid``, or on rows held out of ``train`` if it has none.
     """
     wanted = [f"sweep.activation={list(activations)!r}"] if activations else []
     planned = plan(file, profile, seeds=1, sets=[*sets, *wanted], memory=how.memory)
@@ -98,13 +109,23 @@ def _one_size_each(planned: Plan) -> dict[str, Mapping[str, Any]]:
     return configs
 
 
+def _check(data: Holdout, figure: str) -> None:
+    """Whether the rows that choose have the figure to choose by."""
+    rows = load(data)
+    known = [*rows.judged("valid"), FIGURE_OF_TASK[rows.task], "loss"]
+    if figure not in known:
+        raise UserError(f"a search cannot choose by metric.name = {figure!r}: the split valid has {', '.join(known)}")
+
+
 class _Search:
     def __init__(self, planned: Plan, spec: str, config: Mapping[str, Any], how: Search) -> None:
-        self.planned, self.spec, self.config, self.how = planned, spec, config, how
-        self.study: Study = planned.study
-        metric = self.study.metric
-        split = "valid" if "valid" in load(self.study.data).splits else metric.split
-        self.metric = f"{split}_{metric.name}"
+        self.planned, self.spec, self.how = planned, spec, how
+        self.data = for_choosing(planned.study.data)
+        metric = planned.study.metric.model_copy(update={"split": "valid"})
+        _check(self.data, metric.name)
+        self.study: Study = planned.study.model_copy(update={"data": self.data, "metric": metric, "keep_weights": False})
+        self.config = {**config, "data": self.data.model_dump(mode="json"), "metric": metric.entry()}
+        self.metric = metric.key
         self.sign = 1 if metric.entry()["goal"] == "max" else -1
 
     def run(self) -> Found | None:
@@ -119,18 +140,26 @@ class _Search:
             best.append(self.sign * best_first(trials)[0].merit)
             bounds = next_bounds(bounds, trials)
         finalists = self._final([trial.setting for trial in best_first(tried)[: self.how.finalists]])
-        return None if finalists is None else Found(self.spec, tuple(finalists), tuple(best))
+        return None if finalists is None else Found(self.spec, tuple(finalists), tuple(best), self._judged())
+
+    def _judged(self) -> str:
+        rows = len(load(self.data).splits["valid"])
+        whose = "the split valid" if self.data.share is None else f"{self.data.share:.0%} of the training rows, held out"
+        return (
+            f"Means of {self.study.metric.name} over {self.how.seeds} seeds on {rows} rows ({whose}), which chose the setting: "
+            "they say nothing about new rows. No test row and no seed of the study took part."
+        )
 
     def _round(self, bounds: Bounds, number: int) -> list[Trial] | None:
         xs = bounds.draw(self.how.trials, self.planned.name, self.spec, number)
         settings = [bounds.setting(x) for x in xs]
-        records = self._train([self._config(own, seed, f"round {number}") for seed, own in enumerate(settings)])
+        records = self._train([self._config(own, seed, f"round {number}") for seed, own in enumerate(settings, ROUND_SEEDS)])
         if records is None:
             return None
         return [Trial(x, own, self._merit(record)) for x, own, record in zip(xs, settings, records, strict=True)]
 
     def _final(self, settings: Sequence[Mapping[str, float]]) -> list[Finalist] | None:
-        seeds = range(self.how.seeds)
+        seeds = range(FINAL_SEEDS, FINAL_SEEDS + self.how.seeds)
         records = self._train([self._config(own, seed, "final") for own in settings for seed in seeds])
         if records is None:
             return None
@@ -153,8 +182,7 @@ class _Search:
     def _train(self, configs: Sequence[dict[str, Any]]) -> list[Record] | None:
         """The records of some runs in their order, trained now or earlier."""
         how, runs = self.how, [Run(config) for config in configs]
-        study = self.study.model_copy(update={"keep_weights": False})
-        stage = Plan(self.planned.name, study, tuple(cohorts(runs, how.memory)))
+        stage = Plan(self.planned.name, self.study, tuple(cohorts(runs, how.memory)))
         if not execute(stage, how.store, how.progress, how.checkpoint_every, how.memory).complete:
             return None
         records = {record.key: record for record in how.store.records({"study": configs[0]["study"]}, history=False)}

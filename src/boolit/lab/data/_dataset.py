@@ -46,7 +46,8 @@ class Probe:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Splits by name (``train`` and ``test`` at least), what is asked of a network, and how many numbers it answers with.
+    """Splits by name (``train``, and ``test`` unless it is for choosing), what is asked of a network, and how many numbers it
+    answers with.
 
     Samples may be stored small, as bytes or tokens: ``encode`` turns them into what a network reads, whatever axes come before
     a sample's own. ``draw`` makes the batch of a training step from stored samples, anew in every step: it takes samples
