@@ -69,13 +69,15 @@ def run(
 
 def conclude(planned: Plan, store: Store, summary: Summary, method: Method, json: bool) -> None:
     """Writes and prints the report of what was trained, and ends the command if it was interrupted."""
-    from boolit.lab.reports.report import write_report
+    from boolit.lab.reports.report import unfinished_sentence, write_report
 
     keys = {each.key for each in planned.runs}
     records = [record for record in store.records() if record.key in keys]
+    report = None
     if records:
-        report = write_report(records, store, planned.study.title, planned.study.metric.solved, method)
-        print_json(_entry(report, summary)) if json else _print(report, summary)
+        report = write_report(records, store, planned.study.title, planned.study.metric.solved, method, len(keys))
+    unfinished = unfinished_sentence(len(records), len(keys))
+    print_json(_entry(report, summary, unfinished)) if json else _print(report, summary, unfinished)
     if summary.interrupted:
         raise typer.Exit(INTERRUPTED)
 
@@ -104,32 +106,41 @@ def show(
     _print_plan(entry, rows)
 
 
-def _print(report: Report, summary: Summary) -> None:
+def _print(report: Report | None, summary: Summary, unfinished: str) -> None:
     from boolit.lab.reports.tables import terminal_table
 
     console = output()
-    for table in report.tables:
+    if unfinished:
+        console.print(f"[bold]{escape(unfinished)}[/]\n")
+    for table in report.tables if report else ():
         console.print(terminal_table(table, console.width))
         console.print()
-    console.print(f"[bold]{escape(report.verdict)}[/]\n")
+    if report and report.verdict:
+        console.print(f"[bold]{escape(report.verdict)}[/]\n")
     if summary.elsewhere:
         console.print(f"{summary.elsewhere} runs are in the hands of another process and not in this table.")
     if summary.interrupted:
         console.print(f"Stopped with {summary.undone} runs to go; the same command goes on from here.")
     trained = f"{summary.trained} runs trained in {summary.seconds:.0f} s, {summary.already} were there already."
-    console.print(f"{trained}\nReport: {escape(str(report.page))}", soft_wrap=True)
+    console.print(trained)
+    if report:
+        console.print(f"Report: {escape(str(report.page))}", soft_wrap=True)
 
 
-def _entry(report: Report, summary: Summary) -> dict[str, Any]:
+def _entry(report: Report | None, summary: Summary, unfinished: str) -> dict[str, Any]:
     from boolit.lab.reports.tables import render
+    from boolit.lab.results.statistics import COVERAGE
 
     return {
-        "verdict": report.verdict,
+        "complete": not unfinished,
+        "unfinished": unfinished or None,
+        "verdict": (report.verdict or None) if report else None,
+        "covers": COVERAGE,
         "summary": {
             name: getattr(summary, name) for name in ("already", "trained", "diverged", "elsewhere", "undone", "seconds")
         },
-        "tables": {table.title: render(table, "csv") for table in report.tables},
-        "files": [str(path) for path in report.files],
+        "tables": {table.title: render(table, "csv") for table in (report.tables if report else ())},
+        "files": [str(path) for path in report.files] if report else [],
     }
 
 

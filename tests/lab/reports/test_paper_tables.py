@@ -9,6 +9,7 @@ from boolit.lab.errors import UserError
 from boolit.lab.paper import table, tables
 from boolit.lab.reports.paper_tables import paper_table
 from boolit.lab.reports.tables import render, terminal_table
+from boolit.lab.results.statistics import COVERAGE
 from boolit.lab.runs import JSON, Record, Run
 
 
@@ -40,6 +41,8 @@ def test_ours_stand_beside_the_paper_s_column_of_their_size() -> None:
         "or_ail": "97.80",
     }
     assert "rank correlation 1.00 over 3 activations" in shown.notes[1]
+    assert shown.notes[-1] == f"Ours: n = 2. {COVERAGE}"
+    assert COVERAGE not in " ".join(paper_table("tab:mlp-mnist").notes)
 
 
 def test_sizes_of_one_depth_compete() -> None:

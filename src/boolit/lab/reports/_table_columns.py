@@ -13,6 +13,7 @@ from boolit.lab.results.statistics import Comparison, Contrast, Summary
 
 Column = tuple[str, Callable[[Summary], Cell]]
 NOTHING = Cell("")
+TESTS = ("difference", "p", "effect")  # the columns of a contrast with the best
 
 
 def score_column(name: str, comparison: Comparison, decimals: int | None = None) -> Column:
@@ -60,9 +61,9 @@ def contrast_columns(comparison: Comparison) -> list[Column]:
         score_column(metric_label(comparison.metric), comparison),
         ("n", lambda s: Cell(str(s.n), data={"": s.n})),
         *count_columns(comparison),
-        ("difference", of_contrast(lambda c: _with_interval(c.difference, c.interval, writing.number))),
-        ("p", of_contrast(lambda c: Cell(p_number(comparison.p(c)), data={"": comparison.p(c)}))),
-        ("effect", of_contrast(lambda c: _with_interval(c.effect, c.effect_interval, _effect))),
+        (TESTS[0], of_contrast(lambda c: _with_interval(c.difference, c.interval, writing.number))),
+        (TESTS[1], of_contrast(lambda c: Cell(p_number(comparison.p(c)), data={"": comparison.p(c)}))),
+        (TESTS[2], of_contrast(lambda c: _with_interval(c.effect, c.effect_interval, _effect))),
     ]
 
 

@@ -13,7 +13,7 @@ from boolit.lab.reports._paper_columns import in_columns
 from boolit.lab.reports._provenance import provenance
 from boolit.lab.reports._table_model import Cell, Marks, Row, Table
 from boolit.lab.reports._table_names import map_of
-from boolit.lab.results.statistics import Metric, Summary, summarise
+from boolit.lab.results.statistics import COVERAGE, Metric, Summary, summarise
 from boolit.lab.runs import Record
 
 Ours = Mapping[tuple[str, str], Summary]
@@ -29,7 +29,7 @@ def paper_table(label: str, records: Sequence[Record] = ()) -> Table:
     shown = [column for column in columns if not ours or any(key[1] == column for key in ours)]
     headings = [heading for column in shown for heading in ([column, f"{column}, ours"] if ours else [column])]
     rows = [_row(spec, shown, cells, ours) for spec in dict.fromkeys(cell.activation for cell in cells)]
-    notes = _notes(shown, cells, ours) + _whose(records)
+    notes = _notes(shown, cells, ours) + _whose(records) + _cover(ours)
     return Table(f"{label} of the paper", tuple(headings), tuple(rows), tuple(notes))
 
 
@@ -40,6 +40,12 @@ def _whose(records: Sequence[Record]) -> list[str]:
     said = [", ".join(studies)] if studies else []
     said += [provenance(records)] if provenance(records) else []
     return [f"Ours: {'; '.join(said)}."] if said else []
+
+
+def _cover(ours: Ours) -> list[str]:
+    """How many runs are behind our numbers, and what their ± covers."""
+    numbers = sorted({summary.n for summary in ours.values()})
+    return [f"Ours: n = {', '.join(map(str, numbers))}. {COVERAGE}"] if numbers else []
 
 
 def _ours(label: str, columns: Sequence[str], records: Sequence[Record]) -> Ours:

@@ -22,6 +22,7 @@ _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}"
     "table{border-collapse:collapse;margin:1rem 0}caption{text-align:left;font-weight:600;padding:.3rem 0}"
     "th,td{padding:.2rem .6rem;text-align:right;border-bottom:1px solid #ddd}th[scope=row]{text-align:left}"
+    ".unfinished{font-weight:600;border-left:4px solid #d55e00;padding-left:.8rem}"
     ".verdict{font-size:1.15rem;border-left:4px solid #0072b2;padding-left:.8rem}"
     ".notes,figcaption,footer{color:#555;font-size:.85rem}"
     "figure{margin:1.5rem 0}img{max-width:100%}div.wide{overflow-x:auto}"
@@ -30,21 +31,41 @@ _STYLE = (
 
 @dataclass(frozen=True)
 class Report:
-    """What was found, and where it was written."""
+    """What was found, and where it was written; ``unfinished`` is what is said in place of a verdict while runs are missing."""
 
     verdict: str
     tables: tuple[Table, ...]
     page: Path
     files: tuple[Path, ...]
+    unfinished: str = ""
+
+
+def unfinished_sentence(done: int, planned: int) -> str:
+    """What stands in place of a verdict until every planned run is done; nothing once all are.
+
+    Example:
+        >>> unfinished_sentence(37, 320)
+        'Unfinished: 37 of 320 runs are done; there is no verdict before all are.'
+    """
+    return f"Unfinished: {done} of {planned} runs are done; there is no verdict before all are." if done < planned else ""
 
 
 def write_report(
-    records: Sequence[Record], store: Store, title: str, solved: float | None = None, method: Method | None = None
+    records: Sequence[Record],
+    store: Store,
+    title: str,
+    solved: float | None = None,
+    method: Method | None = None,
+    planned: int | None = None,
 ) -> Report:
-    """Writes ``report/`` in the store's folder: the page, each table as Markdown, LaTeX and CSV, each figure as PNG."""
+    """Writes ``report/`` in the store's folder: the page, each table as Markdown, LaTeX and CSV, each figure as PNG.
+
+    If more runs were ``planned`` than there are records, that is the first line, and there is no verdict.
+    """
     metric = metric_of(records)
-    found = verdict(compare(scores(records, metric.name), metric, method, solved))
-    tables = study_tables(records, method, solved)
+    unfinished = unfinished_sentence(len(records), planned or 0)
+    found = "" if unfinished else verdict(compare(scores(records, metric.name), metric, method, solved))
+    tables = study_tables(records, method, solved, bool(unfinished))
     folder = store.folder / "report"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -54,12 +75,12 @@ def write_report(
             save(figure, folder / f"{name}.png", caption)
             pictures.append((folder / f"{name}.png", caption))
         page = folder / "report.html"
-        page.write_text(_page(title, found, tables, pictures, records), encoding="utf-8")
+        page.write_text(_page(title, found, tables, pictures, records, unfinished), encoding="utf-8")
     except OSError as error:
         raise UserError(
             f"cannot write the report to {folder} ({error.strerror or error}); the runs are safe in the store"
         ) from error
-    return Report(found, tuple(tables), page, (*files, *(path for path, _ in pictures), page))
+    return Report(found, tuple(tables), page, (*files, *(path for path, _ in pictures), page), unfinished)
 
 
 def _write_tables(path: Path, name: str, tables: Sequence[Table]) -> Path:
@@ -68,11 +89,18 @@ def _write_tables(path: Path, name: str, tables: Sequence[Table]) -> Path:
 
 
 def _page(
-    title: str, found: str, tables: Sequence[Table], pictures: Sequence[tuple[Path, str]], records: Sequence[Record]
+    title: str,
+    found: str,
+    tables: Sequence[Table],
+    pictures: Sequence[tuple[Path, str]],
+    records: Sequence[Record],
+    unfinished: str,
 ) -> str:
+    said = [f'<p class="verdict">{escape(found)}</p>'] if found else []
     body = [
+        *([f'<p class="unfinished">{escape(unfinished)}</p>'] if unfinished else []),
         f"<h1>{escape(title)}</h1>",
-        f'<p class="verdict">{escape(found)}</p>',
+        *said,
         *(f'<div class="wide">{FORMATS["html"](table)}</div>' for table in tables),
         *map(_picture, pictures),
         f"<footer>{escape(_origin(records))}</footer>",

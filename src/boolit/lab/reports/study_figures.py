@@ -49,33 +49,48 @@ def study_figures(records: Sequence[Record], store: Store, solved: float | None 
 
 
 def _of_weights(records: Sequence[Record], metric: Metric, store: Store) -> Iterator[tuple[str, str, Figure]]:
-    best = _best_of_each(records, metric)
+    chosen = choice_of(records, metric)
+    best = _best_of_each(records, chosen)
     drawable = [record for record in best if _drawable(_config(record))]
     if drawable:
         baseline = [record for record in drawable[1:] if record.config["activation"] == "relu"]
         networks = [_network(record, metric, store.weights(record.key)) for record in [*baseline, drawable[0]]]
-        caption = "The weights the best seeds learnt: wider lines for larger ones, orange positive, blue negative."
+        caption = f"The weights that {_best_seed(chosen)} learnt: wider lines for larger ones, orange positive, blue negative."
         yield "weights", caption, learnt_weights(*networks)
     if any(not _drawable(_config(record)) for record in best if _config(record)["model"]["name"] == "mlp"):
         caption = "How alike the rows of the first weight matrix are that a gate reads together, and all other pairs of rows."
         yield "correlations", caption, row_correlations(correlations(store))
-    yield from _of_pairs(best, store)
+    yield from _of_pairs(best, chosen, store)
     planes = [record for record in best if list(_config(record)["inputs"]) == [2] and metric.percent]
     if planes:
         samples = load(source(_config(planes[0])["data"])).splits["train"]
         models = {str(r.config["activation"]): _model(r, store.weights(r.key)) for r in reversed(planes)}
-        caption = "What the best seed of each activation makes of the plane, far beyond its training samples."
+        caption = f"What {_best_seed(chosen)} of each activation makes of the plane, far beyond its training samples."
         yield "decisions", caption, xor_decision(models, samples.x, samples.y.flatten())
 
 
-def _of_pairs(best: Sequence[Record], store: Store) -> Iterator[tuple[str, str, Figure]]:
+def _of_pairs(best: Sequence[Record], chosen: Metric, store: Store) -> Iterator[tuple[str, str, Figure]]:
     choosing = [record for record in best if set(record.metrics) >= PAIRED]
     if choosing:
         caption = (
-            "What the best seed of each activation gets right of seen and of unseen pairs, from a low bias of the latter to a "
-            "high one; along a grey line, the harmonic mean of both (its number, in percent) is the same."
+            f"What {_best_seed(chosen)} of each activation gets right of seen and of unseen pairs, from a low bias of the "
+            "latter to a high one; along a grey line, the harmonic mean of both (its number, in percent) is the same."
         )
         yield "seen-unseen", caption, seen_against_unseen([seen_unseen(record, store) for record in choosing])
+
+
+def choice_of(records: Sequence[Record], metric: Metric) -> Metric:
+    """What the runs that are drawn are chosen by: the study's metric on ``valid``, or else on ``train``; never on ``test``."""
+    figure = metric.name.partition("_")[2]
+    known = set.intersection(*(set(record.metrics) for record in records)) if records else set()
+    for name in (f"valid_{figure}", f"train_{figure}"):
+        if name in known:
+            return Metric(name, metric.goal)
+    return Metric("train_loss", "min")
+
+
+def _best_seed(chosen: Metric) -> str:
+    return f"the seed with the best {_words(chosen)}"
 
 
 def _best_of_each(records: Sequence[Record], metric: Metric) -> list[Record]:

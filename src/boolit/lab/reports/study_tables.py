@@ -4,26 +4,48 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from boolit.lab.reports._provenance import provenance
-from boolit.lab.reports._table_model import Table
-from boolit.lab.reports._table_names import amounts, metric_label
+from boolit.lab.reports._table_columns import TESTS
+from boolit.lab.reports._table_model import Cell, Marks, Table
+from boolit.lab.reports._table_names import amounts, by_family, metric_label
 from boolit.lab.reports.tables import comparison_table, score_table
-from boolit.lab.results.statistics import Comparison, Method, compare, metric_of, scores, size_of
+from boolit.lab.results.statistics import BEST_SIZES, COVERAGE, Comparison, Method, compare, metric_of, scores, size_of
 from boolit.lab.runs import JSON, Record
 
 T = TypeVar("T")
 Groups = Mapping[str, Sequence[Record]]
 
 
-def study_tables(records: Sequence[Record], method: Method | None = None, solved: float | None = None) -> list[Table]:
+def study_tables(
+    records: Sequence[Record], method: Method | None = None, solved: float | None = None, unfinished: bool = False
+) -> list[Table]:
     """For each study and profile: its scores by depth, budget or width, whichever was swept, and its tests.
 
-    ``solved`` is a threshold: the share of runs that reach it is shown.
+    ``solved`` is a threshold: the share of runs that reach it is shown. Of an ``unfinished`` study, scores are all there is:
+    nothing in its tables says which is best.
     """
     studies = _grouped(records, lambda record: f"{record.config.get('study')} ({record.config.get('profile')})")
-    return [table for name, group in studies.items() for table in _tables(group, name, method, solved)]
+    tables = [table for name, group in studies.items() for table in _tables(group, name, method, solved)]
+    return [_without_verdict(table) for table in tables] if unfinished else tables
+
+
+def _without_verdict(table: Table) -> Table:
+    """The table without tests, marks, shades, and the order of merit."""
+    kept = [number for number, name in enumerate(table.columns) if name not in TESTS]
+    rows = (
+        replace(row, cells=tuple(_plain(row.cells[number]) for number in kept))
+        for row in sorted(table.rows, key=lambda row: by_family(row.activation))
+    )
+    columns, notes = tuple(table.columns[number] for number in kept), (table.notes[0], COVERAGE)
+    return Table(f"Unfinished: {table.title}", columns, tuple(rows), notes)
+
+
+def _plain(cell: Cell) -> Cell:
+    data = {name: value for name, value in cell.data.items() if name != " marks"}
+    return replace(cell, marks=Marks(), shade=None, data=data)
 
 
 def _tables(records: Sequence[Record], name: str, method: Method | None, solved: float | None) -> list[Table]:
@@ -40,9 +62,16 @@ def _tables(records: Sequence[Record], name: str, method: Method | None, solved:
         for depth, group in by_depth.items()
     ]
     swept, groups = ("depth", by_depth) if len(by_depth) > 1 else _sizes(records)
+    several = len({(r.config["activation"], size_of(r)) for r in records}) > len({r.config["activation"] for r in records})
+    tests = [_with_notes(table, *([BEST_SIZES] if several else []), COVERAGE) for table in tests]
     if not groups:
         return tests
-    return [score_table({column: compared(group) for column, group in groups.items()}, f"{title} by {swept}"), *tests]
+    scored = score_table({column: compared(group) for column, group in groups.items()}, f"{title} by {swept}")
+    return [_with_notes(scored, COVERAGE), *tests]
+
+
+def _with_notes(table: Table, *notes: str) -> Table:
+    return replace(table, notes=(*table.notes, *notes))
 
 
 def _by_depth(records: Sequence[Record]) -> Groups:

@@ -2,7 +2,9 @@
 
 What it is and is not: an activation is shown at the size where its mean is best, and sizes are chosen on the same runs
 that are then tested, as the paper does; with many sizes this flatters whoever has the most noise. The tests are not paired
-and, unless Holm's correction is asked for, not corrected for their number.
+and, unless Holm's correction is asked for, not corrected for their number. All seeds share their training and test rows, so
+neither ± nor p knows what other rows would have given. `COVERAGE` and `BEST_SIZES` say so wherever the numbers are shown.
+NOTE[paper]: the choice of sizes by test rows is the paper's own, and the only choice here that test rows make.
 
 A diverged run has no value. ``diverged="exclude"`` leaves it out of the mean, which is kind to an activation that is good
 only when it converges, so its number is always shown beside the mean; ``diverged="worst"`` counts it as the worst value
@@ -21,6 +23,8 @@ from boolit.lab.results._scores import Goal, Metric, Score, Summary, metric_of, 
 from boolit.lab.results._verdict import verdict
 
 __all__ = [
+    "BEST_SIZES",
+    "COVERAGE",
     "Comparison",
     "Contrast",
     "Goal",
@@ -38,6 +42,12 @@ __all__ = [
     "summarise",
     "verdict",
 ]
+
+
+COVERAGE = "± and p cover seeds, on one set of training and test rows: not what other rows would have given."
+BEST_SIZES = (
+    "Each activation has the size with its best mean on these same test rows, as in the paper: who has more noise gains."
+)
 
 
 def compare(scores: Sequence[Score], metric: Metric, method: Method | None = None, solved: float | None = None) -> Comparison:
