@@ -15,6 +15,7 @@ from boolit.lab.data._encoder import Features, batch_statistics, encoder
 from boolit.lab.data._gallery import BATCH, Gallery
 from boolit.lab.data._normalisation import normaliser
 from boolit.lab.data.embeddings import Embeddings, one_view
+from boolit.lab.data.holdout import Holdout
 from boolit.lab.errors import UserError
 from boolit.lab.models.resnet18 import FEATURES, Resnet18
 from boolit.lab.randomness import keys
@@ -54,6 +55,18 @@ def features(wanted: Embeddings) -> torch.Tensor:
     """The table as it is kept."""
     content = np.fromfile(wanted.folder / "features", np.dtype("<f2"))
     return torch.from_numpy(content).view(-1, FEATURES)
+
+
+def test_held_out_pictures_are_trained_on_in_none_of_their_views(make: Make) -> None:
+    whole = load(make(views=3))
+    samples, held = len(whole.splits["train"]), Holdout(of=make(views=3), share=0.3).load()
+    assert held.draw is not None
+    x, y = (values.unsqueeze(0) for values in (held.splits["train"].x, held.splits["train"].y))
+    rows = torch.cat([held.draw(x, y, keys([1], "draw"), step)[0] for step in range(20)])
+    seen = set((rows.flatten() % samples).tolist())
+    chosen_by = set((held.splits["valid"].x % samples).tolist())
+    assert len(chosen_by) == round(0.3 * samples)
+    assert seen == set(range(samples)) - chosen_by
 
 
 def test_rows_are_what_the_encoder_makes_of_the_views(make: Make, files: Path) -> None:

@@ -1,6 +1,8 @@
 """A run in a cohort is the run alone, and both are what a plain torch loop does."""
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ import torch
 from torch import nn
 
 import boolit
+from boolit.lab.data import Split
 from boolit.lab.randomness import generator
 from boolit.lab.training import Job, StackedTraining
 from boolit.lab.training.outcome import Outcome, outcomes
@@ -16,7 +19,11 @@ Config = Callable[..., dict[str, Any]]
 
 
 def trained(configs: Sequence[dict[str, Any]]) -> list[Outcome]:
-    training = StackedTraining(Job.of(configs))
+    return trained_job(Job.of(configs))
+
+
+def trained_job(job: Job) -> list[Outcome]:
+    training = StackedTraining(job)
     while not training.done:
         training.step()
     return outcomes(training)
@@ -147,6 +154,17 @@ def test_a_diverging_run_is_told_and_leaves_the_others_alone(optimiser: str, con
     assert cohort[1].metrics["test_rmse"] != cohort[1].metrics["test_rmse"]
     assert all(len(values) == cohort[1].metrics["epochs"] for values in cohort[1].history.values())
     assert all(bool(value.isfinite().all()) for value in cohort[1].weights.values())
+
+
+def test_test_rows_do_not_end_a_run(config: Config) -> None:
+    job = Job.of([config(0, "relu")])
+    test = job.dataset.splits["test"]
+    broken = replace(job.dataset, splits=job.dataset.splits | {"test": Split(test.x * torch.inf, test.y)})
+    own, other = (trained_job(each)[0] for each in (job, replace(job, dataset=broken)))
+    assert other.metrics["epochs"] == own.metrics["epochs"] == 3
+    assert all(torch.equal(values, own.weights[name]) for name, values in other.weights.items())
+    assert other.metrics["train_loss"] == own.metrics["train_loss"]
+    assert not math.isfinite(other.metrics["test_loss"])
 
 
 def test_a_cohort_of_diverged_runs_ends_early(config: Config) -> None:

@@ -73,6 +73,9 @@ def curves(scores: Tensor, y: Tensor, pairs: Pairs, split: str, depths: tuple[in
 def figures(scores: Tensor, y: Tensor, pairs: Pairs, split: str) -> dict[str, Tensor]:
     """The areas for one, two and three guesses, and for one the best accuracies and harmonic mean of the curve; fractions all.
 
+    NOTE[paper]: the latter are those at the best bias on the split itself, as the published evaluation has it: what a network
+    could reach, not what a bias chosen beforehand gets. Nothing is chosen by them; areas have no bias to choose.
+
     Shape: as `curves`, to ``(runs,)`` each.
     """
     found = curves(scores, y, pairs, split)

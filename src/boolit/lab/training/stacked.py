@@ -36,8 +36,8 @@ class Position(NamedTuple):
 class StackedTraining:
     """The training of one job. Each run's numbers depend on its own seed and hyper-parameters only.
 
-    A run whose loss or parameters cease to be finite has diverged: from that epoch on it is frozen at zero weights with a
-    learning rate of zero, and the others never notice.
+    A run whose parameters, or loss on ``train`` or ``valid``, cease to be finite has diverged: from that epoch on it is frozen
+    at zero weights with a learning rate of zero, and the others never notice.
     """
 
     def __init__(self, job: Job, device: torch.device = CPU) -> None:
@@ -193,7 +193,8 @@ class StackedTraining:
                 kept = self._space(split)
                 means[name] = self._assessed(split, kept)
                 judged |= self._judged(name, kept)
-        self._freeze(self.alive & ~finite(self.flat.values, *(mean.T for mean in means.values())))
+        # Test rows measure only: a loss of theirs that is not finite ends no run, but is recorded as it is.
+        self._freeze(self.alive & ~finite(self.flat.values, *(means[name].T for name in ("train", "valid") if name in means)))
         for name, values in {**self._figures(means), **judged}.items():
             self.history.setdefault(name, []).append(values.double().where(self.alive, torch.nan))
         if self.best:
