@@ -20,7 +20,7 @@ from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run
 
 DATA = {"name": "composed", "samples": 300, "features": 10}
-METRICS = ("test_auc", "test_seen", "test_unseen")
+METRICS = ("train_loss", "valid_auc", "test_auc", "test_seen", "test_unseen")
 
 
 def record(activation: str, data: dict[str, Any], outputs: int) -> Record:
