@@ -1,5 +1,6 @@
 # make demo   install, then show boolit at work
 # make test   install, then run the tests against the installed package
+# make processors   the numerical tests again, as on processors with AVX2 alone and with none of that, by 1 and 2 threads
 # make lint types bench docs   what they say
 # Each target sets up what it needs, in .venv; nothing but Python and (for speed) a C++ compiler has to be there.
 
@@ -7,7 +8,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := $(shell find src setup.py pyproject.toml -type f -not -name '*.so' -not -path '*/__pycache__/*' -not -path '*.egg-info/*')
 
-.PHONY: demo test slow lint types bench docs clean
+.PHONY: demo test processors slow lint types bench docs clean
 
 demo: .venv/installed
 	$(BIN)/boolit verify
@@ -15,6 +16,28 @@ demo: .venv/installed
 
 test: .venv/installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests --pyargs boolit
+
+# Set before Python starts: torch, oneDNN, MKL and boolit choose their instructions once.
+AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 BOOLIT_INSTRUCTIONS=x86-64-v3
+BASELINE := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_ENABLE_INSTRUCTIONS=SSE4_2 MKL_CBWR=COMPATIBLE \
+	BOOLIT_INSTRUCTIONS=baseline
+# Without what takes long and is not about numbers: exports and compilers, other processes' imports, timings, scikit-learn's checks.
+NUMERICAL := tests/logic tests/nn tests/citizenship tests/paper tests/saved tests/lab/models tests/lab/training \
+	tests/test_functional.py tests/test_sklearn.py \
+	$(addprefix --ignore=tests/,citizenship/test_export.py citizenship/test_compile.py citizenship/test_import.py \
+	citizenship/test_memory.py logic/test_kernel_choice.py lab/training/test_bench_large.py lab/training/test_stacking_gain.py) \
+	$(addprefix --deselect=tests/,test_sklearn.py::test_check_estimator test_sklearn.py::test_needs_scikit_learn_and_no_lab \
+	nn/test_specs.py::test_random_text_fails_kindly saved/test_saved_model.py::test_loading_needs_no_lab \
+	lab/training/test_distributed.py::test_the_command_is_the_same_and_so_is_the_store)
+THREADED := tests/logic/test_kernels.py tests/nn/test_conv1x1.py tests/lab/models tests/lab/training/test_stacked.py \
+	tests/lab/training/test_single.py tests/lab/training/test_checkpoint.py tests/lab/training/test_best.py \
+	tests/lab/training/test_threads.py tests/lab/training/test_batch_norm.py tests/test_functional.py
+
+processors: .venv/installed
+	$(AVX2) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 $(NUMERICAL)
+	$(BASELINE) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 $(NUMERICAL)
+	$(AVX2) OMP_NUM_THREADS=2 $(BIN)/python -m pytest -q $(THREADED)
+	$(BASELINE) OMP_NUM_THREADS=2 $(BIN)/python -m pytest -q $(THREADED)
 
 slow: .venv/installed
 	$(BIN)/python -m pytest -m slow tests

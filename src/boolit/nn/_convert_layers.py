@@ -8,7 +8,12 @@ from math import prod
 
 from torch import nn
 
-CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+from boolit.nn.conv1x1 import Conv1x1, ConvTranspose1x1
+
+CONVOLUTIONS = (
+    *(nn.Conv1d, nn.Conv2d, nn.Conv3d, Conv1x1),
+    *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d, ConvTranspose1x1),
+)
 CHANNEL_NORMS = (
     *(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm),
     *(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d, nn.GroupNorm, nn.PReLU),

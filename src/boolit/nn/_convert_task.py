@@ -15,11 +15,12 @@ from torch.nn.parameter import is_lazy
 from boolit.nn._activation import Activation
 from boolit.nn._convert_choice import Choice
 from boolit.nn._convert_flow import Flow
-from boolit.nn._convert_layers import describe, parameter_count, resize
+from boolit.nn._convert_layers import CONVOLUTIONS, describe, parameter_count, resize
 from boolit.nn._convert_net import Net
 from boolit.nn._convert_rewrite import free_training, needs_graph, rewrite, rewrite_literals, swap_modules
 from boolit.nn._convert_solve import Component, Scale, Widths, components, fit, rounded
 from boolit.nn._convert_trace import Site, UntraceableError, child, find_sites, is_layer_of_torch, trace, untraced_sites
+from boolit.nn.conv1x1 import make_safe
 from boolit.nn.specs import activation
 from boolit.nn.width import count_parameters
 
@@ -107,6 +108,10 @@ class Task:
             layer = self.model.get_submodule(path)
             changes.append(Change(path, describe(layer), f"{describe(layer, sizes)}, new weights"))
             resize(layer, sizes)
+        for path, layer in self.model.named_modules():
+            was = describe(layer) if isinstance(layer, CONVOLUTIONS) else ""
+            if make_safe(layer):
+                changes.append(Change(path, was, f"{describe(layer)}, its stride apart from its product"))
         order = self._order()
         changes.sort(key=lambda change: order.get(change.layer, len(order)))
         if whole and self.graph is not None:

@@ -11,6 +11,7 @@ from torch import fx, nn
 
 from boolit.nn._activation import Activation
 from boolit.nn._convert_choice import Choice, choose, operation_name
+from boolit.nn.conv1x1 import Conv1x1, ConvTranspose1x1
 
 TRANSFORMER_LAYERS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
 
@@ -39,7 +40,7 @@ class _Tracer(fx.Tracer):
         self._choice = choice or choose(None)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        whole = isinstance(m, (Activation, *TRANSFORMER_LAYERS)) or self._choice.takes_module(m)
+        whole = isinstance(m, (Activation, Conv1x1, ConvTranspose1x1, *TRANSFORMER_LAYERS)) or self._choice.takes_module(m)
         return whole or super().is_leaf_module(m, module_qualified_name)
 
 

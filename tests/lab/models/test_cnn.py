@@ -110,34 +110,39 @@ def everything(networks: nn.Module, x: Tensor) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("spec", ["relu", "or_ail", "prelu", "or_il"])
-def test_a_run_is_bitwise_the_same_alone_in_a_cohort_and_with_more_threads(spec: str) -> None:
+def test_a_run_is_bitwise_the_same_whoever_shares_its_cohort(spec: str) -> None:
     x = torch.randn(5, 32, 28, 28)
+    others = torch.randn(5, 32, 28, 28)
+    others[3] = x[3]
     cnn = family({"name": "cnn"})
-    cohort, again, alone = (cnn.build(runs, (28, 28), 10, WIDTHS, spec) for runs in (5, 5, 1))
-    cohort.initialise(range(5)), again.initialise(range(5)), alone.initialise([3])
+    cohort, again = (cnn.build(5, (28, 28), 10, WIDTHS, spec) for _ in range(2))
+    cohort.initialise(range(5)), again.initialise([9, 8, 7, 3, 6])
+    for values, theirs in zip(everything(cohort, x), everything(again, others), strict=True):
+        assert torch.equal(values[3], theirs[3])
+
+
+@pytest.mark.parametrize("spec", ["relu", "or_ail", "prelu", "or_il"])
+def test_alone_or_with_more_threads_it_differs_by_rounding_only(spec: str) -> None:
+    """In float64: sums of at most 32 · 28 · 28 terms through ten layers part by 3e-11 of their largest terms."""
+    x = torch.randn(5, 32, 28, 28, dtype=torch.float64)
+    cnn = family({"name": "cnn"})
+    cohort, again, alone, shared = (cnn.build(runs, (28, 28), 10, WIDTHS, spec).double() for runs in (5, 5, 1, 1))
+    cohort.initialise(range(5)), again.initialise(range(5)), alone.initialise([3]), shared.initialise([3])
     of_cohort, of_one = everything(cohort, x), everything(alone, x[3:4])
     torch.set_num_threads(2)
-    with_two_threads = everything(again, x)
-    assert all(torch.equal(values, others) for values, others in zip(of_cohort, with_two_threads, strict=True))
-    assert all(torch.equal(values[3], others[0]) for values, others in zip(of_cohort, of_one, strict=True))
+    with_two_threads, of_one_with_two = everything(again, x), everything(shared, x[3:4])
+    for found in zip(of_cohort, of_one, with_two_threads, of_one_with_two, strict=True):
+        values, one, threads, one_with_two = found
+        torch.testing.assert_close(threads, values, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(one[0], values[3], rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(one_with_two, one, rtol=1e-9, atol=1e-9)
 
 
-def test_a_single_run_with_two_threads_differs_by_rounding_only() -> None:
-    torch.manual_seed(0)
-    x = torch.randn(1, 32, 28, 28)
-    one, two = (family({"name": "cnn"}).build(1, (28, 28), 10, WIDTHS, "or_ail") for _ in range(2))
-    one.initialise([3]), two.initialise([3])
-    with_one = everything(one, x)
-    torch.set_num_threads(2)
-    for values, others in zip(everything(two, x), with_one, strict=True):
-        torch.testing.assert_close(values, others, rtol=1e-5, atol=1e-5)
-
-
-def trained(seeds: Sequence[int]) -> list[Outcome]:
+def job(seeds: Sequence[int]) -> Job:
     torch.manual_seed(0)
     split = Split(torch.randn(96, 28, 28), torch.randint(10, (96,)))
     recipe = Recipe.model_validate({"epochs": 2, "batch": 32, "learning_rate": 0.001})
-    job = Job(
+    return Job(
         dataset=Dataset({"train": split, "test": Split(split.x[:50], split.y[:50])}, "classes", 10),
         family=family({"name": "cnn"}),
         activation="or_ail",
@@ -145,19 +150,22 @@ def trained(seeds: Sequence[int]) -> list[Outcome]:
         recipes=(recipe,) * len(seeds),
         seeds=tuple(seeds),
     )
-    training = StackedTraining(job)
+
+
+def trained(work: Job) -> list[Outcome]:
+    training = StackedTraining(work)
     while not training.done:
         training.step()
     return outcomes(training)
 
 
-def test_a_trained_run_is_bitwise_the_same_alone_and_in_a_cohort() -> None:
-    (alone,) = trained([2])
+def test_a_trained_run_differs_by_rounding_only_alone_and_in_a_cohort(
+    in_double: Callable[[Job], Job], agree: Callable[[Job, Outcome, Outcome], None]
+) -> None:
+    work = in_double(job([2]))
+    (alone,) = trained(work)
     torch.set_num_threads(2)
-    inside = trained([0, 1, 2])[2]
-    assert inside.metrics == alone.metrics
-    assert inside.history == alone.history
-    assert all(torch.equal(values, alone.weights[name]) for name, values in inside.weights.items())
+    agree(work, trained(in_double(job([0, 1, 2])))[2], alone)
 
 
 @settings(max_examples=20, deadline=None)

@@ -259,9 +259,10 @@ def trained(work: Job) -> StackedTraining:
     return training
 
 
-def test_what_drops_out_is_of_the_run_and_the_step_only() -> None:
-    many, alone, never = trained(job((4, 5))), trained(job((5,))), trained(job((5,), dropout=0.0))
-    torch.testing.assert_close(many.flat.values[1], alone.flat.values[0], rtol=1e-3, atol=1e-4)
+def test_what_drops_out_is_of_the_run_and_the_step_only(in_double: Callable[[Job], Job]) -> None:
+    many, alone, never = (trained(in_double(work)) for work in (job((4, 5)), job((5,)), job((5,), dropout=0.0)))
+    # Adam divides a gradient by at least 1e-8: in float64 reordered sums move a weight by less than 1e-4 in six steps.
+    torch.testing.assert_close(many.flat.values[1], alone.flat.values[0], rtol=1e-4, atol=1e-4)
     assert not torch.allclose(alone.flat.values, never.flat.values, atol=1e-3)
     sran = small(dropout=0.5)
     network = sran.build(2, PANELS, 8, widths_of(sran, "relu"), "relu")

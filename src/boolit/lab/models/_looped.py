@@ -1,8 +1,9 @@
 """Networks that are run one by one, a plain torch network each, instead of as products over all runs at once.
 
 One thread has one run: threads never wait for each other inside an operation, which a busy machine punishes, and no sum is
-split among them, so that a run's numbers depend neither on its cohort nor on the number of threads. Only a cohort of fewer
-runs than threads gives each run several threads, and its numbers then change in the last digits with how many.
+split among them, so that a run's numbers depend on neither its cohort nor the number of threads but for rounding: where a run's
+weights begin in memory is not the same in every cohort, and libraries may go by that. Only a cohort of fewer runs than threads
+gives each run several threads.
 
 For convolutions nothing is lost by it. CPU time of forward and backward, medians on one AVX-512 core, batch 256, six layers
 with batch norm of the 15k CNNs on MNIST, ReLU and OR_AIL: one run with channels last 137 and 144 ms, with channels first (as

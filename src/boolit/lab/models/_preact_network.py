@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 import boolit
 from boolit.lab.models._preact_sizes import BLOCKS, STRIDES, Depth, base_widths, expansion
+from boolit.nn.conv1x1 import Conv1x1
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Block(nn.Module):
 
     def __init__(self, spec: str, shape: BlockShape, bottleneck: bool) -> None:
         super().__init__()
-        self.identity = nn.Conv2d(shape.entering, shape.leaving, 1, shape.stride, bias=False) if shape.projected else None
+        self.identity = Conv1x1(shape.entering, shape.leaving, shape.stride, bias=False) if shape.projected else None
         if bottleneck:
             first = [Step(spec, shape.entering, shape.hidden, 1), Step(spec, shape.hidden, shape.hidden, 3, shape.stride)]
         else:

@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from boolit.nn.conv1x1 import Conv1x1
+
 FEATURES = 512
 STAGES, BLOCKS = 4, 2
 
@@ -25,7 +27,7 @@ class BasicBlock(nn.Module):
         stride = width // before
         self.conv1, self.bn1 = nn.Conv2d(before, width, 3, stride, padding=1, bias=False), nn.BatchNorm2d(width)
         self.conv2, self.bn2 = nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)
-        around = [nn.Conv2d(before, width, 1, stride, bias=False), nn.BatchNorm2d(width)] if stride > 1 else []
+        around = [Conv1x1(before, width, stride, bias=False), nn.BatchNorm2d(width)] if stride > 1 else []
         self.downsample = nn.Sequential(*around)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """One large network: micro-batches, half precision, clipping, averaged weights, compilation, several processes.
 
-Everything else is the stacked trainer's, of a cohort of one run, and without these options so are the numbers.
+Everything else is the stacked trainer's, of a cohort of one run, and without these options so are the numbers, up to rounding.
 """
 
 from __future__ import annotations
@@ -109,7 +109,8 @@ class SingleTraining(StackedTraining):
         with self._waiting(number):
             with self._precision(), self._synchronised():
                 outputs = self._network(x)
-            loss = losses(self.job.loss, outputs.float(), y)
+            wide = outputs if outputs.dtype == torch.float64 else outputs.float()
+            loss = losses(self.job.loss, wide, y)
             weight = (self.scale.factor if self.scale else 1) / (loss[0].numel() * self.share.micro_batches)
             loss.backward(torch.full_like(loss, weight))
         return torch.stack([mean_of_run(loss.detach()), mean_of_run(scores(self.job.dataset.task, outputs.detach(), y))])

@@ -139,9 +139,14 @@ class StackedTraining:
         return x, y
 
     def _gather(self) -> None:
-        """Collects the batches of the next steps, of as many as are small together."""
-        job, start = self.job, self.at.step
+        """Collects the batches of the next steps, of as many as are small together.
+
+        Blocks begin at the same steps wherever a training was resumed: a batch then lies in memory as in an unbroken one, and
+        every product is the same call, whose sums a library has no reason to order differently.
+        """
+        job = self.job
         steps = max(1, GATHERED_NUMBERS // (job.runs * job.batch * math.prod(job.dataset.inputs)))
+        start = self.at.step // steps * steps
         self._block = range(start, min(start + steps, job.steps_per_epoch))
         x, self._y = self._gathered(self._order[:, start * job.batch : self._block.stop * job.batch])
         self._x = x if self._renewed else self._laid_out(job.dataset.encoded(x))

@@ -2,7 +2,8 @@
 
 OpenMP's threads wait for each other by spinning. On an idle machine two of them nearly halve a step; where another process
 has one of the cores, each operation waits for a thread that is not running, and the same step takes up to thirty times as
-long as with one thread. The number of threads does not change a cohort's numbers, so it may change while it is trained.
+long as with one thread. Products of several runs are divided among threads by runs, so the number of threads changes a cohort's
+numbers by rounding at most, and may change while it is trained.
 """
 
 from __future__ import annotations
