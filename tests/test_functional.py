@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Callable
 from functools import reduce
@@ -15,7 +16,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import boolit
-from boolit.functional import combine, ensemble, gate, operands, signed_geomean
+from boolit import functional
+from boolit.functional import combine, ensemble, gate, signed_geomean
+from boolit.functional._operations import operands
+from boolit.logic import OPERATIONS
 
 INFINITY = float("inf")
 TRUTH: dict[str, Callable[[bool, bool], bool]] = {
@@ -32,11 +36,6 @@ TRUTH: dict[str, Callable[[bool, bool], bool]] = {
 }
 ASSIGNMENTS = list(itertools.product((False, True), repeat=2))
 FOLDING = ["and", "or", "xnor", "xor"]  # x xor y xor z is the fold of xor; nand and nor do not fold
-
-
-def named(op: str, form: str) -> Callable[..., Tensor]:
-    function: Callable[..., Tensor] = getattr(boolit.functional, f"{op}_{form}")
-    return function
 
 
 def probability(op: str, x: Tensor, y: Tensor) -> Tensor:
@@ -153,14 +152,30 @@ def test_xnor_ail_is_the_product_of_signs_times_the_smallest_magnitude(groups: l
 # ------------------------------------------------------------------------------------------------ ways to call
 
 
-@pytest.mark.parametrize("op", BASIC)
+@pytest.mark.parametrize("op", OPERATIONS)
 @pytest.mark.parametrize("form", FORMS)
 def test_named_functions_are_gate(op: str, form: str) -> None:
     x = torch.randn(2, 12, 5)
-    function = named(op, form)
+    function, k = getattr(functional, f"{op}_{form}"), 3 if OPERATIONS[op].any_k else 2
     assert function.__name__ == f"{op}_{form}"
-    assert torch.equal(function(x, k=3, dim=1, pairing="halves"), gate(x, op, form, 3, 1, "halves"))
+    assert torch.equal(function(x, k=k, dim=1, pairing="halves"), gate(x, op, form, k, 1, "halves"))
     assert torch.equal(function(x.mT), gate(x.mT, op, form))
+
+
+@pytest.mark.parametrize("name", functional.__all__)
+def test_every_public_function_has_its_own_documentation(name: str) -> None:
+    function = getattr(functional, name)
+    text = inspect.getdoc(function)
+    assert text is not None
+    assert "Shape:" in text
+    assert f"{name}(" in text.partition("Example:")[2]
+    assert [other for other in functional.__all__ if inspect.getdoc(getattr(functional, other)) == text] == [name]
+    assert str(inspect.signature(function)).startswith("(op: " if name == "combine" else "(x: ")
+
+
+def test_the_module_shows_its_public_names_only() -> None:
+    assert dir(functional) == sorted(functional.__all__)
+    assert {f"{op}_{form}" for op in OPERATIONS for form in FORMS} < set(dir(functional))
 
 
 @pytest.mark.parametrize("pairing", ["adjacent", "halves"])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import boolit
-from boolit.functional import combine, ensemble, gate, signed_geomean
+from boolit.functional import combine, ensemble, gate, or_ail, signed_geomean, xnor_nil
+from boolit.nn import Custom, Ensemble, Extremum, Gate, Gated, Pointwise, SignedGeomean
 
 X = torch.zeros(3, 6)
 
@@ -16,7 +19,35 @@ X = torch.zeros(3, 6)
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: gate(torch.zeros(2, 5), "or"), ValueError, r"or_ail.* needs a multiple of 2 channels, got 5; use 4 or 6"),
+        (lambda: gate(torch.zeros(2, 5), "or"), ValueError, r"^or_ail needs a multiple of 2 channels, got 5; use 4 or 6"),
+        (lambda: or_ail(torch.zeros(3, 7)), ValueError, r"^or_ail needs a multiple of 2 channels, got 7; use 6 or 8$"),
+        (lambda: xnor_nil(torch.zeros(7), k=3), ValueError, r"^xnor_nil_k3 needs a multiple of 3 channels, got 7; use 6 or 9$"),
+        (
+            lambda: ensemble(torch.zeros(6), ["or", "and"], "il", "p", pairing="halves"),
+            ValueError,
+            r"^or_and_il_p_halves needs a multiple of 4 channels, got 6; use 4 or 8$",
+        ),
+        (lambda: ensemble(X, "or"), TypeError, r"^ops is a list of operations, got the string 'or'; write \['or'\]$"),
+        (lambda: ensemble(X, "or_xnor"), TypeError, r"got the string 'or_xnor'; write \['or', 'xnor'\]$"),
+        (lambda: gate(X, ["or"]), TypeError, r"^the operation is a string, got list; choose one of and, or"),  # type: ignore[arg-type]
+        (lambda: gate(X, "or", None), TypeError, r"^the form is a string, got NoneType; choose one of il, ail"),  # type: ignore[arg-type]
+        (lambda: gate("or", X), TypeError, r"^the operation is a string, got Tensor; choose one of and, or"),  # type: ignore[arg-type]
+        (lambda: Ensemble("or", "d"), TypeError, r"members is a list of activation modules, got 'or'; make each with"),  # type: ignore[arg-type]
+        (lambda: Ensemble(["or"], "d"), TypeError, r"members is a list of activation modules, got \['or'\]"),  # type: ignore[list-item]
+        (lambda: boolit.activation("RELU"), ValueError, r"^unknown activation 'RELU'; did you mean relu\?$"),
+        (lambda: boolit.activation("OR-AIL"), ValueError, r"did you mean or_ail\?$"),
+        (lambda: boolit.activation("Or AND xnor nail D"), ValueError, r"did you mean or_and_xnor_nail_d\?$"),
+        (lambda: boolit.activation("Gelo"), ValueError, r"did you mean .*gelu"),
+        (lambda: or_ail([1.0, 2.0]), TypeError, r"logits must be a torch.Tensor, got list; make one with torch.tensor\(x\)$"),  # type: ignore[arg-type]
+        (lambda: or_ail(X.numpy()), TypeError, r"got ndarray; make one with torch.from_numpy\(x\)$"),  # type: ignore[arg-type]
+        (lambda: or_ail(X.to_sparse()), TypeError, r"got one of layout torch.sparse_coo; convert it with x.to_dense\(\)$"),
+        (
+            lambda: or_ail(X.to(torch.float8_e5m2)),
+            TypeError,
+            r"logits of torch.float8_e5m2; convert them with x.float\(\) first$",
+        ),
+        (lambda: combine("or", X, [1.0] * 6), TypeError, r"logits must be a torch.Tensor, got list"),  # type: ignore[arg-type]
+        (lambda: signed_geomean(torch.tensor(1.0)), IndexError, r"a tensor of shape \(\) has no channels"),
         (lambda: ensemble(X[:, :4], ["or", "and"], strategy="p", k=3), ValueError, r"multiple of 6 channels, got 4"),
         (lambda: gate(X, "ro"), ValueError, r"unknown operation 'ro'; choose one of and, or, xnor"),
         (lambda: gate(X, "or", "li"), ValueError, r"unknown form 'li'; choose one of il, ail, nil, nail"),
@@ -63,3 +94,50 @@ def test_one_channel_is_not_advised_to_become_none() -> None:
     with pytest.raises(ValueError, match="multiple of 2 channels, got 1") as caught:
         gate(torch.zeros(3, 1), "or")
     assert "use 0" not in str(caught.value)
+
+
+K: dict[str, Callable[[Any], object]] = {
+    "gate": lambda k: gate(X, "or", k=k),
+    "or_ail": lambda k: or_ail(X, k=k),
+    "ensemble": lambda k: ensemble(X, ["or", "and"], k=k),
+    "Gate": lambda k: Gate("or", k=k)(X),
+    "Extremum": lambda k: Extremum("max", k=k)(X),
+    "moments": lambda k: boolit.logic.moments("or", "il", k),
+}
+DIM: dict[str, Callable[[Any], object]] = {
+    "gate": lambda dim: gate(X, "or", dim=dim),
+    "or_ail": lambda dim: or_ail(X, dim=dim),
+    "ensemble": lambda dim: ensemble(X, ["or", "and"], dim=dim),
+    "signed_geomean": lambda dim: signed_geomean(X, dim),
+    "Gate": lambda dim: Gate("or", dim=dim)(X),
+    "Ensemble": lambda dim: Ensemble([Gate("or", dim=1), Gate("xnor", dim=1)], "d", dim)(X),
+    "Extremum": lambda dim: Extremum("max", dim=dim)(X),
+    "Gated": lambda dim: Gated("glu", dim)(X),
+    "Pointwise": lambda dim: Pointwise("relu", dim)(X),
+    "SignedGeomean": lambda dim: SignedGeomean(dim)(X),
+    "Custom": lambda dim: Custom(torch.tanh, dim)(X),
+    "activation": lambda dim: boolit.activation("or_xnor_ail_d", dim)(X),
+}
+INTEGERS = [int, np.int64, np.int8, np.uint32, torch.tensor]
+NOT_INTEGERS = [
+    float,
+    np.float64,
+    str,
+    lambda value: value + 0.5,
+    lambda _: True,
+    lambda _: np.True_,
+    lambda _: torch.tensor(True),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "call"), [("k", 2, call) for call in K.values()] + [("dim", 1, call) for call in DIM.values()]
+)
+def test_integers_are_integers_whatever_was_called_before(name: str, value: int, call: Callable[[Any], object]) -> None:
+    for _ in range(2):  # the second time every cache holds the int, which equals the float
+        for convert in INTEGERS:
+            call(convert(value))  # type: ignore[operator]
+        for convert in NOT_INTEGERS:
+            with pytest.raises(TypeError, match=rf"^{name}=.* is not an integer; ") as caught:
+                call(convert(value))  # type: ignore[operator]
+            assert "\n" not in str(caught.value)

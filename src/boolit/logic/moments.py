@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from boolit.logic._moments_table import TABLE
-from boolit.logic.vocabulary import FORMS, OPERATIONS
+from boolit.logic.vocabulary import FORMS, OPERATIONS, as_group_size, check_word
 
 _NORMAL = torch.arange(769, dtype=torch.float64) / 64  # one half of the line; beyond 12 lies less than 1e-30
 _WEIGHT = torch.exp(-(_NORMAL**2) / 2) / math.sqrt(2 * math.pi) / 64
@@ -31,12 +31,9 @@ def moments(op: str, form: str, k: int = 2) -> tuple[float, float]:
         >>> round(mean, 5), round(sd, 5)
         (0.68104, 0.97229)
     """
-    if op not in OPERATIONS:
-        raise ValueError(f"unknown operation {op!r}; choose one of {', '.join(OPERATIONS)}")
-    if form not in FORMS:
-        raise ValueError(f"unknown form {form!r}; choose one of {', '.join(FORMS)}")
-    if k < 2:
-        raise ValueError(f"k={k} is not a group size: a gate reads at least 2 channels")
+    check_word("operation", op, OPERATIONS)
+    check_word("form", form, FORMS)
+    k = as_group_size(k)
     if form in ("nil", "nail"):
         return 0.0, 1.0
     operation = OPERATIONS[op]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
-from boolit.logic.vocabulary import FORMS, OPERATIONS, PAIRINGS, approximate
+from boolit.logic.vocabulary import FORMS, OPERATIONS, PAIRINGS, approximate, as_group_size, check_word
 
 Strategy = Literal["d", "p"]
 
@@ -30,13 +30,12 @@ class Program:
     def __post_init__(self) -> None:
         if not self.members:
             raise ValueError("an ensemble needs at least one gate, got none")
-        _check_word("strategy", self.strategy, ("d", "p"))
-        _check_word("pairing", self.pairing, PAIRINGS)
-        if not isinstance(self.k, int) or isinstance(self.k, bool) or self.k < 2:
-            raise ValueError(f"k={self.k!r} is not a group size: a gate reads at least 2 channels, as an int")
+        check_word("strategy", self.strategy, ("d", "p"))
+        check_word("pairing", self.pairing, PAIRINGS)
+        object.__setattr__(self, "k", as_group_size(self.k))
         for name, form in self.members:
-            _check_word("operation", name, tuple(OPERATIONS))
-            _check_word("form", form, FORMS)
+            check_word("operation", name, OPERATIONS)
+            check_word("form", form, FORMS)
             if self.k > 2 and not OPERATIONS[name].any_k:
                 raise ValueError(f"{name!r} is an operation of exactly 2 logits, so k={self.k} has no meaning for it; use k=2")
         object.__setattr__(self, "approximate", all(approximate(form) for _, form in self.members))
@@ -45,6 +44,10 @@ class Program:
     def __hash__(self) -> int:
         """Computed once: every call looks its plan up by it."""
         return self._hash
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Made anew where it is unpickled: strings hash differently in every process."""
+        return Program, (self.members, self.strategy, self.k, self.pairing, self.uneven)
 
     @property
     def divisor(self) -> int:
@@ -57,7 +60,7 @@ class Program:
         if channels % self.divisor:
             below, above = channels - channels % self.divisor, channels + -channels % self.divisor
             near = f"{below} or {above}" if below else above
-            raise ValueError(f"{self} needs a multiple of {self.divisor} channels, got {channels}; use {near}")
+            raise ValueError(f"{self.spec} needs a multiple of {self.divisor} channels, got {channels}; use {near}")
         return channels // self.k
 
     def shares(self, groups: int) -> tuple[tuple[int, int], ...]:
@@ -71,6 +74,17 @@ class Program:
     def out_channels(self, channels: int) -> int:
         """How many channels come out of that many."""
         return sum(size for _, size in self.shares(self.groups(channels)))
+
+    @property
+    def spec(self) -> str:
+        """What messages call it: the spec a user would write."""
+        ending = suffix(self.k, self.pairing)
+        names, forms = zip(*self.members, strict=True)
+        alone = len(names) == 1 and self.strategy == "d"
+        strategy = "" if alone else f"_{self.strategy}{'u' if self.uneven else ''}"
+        if len(set(forms)) == 1:
+            return f"{'_'.join(names)}_{forms[0]}{strategy}{ending}"
+        return "+".join(f"{name}_{form}{ending}" for name, form in self.members) + strategy
 
     def __str__(self) -> str:
         """The text `parse` reads; torch operators carry it."""
@@ -87,6 +101,6 @@ class Program:
         return Program(members, letter, int(k[1:]), pairing, strategy.endswith("u"))
 
 
-def _check_word(what: str, word: object, known: tuple[str, ...]) -> None:
-    if word not in known:
-        raise ValueError(f"unknown {what} {word!r}; choose one of {', '.join(known)}")
+def suffix(k: int, pairing: str) -> str:
+    """How a spec says a group size other than 2 and a pairing other than adjacent."""
+    return (f"_k{k}" if k != 2 else "") + (f"_{pairing}" if pairing != "adjacent" else "")

@@ -1,10 +1,12 @@
-"""The words: which Boolean operations there are, and how each follows from OR or XNOR by changing signs.
+"""The words: which Boolean operations there are, how each follows from OR or XNOR by changing signs, and what is no word.
 
 In logit space NOT is a change of sign, so one exact and one approximate formula for OR and for XNOR give every operation.
 """
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -62,3 +64,33 @@ def normalised(form: str) -> bool:
 def approximate(form: str) -> bool:
     """Whether the form is piecewise linear (AIL, NAIL)."""
     return form.endswith("ail")
+
+
+def check_word(what: str, word: object, known: Iterable[str]) -> None:
+    """Refuses a word that is not among the known ones."""
+    choices = tuple(known)
+    if not isinstance(word, str):
+        raise TypeError(f"the {what} is a string, got {type(word).__name__}; choose one of {', '.join(choices)}")
+    if word not in choices:
+        raise ValueError(f"unknown {what} {word!r}; choose one of {', '.join(choices)}")
+
+
+def as_int(name: str, value: object) -> int:
+    """The argument as an int: numpy's integers are integers, 2.0 and True are not."""
+    if type(value) is int:
+        return value
+    try:
+        if "bool" not in str(getattr(value, "dtype", type(value))):
+            return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        pass
+    fix = f"write {name}={int(value)}" if isinstance(value, float) and value.is_integer() else "give an int"
+    raise TypeError(f"{name}={value!r} is not an integer; {fix}")
+
+
+def as_group_size(k: object, reader: str = "a gate") -> int:
+    """The argument k as an int of at least 2."""
+    size = as_int("k", k)
+    if size < 2:
+        raise ValueError(f"k={size} is not a group size: {reader} reads at least 2 channels")
+    return size

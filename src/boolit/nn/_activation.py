@@ -1,9 +1,8 @@
 """What every activation module tells about itself: how many channels it turns into how many, and its name."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from fractions import Fraction
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -11,7 +10,8 @@ from torch import Tensor, nn
 class Activation(nn.Module, ABC):
     """An activation with a known map of channels; ``dim`` is the dimension they lie along."""
 
-    dim: int
+    dim: int  # no postponed annotations in this file: torch.jit.script reads this one
+    __jit_unused_properties__: ClassVar[list[str]] = ["spec", "map", "divisor", "feature_factor", "parts"]  # not to be scripted
 
     @property
     @abstractmethod

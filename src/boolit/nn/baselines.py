@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from boolit.functional import operands, signed_geomean
+from boolit.functional._operations import operands, signed_geomean
+from boolit.logic import PAIRINGS
+from boolit.logic.program import suffix
+from boolit.logic.vocabulary import as_group_size, as_int, check_word
 from boolit.nn._activation import Activation
-from boolit.nn.gates import suffix
 
 POINTWISE: dict[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,
@@ -30,12 +31,7 @@ POINTWISE: dict[str, Callable[[], nn.Module]] = {
     "identity": nn.Identity,
 }
 
-GATED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "glu": lambda value, control: value * torch.sigmoid(control),
-    "swiglu": lambda value, control: value * F.silu(control),
-    "geglu": lambda value, control: value * F.gelu(control),
-    "bilinear": lambda value, control: value * control,
-}
+GATED: dict[str, Callable[[], nn.Module]] = {"glu": nn.Sigmoid, "swiglu": nn.SiLU, "geglu": nn.GELU, "bilinear": nn.Identity}
 
 
 class Pointwise(Activation):
@@ -50,7 +46,7 @@ class Pointwise(Activation):
         super().__init__()
         if name not in POINTWISE:
             raise ValueError(f"unknown activation {name!r}; choose one of {', '.join(POINTWISE)}")
-        self.name, self.dim = name, dim
+        self.name, self.dim = name, as_int("dim", dim)
         self.function = POINTWISE[name]()
 
     @property
@@ -80,9 +76,8 @@ class Extremum(Activation):
         super().__init__()
         if name not in ("max", "min"):
             raise ValueError(f"unknown extremum {name!r}; choose max or min")
-        if k < 2:
-            raise ValueError(f"k={k} is not a group size: {name} reads at least 2 channels")
-        self.name, self.k, self.dim, self.pairing = name, k, dim, pairing
+        check_word("pairing", pairing, PAIRINGS)
+        self.name, self.k, self.dim, self.pairing = name, as_group_size(k, name), as_int("dim", dim), pairing
 
     @property
     def spec(self) -> str:
@@ -93,10 +88,10 @@ class Extremum(Activation):
         return self.k, 1
 
     def forward(self, x: Tensor) -> Tensor:
-        choose = torch.maximum if self.name == "max" else torch.minimum
-        result, *others = operands(x, self.k, self.dim, self.pairing)
-        for operand in others:
-            result = choose(result, operand)
+        several = operands(x, self.k, self.dim, self.pairing)
+        result = several[0]
+        for operand in several[1:]:
+            result = torch.maximum(result, operand) if self.name == "max" else torch.minimum(result, operand)
         return result
 
 
@@ -112,7 +107,8 @@ class SignedGeomean(Activation):
 
     def __init__(self, dim: int = -1, pairing: str = "adjacent") -> None:
         super().__init__()
-        self.dim, self.pairing = dim, pairing
+        check_word("pairing", pairing, PAIRINGS)
+        self.dim, self.pairing = as_int("dim", dim), pairing
 
     @property
     def spec(self) -> str:
@@ -140,7 +136,8 @@ class Gated(Activation):
         super().__init__()
         if name not in GATED:
             raise ValueError(f"unknown activation {name!r}; choose one of {', '.join(GATED)}")
-        self.name, self.dim = name, dim
+        self.name, self.dim = name, as_int("dim", dim)
+        self.function = GATED[name]()
 
     @property
     def spec(self) -> str:
@@ -151,4 +148,6 @@ class Gated(Activation):
         return 2, 1
 
     def forward(self, x: Tensor) -> Tensor:
-        return GATED[self.name](*operands(x, 2, self.dim, "halves"))
+        value, control = operands(x, 2, self.dim, "halves")
+        result: Tensor = value * self.function(control)
+        return result

@@ -8,9 +8,13 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
+from torch.jit import is_scripting  # type: ignore[attr-defined]
 
 from boolit.logic import Program, evaluate
-from boolit.logic.program import Strategy
+from boolit.logic.kernels.logits import check_logits, position, sizes
+from boolit.logic.program import Strategy, suffix
+from boolit.logic.vocabulary import as_int
 from boolit.nn._activation import Activation
 
 
@@ -26,8 +30,9 @@ class Gate(Activation):
 
     def __init__(self, op: str, form: str = "ail", k: int = 2, dim: int = -1, pairing: str = "adjacent") -> None:
         super().__init__()
-        self.op, self.form, self.k, self.dim, self.pairing = op, form, k, dim, pairing
         self.program = Program(((op, form),), "d", k, pairing)
+        self.op, self.form, self.k, self.dim, self.pairing = op, form, self.program.k, as_int("dim", dim), pairing
+        self.text = str(self.program)
 
     @property
     def spec(self) -> str:
@@ -38,7 +43,11 @@ class Gate(Activation):
         return self.k, 1
 
     def forward(self, x: Tensor) -> Tensor:
-        return evaluate(x, self.program, self.dim)
+        if is_scripting():
+            result: Tensor = torch.ops.boolit.evaluate(x, self.text, self.dim)
+            return result
+        else:  # noqa: RET505 (TorchScript would compile what follows without it)
+            return evaluate(x, self.program, self.dim)
 
 
 class Ensemble(Activation):
@@ -56,6 +65,9 @@ class Ensemble(Activation):
 
     def __init__(self, members: Sequence[Activation], strategy: Strategy, dim: int = -1, uneven: bool = False) -> None:
         super().__init__()
+        dim = as_int("dim", dim)
+        if isinstance(members, (str, Activation)) or not all(isinstance(member, Activation) for member in members):
+            raise TypeError(f"members is a list of activation modules, got {members!r}; make each with boolit.activation")
         if not members:
             raise ValueError("an ensemble needs at least one member, got none")
         if strategy not in ("d", "p"):
@@ -67,6 +79,7 @@ class Ensemble(Activation):
         self.members = nn.ModuleList(members)
         self.strategy, self.dim, self.uneven = strategy, dim, uneven
         self.program = _fused(members, strategy, uneven)
+        self.text = str(self.program or "")
         if self.program is None and strategy == "p":
             _check_unfused_partition(members, uneven)
 
@@ -103,19 +116,24 @@ class Ensemble(Activation):
         return group * len(self.parts) if self.strategy == "p" else group
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.program is not None:
-            return evaluate(x, self.program, self.dim)
-        if self.strategy == "d":
-            return torch.cat([part(x) for part in self.parts], self.dim)
-        share = x.shape[self.dim] // len(self.parts)
-        if x.shape[self.dim] % self.divisor:
-            self.out_features(x.shape[self.dim])
-        return torch.cat([part(piece) for part, piece in zip(self.parts, x.split(share, self.dim), strict=True)], self.dim)
+        if is_scripting():
+            return torch.ops.boolit.evaluate(x, self.text, self.dim) if self.text else self._join(x)
+        else:  # noqa: RET505 (TorchScript would compile what follows without it)
+            return self._join_checked(x) if self.program is None else evaluate(x, self.program, self.dim)
 
+    def _join_checked(self, x: Tensor) -> Tensor:
+        check_logits(x)
+        if not isinstance(x, Proxy):
+            shape = sizes(x)
+            self.out_features(shape[position(self.dim, shape)])
+        return self._join(x)
 
-def suffix(k: int, pairing: str) -> str:
-    """How a spec says a group size other than 2 and a pairing other than adjacent."""
-    return (f"_k{k}" if k != 2 else "") + (f"_{pairing}" if pairing != "adjacent" else "")
+    def _join(self, x: Tensor) -> Tensor:
+        outputs = []
+        share = x.size(self.dim) // len(self.members)
+        for i, member in enumerate(self.members):
+            outputs.append(member(x if self.strategy == "d" else x.narrow(self.dim, i * share, share)))
+        return torch.cat(outputs, self.dim)
 
 
 def _fused(members: Sequence[Activation], strategy: Strategy, uneven: bool) -> Program | None:

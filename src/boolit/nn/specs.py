@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from boolit.logic import FORMS, OPERATIONS
+from boolit.logic.vocabulary import as_int
 from boolit.nn._activation import Activation
 from boolit.nn.baselines import GATED, POINTWISE, Extremum, Gated, Pointwise, SignedGeomean
 from boolit.nn.gates import Ensemble, Gate
@@ -49,6 +50,7 @@ def activation(spec: str | type[nn.Module] | Callable[[Tensor], Tensor], dim: in
     """
     if isinstance(spec, Activation):
         return spec
+    dim = as_int("dim", dim)
     if isinstance(spec, str):
         return _parse(spec, dim)
     if isinstance(spec, type):
@@ -101,7 +103,7 @@ class Custom(Activation):
 
     def __init__(self, function: Callable[[Tensor], Tensor], dim: int = -1, name: str | None = None) -> None:
         super().__init__()
-        self.function, self.dim = function, dim
+        self.function, self.dim = function, as_int("dim", dim)
         self.name = name or str(getattr(function, "__name__", type(function).__name__))
         self._map = _probe(function, dim, self.name)
 
@@ -137,7 +139,9 @@ def _parse(spec: str, dim: int) -> Activation:
         return _REGISTERED[spec](dim)
     module = _ensemble(spec, dim) or _single(spec, dim)
     if module is None:
-        near = difflib.get_close_matches(spec, known_specs(), n=3, cutoff=0.5)
+        known = known_specs()
+        like = spec.strip().casefold().replace("-", "_").replace(" ", "_")
+        near = [like] if like in known else difflib.get_close_matches(like, known, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else "`boolit list` shows all"
         raise ValueError(f"unknown activation {spec!r}; {hint}")
     return module

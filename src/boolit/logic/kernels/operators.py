@@ -1,5 +1,6 @@
 """The torch operators, and the choice between kernel and formula.
 
+``boolit::evaluate`` is what torch.fx and torch.jit.script write down: a name in front of `evaluate`, which makes the choice.
 ``boolit::gates`` and ``boolit::gates_backward`` are opaque to torch.compile and known to autograd, vmap and fake tensors.
 An approximate gate keeps one bit an input element for its backward; an exact one keeps its input.
 """
@@ -10,14 +11,21 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
+from torch.compiler import is_dynamo_compiling
+from torch.jit import is_tracing  # type: ignore[attr-defined]
 from torch.nn import Parameter
+from torch.overrides import TorchFunctionMode, has_torch_function_unary
 
 from boolit.logic.formulas import formula
+from boolit.logic.kernels.logits import check_logits, check_memory, contiguous, position, sizes, traced_quietly
 from boolit.logic.kernels.plan import fits, out_shape, plan_for
 from boolit.logic.program import Program
+from boolit.logic.vocabulary import as_int
 
 _SCHEMAS = (
+    "evaluate(Tensor x, str program, int dim) -> Tensor",
     "gates(Tensor x, str program, int dim, bool keep) -> (Tensor, Tensor)",
     "gates_backward(Tensor grad, Tensor saved, str program, int dim, SymInt channels) -> Tensor",
 )
@@ -33,25 +41,50 @@ def evaluate(x: Tensor, program: Program, dim: int) -> Tensor:
 
     Shape: ``(…, C, …)`` to ``(…, program.out_channels(C), …)``.
     """
-    rank = x.dim()
-    if rank == 0:
-        raise IndexError("a tensor of shape () has no channels; give it a dimension, or use boolit.combine on separate logits")
-    if not -rank <= dim < rank:
-        raise IndexError(f"dim={dim} is out of range for a tensor of shape {tuple(x.shape)}; use {-rank} to {rank - 1}")
-    if dim < 0:
-        dim += rank
-    if not x.is_floating_point():
-        raise TypeError(f"logits must be floating-point, got {x.dtype}; convert them with x.float()")
+    if not _is_plain(x) or not fits(program, x):
+        return _evaluate_special(x, program, dim)
+    shape = x.shape
+    if type(dim) is not int or not 0 <= dim < len(shape):
+        dim = position(dim, shape)
+    if not x.is_contiguous():
+        check_memory(x)
+        if (moved := x.movedim(dim, -1)).is_contiguous():  # channels_last
+            return evaluate(moved, program, -1).movedim(-1, dim)
+    if not (x.requires_grad and torch.is_grad_enabled()):
+        return _run(x, program, dim, keep=False)[0]
+    return cast(Tensor, _Gates.apply(x, program, dim))  # type: ignore[no-untyped-call]
+
+
+def _evaluate_special(x: Tensor, program: Program, dim: int) -> Tensor:
+    """For all but plain tensors on the CPU: tracers, transforms, subclasses, other devices, signs and zeros to be applied."""
+    if _overrides_functions(x) and has_torch_function_unary(x):
+        return cast(Tensor, torch.ops.boolit.evaluate(x, str(program), as_int("dim", dim)))
+    check_logits(x)
+    dim = position(dim, sizes(x))
+    if is_tracing():
+        with traced_quietly(), _OnnxFunctions():
+            return formula(x, program, dim)
+    if not torch.compiler.is_compiling() and _dispatch_modes() == 0 and not isinstance(x, FakeTensor):
+        if type(x).__torch_dispatch__ is not Tensor.__torch_dispatch__:
+            return _subclass_formula(x, program, dim)
+        if type(x) is not Tensor and type(x) is not Parameter:
+            return evaluate(x.as_subclass(Tensor), program, dim)
     if not x.is_cpu or not fits(program, x) or _wants_formula():
         return formula(x, program, dim)
     if not x.is_contiguous() and (moved := x.movedim(dim, -1)).is_contiguous():  # channels_last
         return evaluate(moved, program, -1).movedim(-1, dim)
-    if _is_plain(x):
-        if not (x.requires_grad and torch.is_grad_enabled()):
-            return _run(x, program, dim, keep=False)[0]
-        return cast(Tensor, _Gates.apply(x, program, dim))  # type: ignore[no-untyped-call]
     program.groups(x.shape[dim])
     return cast(Tensor, _gates(x, str(program), dim, program.approximate)[0])
+
+
+def _subclass_formula(x: Tensor, program: Program, dim: int) -> Tensor:
+    """For a subclass that sees every operator: if it knows any, then those of torch (DTensor does)."""
+    try:
+        return formula(x, program, dim)
+    except (TypeError, NotImplementedError) as error:
+        raise NotImplementedError(
+            f"a {type(x).__name__} lacks operations a gate is made of; give the gate the tensor that is inside it"
+        ) from error
 
 
 # ------------------------------------------------------------------------------------------------ which way to go
@@ -68,43 +101,73 @@ def _wants_formula() -> bool:
 # Asking whether a tensor is what it seems costs one private call each; a torch without them loses the short cut only.
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
 _transformed = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
-_is_batched = getattr(torch._C._functorch, "is_legacy_batchedtensor", lambda _: True)
+_is_tracing = getattr(torch._C, "_is_tracing", is_tracing)
+
+
+def _overrides_functions(x: object) -> bool:
+    """Whether it wants to know what it is given to: what torch.fx traces with does, and so do most subclasses."""
+    function = getattr(type(x), "__torch_function__", torch._C._disabled_torch_function_impl)
+    return type(x) is not Tensor and function is not torch._C._disabled_torch_function_impl
+
+
+class _OnnxFunctions(TorchFunctionMode):
+    """torch.onnx.export with dynamo=False knows no expm1; this product is as accurate, for small numbers too."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is torch.expm1 and torch.onnx.is_in_onnx_export():
+            return torch.tanh(args[0] / 2) * (torch.exp(args[0]) + 1)
+        return function(*args, **(kwargs or {}))
 
 
 def _is_plain(x: Tensor) -> bool:
     """No tracing, no mode, no transform, no subclass, no sign to be applied: the tensor's memory is the whole truth."""
-    return (
-        not torch.compiler.is_compiling()
-        and (type(x) is Tensor or type(x) is Parameter)
-        and _dispatch_modes() == 0
-        and not _transformed()
-        and not x.is_neg()
-    )
+    try:
+        return (
+            (type(x) is Tensor or type(x) is Parameter)
+            and not is_dynamo_compiling()
+            and _dispatch_modes() == 0
+            and not _transformed()
+            and not _is_tracing()
+            and forward_ad._current_level < 0
+            and x.is_cpu
+            and not x.is_neg()
+            and not x.is_nested
+            and x.data_ptr() != 0  # a zero tensor and a functional one have no memory of their own
+        )
+    except RuntimeError:  # no address at all: sparse, of oneDNN, or left over from a transform
+        return False
 
 
 # ------------------------------------------------------------------------------------------------ the work
 
 
 def _run(x: Tensor, program: Program, dim: int, keep: bool) -> tuple[Tensor, Tensor | None]:
-    x = x.contiguous()
+    x = contiguous(x)
     plan = plan_for(program, x.dtype, x.shape, dim)
-    out = torch.empty_strided(plan.out_shape, plan.out_strides, dtype=x.dtype)  # takes half the time of torch.empty
-    kept = torch.empty(plan.kept_bytes, dtype=torch.uint8) if keep else None
+    # on the device of x, whatever torch.set_default_device says, and in half the time of torch.empty
+    out = x.new_empty_strided(plan.out_shape, plan.out_strides)
+    kept = x.new_empty(plan.kept_bytes, dtype=torch.uint8) if keep else None
     plan.forward(x, out, kept)
     return out, kept
 
 
 def _forward(x: Tensor, program: str, dim: int, keep: bool) -> tuple[Tensor, Tensor]:
     out, kept = _run(x, Program.parse(program), dim, keep)
-    return out, kept if kept is not None else torch.empty(0, dtype=torch.uint8)
+    return out, kept if kept is not None else x.new_empty(0, dtype=torch.uint8)
 
 
 def _run_backward(grad: Tensor, saved: Tensor, program: Program, dim: int, channels: int) -> Tensor:
-    grad, saved = grad.contiguous(), saved.contiguous()
+    grad, saved = contiguous(grad), contiguous(saved)
     shape = torch.Size((*grad.shape[:dim], channels, *grad.shape[dim + 1 :]))
-    grad_x = torch.empty(shape, dtype=grad.dtype)
+    grad_x = grad.new_empty(shape)
     x, kept = (None, saved) if saved.dtype == torch.uint8 else (saved, None)
-    plan_for(program, grad.dtype, shape, dim).backward(grad, x, kept, grad_x)
+    plan = plan_for(program, grad.dtype, shape, dim)
+    if grad.nbytes != plan.out_bytes or saved.nbytes != (plan.in_bytes if kept is None else plan.kept_bytes):
+        raise ValueError(
+            f"the backward of {program.spec} got a gradient of shape {tuple(grad.shape)} and a kept tensor of shape "
+            f"{tuple(saved.shape)} and {saved.dtype}, which do not belong together; hooks must return what they were given"
+        )
+    plan.backward(grad, x, kept, grad_x)
     return grad_x
 
 
@@ -112,6 +175,11 @@ def _backward(grad: Tensor, saved: Tensor, program: str, dim: int, channels: int
     return _run_backward(grad, saved, Program.parse(program), dim, channels)
 
 
+def _evaluate(x: Tensor, program: str, dim: int) -> Tensor:
+    return evaluate(x, Program.parse(program), dim)
+
+
+_library.impl("evaluate", _evaluate, "CompositeImplicitAutograd")
 _library.impl("gates", _forward, "CPU")
 _library.impl("gates_backward", _backward, "CPU")
 
@@ -125,8 +193,9 @@ def _fake_forward(x: Tensor, program: str, dim: int, keep: bool) -> tuple[Tensor
     return x.new_empty(out_shape(parsed, x.shape, dim)), kept
 
 
-def _fake_backward(grad: Tensor, _saved: Tensor, _program: str, dim: int, channels: int) -> Tensor:
-    return grad.new_empty((*grad.shape[:dim], channels, *grad.shape[dim + 1 :]))
+def _fake_backward(grad: Tensor, saved: Tensor, _program: str, dim: int, channels: int) -> Tensor:
+    like = saved if saved.is_meta else grad  # never an empty tensor with a memory: its numbers would be taken for the gradient
+    return like.new_empty((*grad.shape[:dim], channels, *grad.shape[dim + 1 :]), dtype=grad.dtype)
 
 
 torch.library.register_fake("boolit::gates", _fake_forward, lib=_library)
@@ -231,7 +300,9 @@ class _Gates(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (saved,) = ctx.saved_tensors
-        if _is_plain(grad) and not torch.is_grad_enabled() and not _is_batched(grad):
+        if grad.layout is not torch.strided:
+            grad = grad.to_dense()
+        if _is_plain(grad) and _is_plain(saved) and not torch.is_grad_enabled():
             return _run_backward(grad, saved, ctx.program, ctx.dim, ctx.channels), None, None
         return _gates_backward(grad, saved, str(ctx.program), ctx.dim, ctx.channels), None, None
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from boolit.logic.kernels.library import LIBRARY, MOST_GATES, GateStruct, PlanStruct
+from boolit.logic.kernels.logits import address
 from boolit.logic.moments import moments
 from boolit.logic.program import Program
 from boolit.logic.vocabulary import OPERATIONS, approximate, normalised
@@ -29,18 +30,22 @@ class Plan:
     address: int
     out_shape: tuple[int, ...]
     out_strides: tuple[int, ...]
+    in_bytes: int
+    out_bytes: int
     kept_bytes: int
 
     def forward(self, x: Tensor, out: Tensor, kept: Tensor | None) -> None:
         """Writes the gates' outputs, and the bits a backward without x needs."""
         assert LIBRARY is not None
-        LIBRARY.boolit_forward(self.address, x.data_ptr(), out.data_ptr(), None if kept is None else kept.data_ptr())
+        kept_address = None if kept is None else kept.data_ptr()
+        LIBRARY.boolit_forward(self.address, address(x, self.in_bytes), out.data_ptr(), kept_address)
 
     def backward(self, grad: Tensor, x: Tensor | None, kept: Tensor | None, grad_x: Tensor) -> None:
         """Writes the gradient, from x or from the bits."""
         assert LIBRARY is not None
-        x_address, kept_address = (None if tensor is None else tensor.data_ptr() for tensor in (x, kept))
-        LIBRARY.boolit_backward(self.address, grad.data_ptr(), x_address, kept_address, grad_x.data_ptr())
+        x_address = None if x is None else address(x, self.in_bytes)
+        kept_address = None if kept is None else address(kept, self.kept_bytes)
+        LIBRARY.boolit_backward(self.address, address(grad, self.out_bytes), x_address, kept_address, grad_x.data_ptr())
 
 
 @lru_cache(maxsize=4096)
@@ -61,9 +66,10 @@ def plan_for(program: Program, dtype: torch.dtype, shape: torch.Size, dim: int) 
         math.prod(shape[dim + 1 :]),
         (GateStruct * MOST_GATES)(*gates),
     )
-    address, out = ctypes.addressof(struct), out_shape(program, shape, dim)
+    start, out = ctypes.addressof(struct), out_shape(program, shape, dim)
     strides = tuple(math.prod(max(1, size) for size in out[axis + 1 :]) for axis in range(len(out)))
-    return Plan(struct, address, out, strides, LIBRARY.boolit_kept_bytes(address))
+    in_bytes, out_bytes = (math.prod(sizes) * dtype.itemsize for sizes in (shape, out))
+    return Plan(struct, start, out, strides, in_bytes, out_bytes, LIBRARY.boolit_kept_bytes(start))
 
 
 def fits(program: Program, x: Tensor) -> bool:

@@ -1,40 +1,20 @@
-"""Logical activations as functions.
-
-Grouped, on neighbouring channels of one tensor: ``or_ail(x)``, ``xnor_il(x, k=3, dim=1)``, and so on for each of
-``and_ | or_ | xnor_`` with ``il | ail | nil | nail``; `gate` and `ensemble` take the names as arguments. On separate
-tensors, with broadcasting: `combine`.
-"""
+"""Gates, ensembles and the signed geometric mean, with the operation as an argument."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
+from torch.fx import Proxy
+from torch.jit import is_scripting  # type: ignore[attr-defined]
 
 from boolit.logic import PAIRINGS, Program, evaluate
+from boolit.logic.kernels.logits import check_logits, position, sizes
 from boolit.logic.program import Strategy
-
-__all__ = [
-    "and_ail",
-    "and_il",
-    "and_nail",
-    "and_nil",
-    "combine",
-    "ensemble",
-    "gate",
-    "or_ail",
-    "or_il",
-    "or_nail",
-    "or_nil",
-    "signed_geomean",
-    "xnor_ail",
-    "xnor_il",
-    "xnor_nail",
-    "xnor_nil",
-]
+from boolit.logic.vocabulary import check_word
 
 
 def gate(x: Tensor, op: str, form: str = "ail", k: int = 2, dim: int = -1, pairing: str = "adjacent") -> Tensor:
@@ -54,7 +34,11 @@ def gate(x: Tensor, op: str, form: str = "ail", k: int = 2, dim: int = -1, pairi
         >>> gate(torch.tensor([1.0, 2.0, -1.0, 3.0]), "or", "ail")
         tensor([3., 3.])
     """
-    return evaluate(x, _program(((op, form),), "d", k, pairing, False), dim)
+    if is_scripting():
+        result: Tensor = torch.ops.boolit.evaluate(x, f"{op}_{form}:d:k{k}:{pairing}", dim)
+        return result
+    else:  # noqa: RET505 (TorchScript compiles what follows a return, but not this)
+        return evaluate(x, _program(((op, form),), "d", k, pairing, False), dim)
 
 
 def ensemble(
@@ -75,6 +59,8 @@ def ensemble(
         >>> ensemble(torch.tensor([1.0, 2.0, -1.0, 3.0]), ["or", "xnor"], "ail", "d")
         tensor([ 3.,  3.,  1., -1.])
     """
+    if isinstance(ops, str):
+        raise TypeError(f"ops is a list of operations, got the string {ops!r}; write {ops.split('_')!r}")
     return evaluate(x, _program(tuple((op, form) for op in ops), strategy, k, pairing, uneven), dim)
 
 
@@ -90,6 +76,8 @@ def combine(op: str, *logits: Tensor, form: str = "il") -> Tensor:
     """
     if len(logits) < 2:
         raise ValueError(f"combine({op!r}, …) needs at least 2 tensors of logits, got {len(logits)}")
+    for logit in logits:
+        check_logits(logit)
     stacked = torch.stack(torch.broadcast_tensors(*logits))
     return evaluate(stacked, _program(((op, form),), "d", len(logits), "halves", False), 0).squeeze(0)
 
@@ -112,53 +100,43 @@ def signed_geomean(x: Tensor, dim: int = -1, pairing: str = "adjacent") -> Tenso
     return torch.where(nonzero, sign * root, 0)
 
 
-def operands(x: Tensor, k: int, dim: int, pairing: str) -> tuple[Tensor, ...]:
+def operands(x: Tensor, k: int, dim: int, pairing: str) -> list[Tensor]:
     """The k operands of every group along ``dim``, as k views.
 
     Example:
         >>> operands(torch.arange(4.0), 2, -1, "halves")
-        (tensor([0., 1.]), tensor([2., 3.]))
+        [tensor([0., 1.]), tensor([2., 3.])]
     """
-    rank = x.dim()
-    if not -rank <= dim < rank:
-        raise IndexError(f"dim={dim} is out of range for a tensor of shape {tuple(x.shape)}; use {-rank} to {rank - 1}")
-    if not x.is_floating_point():
-        raise TypeError(f"logits must be floating-point, got {x.dtype}; convert them with x.float()")
-    if pairing not in PAIRINGS:
-        raise ValueError(f"unknown pairing {pairing!r}; choose one of {', '.join(PAIRINGS)}")
-    channels = x.shape[dim]
+    if not is_scripting():
+        _check_operands(x, k, dim, pairing)
+    # no size is read here, and an axis is counted from the side dim is counted from: so torch's tracers can follow
+    if pairing == "adjacent":
+        grouped, axis = x.unflatten(dim, (-1, k)), dim + 1 if dim >= 0 else dim
+    else:
+        grouped, axis = x.unflatten(dim, (k, -1)), dim if dim >= 0 else dim - 1
+    views = grouped.unbind(axis)
+    return [views[i] for i in range(k)]
+
+
+def _check_operands(x: Tensor | Proxy, k: int, dim: int, pairing: str) -> None:
+    check_word("pairing", pairing, PAIRINGS)
+    if isinstance(x, Proxy):
+        return
+    check_logits(x)
+    shape = sizes(x)
+    channels = shape[position(dim, shape)]
     if channels % k:
         below, above = channels - channels % k, channels + -channels % k
         raise ValueError(f"groups of {k} need a multiple of {k} channels, got {channels}; use {below or above} or {above}")
-    dim = dim % rank
-    if pairing == "adjacent":
-        return torch.unbind(x.unflatten(dim, (channels // k, k)), dim + 1)
-    return torch.unbind(x.unflatten(dim, (k, channels // k)), dim)
 
 
-class GroupedGate(Protocol):
-    """A gate with operation and form fixed."""
-
-    def __call__(self, x: Tensor, k: int = 2, dim: int = -1, pairing: str = "adjacent") -> Tensor: ...
-
-
-_cached_program = lru_cache(maxsize=4096)(Program)
+_cached_program = lru_cache(maxsize=4096, typed=True)(Program)  # typed: 2, 2.0 and True are equal, and one is a k
 
 
 def _program(members: tuple[tuple[str, str], ...], strategy: Strategy, k: int, pairing: str, uneven: bool) -> Program:
-    make = Program if torch.compiler.is_compiling() else _cached_program  # torch.compile warns of a cache and ignores it
-    return make(members, strategy, k, pairing, uneven)
-
-
-def _named(op: str, form: str) -> GroupedGate:
-    def named(x: Tensor, k: int = 2, dim: int = -1, pairing: str = "adjacent") -> Tensor:
-        return evaluate(x, _program(((op, form),), "d", k, pairing, False), dim)
-
-    named.__name__ = named.__qualname__ = f"{op}_{form}"
-    named.__doc__ = f'``gate(x, "{op}", "{form}", k, dim, pairing)``: {op.upper()} of groups of k logits in the form {form}.'
-    return named
-
-
-and_il, and_ail, and_nil, and_nail = (_named("and", form) for form in ("il", "ail", "nil", "nail"))
-or_il, or_ail, or_nil, or_nail = (_named("or", form) for form in ("il", "ail", "nil", "nail"))
-xnor_il, xnor_ail, xnor_nil, xnor_nail = (_named("xnor", form) for form in ("il", "ail", "nil", "nail"))
+    if not is_dynamo_compiling():  # which warns of a cache and ignores it
+        try:
+            return _cached_program(members, strategy, k, pairing, uneven)
+        except TypeError:  # unhashable, or no integer: Program says what is wrong
+            pass
+    return Program(members, strategy, k, pairing, uneven)
