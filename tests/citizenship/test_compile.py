@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,7 +20,9 @@ SPECS_AND_K3 = [*SPECS, "or_il_k3", "xnor_nail_k3_halves"]  # all in one graph: 
 
 
 @pytest.fixture(autouse=True)
-def _fresh_compiler() -> Iterator[None]:
+def _fresh_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # not the user's cache: what it holds may have been compiled for other instructions than this process is held to
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     torch.compiler.reset()
     yield
     torch.compiler.reset()
