@@ -47,6 +47,15 @@ def _along(size: mpf, other: mpf) -> mpf:
 REFERENCES = {"or": or_il, "xnor": xnor_il}
 
 
+def fold(base: str, row: list[float]) -> tuple[mpf, list[mpf]]:
+    """A gate of any number of logits, and its partial derivatives."""
+    f, weights = mpf(row[0]), [mpf(1)]
+    for logit in row[1:]:
+        f, left, right = REFERENCES[base](f, mpf(logit))
+        weights = [weight * left for weight in weights] + [right]
+    return f, weights
+
+
 def points(count: int, dtype: torch.dtype, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """About ``count`` pairs: all magnitudes, ties and near ties, opposite signs, zeros of OR, both signs, exact zeros."""
     rng = np.random.default_rng(seed)

@@ -42,6 +42,28 @@ void with_kind(std::int32_t kind, const Body& body) {
     }
 }
 
+// ---------------------------------------------------------------- finite in, finite out
+
+// The largest size among a block's results so far. NaN does not count.
+template <class T>
+struct Peak {
+    Real<T> size;
+    ALWAYS_INLINE void see(Real<T> value) { size = most<T>(size_of<T>(value), size); }
+    bool reaches(T limit) const {
+        bool some = false;
+        for (int i = 0; i < W; ++i) some |= size[i] >= limit;
+        return some;
+    }
+};
+
+// A result beyond S's largest number, though no infinite operand makes it so, becomes that number. The value is kept within
+// T's own range first, as the scale might bring it back.
+template <class S, class T>
+ALWAYS_INLINE Real<T> saturated(Real<T> value, Int<T> certain, Affine<T> a) {
+    const Real<T> out = (certain ? value : within<T>(value, std::numeric_limits<T>::max())) * a.scale + a.shift;
+    return certain ? out : within<T>(out, Range<S>::largest);
+}
+
 // ---------------------------------------------------------------- pairs
 
 // Where the operands of a block lie: side by side, or `operand` apart.
@@ -67,20 +89,42 @@ ALWAYS_INLINE Choice<T> choose(Pair<T> p, Affine<T> a) {
     return kind == OR_AIL ? or_ail<T>(p.x * a.first_sign, p.y * a.other_sign) : xnor_ail<T>(p.x, p.y);
 }
 
+template <class T, int kind>
+ALWAYS_INLINE Real<T> pair_value(Pair<T> p, Affine<T> a) {
+    if constexpr (kind == OR_IL) return or_il<T>(p.x * a.first_sign, p.y * a.other_sign);
+    if constexpr (kind == XNOR_IL) return xnor_il<T>(p.x, p.y);
+    return choose<T, kind>(p, a).value;
+}
+
+// Does a block again of which some result overflowed: so rare that the usual loop only looks whether it happened.
+template <class S, class T, bool interleaved, int kind>
+__attribute__((noinline)) void saturate_pairs(Affine<T> a, Operands<S, T, interleaved> v, int n, S* out) {
+    for (int i = 0; i < n; i += W) {
+        const Pair<T> p = v.at(i);
+        const auto operand = [&](int j) { return j == 0 ? p.x * a.first_sign : p.y * a.other_sign; };
+        const Int<T> certain = is_certain<T>(kind == OR_AIL || kind == OR_IL, 2, operand);
+        store<S, T>(out + i, saturated<S, T>(pair_value<T, kind>(p, a), certain, a));
+    }
+}
+
 template <class S, class T, bool interleaved, int kind, bool keep>
 void pair_forward(Affine<T> a, Operands<S, T, interleaved> v, int n, S* out, Bits<std::uint8_t> bits) {
+    Peak<T> peak{all<T>(0)};
     for (int i = 0; i < n; i += W) {
         const Pair<T> p = v.at(i);
         Real<T> value;
-        if constexpr (kind == OR_IL) value = or_il<T>(p.x * a.first_sign, p.y * a.other_sign);
-        if constexpr (kind == XNOR_IL) value = xnor_il<T>(p.x, p.y);
-        if constexpr (kind == OR_AIL || kind == XNOR_AIL) {
+        if constexpr (keep) {
             const Choice<T> choice = choose<T, kind>(p, a);
             value = choice.value;
-            if constexpr (keep) store_bits<T>(bits.at(0, i), choice.first), store_bits<T>(bits.at(1, i), choice.second);
+            store_bits<T>(bits.at(0, i), choice.first), store_bits<T>(bits.at(1, i), choice.second);
+        } else {
+            value = pair_value<T, kind>(p, a);
         }
-        store<S, T>(out + i, value * a.scale + a.shift);
+        value = value * a.scale + a.shift;
+        peak.see(value);
+        store<S, T>(out + i, value);
     }
+    if (peak.reaches(Range<S>::overflow)) saturate_pairs<S, T, interleaved, kind>(a, v, n, out);
 }
 
 // The partial derivatives, for vector i; from the bits where they are kept, else from the operands.
@@ -213,7 +257,7 @@ void scatter(const T* values, std::int64_t lane, std::int64_t operand, int k, in
     }
 }
 
-template <class T, int kind>
+template <class S, class T, int kind>
 void group_forward(Affine<T> a, const T* values, int k, int n, T* out, Bits<std::uint8_t> bits) {
     for (int i = 0; i < n; i += W) {
         const auto v = [&](int j) { return load<T, T>(values + j * BLOCK + i) * a.sign(j); };
@@ -231,13 +275,18 @@ void group_forward(Affine<T> a, const T* values, int k, int n, T* out, Bits<std:
             for (int b = 0; b < index_planes; ++b) store_bits<T>(bits.at(b, i), ((taken.where >> b) & 1) != 0);
             if (bits.start != nullptr) store_bits<T>(bits.at(index_planes, i), taken.minus);
         }
-        store<T, T>(out + i, value * a.scale + a.shift);
+        Peak<T> peak{all<T>(0)};
+        peak.see(value * a.scale + a.shift);
+        if (peak.reaches(Range<S>::overflow))
+            store<T, T>(out + i, saturated<S, T>(value, is_certain<T>(kind == OR_AIL || kind == OR_IL, k, v), a));
+        else
+            store<T, T>(out + i, value * a.scale + a.shift);
     }
 }
 
-// Adds to sums, from the bits where they are kept, else from the values. `before` has room for k vectors.
+// Adds to sums, from the bits where they are kept, else from the values. `scratch` has place for 2k vectors.
 template <class T, int kind>
-void group_backward(Affine<T> a, const T* values, int k, Bits<const std::uint8_t> bits, const T* grad, int n, T* before, T* sums) {
+void group_backward(Affine<T> a, const T* values, int k, Bits<const std::uint8_t> bits, const T* grad, int n, T* scratch, T* sums) {
     for (int i = 0; i < n; i += W) {
         const Real<T> g = load<T, T>(grad + i) * a.scale;
         const auto v = [&](int j) { return load<T, T>(values + j * BLOCK + i) * a.sign(j); };
@@ -246,8 +295,8 @@ void group_backward(Affine<T> a, const T* values, int k, Bits<const std::uint8_t
             store<T, T>(sum, load<T, T>(sum) + partial * (g * a.sign(j)));
         };
         const auto add_taken = [&](int j, Int<T> taken) { add(j, taken ? all<T>(1) : all<T>(0)); };
-        if constexpr (kind == OR_IL) or_il_k_partials<T>(k, v, add);
-        if constexpr (kind == XNOR_IL) xnor_il_k_partials<T>(k, v, before, add);
+        if constexpr (kind == OR_IL) or_il_k_partials<T>(k, v, scratch, add);
+        if constexpr (kind == XNOR_IL) xnor_il_k_partials<T>(k, v, scratch, add);
         if constexpr (kind == OR_AIL) {
             if (bits.start == nullptr) or_ail_k<T>(k, v, add_taken);
             else
@@ -280,7 +329,7 @@ void sweep_groups(const BoolitPlan& plan, const Pass& pass, std::int64_t begin, 
         gather<S, T>(x + block.source, pass.lane, pass.operand, k, block.n, values.data());
         for (int m = pass.first; m < pass.first + pass.count; ++m) {
             const Bits<std::uint8_t> bits = bits_at(plan, pass, block, m, kept), room{kept ? planes_room.data() : nullptr, BLOCK / 8};
-            with_kind(plan.gates[m].kind, [&](auto kind) { group_forward<T, kind>(Affine<T>(plan.gates[m]), values.data(), k, block.n, line, room); });
+            with_kind(plan.gates[m].kind, [&](auto kind) { group_forward<S, T, kind>(Affine<T>(plan.gates[m]), values.data(), k, block.n, line, room); });
             scatter<S, T>(line, 1, 0, 1, block.n, out + block.target + pass.skip * (m - pass.first));
             if (kept) copy_bits({planes_room.data(), BLOCK / 8}, bits, planes(plan.gates[m], k), block.n);
         }
@@ -291,7 +340,7 @@ template <class S, class T>
 void sweep_groups_back(const BoolitPlan& plan, const Pass& pass, std::int64_t begin, std::int64_t end, const S* grad, const S* x,
                        const std::uint8_t* kept, S* grad_x) {
     const int k = int(plan.k);
-    std::vector<T> values(std::size_t(k) * BLOCK), sums(values.size()), before(std::size_t(k) * W);
+    std::vector<T> values(std::size_t(k) * BLOCK), sums(values.size()), scratch(std::size_t(2 * k) * W);
     std::vector<std::uint8_t> planes_room(std::size_t(k + 1) * BLOCK / 8);
     alignas(64) T line[BLOCK];
     for (std::int64_t index = begin; index < end; ++index) {
@@ -303,7 +352,7 @@ void sweep_groups_back(const BoolitPlan& plan, const Pass& pass, std::int64_t be
             if (kept) copy_bits(bits_at(plan, pass, block, m, kept), {planes_room.data(), BLOCK / 8}, planes(plan.gates[m], k), block.n);
             const Bits<const std::uint8_t> room{kept ? planes_room.data() : nullptr, BLOCK / 8};
             with_kind(plan.gates[m].kind, [&](auto kind) {
-                group_backward<T, kind>(Affine<T>(plan.gates[m]), values.data(), k, room, line, block.n, before.data(), sums.data());
+                group_backward<T, kind>(Affine<T>(plan.gates[m]), values.data(), k, room, line, block.n, scratch.data(), sums.data());
             });
         }
         scatter<S, T>(sums.data(), pass.lane, pass.operand, k, block.n, grad_x + block.source);
