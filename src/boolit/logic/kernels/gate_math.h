@@ -66,9 +66,9 @@ ALWAYS_INLINE Real<T> within(Real<T> x, T limit) {
 template <class T>
 ALWAYS_INLINE Real<T> or_il(Real<T> x, Real<T> y) {
     const Real<T> high = most<T>(x, y), low = least<T>(y, x);
-    const Real<T> from_low = exp_of<T>(minus_size_of<T>(low)).value;
-    const Real<T> from_gap = exp_of<T>(least<T>(low, all<T>(0)) - high).value;
-    return high + most<T>(all<T>(0), low) + log1p_of<T>(from_low + from_gap);
+    const Real<T> from_low = exp_of<T>(minus_size_of<T>(low)).lifted;
+    const Real<T> from_gap = exp_of<T>(least<T>(low, all<T>(0)) - high).lifted;
+    return high + most<T>(all<T>(0), low) + log1p_up_to_2<T>((from_low + from_gap) * sink<T>);
 }
 
 template <class T>
@@ -167,7 +167,7 @@ template <class T>
 ALWAYS_INLINE Event<T> event(Real<T> p, Real<T> floor) {
     const Real<T> decay = exp_of<T>(minus_size_of<T>(p)).value;
     const Real<T> lift = exp_of<T>(difference<T>(least<T>(p, all<T>(0)), floor)).value;
-    return {lift / (T(1) + decay), (p > T(0) ? p : all<T>(0)) + log1p_of<T>(decay)};
+    return {lift / (T(1) + decay), (p > T(0) ? p : all<T>(0)) + log1p_up_to_2<T>(decay)};
 }
 
 // A sum that carries what rounding drops from it (Kahan); an infinite one carries nothing.

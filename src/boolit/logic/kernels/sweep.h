@@ -44,15 +44,19 @@ void with_kind(std::int32_t kind, const Body& body) {
 
 // ---------------------------------------------------------------- finite in, finite out
 
-// The largest size among a block's results so far. NaN does not count.
-template <class T>
-struct Peak {
-    Real<T> size;
-    ALWAYS_INLINE void see(Real<T> value) { size = most<T>(size_of<T>(value), size); }
-    bool reaches(T limit) const {
-        bool some = false;
-        for (int i = 0; i < W; ++i) some |= size[i] >= limit;
-        return some;
+// Whether some result of a block may have overflowed: the largest size so far where S is narrower than T, and NaN, which
+// 0 · infinity is and stays, where it is not.
+template <class S, class T>
+struct Overflow {
+    Real<T> seen;
+    ALWAYS_INLINE void see(Real<T> value) {
+        if constexpr (is_16_bit<S>) seen = most<T>(size_of<T>(value), seen);
+        else seen = value * T(0) + seen;
+    }
+    ALWAYS_INLINE bool happened() const {
+        std::uint8_t lanes[W / 8];
+        store_bits<T>(lanes, is_16_bit<S> ? seen >= Range<S>::overflow : seen != seen);
+        return lanes[0] != 0 || lanes[W / 8 - 1] != 0;  // W is 8 or 16
     }
 };
 
@@ -109,7 +113,7 @@ __attribute__((noinline)) void saturate_pairs(Affine<T> a, Operands<S, T, interl
 
 template <class S, class T, bool interleaved, int kind, bool keep>
 void pair_forward(Affine<T> a, Operands<S, T, interleaved> v, int n, S* out, Bits<std::uint8_t> bits) {
-    Peak<T> peak{all<T>(0)};
+    Overflow<S, T> overflow{all<T>(0)};
     for (int i = 0; i < n; i += W) {
         const Pair<T> p = v.at(i);
         Real<T> value;
@@ -121,10 +125,10 @@ void pair_forward(Affine<T> a, Operands<S, T, interleaved> v, int n, S* out, Bit
             value = pair_value<T, kind>(p, a);
         }
         value = value * a.scale + a.shift;
-        peak.see(value);
+        overflow.see(value);
         store<S, T>(out + i, value);
     }
-    if (peak.reaches(Range<S>::overflow)) saturate_pairs<S, T, interleaved, kind>(a, v, n, out);
+    if (overflow.happened()) saturate_pairs<S, T, interleaved, kind>(a, v, n, out);
 }
 
 // The partial derivatives, for vector i; from the bits where they are kept, else from the operands.
@@ -257,31 +261,45 @@ void scatter(const T* values, std::int64_t lane, std::int64_t operand, int k, in
     }
 }
 
+template <class T, int kind, class Operand>
+ALWAYS_INLINE Real<T> group_value(int k, const Operand& v) {
+    if constexpr (kind == OR_IL) return or_il_k<T>(k, v);
+    if constexpr (kind == XNOR_IL) return xnor_il_k<T>(k, v);
+    if constexpr (kind == OR_AIL) return or_ail_k<T>(k, v, [](int, Int<T>) {});
+    return xnor_ail_k<T>(k, v).value;
+}
+
+template <class S, class T, int kind>
+__attribute__((noinline)) void saturate_groups(Affine<T> a, const T* values, int k, int n, T* out) {
+    for (int i = 0; i < n; i += W) {
+        const auto v = [&](int j) { return load<T, T>(values + j * BLOCK + i) * a.sign(j); };
+        const Int<T> certain = is_certain<T>(kind == OR_AIL || kind == OR_IL, k, v);
+        store<T, T>(out + i, saturated<S, T>(group_value<T, kind>(k, v), certain, a));
+    }
+}
+
 template <class S, class T, int kind>
 void group_forward(Affine<T> a, const T* values, int k, int n, T* out, Bits<std::uint8_t> bits) {
+    Overflow<S, T> overflow{all<T>(0)};
+    const int index_planes = bits.start != nullptr ? index_bits(k) : 0;
     for (int i = 0; i < n; i += W) {
         const auto v = [&](int j) { return load<T, T>(values + j * BLOCK + i) * a.sign(j); };
         Real<T> value;
-        if constexpr (kind == OR_IL) value = or_il_k<T>(k, v);
-        if constexpr (kind == XNOR_IL) value = xnor_il_k<T>(k, v);
-        if constexpr (kind == OR_AIL)
-            value = or_ail_k<T>(k, v, [&](int j, Int<T> taken) {
-                if (bits.start != nullptr) store_bits<T>(bits.at(j, i), taken);
-            });
-        if constexpr (kind == XNOR_AIL) {
+        if (kind == OR_AIL && bits.start != nullptr) {
+            value = or_ail_k<T>(k, v, [&](int j, Int<T> taken) { store_bits<T>(bits.at(j, i), taken); });
+        } else if (kind == XNOR_AIL && bits.start != nullptr) {
             const Taken<T> taken = xnor_ail_k<T>(k, v);
             value = taken.value;
-            const int index_planes = bits.start != nullptr ? index_bits(k) : 0;
             for (int b = 0; b < index_planes; ++b) store_bits<T>(bits.at(b, i), ((taken.where >> b) & 1) != 0);
-            if (bits.start != nullptr) store_bits<T>(bits.at(index_planes, i), taken.minus);
+            store_bits<T>(bits.at(index_planes, i), taken.minus);
+        } else {
+            value = group_value<T, kind>(k, v);
         }
-        Peak<T> peak{all<T>(0)};
-        peak.see(value * a.scale + a.shift);
-        if (peak.reaches(Range<S>::overflow))
-            store<T, T>(out + i, saturated<S, T>(value, is_certain<T>(kind == OR_AIL || kind == OR_IL, k, v), a));
-        else
-            store<T, T>(out + i, value * a.scale + a.shift);
+        value = value * a.scale + a.shift;
+        overflow.see(value);
+        store<T, T>(out + i, value);
     }
+    if (overflow.happened()) saturate_groups<S, T, kind>(a, values, k, n, out);
 }
 
 // Adds to sums, from the bits where they are kept, else from the values. `scratch` has place for 2k vectors.

@@ -17,7 +17,7 @@ struct Lanes<float> {
     static constexpr int mantissa = 23;
     static constexpr One bias = 127, root_half = 0x3f3504f3;
     static constexpr int exp_terms = 8;          // (ln2/2)^8 / 9! < 2^-30
-    static constexpr int log_terms = 5;          // (3 - 2√2)^12 / 13 < 2^-32
+    static constexpr int log_terms = 5;          // (1/5)^12 / 13 < 2^-31
     static constexpr int atanh_terms = 7;        // (1/3)^16 / 17 < 2^-29
     static constexpr float lowest_exp = -104.7f;  // rounds to n = -151 = -(bias + mantissa + 1): e^x is less than half the least subnormal
     static constexpr float certain = 40.0f;       // 1 + e^-40 rounds to 1, and e^40 does not overflow
@@ -33,7 +33,7 @@ struct Lanes<double> {
     static constexpr int mantissa = 52;
     static constexpr One bias = 1023, root_half = 0x3fe6a09e667f3bcd;
     static constexpr int exp_terms = 14;  // (ln2/2)^14 / 15! < 2^-61
-    static constexpr int log_terms = 11;  // (3 - 2√2)^24 / 25 < 2^-65
+    static constexpr int log_terms = 11;  // (1/5)^24 / 25 < 2^-60
     static constexpr int atanh_terms = 16;  // (1/3)^34 / 35 < 2^-58
     static constexpr double lowest_exp = -745.9;  // n = -1076
     static constexpr double certain = 80.0;
@@ -154,26 +154,29 @@ ALWAYS_INLINE Difference<T> difference(Real<T> x, Real<T> y) {
     return {rounded, most<T>((x - rounded) - y, all<T>(-1))};
 }
 
-// e^x and e^x - 1, each to about one unit in the last place, and what rounding dropped from the latter.
+// An exponent field reaches down to -bias only, so e^x is computed lifted; sunk in the end, a subnormal one is rounded once.
+template <class T>
+constexpr T sink = T(1) / T(typename Lanes<T>::One(1) << (Lanes<T>::mantissa + 1));
+
+// e^x / sink, e^x and e^x - 1, each to about one unit in the last place, and what rounding dropped from the last.
 template <class T>
 struct Exp {
-    Real<T> value, minus_one, dropped;
+    Real<T> lifted, value, minus_one, dropped;
 };
 
-// e^(rounded + dropped), for a sum from lowest_exp, where it is 0, to 0. An exponent field reaches down to -bias only, so the
-// value is computed lifted; sunk in the end, a subnormal one is rounded once.
+// e^(rounded + dropped), for a sum from lowest_exp, where it is 0, to 0.
 template <class T>
 ALWAYS_INLINE Exp<T> exp_of(Difference<T> x) {
     using L = Lanes<T>;
-    constexpr T sink = T(1) / T(typename L::One(1) << (L::mantissa + 1));
     const Real<T> shifted = x.rounded * T(1.44269504088896340736) + rounder<T>;
     const Real<T> n = shifted - rounder<T>;
     const Real<T> r = ((x.rounded - n * L::ln2_high) - n * L::ln2_low) + x.dropped;
     const Real<T> tail = r * r * exp_series<T>(r), p = r + tail;
     const Int<T> exponent = bits_of<Int<T>>(shifted) - bits_of<Int<T>>(all<T>(rounder<T> - T(L::bias + L::mantissa + 1)));
-    const Real<T> lifted = bits_of<Real<T>>(Int<T>(exponent << L::mantissa));  // 0 for the least n
-    const Real<T> scale = lifted * sink, minus_one = scale * p + (scale - T(1));
-    return {(lifted * p + lifted) * sink, minus_one, (((scale - T(1)) - minus_one) + scale * p) + scale * ((r - p) + tail)};
+    const Real<T> field = bits_of<Real<T>>(Int<T>(exponent << L::mantissa));  // 0 for the least n
+    const Real<T> scale = field * sink<T>, lifted = field * p + field, minus_one = scale * p + (scale - T(1));
+    const Real<T> dropped = (((scale - T(1)) - minus_one) + scale * p) + scale * ((r - p) + tail);
+    return {lifted, lifted * sink<T>, minus_one, dropped};
 }
 
 // For x ≤ 0; NaN counts as -infinity.
@@ -209,4 +212,23 @@ ALWAYS_INLINE Real<T> log1p_of(Real<T> t) {
     const Real<T> z = s * s;
     const Real<T> small = e * L::ln2_low - s * (f - z * atanh_series<T, L::log_terms>(z));
     return e * L::ln2_high + (f + small);
+}
+
+// The same for t ≤ 2, where e is 0 or 1: f within -0.3 … 0.5, so |s| ≤ 1/5.
+template <class T>
+ALWAYS_INLINE Real<T> log1p_up_to_2(Real<T> t) {
+    using L = Lanes<T>;
+    Real<T> f, high, low;
+    if constexpr (sizeof(T) == 4) {
+        const Int<T> halve = t > T(0.41421356);
+        f = halve ? T(0.5) * t - T(0.5) : t;
+        high = halve ? all<T>(L::ln2_high) : all<T>(0), low = halve ? all<T>(L::ln2_low) : all<T>(0);
+    } else {  // GCC takes a comparison apart where a vector is wider than a register; so the nearest integer to 1.2 t, but 1 at most
+        const Real<T> e = least<T>((t * T(1.2) + rounder<T>) - rounder<T>, all<T>(1));
+        f = (t - e) * (T(1) - T(0.5) * e);
+        high = e * L::ln2_high, low = e * L::ln2_low;
+    }
+    const Real<T> s = f / (T(2) + f);
+    const Real<T> z = s * s;
+    return high + (f + (low - s * (f - z * atanh_series<T, L::log_terms>(z))));
 }
