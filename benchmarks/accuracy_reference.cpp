@@ -74,20 +74,20 @@ struct Worst {
     std::int64_t not_finite;
 };
 
-// Results of (base - mean) / sd. An error counts as far as it exceeds the smallest subnormal. `narrow` is the unit round-off of
-// a stored type narrower than u's, whose one rounding is taken off too.
+// Results of (base - mean) / sd. An error counts as far as it exceeds `subnormal`, of the base and of the result. `narrow` is the
+// unit round-off of a stored type narrower than u's, whose one rounding is taken off too.
 extern "C" void compare(std::int64_t n, int k, const Real* value, const Real* c, const Real* partial, const double* got,
                         const double* gradient, double mean, double sd, double u, double narrow, double subnormal, Worst* worst) {
     *worst = {0, 0, 0, 0, 0};
     for (std::int64_t i = 0; i < n; ++i) {
         const Real exact = (value[i] - mean) / sd;
         const Real unit = u * (mean == 0 && sd == 1 ? c[i] : (c[i] + fabsl(value[i]) + fabsl((Real)mean)) / sd);
-        const Real error = fabsl(got[i] - exact) - subnormal - narrow * fabsl(exact);
+        const Real error = fabsl(got[i] - exact) - (sd == 1 ? subnormal : subnormal + subnormal / sd) - narrow * fabsl(exact);
         const double ratio = error <= 0 ? 0 : double(error / unit);
         if (!std::isfinite(got[i])) ++worst->not_finite;
         else if (ratio > worst->value) worst->value = ratio, worst->value_at = i;
         for (int j = 0; j < k; ++j) {
-            const Real slope = partial[i * k + j] / sd, limit = fmaxl(fabsl(slope), 1e-30L);
+            const Real slope = partial[i * k + j] / sd, limit = fmaxl(fabsl(slope), 1e-30L / sd);
             const Real off = fabsl(gradient[i * k + j] - slope) - narrow * fabsl(slope) - (narrow ? subnormal : 0);
             const double units = off <= 0 ? 0 : double(off / (u * limit));
             if (!std::isfinite(gradient[i * k + j])) ++worst->not_finite;

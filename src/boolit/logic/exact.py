@@ -50,20 +50,20 @@ def xnor_il(x: Tensor, y: Tensor) -> Tensor:
 def or_il_many(operands: Tensor) -> Tensor:
     """OR of all along dimension 0: log(eˢ - 1), with s the sum of their softplus.
 
-    For s < 2 the odds o = eˢ - 1 are joined in pairs, a + b + a·b, scaled by e⁻ʰ with h the largest logit so that none underflows.
-    All of them give the derivatives; the value is h + log1p(…) of the others, or a small h would drown.
+    For s < 2 the odds o = eˢ - 1 are joined in pairs, a + b + a·b, scaled by e⁻ʰ with h the largest logit so that none
+    underflows. All of them give the derivatives; the value is h + log1p(…) of the others, or a small h would drown.
     """
     index = operands.detach().argmax(0, keepdim=True)
     high = operands.gather(0, index)[0]
     positive = operands > 0
     decay = torch.exp(torch.where(positive, -operands, operands))
     total = reduce(torch.where(positive, operands, 0) + torch.log1p(decay), add)
-    far = total >= 2
-    far_value = total + torch.log1p(-torch.exp(-torch.where(far, total, 2)))
+    low = total < 2
+    far_value = total + torch.log1p(-torch.exp(-torch.where(low, 2, total)))
 
     top = high.detach()
     impossible = top == -torch.inf
-    near = (total < 2) & ~impossible
+    near = low & ~impossible
     floor = torch.where(near, top, 0)
     unscale = torch.exp(floor)
     odds = _exp_of_difference(torch.where(near, operands, 0), floor)
@@ -76,8 +76,8 @@ def or_il_many(operands: Tensor) -> Tensor:
 def xnor_il_many(operands: Tensor) -> Tensor:
     """XNOR of all along dimension 0: |f| = log((1+t)/(1-t)) with t = Π tanh(|xᵢ|/2).
 
-    For t ≥ 1/2 the probabilities 1 - tᵢ of disagreeing are joined in pairs, a + b - a·b, scaled by eᵐ with m the least magnitude
-    so that none underflows.
+    For t ≥ 1/2 the distances 1 - tᵢ from certainty are joined in pairs, a + b - a·b, scaled by eᵐ with m the least
+    magnitude so that none underflows.
     """
     signs = _sign(operands)
     sizes = signs * operands
@@ -127,25 +127,27 @@ def _exp_of_difference(x: Tensor, y: Tensor) -> Tensor:
     return torch.exp(rounded) * (1 + dropped)
 
 
-_STEPS, _FIRST, _LAST = 32, 8, 64  # a step of the table is 1/32; it starts at 1/4 and ends at 2
+_STEPS, _FIRST, _LAST = 32, 8, 64  # a step of the table is 1/32; it is used from 1/4 to 2
 
 
-def _table() -> list[Decimal]:
-    """tanh(i/32) to 40 digits."""
+def _table(dtype: torch.dtype) -> tuple[list[float], list[float]]:
+    """tanh(i/32) rounded to the type, and what that dropped."""
     with localcontext() as context:
         context.prec = 40
         grown = [(Decimal(2 * i) / _STEPS).exp() for i in range(_LAST + 1)]
-        return [(e - 1) / (e + 1) for e in grown]
+        exact = [(e - 1) / (e + 1) for e in grown]
+        rounded = torch.tensor([float(t) for t in exact], dtype=torch.float64).to(dtype).tolist()
+        return rounded, [float(t - Decimal(r)) for t, r in zip(exact, rounded, strict=True)]
 
 
-_TANH = _table()
+_TANH = {dtype: _table(dtype) for dtype in (torch.float32, torch.float64)}
 
 
 def _tanh_of_half(sizes: Tensor) -> Tensor:
     """tanh(x/2) for x ≥ 0, hardly worse than correctly rounded: a product of k multiplies what is off by k.
 
-    tanh(a+b) = T + (1-T²) tanh(b) / (1 + T tanh(b)) with T = tanh(a) from a table and b small, or 0 and all of x/2 below 1/4. There
-    b - tanh(b) is a small part of b, and Lambert's continued fraction gives it.
+    tanh(a+b) = T + (1-T²) tanh(b) / (1 + T tanh(b)) with T = tanh(a) from a table and b small; below 1/4, a = 0 and b is all
+    of x/2. There b - tanh(b) is a small part of b, and Lambert's continued fraction gives it.
     """
     y = sizes / 2
     step = torch.where(y.isnan(), 0, (y * _STEPS).round().clamp(max=_LAST))
@@ -157,8 +159,6 @@ def _tanh_of_half(sizes: Tensor) -> Tensor:
         fraction = odd + square / fraction
     fraction = square / fraction
     tanh_b = torch.where(step < _LAST, b - b * (fraction / (1 + fraction)), torch.tanh(b))
-    high = torch.tensor([float(t) for t in _TANH], dtype=torch.float64).to(sizes.dtype)
-    low = torch.tensor([float(t - Decimal(h)) for t, h in zip(_TANH, high.tolist(), strict=True)], dtype=torch.float64)
     index = step.long()
-    start, rest = high.to(sizes.device)[index], low.to(sizes.dtype).to(sizes.device)[index]
+    start, rest = (torch.tensor(column, dtype=y.dtype, device=y.device)[index] for column in _TANH[y.dtype])
     return start + (rest + (1 - start) * (1 + start) * tanh_b / (1 + start * tanh_b))
