@@ -75,12 +75,12 @@ struct Worst {
 };
 
 // Results of (base - mean) / sd. An error counts as far as it exceeds `subnormal`, of the base and of the result. `narrow` is the
-// unit round-off of a stored type narrower than u's, whose one rounding is taken off too.
+// unit round-off of a stored type narrower than u's, whose one rounding is taken off too. `largest`: the type's largest number.
 extern "C" void compare(std::int64_t n, int k, const Real* value, const Real* c, const Real* partial, const double* got,
-                        const double* gradient, double mean, double sd, double u, double narrow, double subnormal, Worst* worst) {
+                        const double* gradient, double mean, double sd, double u, double narrow, double subnormal, double largest, Worst* worst) {
     *worst = {0, 0, 0, 0, 0};
     for (std::int64_t i = 0; i < n; ++i) {
-        const Real exact = (value[i] - mean) / sd;
+        const Real exact = fminl(largest, fmaxl(-largest, (value[i] - mean) / sd));
         const Real unit = u * (mean == 0 && sd == 1 ? c[i] : (c[i] + fabsl(value[i]) + fabsl((Real)mean)) / sd);
         const Real error = fabsl(got[i] - exact) - (sd == 1 ? subnormal : subnormal + subnormal / sd) - narrow * fabsl(exact);
         const double ratio = error <= 0 ? 0 : double(error / unit);

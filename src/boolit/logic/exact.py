@@ -84,7 +84,9 @@ def xnor_il_many(operands: Tensor) -> Tensor:
     small = sizes.gather(0, sizes.detach().argmin(0, keepdim=True))[0]
     # 1 - 2σ(-x) has the derivatives of tanh(x/2), and keeps the digits of small ones
     agreement = _tanh_of_half(sizes.detach()) - 2 * gradient_of(torch.sigmoid(-sizes))
-    product = reduce(agreement, torch.mul)
+    product = agreement[0]
+    for other in agreement[1:]:  # in pairs, equal operands would round alike, and a product adds up what its factors are off
+        product = product * other
     near = product < 0.5
     part = torch.where(near, product, 0)
     near_value = torch.log1p(2 * part / (1 - part))
