@@ -1,6 +1,6 @@
 """The exact gates stay within the promised error of 60-digit arithmetic, by formula and by the kernel of every instruction set.
 
-With u the unit round-off, f the exact value, c = max(|f|, Σ|x ∂f/∂x|) and L = ⌈log2 k⌉: values err by at most 4u·c·L,
+With u the unit round-off, f the exact value, c = max(|f|, Σ|x ∂f/∂x|) and L = ⌈log2 k⌉, k ≤ 64: values err by at most 4u·c·L,
 derivatives by at most 16u·L relative to max(|∂f|, 1e-30); k - 1 times the smallest subnormal is allowed besides. What
 normalising adds is derived in docs/gates.md. benchmarks/accuracy.py tries millions of points; here are few, and those that
 once failed.
