@@ -107,8 +107,7 @@ def test_kernel_agrees_with_formula_at_certain_events(gate: str, k: int) -> None
     kernel, expected = both_ways(x, Program(((op, form),), "d", k), 1)
     assert not kernel[0].isnan().any()
     torch.testing.assert_close(kernel[0], expected[0])
-    defined = x.isinf().sum(1) < 2  # between operands that are infinite alike, any share of the gradient is as good
-    torch.testing.assert_close(kernel[1][defined], expected[1][defined])
+    torch.testing.assert_close(kernel[1], expected[1])
     assert kernel[1].isfinite().all()
     poisoned = x.index_fill(1, torch.tensor([k - 1]), float("nan"))
     assert evaluate(poisoned, Program(((op, form),), "d", k), 1).isnan().all()

@@ -2,6 +2,7 @@
 
 The selections are constants of the derivative. At a tie the first operand is taken and gets the whole gradient; an operand
 that is exactly zero counts as not positive for OR, and as of positive sign for XNOR. So some operand always has a gradient.
+NaN counts as positive for OR, and as the smallest for XNOR, so that it is taken.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from boolit.logic.finite import add, reduce
+
 
 def or_ail(x: Tensor, y: Tensor) -> Tensor:
     """x + y where both are positive, max(x, y) elsewhere (eq:or_ail)."""
-    both = (x > 0) & (y > 0)
-    first = x >= y
-    take_x = both | first | x.isnan()
-    take_y = both | ~first | y.isnan()
-    return torch.where(take_x, x, 0) + torch.where(take_y, y, 0)
+    both = ~((x <= 0) | (y <= 0))
+    first = (x >= y) | x.isnan()
+    return add(torch.where(both | first, x, 0), torch.where(both | ~first, y, 0))
 
 
 def xnor_ail(x: Tensor, y: Tensor) -> Tensor:
@@ -27,10 +28,9 @@ def xnor_ail(x: Tensor, y: Tensor) -> Tensor:
 
 def or_ail_many(operands: Tensor) -> Tensor:
     """The sum of the positive ones along dimension 0, or the largest if there are none."""
-    positive = operands > 0
+    positive = ~(operands <= 0)
     largest = operands.gather(0, operands.detach().argmax(0, keepdim=True))[0]
-    total = torch.where(positive | operands.isnan(), operands, 0).sum(0)
-    return torch.where(positive.any(0), total, largest)
+    return torch.where(positive.any(0), reduce(torch.where(positive, operands, 0), add), largest)
 
 
 def xnor_ail_many(operands: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from boolit.logic import approximate, exact
+from boolit.logic.finite import affine, narrow
 from boolit.logic.moments import moments
 from boolit.logic.program import Program
 from boolit.logic.vocabulary import OPERATIONS, normalised
@@ -32,7 +33,7 @@ def formula(x: Tensor, program: Program, dim: int) -> Tensor:
     bfloat16 and float16 are computed in float32 and rounded once.
     """
     if x.dtype in (torch.bfloat16, torch.float16):
-        return formula(x.float(), program, dim).to(x.dtype)
+        return narrow(formula(x.float(), program, dim), x.dtype)
     groups = program.groups(x.shape[dim])
     adjacent = program.pairing == "adjacent"
     grouped = x.unflatten(dim, (groups, program.k) if adjacent else (program.k, groups))
@@ -59,5 +60,5 @@ def _gate(operands: Tensor, name: str, form: str) -> Tensor:
         value = -value
     if normalised(form):
         mean, sd = moments(name, form.removeprefix("n"), k)
-        value = value * (1 / sd) - mean / sd  # each constant rounded once, after the division
+        value = affine(value, 1 / sd, -mean / sd)  # each constant rounded once, after the division
     return value

@@ -25,9 +25,9 @@ struct Choice {
 
 template <class T>
 ALWAYS_INLINE Choice<T> or_ail(Real<T> x, Real<T> y) {
-    const Int<T> both = (x > T(0)) & (y > T(0));
-    const Int<T> larger = (x >= y) | (x != x);  // so that NaN is taken, whichever operand it is
-    return {both ? x + y : (larger ? x : y), both | larger, both | ~larger};
+    const Int<T> one = (x <= T(0)) | (y <= T(0));  // NaN counts as positive, so that it is taken, whichever operand it is
+    const Int<T> larger = (x >= y) | (x != x);
+    return {one ? (larger ? x : y) : x + y, ~one | larger, ~(one & larger)};
 }
 
 // first: the second operand was taken; second: the gradient changes its sign.
@@ -39,95 +39,98 @@ ALWAYS_INLINE Choice<T> xnor_ail(Real<T> x, Real<T> y) {
     return {minus ? -taken : taken, ~smaller, minus};
 }
 
-// ---------------------------------------------------------------- two operands, exact
+// ---------------------------------------------------------------- certain events
 
-// low - high, and what rounding dropped from it, for low ≤ high ≤ 0 (elsewhere it is not wanted); -1 beside an infinity,
-// where e^(low - high) is 0.
-template <class T>
-struct Difference {
-    Real<T> rounded, dropped;
-};
-
-template <class T>
-ALWAYS_INLINE Difference<T> difference(Real<T> low, Real<T> high) {
-    const Real<T> rounded = low == high ? all<T>(0) : low - high;  // equal infinities differ by nothing
-    return {rounded, low == high ? all<T>(0) : most<T>((low - rounded) - high, all<T>(-1))};
+// Where a gate's value is rightly infinite, told from all of its operands.
+template <class T, class Operand>
+ALWAYS_INLINE Int<T> is_certain(bool is_or, int k, const Operand& v) {
+    constexpr T infinity = std::numeric_limits<T>::infinity();
+    Int<T> any{}, every = ~Int<T>{};
+    for (int j = 0; j < k; ++j) {
+        const Real<T> p = v(j);
+        any |= p == infinity;
+        every &= is_or ? p == -infinity : size_of<T>(p) == infinity;
+    }
+    return is_or ? any | every : every;
 }
+
+// x within ±limit; NaN stays.
+template <class T>
+ALWAYS_INLINE Real<T> within(Real<T> x, T limit) {
+    return least<T>(all<T>(limit), most<T>(all<T>(-limit), x));
+}
+
+// ---------------------------------------------------------------- two operands, exact
 
 // high and low are chosen so that a NaN ends in one of them.
 template <class T>
 ALWAYS_INLINE Real<T> or_il(Real<T> x, Real<T> y) {
     const Real<T> high = most<T>(x, y), low = least<T>(y, x);
-    const Real<T> from_low = exp_of<T>(minus_size_of<T>(low)).value;
-    const Real<T> from_gap = exp_of<T>(least<T>(low, all<T>(0)) - high).value;
-    return high + most<T>(all<T>(0), low) + log1p_of<T>(from_low + from_gap);
+    const Real<T> from_low = exp_of<T>(minus_size_of<T>(low)).lifted;
+    const Real<T> from_gap = exp_of<T>(least<T>(low, all<T>(0)) - high).lifted;
+    return high + most<T>(all<T>(0), low) + log1p_up_to_2<T>((from_low + from_gap) * sink<T>);
 }
 
 template <class T>
 ALWAYS_INLINE Pair<T> or_il_partials(Real<T> x, Real<T> y) {
     const Int<T> first = x >= y;
     const Real<T> high = most<T>(x, y), low = least<T>(y, x);
-    const Difference<T> gap = difference<T>(least<T>(low, all<T>(0)), high);
     const Real<T> from_low = exp_of<T>(minus_size_of<T>(low)).value;
-    const Real<T> raw = exp_of<T>(gap.rounded).value;
-    const Real<T> from_gap = raw + raw * gap.dropped;
+    const Real<T> from_gap = exp_of<T>(difference<T>(least<T>(low, all<T>(0)), high)).value;
     const Real<T> unit = T(1) / (T(1) + from_low + from_gap + hole_of<T>(x, y));
     const Real<T> to_high = (T(1) + from_low) * unit;
     const Real<T> to_low = ((low > T(0) ? all<T>(1) : from_low) + from_gap) * unit;
     return {first ? to_high : to_low, first ? to_low : to_high};
 }
 
-// On sizes m ≤ M with q = e^-m and E = e^(m-M): |f| = log1p((1-q)(1-Eq) / (q (1+E))); beyond `certain` both are shifted down.
+// On sizes m ≤ M with q = e^-m, E = e^(m-M) and Q = Eq: |f| = 2 atanh(s) with s = (1-q)(1-Q) / ((1+q)(1+Q)) for small M, and
+// |f| = m + 2 atanh(s) with s = -E(1-q²) / (2(1+qQ) + E(1-q²)) beyond. At M = 1.3 both |s| reach 1/3.
 template <class T>
 ALWAYS_INLINE Real<T> xnor_il(Real<T> x, Real<T> y) {
-    constexpr T certain = Lanes<T>::certain;
     const Real<T> size_x = size_of<T>(x), size_y = size_of<T>(y);
     const Real<T> m = least<T>(size_x, size_y), large = most<T>(size_x, size_y);
-    const Real<T> part = least<T>(m, all<T>(certain));
-    const Exp<T> q = exp_of<T>(-part), ratio = exp_of<T>(m == large ? all<T>(0) : m - large);
-    const Real<T> not_large = -(ratio.value * q.minus_one + ratio.minus_one);
-    const Real<T> log = log1p_of<T>(-q.minus_one * not_large / (q.value + q.value * ratio.value));
-    const Real<T> size = large > m + certain ? m : (m - part) + log;  // a certain operand leaves the other as it is
+    const Exp<T> q = exp_of<T>(-m), ratio = exp_of<T>(m - large);
+    const Int<T> few = large < T(1.3);
+    const Real<T> not_small = -q.minus_one, not_large = ratio.value * not_small - ratio.minus_one;
+    const Real<T> large_q = ratio.value * q.value, lost = ratio.value * (not_small + not_small * q.value);
+    const Real<T> above = few ? not_small * (not_large + not_large) : T(-2) * lost;
+    const Real<T> below = few ? (T(1) + q.value) * (T(1) + large_q) : T(2) * (T(1) + q.value * large_q) + lost;
+    const Real<T> twice = above / below, half = T(0.5) * twice, z = half * half;
+    const Real<T> size = (few ? all<T>(0) : m) + (twice + half * z * atanh_series<T, Lanes<T>::atanh_terms>(z));
     return turned_by<T>(turned_by<T>(size, x), y) + hole_of<T>(x, y);
 }
 
-// ∂/∂m = (1-Q)(1+Q) / ((1+E)(1+qQ)) and ∂/∂M = (1-q)(1+q) E / ((1+E)(1+qQ)), with Q = Eq.
+// ∂/∂m = (1-Q)(1+Q) / ((1+E)(1+qQ)) and ∂/∂M = (1-q)(1+q) E / ((1+E)(1+qQ)).
 template <class T>
 ALWAYS_INLINE Pair<T> xnor_il_partials(Real<T> x, Real<T> y) {
     const Real<T> size_x = size_of<T>(x), size_y = size_of<T>(y);
     const Int<T> first = size_x <= size_y;
     const Real<T> m = least<T>(size_x, size_y), large = most<T>(size_x, size_y);
-    const Difference<T> gap = difference<T>(-large, -m);
-    const Exp<T> q = exp_of<T>(-m), raw = exp_of<T>(gap.rounded);
-    const Real<T> slip = raw.value * gap.dropped, ratio = raw.value + slip;
-    const Real<T> large_q = ratio * q.value, not_large = -(ratio * q.minus_one + (raw.minus_one + slip));
-    const Real<T> unit = T(1) / ((T(1) + ratio) * (T(1) + q.value * large_q) + hole_of<T>(x, y));
+    const Exp<T> q = exp_of<T>(-m), ratio = exp_of<T>(difference<T>(-large, -m));
+    const Real<T> large_q = ratio.value * q.value, not_large = -(ratio.value * q.minus_one + ratio.minus_one);
+    const Real<T> unit = T(1) / ((T(1) + ratio.value) * (T(1) + q.value * large_q) + hole_of<T>(x, y));
     const Real<T> to_small = (not_large + not_large * large_q) * unit;
-    const Real<T> to_large = -(q.minus_one + q.minus_one * q.value) * ratio * unit;
+    const Real<T> to_large = -(q.minus_one + q.minus_one * q.value) * ratio.value * unit;
     return {turned_by<T>(first ? to_small : to_large, y), turned_by<T>(first ? to_large : to_small, x)};
 }
 
 // ---------------------------------------------------------------- k operands, approximate
 
-// take(j, mask) is told which operands the value came from.
+// take(j, mask) is told which operands the value came from. NaN counts as positive.
 template <class T, class Operand, class Take>
 ALWAYS_INLINE Real<T> or_ail_k(int k, const Operand& v, const Take& take) {
     Real<T> sum = all<T>(0), largest = v(0);
-    Int<T> where{}, some{}, hole{};
+    Int<T> where{}, some{};
     for (int j = 0; j < k; ++j) {
         const Real<T> p = v(j);
-        const Int<T> positive = p > T(0), larger = p > largest;
+        const Int<T> positive = ~(p <= T(0)), larger = p > largest;
         sum += positive ? p : all<T>(0);
         largest = larger ? p : largest;
         where = larger ? Int<T>{} + j : where;
         some |= positive;
-        hole |= p != p;
     }
-    for (int j = 0; j < k; ++j) {
-        const Real<T> p = v(j);
-        take(j, (some & (p > T(0))) | (~some & (where == j)) | (p != p));
-    }
-    return hole ? all<T>(std::numeric_limits<T>::quiet_NaN()) : (some ? sum : largest);
+    for (int j = 0; j < k; ++j) take(j, some ? ~(v(j) <= T(0)) : where == j);
+    return some ? sum : largest;
 }
 
 template <class T>
@@ -153,22 +156,31 @@ ALWAYS_INLINE Taken<T> xnor_ail_k(int k, const Operand& v) {
 
 // ---------------------------------------------------------------- k operands, exact: every sum has positive terms only
 
-// σ(p)·e^-floor, σ(-p) and softplus(p), with floor = min(largest operand, 0) ≥ min(p, 0): σ(p) keeps its digits where it
-// would underflow without the factor.
+// σ(p)·e^-floor and softplus(p), with floor = min(largest operand, 0) ≥ min(p, 0): σ(p) keeps its digits where it would
+// underflow without the factor.
 template <class T>
 struct Event {
-    Real<T> scaled, complement, softplus;
+    Real<T> scaled, softplus;
 };
 
 template <class T>
 ALWAYS_INLINE Event<T> event(Real<T> p, Real<T> floor) {
-    const Int<T> positive = p > T(0);
-    const Real<T> decay = exp_of<T>(positive ? -p : p).value;
-    const Difference<T> gap = difference<T>(least<T>(p, all<T>(0)), floor);
-    const Real<T> lift = exp_of<T>(gap.rounded).value, whole = T(1) / (T(1) + decay);
-    return {(lift + lift * gap.dropped) * whole, (positive ? decay : all<T>(1)) * whole,
-            (positive ? p : all<T>(0)) + log1p_of<T>(decay)};
+    const Real<T> decay = exp_of<T>(minus_size_of<T>(p)).value;
+    const Real<T> lift = exp_of<T>(difference<T>(least<T>(p, all<T>(0)), floor)).value;
+    return {lift / (T(1) + decay), (p > T(0) ? p : all<T>(0)) + log1p_up_to_2<T>(decay)};
 }
+
+// A sum that carries what rounding drops from it (Kahan); an infinite one carries nothing.
+template <class T>
+struct Sum {
+    Real<T> value, carried;
+    ALWAYS_INLINE void add(Real<T> term) {
+        const Real<T> y = term - carried, next = value + y;
+        const Real<T> dropped = (next - value) - y;
+        carried = size_of<T>(dropped) <= std::numeric_limits<T>::max() ? dropped : all<T>(0);
+        value = next;
+    }
+};
 
 template <class T>
 struct Largest {
@@ -187,40 +199,50 @@ ALWAYS_INLINE Largest<T> largest_of(int k, const Operand& v) {
     return top;
 }
 
-// f = h + Σ softplus(others) + log1p(e^-max(h,0) · e^-min(h,0) P(any of the others)), h the largest operand.
+// f = h + Σ softplus(others) + log1p(e^-max(h,0) · e^-min(h,0) P(any of the others)), h the largest operand. The probability grows
+// by σ · P(none so far) from one operand to the next.
 template <class T, class Operand>
 ALWAYS_INLINE Real<T> or_il_k(int k, const Operand& v) {
     const Largest<T> top = largest_of<T>(k, v);
-    const Int<T> positive = top.value > T(0);
-    const Real<T> floor = positive ? all<T>(0) : top.value;
-    Real<T> carried = v(0), any = all<T>(0), soft = all<T>(0);
+    const Real<T> floor = least<T>(top.value, all<T>(0)), unscale = exp_of<T>(floor).value;
+    Real<T> carried = v(0);
+    Sum<T> any{}, soft{};
     for (int j = 1; j < k; ++j) {
         const Real<T> p = v(j);
         const Int<T> larger = p > carried;
         const Event<T> other = event<T>(larger ? carried : p, floor);
         carried = larger ? p : carried;
-        any = any * other.complement + other.scaled;
-        soft += other.softplus;
+        any.add(other.scaled * (T(1) - any.value * unscale));
+        soft.add(other.softplus);
     }
-    const Real<T> rest = any * exp_of<T>(positive ? -top.value : all<T>(0)).value;
-    return top.hole ? all<T>(std::numeric_limits<T>::quiet_NaN()) : top.value + soft + log1p_of<T>(rest);
+    const Real<T> rest = any.value * exp_of<T>(-most<T>(top.value, all<T>(0))).value;
+    const Real<T> value = top.value + soft.value + log1p_of<T>(rest);
+    return top.hole ? all<T>(std::numeric_limits<T>::quiet_NaN()) : value;
 }
 
-// ∂f/∂x_j = σ(x_j) / P(any); give(j, partial) is called for each operand.
+// ∂f/∂x_j = σ(x_j) / P(any); give(j, partial) is called for each operand. `room` has place for k vectors.
 template <class T, class Operand, class Give>
-ALWAYS_INLINE void or_il_k_partials(int k, const Operand& v, const Give& give) {
+ALWAYS_INLINE void or_il_k_partials(int k, const Operand& v, T* room, const Give& give) {
     const Largest<T> top = largest_of<T>(k, v);
-    const Real<T> floor = top.value > T(0) ? all<T>(0) : top.value;
+    const Real<T> floor = least<T>(top.value, all<T>(0)), unscale = exp_of<T>(floor).value;
+    Int<T> none = top.value == -std::numeric_limits<T>::infinity();  // then the first operand is the largest
     Real<T> any = all<T>(0);
     for (int j = 0; j < k; ++j) {
-        const Event<T> one = event<T>(v(j), floor);
-        any = any * one.complement + one.scaled;
+        const Real<T> p = v(j), scaled = none ? all<T>(1) : event<T>(p, floor).scaled;
+        none = Int<T>{};
+        std::memcpy(room + j * W, &scaled, sizeof(scaled));
+        any += scaled * (T(1) - any * unscale);
     }
     const Real<T> unit = top.hole ? all<T>(std::numeric_limits<T>::quiet_NaN()) : T(1) / any;
-    for (int j = 0; j < k; ++j) give(j, event<T>(v(j), floor).scaled * unit);
+    for (int j = 0; j < k; ++j) {
+        Real<T> scaled;
+        std::memcpy(&scaled, room + j * W, sizeof(scaled));
+        give(j, scaled * unit);
+    }
 }
 
-// t = tanh(size/2), and (1 - t)·e^smallest, which does not underflow.
+// t = tanh(size/2), and (1 - t)·e^smallest, which does not underflow. A product of many t's multiplies their errors, so t is
+// improved by what rounding dropped on the way to it.
 template <class T>
 struct Agreement {
     Real<T> t, scaled;
@@ -229,9 +251,10 @@ struct Agreement {
 template <class T>
 ALWAYS_INLINE Agreement<T> agreement(Real<T> size, Real<T> smallest) {
     const Exp<T> q = exp_of<T>(-size);
-    const Difference<T> gap = difference<T>(-size, -smallest);
-    const Real<T> lift = exp_of<T>(gap.rounded).value, whole = T(1) / (T(1) + q.value);
-    return {-q.minus_one * whole, T(2) * (lift + lift * gap.dropped) * whole};
+    const Real<T> below = T(2) + q.minus_one, below_dropped = ((T(2) - below) + q.minus_one) + q.dropped;
+    const Real<T> whole = T(1) / below, rough = -q.minus_one * whole;
+    const Real<T> missing = residual<T>(-q.minus_one, rough, below) - (q.dropped + rough * below_dropped);
+    return {rough + missing * whole, T(2) * exp_of<T>(difference<T>(-size, -smallest)).value * whole};
 }
 
 // Π tanh(|x_j|/2), 1 minus it times e^smallest, and the signs.
@@ -241,8 +264,9 @@ struct Accord {
     Int<T> minus, hole;
 };
 
-template <class T, class Operand>
-ALWAYS_INLINE Accord<T> accord(int k, const Operand& v) {
+// note(j, one, product) is told of each operand, and the product of those before it.
+template <class T, class Operand, class Note>
+ALWAYS_INLINE Accord<T> accord(int k, const Operand& v, const Note& note) {
     Accord<T> of{size_of<T>(v(0)), all<T>(1), all<T>(0), Int<T>{}, Int<T>{}};
     for (int j = 0; j < k; ++j) {
         const Real<T> p = v(j), size = size_of<T>(p);
@@ -250,42 +274,44 @@ ALWAYS_INLINE Accord<T> accord(int k, const Operand& v) {
         of.minus ^= p < T(0);
         of.hole |= p != p;
     }
+    Int<T> certain = of.smallest == std::numeric_limits<T>::infinity();  // then the first operand is the smallest
     for (int j = 0; j < k; ++j) {
-        const Agreement<T> one = agreement<T>(size_of<T>(v(j)), of.smallest);
+        Agreement<T> one = agreement<T>(size_of<T>(v(j)), of.smallest);
+        one.scaled = certain ? all<T>(2) : one.scaled;
+        certain = Int<T>{};
+        note(j, one, of.product);
         of.apart = of.apart * one.t + one.scaled;
         of.product *= one.t;
     }
     return of;
 }
 
-// |f| = log1p(2 Πt / (1 - Πt)); beyond `certain` the least size is split off, as for a pair.
+// |f| = log1p(2 Πt / (1 - Πt)); beyond `certain` the least size is split off.
 template <class T, class Operand>
 ALWAYS_INLINE Real<T> xnor_il_k(int k, const Operand& v) {
-    const Accord<T> of = accord<T>(k, v);
+    const Accord<T> of = accord<T>(k, v, [](int, Agreement<T>, Real<T>) {});
     const Real<T> part = of.smallest < Lanes<T>::certain ? of.smallest : all<T>(Lanes<T>::certain);
     const Real<T> size = (of.smallest - part) + log1p_of<T>(T(2) * of.product / (of.apart * exp_of<T>(-part).value));
     return of.hole ? all<T>(std::numeric_limits<T>::quiet_NaN()) : (of.minus ? -size : size);
 }
 
-// ∂|f|/∂size_j = Π_{i≠j} t_i · (1 - t_j²) / (1 - Πt²); `before` has room for the products of the operands before each.
+// ∂|f|/∂size_j = Π_{i≠j} t_i · (1 - t_j²) / (1 - Πt²). `room` has place for 2k vectors.
 template <class T, class Operand, class Give>
-ALWAYS_INLINE void xnor_il_k_partials(int k, const Operand& v, T* before, const Give& give) {
-    const Accord<T> of = accord<T>(k, v);
-    Real<T> running = all<T>(1);
-    for (int j = 0; j < k; ++j) {
-        std::memcpy(before + j * W, &running, sizeof(running));
-        running *= agreement<T>(size_of<T>(v(j)), of.smallest).t;
-    }
+ALWAYS_INLINE void xnor_il_k_partials(int k, const Operand& v, T* room, const Give& give) {
+    const Accord<T> of = accord<T>(k, v, [&](int j, Agreement<T> one, Real<T> before) {
+        const Real<T> along = before * (one.scaled + one.scaled * one.t);
+        std::memcpy(room + 2 * j * W, &one.t, sizeof(one.t));
+        std::memcpy(room + (2 * j + 1) * W, &along, sizeof(along));
+    });
     const Real<T> whole = T(1) / (of.apart * (T(1) + of.product));
     const Real<T> unit = of.hole ? all<T>(std::numeric_limits<T>::quiet_NaN()) : whole;
-    running = all<T>(1);
+    Real<T> after = all<T>(1);
     for (int j = k - 1; j >= 0; --j) {
-        const Real<T> p = v(j);
-        const Agreement<T> one = agreement<T>(size_of<T>(p), of.smallest);
-        Real<T> ahead;
-        std::memcpy(&ahead, before + j * W, sizeof(ahead));
-        const Real<T> along = ahead * running * one.scaled * (T(1) + one.t) * unit;
-        give(j, of.minus ^ (p < T(0)) ? -along : along);
-        running *= one.t;
+        Real<T> t, along;
+        std::memcpy(&t, room + 2 * j * W, sizeof(t));
+        std::memcpy(&along, room + (2 * j + 1) * W, sizeof(along));
+        along = along * after * unit;
+        give(j, of.minus ^ (v(j) < T(0)) ? -along : along);
+        after *= t;
     }
 }

@@ -9,6 +9,20 @@ typedef std::uint16_t Halves __attribute__((vector_size(2 * W)));
 template <class S>
 constexpr bool is_16_bit = sizeof(S) == 2;
 
+// The largest finite number of S, and the least that S rounds to infinity.
+template <class S>
+struct Range {
+    static constexpr S largest = std::numeric_limits<S>::max(), overflow = std::numeric_limits<S>::infinity();
+};
+template <>
+struct Range<bfloat16> {
+    static constexpr float largest = 0x1.fep127f, overflow = 0x1.ffp127f;
+};
+template <>
+struct Range<float16> {
+    static constexpr float largest = 65504, overflow = 65520;
+};
+
 template <class S>
 ALWAYS_INLINE Real<float> widen(Words bits) {
     if constexpr (std::is_same<S, bfloat16>::value) return bits_of<Real<float>>(bits << 16);

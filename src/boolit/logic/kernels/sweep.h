@@ -42,6 +42,32 @@ void with_kind(std::int32_t kind, const Body& body) {
     }
 }
 
+// ---------------------------------------------------------------- finite in, finite out
+
+// Whether some result of a block may have overflowed: the largest size so far where S is narrower than T, and NaN, which
+// 0 · infinity is and stays, where it is not.
+template <class S, class T>
+struct Overflow {
+    Real<T> seen;
+    ALWAYS_INLINE void see(Real<T> value) {
+        if constexpr (is_16_bit<S>) seen = most<T>(size_of<T>(value), seen);
+        else seen = value * T(0) + seen;
+    }
+    ALWAYS_INLINE bool happened() const {
+        std::uint8_t lanes[W / 8];
+        store_bits<T>(lanes, is_16_bit<S> ? seen >= Range<S>::overflow : seen != seen);
+        return lanes[0] != 0 || lanes[W / 8 - 1] != 0;  // W is 8 or 16
+    }
+};
+
+// A result beyond S's largest number, though no infinite operand makes it so, becomes that number. The value is kept within
+// T's own range first, as the scale might bring it back.
+template <class S, class T>
+ALWAYS_INLINE Real<T> saturated(Real<T> value, Int<T> certain, Affine<T> a) {
+    const Real<T> out = (certain ? value : within<T>(value, std::numeric_limits<T>::max())) * a.scale + a.shift;
+    return certain ? out : within<T>(out, Range<S>::largest);
+}
+
 // ---------------------------------------------------------------- pairs
 
 // Where the operands of a block lie: side by side, or `operand` apart.
@@ -67,20 +93,42 @@ ALWAYS_INLINE Choice<T> choose(Pair<T> p, Affine<T> a) {
     return kind == OR_AIL ? or_ail<T>(p.x * a.first_sign, p.y * a.other_sign) : xnor_ail<T>(p.x, p.y);
 }
 
+template <class T, int kind>
+ALWAYS_INLINE Real<T> pair_value(Pair<T> p, Affine<T> a) {
+    if constexpr (kind == OR_IL) return or_il<T>(p.x * a.first_sign, p.y * a.other_sign);
+    if constexpr (kind == XNOR_IL) return xnor_il<T>(p.x, p.y);
+    return choose<T, kind>(p, a).value;
+}
+
+// Does a block again of which some result overflowed: so rare that the usual loop only looks whether it happened.
+template <class S, class T, bool interleaved, int kind>
+__attribute__((noinline)) void saturate_pairs(Affine<T> a, Operands<S, T, interleaved> v, int n, S* out) {
+    for (int i = 0; i < n; i += W) {
+        const Pair<T> p = v.at(i);
+        const auto operand = [&](int j) { return j == 0 ? p.x * a.first_sign : p.y * a.other_sign; };
+        const Int<T> certain = is_certain<T>(kind == OR_AIL || kind == OR_IL, 2, operand);
+        store<S, T>(out + i, saturated<S, T>(pair_value<T, kind>(p, a), certain, a));
+    }
+}
+
 template <class S, class T, bool interleaved, int kind, bool keep>
 void pair_forward(Affine<T> a, Operands<S, T, interleaved> v, int n, S* out, Bits<std::uint8_t> bits) {
+    Overflow<S, T> overflow{all<T>(0)};
     for (int i = 0; i < n; i += W) {
         const Pair<T> p = v.at(i);
         Real<T> value;
-        if constexpr (kind == OR_IL) value = or_il<T>(p.x * a.first_sign, p.y * a.other_sign);
-        if constexpr (kind == XNOR_IL) value = xnor_il<T>(p.x, p.y);
-        if constexpr (kind == OR_AIL || kind == XNOR_AIL) {
+        if constexpr (keep) {
             const Choice<T> choice = choose<T, kind>(p, a);
             value = choice.value;
-            if constexpr (keep) store_bits<T>(bits.at(0, i), choice.first), store_bits<T>(bits.at(1, i), choice.second);
+            store_bits<T>(bits.at(0, i), choice.first), store_bits<T>(bits.at(1, i), choice.second);
+        } else {
+            value = pair_value<T, kind>(p, a);
         }
-        store<S, T>(out + i, value * a.scale + a.shift);
+        value = value * a.scale + a.shift;
+        overflow.see(value);
+        store<S, T>(out + i, value);
     }
+    if (overflow.happened()) saturate_pairs<S, T, interleaved, kind>(a, v, n, out);
 }
 
 // The partial derivatives, for vector i; from the bits where they are kept, else from the operands.
@@ -213,31 +261,50 @@ void scatter(const T* values, std::int64_t lane, std::int64_t operand, int k, in
     }
 }
 
-template <class T, int kind>
-void group_forward(Affine<T> a, const T* values, int k, int n, T* out, Bits<std::uint8_t> bits) {
+template <class T, int kind, class Operand>
+ALWAYS_INLINE Real<T> group_value(int k, const Operand& v) {
+    if constexpr (kind == OR_IL) return or_il_k<T>(k, v);
+    if constexpr (kind == XNOR_IL) return xnor_il_k<T>(k, v);
+    if constexpr (kind == OR_AIL) return or_ail_k<T>(k, v, [](int, Int<T>) {});
+    return xnor_ail_k<T>(k, v).value;
+}
+
+template <class S, class T, int kind>
+__attribute__((noinline)) void saturate_groups(Affine<T> a, const T* values, int k, int n, T* out) {
     for (int i = 0; i < n; i += W) {
         const auto v = [&](int j) { return load<T, T>(values + j * BLOCK + i) * a.sign(j); };
-        Real<T> value;
-        if constexpr (kind == OR_IL) value = or_il_k<T>(k, v);
-        if constexpr (kind == XNOR_IL) value = xnor_il_k<T>(k, v);
-        if constexpr (kind == OR_AIL)
-            value = or_ail_k<T>(k, v, [&](int j, Int<T> taken) {
-                if (bits.start != nullptr) store_bits<T>(bits.at(j, i), taken);
-            });
-        if constexpr (kind == XNOR_AIL) {
-            const Taken<T> taken = xnor_ail_k<T>(k, v);
-            value = taken.value;
-            const int index_planes = bits.start != nullptr ? index_bits(k) : 0;
-            for (int b = 0; b < index_planes; ++b) store_bits<T>(bits.at(b, i), ((taken.where >> b) & 1) != 0);
-            if (bits.start != nullptr) store_bits<T>(bits.at(index_planes, i), taken.minus);
-        }
-        store<T, T>(out + i, value * a.scale + a.shift);
+        const Int<T> certain = is_certain<T>(kind == OR_AIL || kind == OR_IL, k, v);
+        store<T, T>(out + i, saturated<S, T>(group_value<T, kind>(k, v), certain, a));
     }
 }
 
-// Adds to sums, from the bits where they are kept, else from the values. `before` has room for k vectors.
+template <class S, class T, int kind>
+void group_forward(Affine<T> a, const T* values, int k, int n, T* out, Bits<std::uint8_t> bits) {
+    Overflow<S, T> overflow{all<T>(0)};
+    const int index_planes = bits.start != nullptr ? index_bits(k) : 0;
+    for (int i = 0; i < n; i += W) {
+        const auto v = [&](int j) { return load<T, T>(values + j * BLOCK + i) * a.sign(j); };
+        Real<T> value;
+        if (kind == OR_AIL && bits.start != nullptr) {
+            value = or_ail_k<T>(k, v, [&](int j, Int<T> taken) { store_bits<T>(bits.at(j, i), taken); });
+        } else if (kind == XNOR_AIL && bits.start != nullptr) {
+            const Taken<T> taken = xnor_ail_k<T>(k, v);
+            value = taken.value;
+            for (int b = 0; b < index_planes; ++b) store_bits<T>(bits.at(b, i), ((taken.where >> b) & 1) != 0);
+            store_bits<T>(bits.at(index_planes, i), taken.minus);
+        } else {
+            value = group_value<T, kind>(k, v);
+        }
+        value = value * a.scale + a.shift;
+        overflow.see(value);
+        store<T, T>(out + i, value);
+    }
+    if (overflow.happened()) saturate_groups<S, T, kind>(a, values, k, n, out);
+}
+
+// Adds to sums, from the bits where they are kept, else from the values. `scratch` has place for 2k vectors.
 template <class T, int kind>
-void group_backward(Affine<T> a, const T* values, int k, Bits<const std::uint8_t> bits, const T* grad, int n, T* before, T* sums) {
+void group_backward(Affine<T> a, const T* values, int k, Bits<const std::uint8_t> bits, const T* grad, int n, T* scratch, T* sums) {
     for (int i = 0; i < n; i += W) {
         const Real<T> g = load<T, T>(grad + i) * a.scale;
         const auto v = [&](int j) { return load<T, T>(values + j * BLOCK + i) * a.sign(j); };
@@ -246,8 +313,8 @@ void group_backward(Affine<T> a, const T* values, int k, Bits<const std::uint8_t
             store<T, T>(sum, load<T, T>(sum) + partial * (g * a.sign(j)));
         };
         const auto add_taken = [&](int j, Int<T> taken) { add(j, taken ? all<T>(1) : all<T>(0)); };
-        if constexpr (kind == OR_IL) or_il_k_partials<T>(k, v, add);
-        if constexpr (kind == XNOR_IL) xnor_il_k_partials<T>(k, v, before, add);
+        if constexpr (kind == OR_IL) or_il_k_partials<T>(k, v, scratch, add);
+        if constexpr (kind == XNOR_IL) xnor_il_k_partials<T>(k, v, scratch, add);
         if constexpr (kind == OR_AIL) {
             if (bits.start == nullptr) or_ail_k<T>(k, v, add_taken);
             else
@@ -280,7 +347,7 @@ void sweep_groups(const BoolitPlan& plan, const Pass& pass, std::int64_t begin, 
         gather<S, T>(x + block.source, pass.lane, pass.operand, k, block.n, values.data());
         for (int m = pass.first; m < pass.first + pass.count; ++m) {
             const Bits<std::uint8_t> bits = bits_at(plan, pass, block, m, kept), room{kept ? planes_room.data() : nullptr, BLOCK / 8};
-            with_kind(plan.gates[m].kind, [&](auto kind) { group_forward<T, kind>(Affine<T>(plan.gates[m]), values.data(), k, block.n, line, room); });
+            with_kind(plan.gates[m].kind, [&](auto kind) { group_forward<S, T, kind>(Affine<T>(plan.gates[m]), values.data(), k, block.n, line, room); });
             scatter<S, T>(line, 1, 0, 1, block.n, out + block.target + pass.skip * (m - pass.first));
             if (kept) copy_bits({planes_room.data(), BLOCK / 8}, bits, planes(plan.gates[m], k), block.n);
         }
@@ -291,7 +358,7 @@ template <class S, class T>
 void sweep_groups_back(const BoolitPlan& plan, const Pass& pass, std::int64_t begin, std::int64_t end, const S* grad, const S* x,
                        const std::uint8_t* kept, S* grad_x) {
     const int k = int(plan.k);
-    std::vector<T> values(std::size_t(k) * BLOCK), sums(values.size()), before(std::size_t(k) * W);
+    std::vector<T> values(std::size_t(k) * BLOCK), sums(values.size()), scratch(std::size_t(2 * k) * W);
     std::vector<std::uint8_t> planes_room(std::size_t(k + 1) * BLOCK / 8);
     alignas(64) T line[BLOCK];
     for (std::int64_t index = begin; index < end; ++index) {
@@ -303,7 +370,7 @@ void sweep_groups_back(const BoolitPlan& plan, const Pass& pass, std::int64_t be
             if (kept) copy_bits(bits_at(plan, pass, block, m, kept), {planes_room.data(), BLOCK / 8}, planes(plan.gates[m], k), block.n);
             const Bits<const std::uint8_t> room{kept ? planes_room.data() : nullptr, BLOCK / 8};
             with_kind(plan.gates[m].kind, [&](auto kind) {
-                group_backward<T, kind>(Affine<T>(plan.gates[m]), values.data(), k, room, line, block.n, before.data(), sums.data());
+                group_backward<T, kind>(Affine<T>(plan.gates[m]), values.data(), k, room, line, block.n, scratch.data(), sums.data());
             });
         }
         scatter<S, T>(sums.data(), pass.lane, pass.operand, k, block.n, grad_x + block.source);
