@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+
+from matplotlib.figure import Figure
 
 from boolit.lab.errors import UserError
 from boolit.lab.reports.figures import save
@@ -45,12 +47,24 @@ def write_report(
     metric = metric_of(records)
     found = verdict(compare(scores(records, metric.name), metric, method, solved))
     tables = study_tables(records, method, solved)
+    return write_pages(records, store, title, (found,), tables, study_figures(records, store, solved))
+
+
+def write_pages(
+    records: Sequence[Record],
+    store: Store,
+    title: str,
+    found: Sequence[str],
+    tables: Sequence[Table],
+    figures: Iterable[tuple[str, str, Figure]],
+) -> Report:
+    """Writes a report of these parts; ``found`` is the verdict and what else is to be said, a paragraph each."""
     folder = store.folder / "report"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         files = [_write_tables(folder / f"tables.{SUFFIXES[name]}", name, tables) for name in SUFFIXES]
         pictures = []
-        for name, caption, figure in study_figures(records, store, solved):
+        for name, caption, figure in figures:
             save(figure, folder / f"{name}.png", caption)
             pictures.append((folder / f"{name}.png", caption))
         page = folder / "report.html"
@@ -59,7 +73,7 @@ def write_report(
         raise UserError(
             f"cannot write the report to {folder} ({error.strerror or error}); the runs are safe in the store"
         ) from error
-    return Report(found, tuple(tables), page, (*files, *(path for path, _ in pictures), page))
+    return Report(found[0], tuple(tables), page, (*files, *(path for path, _ in pictures), page))
 
 
 def _write_tables(path: Path, name: str, tables: Sequence[Table]) -> Path:
@@ -68,11 +82,12 @@ def _write_tables(path: Path, name: str, tables: Sequence[Table]) -> Path:
 
 
 def _page(
-    title: str, found: str, tables: Sequence[Table], pictures: Sequence[tuple[Path, str]], records: Sequence[Record]
+    title: str, found: Sequence[str], tables: Sequence[Table], pictures: Sequence[tuple[Path, str]], records: Sequence[Record]
 ) -> str:
     body = [
         f"<h1>{escape(title)}</h1>",
-        f'<p class="verdict">{escape(found)}</p>',
+        f'<p class="verdict">{escape(found[0])}</p>',
+        *(f"<p>{escape(paragraph)}</p>" for paragraph in found[1:]),
         *(f'<div class="wide">{FORMATS["html"](table)}</div>' for table in tables),
         *map(_picture, pictures),
         f"<footer>{escape(_origin(records))}</footer>",

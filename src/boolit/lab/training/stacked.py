@@ -18,6 +18,7 @@ from boolit.lab.training.evaluation import assess
 from boolit.lab.training.job import Job
 from boolit.lab.training.losses import FIGURE_OF_TASK, figure, finite, losses, mean_of_run, scores
 from boolit.lab.training.optimisers import OPTIMISERS, FlatParameters
+from boolit.lab.training.own_rows import OwnRows
 from boolit.lab.training.recipe import FALLING
 from boolit.lab.training.schedules import epoch_rates
 
@@ -53,6 +54,7 @@ class StackedTraining:
         self._augment = AUGMENTATIONS[job.recipe.augmentation] if job.recipe.augmentation else None
         self._augmentation_keys, self._draw_keys = keys(job.seeds, "augmentation"), keys(job.seeds, "draw")
         self._renewed = bool(self._augment or job.dataset.draw)
+        self._own_rows = OwnRows(job) if job.resamples else None
         self.best = self._kept_best()
         self._dropouts = [layer for layer in self.model.modules() if isinstance(layer, StackedDropout)]
         self._weights: Tensor | None = None
@@ -150,6 +152,8 @@ class StackedTraining:
 
         Shape: ``(runs, samples)`` to ``(runs, samples, …)`` each.
         """
+        if self._own_rows:
+            return self._own_rows.take("train", rows)
         train = self.job.dataset.splits["train"]
         x, y = (values.index_select(0, rows.flatten()).view(*rows.shape, *values.shape[1:]) for values in (train.x, train.y))
         return x, y
@@ -178,12 +182,14 @@ class StackedTraining:
         means = {"train": torch.stack([self.loss_sum, self.score_sum]) / self.job.steps_per_epoch}
         self.loss_sum.zero_(), self.score_sum.zero_()
         judged: dict[str, Tensor] = {}
-        for name, split in self.job.dataset.splits.items():
-            if name != "train":
-                kept = self._space(split)
-                means[name] = self._assessed(split, kept)
-                judged |= self._judged(name, kept)
-        self._freeze(self.alive & ~finite(self.flat.values, *(mean.T for mean in means.values())))
+        for name in self.job.assessed:
+            split = self.job.dataset.splits[name]
+            kept = self._space(split)
+            means[name] = self._own_rows.assess(self.model, name) if self._own_rows else self._assessed(split, kept)
+            judged |= self._judged(name, kept)
+        # Test rows decide nothing, not even whether a run goes on, where there are others to tell.
+        telling = [mean.T for name, mean in means.items() if name != "test" or "valid" not in means]
+        self._freeze(self.alive & ~finite(self.flat.values, *telling))
         for name, values in {**self._figures(means), **judged}.items():
             self.history.setdefault(name, []).append(values.double().where(self.alive, torch.nan))
         if self.best:
@@ -194,7 +200,7 @@ class StackedTraining:
         task, figures = self.job.dataset.task, {}
         for split, (loss, score) in means.items():
             figures[f"{split}_loss"] = loss
-            figures[f"{split}_{FIGURE_OF_TASK[task]}"] = figure(task, score.double(), self.job.dataset.unit)
+            figures[f"{split}_{FIGURE_OF_TASK[task]}"] = figure(task, score.double(), self.job.unit)
         return figures
 
     def _to_fall(self) -> Tensor:
