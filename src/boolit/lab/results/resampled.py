@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from statistics import fmean, variance
+from statistics import fmean, stdev
 
 from scipy import stats
 
@@ -81,13 +81,14 @@ def estimate(values: Sequence[float], splits: Splits, share: bool) -> Estimate:
     if len(values) != splits.number:
         raise ValueError(f"{len(values)} values of {splits.number} splits; there is one a split")
     mean = fmean(values)
-    error = math.sqrt(max((1 / splits.number + splits.tested / splits.others) * variance(values), _floor(mean, splits, share)))
+    corrected = math.sqrt(1 / splits.number + splits.tested / splits.others) * stdev(values)
+    error = max(corrected, _least_error(mean, splits, share))
     reach = float(stats.t.ppf(1 - ALPHA / 2, splits.number - 1)) * error
     return Estimate(mean, error, mean - reach, mean + reach)
 
 
-def _floor(mean: float, splits: Splits, share: bool) -> float:
-    """The least variance a mean can have that was seen on so many different rows, whatever its spread over the splits.
+def _least_error(mean: float, splits: Splits, share: bool) -> float:
+    """The least standard error of a mean that was seen on so many different rows, whatever its spread over the splits.
 
     A share ``m`` of ``n`` different rows has the binomial variance m(1 − m)/n; so has a difference of two shares at least, as
     it is least where one competitor never loses a row to the other. Of 0 and 1 that would be 0: with the rule of succession,
@@ -96,7 +97,7 @@ def _floor(mean: float, splits: Splits, share: bool) -> float:
     """
     n = splits.distinct
     right = (n * min(abs(mean), 1.0) + 1) / (n + 2) if share else (n + 1) / (n + 2)
-    return right * (1 - right) / n * (1.0 if share else mean**2)
+    return math.sqrt(right * (1 - right) / n) * (1.0 if share else abs(mean))
 
 
 def compare_splits(scores: Mapping[str, Sequence[float]], metric: Metric, splits: Splits) -> SplitComparison:
@@ -117,8 +118,11 @@ def compare_splits(scores: Mapping[str, Sequence[float]], metric: Metric, splits
 
 def _pair(first: str, second: str, scores: Mapping[str, Sequence[float]], splits: Splits, share: bool) -> Pair:
     difference = estimate([a - b for a, b in zip(scores[first], scores[second], strict=True)], splits, share)
-    equal = difference.mean == 0
-    p = 1.0 if equal else 2 * float(stats.t.sf(abs(difference.mean) / difference.error, splits.number - 1))
+    p = (
+        1.0
+        if difference.mean == 0 or difference.error == 0
+        else 2 * float(stats.t.sf(abs(difference.mean) / difference.error, splits.number - 1))
+    )
     return Pair(first, second, difference, p, p)
 
 

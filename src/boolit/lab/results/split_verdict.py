@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import permutations
 
 from boolit.lab.results.notation import Notation, notation_for, p_text
 from boolit.lab.results.resampled import SplitComparison
@@ -88,6 +89,8 @@ class SplitVerdict:
     def _nothing(self) -> list[str]:
         if len(self.activations) == 1:
             return [f"{self.leader}: {self.score(self.leader)}. There is no other activation to compare it with."]
+        if any(self.comparison.better(a, b) for a, b in permutations(self.activations, 2)):
+            return ["That some do less harm than others (see the table) is no reason to choose one of them."]
         other = self.reference if self.leader != self.reference else self.activations[1]
         named = [f"{name} (reference)" if name == self.reference else name for name in (self.leader, other)]
         seen = f"{named[0]} has the {self.first} mean, {self._distance(self.leader, other)} from {named[1]}'s"
