@@ -28,7 +28,12 @@ def compare(
         int | None, typer.Option("--budget", min=1, help="Parameters of a network; 10,000 or 50 a feature unless given.")
     ] = None,
     layers: Annotated[int, typer.Option("--layers", min=1, max=20, help="Hidden layers.")] = 2,
-    seeds: Annotated[int, typer.Option("--seeds", min=2, help="Trainings of each activation.")] = 5,
+    splits: Annotated[
+        int | None, typer.Option("--splits", help="How often the rows are split anew; 10 unless given, 5 from 20,000 rows on.")
+    ] = None,
+    reference: Annotated[
+        str | None, typer.Option("--reference", help="The activation the others are tested against; relu or the first.")
+    ] = None,
     test: Annotated[float, typer.Option("--test", min=0.01, max=0.9, help="The share of rows to test on.")] = 0.2,
     validation: Annotated[
         float, typer.Option("--validation", min=0.01, max=0.9, help="The share of the other rows to validate on.")
@@ -36,13 +41,14 @@ def compare(
     levels: Annotated[int, typer.Option("--levels", min=1, help="The most texts of a column that count as categories.")] = 20,
     drop: Annotated[list[str] | None, typer.Option("--drop", help="A column to leave out; may be repeated.")] = None,
     epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="The most epochs; by the rows unless given.")] = None,
+    rates: Annotated[str | None, typer.Option("--rates", help="Learning rates to try, with commas between.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the results; runs/TABLE unless given.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Find out which activation is better on your own table.
 
-    Networks of equal size, a learning rate for each activation by validation, then several seeds, each stopped early; a table,
-    a verdict, figures, and the best model, for boolit.load and boolit predict. The same command goes on where it was stopped.
+    Networks of equal size on several random splits of the rows, with learning rates chosen by validation, each stopped early; a
+    table, a verdict, figures, and a model for boolit.load and boolit predict. The same command goes on where it was stopped.
     """
     from boolit.lab.comparing import Comparing, Question
     from boolit.lab.errors import UserError
@@ -51,7 +57,20 @@ def compare(
         raise UserError(f"--task {task} is no task; use classify or regress")
     names = tuple(name.strip() for name in activations.split(",") if name.strip())
     asked = Question(
-        table, target, _task(task), names, budget, layers, seeds, test, validation, levels, tuple(drop or ()), epochs
+        table,
+        target,
+        _task(task),
+        names,
+        budget,
+        layers,
+        splits,
+        test,
+        validation,
+        levels,
+        tuple(drop or ()),
+        epochs,
+        reference,
+        **({} if rates is None else {"rates": _rates(rates)}),
     )
     shown = False if json else None
     comparing = Comparing.of(asked, shown)
@@ -90,10 +109,19 @@ def _task(task: str | None) -> Any:
     return task
 
 
+def _rates(given: str) -> tuple[float, ...]:
+    from boolit.lab.errors import UserError
+
+    try:
+        return tuple(float(rate) for rate in given.split(",") if rate.strip())
+    except ValueError:
+        raise UserError(f"--rates {given} are not numbers with commas between; write them as 0.003,0.01,0.03") from None
+
+
 def _tell(comparing: Comparing) -> None:
     """What was read, before anything is trained."""
     console = progress()
-    for line in _lines(comparing.table):
+    for line in [*_lines(comparing.table), f"Splits: {len(comparing.splits)}"]:
         console.print(escape(line), soft_wrap=True)
     counts = ", ".join(f"{spec} {count}" for spec, count in comparing.parameters.items())
     console.print(f"Parameters: {escape(counts)}\n", soft_wrap=True)
@@ -117,26 +145,24 @@ def _lines(table: Prepared) -> list[str]:
 
 
 def _print(compared: Compared) -> None:
+    from boolit.lab.comparing.procedure import saved_text
     from boolit.lab.reports.tables import terminal_table
 
     console = output()
-    rates = ", ".join(f"{spec} {rate:g}" for spec, rate in compared.rates.items())
-    if rates:
-        console.print(f"Learning rates, by validation: {escape(rates)}\n", soft_wrap=True)
-    if compared.report:
-        for table in compared.report.tables:
-            console.print(terminal_table(table, console.width))
-            console.print()
-        console.print(f"[bold]{escape(compared.report.verdict)}[/]\n")
+    if compared.report and compared.verdict:
+        console.print(terminal_table(compared.report.tables[0], console.width))
+        console.print()
+        console.print(f"[bold]{escape(str(compared.verdict))}[/]\n")
+        if compared.saved:
+            console.print(f"{escape(saved_text(compared.saved, compared.verdict.notation))}\n")
+    for note in compared.notes:
+        console.print(f"Note: {escape(note)}", soft_wrap=True)
     summary = compared.summary
     if not summary.complete:
         console.print(f"{summary.undone + summary.elsewhere} runs are not done; the same command goes on from here.")
     console.print(f"{summary.trained} runs trained in {summary.seconds:.0f} s, {summary.already} were there already.")
-    if compared.best:
-        best = compared.best
-        shown = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in best.figures.items() if "loss" not in name)
-        console.print(f"Best by validation: {escape(best.activation)}, seed {best.seed} ({shown}).")
-        console.print(f"Model: {escape(str(best.path))}", soft_wrap=True)
+    if compared.saved:
+        console.print(f"Model: {escape(str(compared.saved.path))}", soft_wrap=True)
     if compared.report:
         console.print(f"Report: {escape(str(compared.report.page))}", soft_wrap=True)
 
@@ -144,7 +170,7 @@ def _print(compared: Compared) -> None:
 def _entry(comparing: Comparing, compared: Compared) -> dict[str, Any]:
     from boolit.lab.reports.tables import render
 
-    table, report, best = comparing.table, compared.report, compared.best
+    table, report = comparing.table, compared.report
     return {
         "target": table.target,
         "task": table.task,
@@ -153,11 +179,38 @@ def _entry(comparing: Comparing, compared: Compared) -> dict[str, Any]:
         "columns": {column.name: column.kind for column in table.columns},
         "dropped": dict(table.dropped),
         "parameters": comparing.parameters,
-        "rates": dict(compared.rates),
         "complete": compared.summary.complete,
         "summary": vars(compared.summary),
-        "verdict": report.verdict if report else None,
+        **_findings(compared),
         "tables": {each.title: render(each, "csv") for each in report.tables} if report else {},
         "files": [str(path) for path in report.files] if report else [],
-        "best": best and {**vars(best), "path": str(best.path), "figures": dict(best.figures)},
+    }
+
+
+def _findings(compared: Compared) -> dict[str, Any]:
+    """Numbers and words of what was found."""
+    from dataclasses import asdict
+
+    from boolit.lab.reports.split_report import coverage
+
+    verdict, saved = compared.verdict, compared.saved
+    if verdict is None:
+        return {"verdict": None}
+    comparison = verdict.comparison
+    rates: dict[str, dict[int, float]] = {}
+    for (spec, split), rate in (compared.rates or {}).items():
+        rates.setdefault(spec, {})[split] = rate
+    scores = {name: {**asdict(found), "scores": list(comparison.scores[name])} for name, found in comparison.estimates.items()}
+    return {
+        "verdict": str(verdict),
+        "claims": verdict.claims,
+        "covers": coverage(comparison),
+        "metric": comparison.metric.name,
+        "splits": vars(comparison.splits),
+        "reference": verdict.reference,
+        "activations": {name: {**scores[name], "rates": rates.get(name, {})} for name in verdict.activations},
+        "baseline": {"name": verdict.baseline, **scores[verdict.baseline]},
+        "pairs": [asdict(pair) for pair in comparison.pairs],
+        "saved": saved and {**vars(saved), "path": str(saved.path), "expected": asdict(saved.expected)},
+        "notes": list(compared.notes),
     }

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from boolit.lab.errors import UserError
 from boolit.lab.tables import Prepared, Wanted, digest_of, prepared
-from boolit.lab.tables.splits import split
+from boolit.lab.tables.splits import resample, split
 from boolit.saved.columns import Column, encoded
 from boolit.saved.values import raw_columns
 
@@ -212,6 +212,35 @@ def test_splits_share_out_every_row_and_every_class(strata: list[int], test: flo
 def test_another_seed_is_another_split() -> None:
     same, again, other = (split(np.zeros(50, np.int64), 0.2, 0.2, seed)["test"].tolist() for seed in (0, 0, 1))
     assert same == again != other
+
+
+@given(
+    st.lists(st.integers(0, 5), min_size=10, max_size=300),
+    st.floats(0.1, 0.5),
+    st.floats(0.1, 0.5),
+    st.integers(1, 20),
+)
+def test_resampled_splits_are_disjoint_stratified_and_of_one_size(
+    strata: list[int], test: float, validation: float, number: int
+) -> None:
+    classes = np.array(strata)
+    parts = resample(classes, test, validation, 0, number)
+    assert sorted(np.concatenate(list(parts.values())).tolist()) == list(range(len(strata)))
+    first = resample(classes, test, validation, 0, 1)
+    assert {name: len(rows) for name, rows in parts.items()} == {name: len(rows) for name, rows in first.items()}
+    for each in set(strata):
+        share = np.mean(classes == each) * len(strata)
+        # One row more or less at either end of a stretch; the line may be cut within the class, which then has two stretches.
+        assert abs(np.sum(classes[parts["test"]] == each) - test * share) <= 2 + 1e-9
+
+
+def test_resampled_splits_are_random_but_fixed() -> None:
+    strata = np.repeat([0, 1, 2], [60, 30, 1])
+    tests = [resample(strata, 0.2, 0.2, 0, number)["test"].tolist() for number in range(1, 41)]
+    assert tests == [resample(strata, 0.2, 0.2, 0, number)["test"].tolist() for number in range(1, 41)]
+    assert len({tuple(rows) for rows in tests}) == 40
+    # Even the one row of the last class is now tested on and now not; in all 40 or in none is a chance of 0.8⁴⁰ = 1e-4.
+    assert 0 < sum(90 in rows for rows in tests) < 40
 
 
 def test_a_category_has_a_feature_for_each_level_and_one_for_the_others() -> None:

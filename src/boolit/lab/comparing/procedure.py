@@ -1,4 +1,4 @@
-"""The procedure: prepare the table, choose the rates, train the seeds, report, and save the best model.
+"""The procedure: prepare the table, choose the rates, train on every split, report, and save a model.
 
 Everything trained is in the store of the output folder: killed at any moment, the same call goes on from there.
 """
@@ -6,87 +6,126 @@ Everything trained is in the store of the output folder: killed at any moment, t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from boolit.lab.comparing.best import best_record, figures, write_best
+from boolit.lab.comparing.best import Saved, write_saved
+from boolit.lab.comparing.outcomes import GUESSES, Outcomes
 from boolit.lab.comparing.question import PROFILE, Question, study_of
-from boolit.lab.comparing.rates import chosen_rates
+from boolit.lab.comparing.rates import Place, chosen_rates, edge_notes, final_plan, trial_plan
+from boolit.lab.data import Dataset, load
 from boolit.lab.execute import Summary, execute
-from boolit.lab.reports.report import Report, write_report
-from boolit.lab.results.statistics import Method, metric_of
+from boolit.lab.reports._table_names import metric_label
+from boolit.lab.reports.report import Report, write_pages
+from boolit.lab.reports.split_report import split_figures, split_tables
+from boolit.lab.results.notation import Notation
+from boolit.lab.results.resampled import Estimate
+from boolit.lab.results.split_verdict import SplitVerdict
+from boolit.lab.results.statistics import metric_of
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record
-from boolit.lab.studies import Plan, StudyFile, plan
+from boolit.lab.studies import Plan, plan
 from boolit.lab.tables import Prepared
 
 
 @dataclass(frozen=True)
-class Best:
-    """The model that was saved: where, whose, and its figures in the target's own unit."""
-
-    path: Path
-    activation: str
-    seed: int
-    figures: Mapping[str, float]
-
-
-@dataclass(frozen=True)
 class Compared:
-    """What a comparison found; ``report`` and ``best`` are None if it was interrupted before there was anything to tell."""
+    """What a comparison found; all but the summary is None if it was interrupted before there was anything to tell.
 
-    rates: Mapping[str, float]
+    ``rates`` are by activation and split; ``notes`` say where one at the edge of those tried was chosen on most splits.
+    """
+
     summary: Summary
+    rates: Mapping[Place, float] | None = None
+    notes: Sequence[str] = ()
+    verdict: SplitVerdict | None = None
     report: Report | None = None
-    best: Best | None = None
+    saved: Saved | None = None
 
 
 @dataclass(frozen=True)
 class Comparing:
-    """A question on its way to an answer: the table as prepared, and what will be trained."""
+    """A question on its way to an answer: the table as prepared, and one run of each activation, to be done on every split."""
 
     question: Question
     table: Prepared
-    file: StudyFile
     planned: Plan
 
     @staticmethod
     def of(question: Question, shown: bool | None = None) -> Comparing:
         """Reads and prepares the table, and plans; ``shown`` shows or hides the progress of it."""
         table = question.checked().prepared(shown)
-        file = study_of(question, table)
-        return Comparing(question, table, file, plan(file, PROFILE, seeds=1))
+        return Comparing(question, table, plan(study_of(question, table), PROFILE, seeds=1))
 
     @property
     def parameters(self) -> dict[str, int]:
         """How many each activation's network has."""
         return {str(run.config["activation"]): int(str(run.config["parameters"])) for run in self.planned.runs}
 
-    def run(self, out: Path, progress: bool | None = None, method: Method | None = None) -> Compared:
-        """Trains what is not in the folder yet, and writes the report and the best model there."""
+    @property
+    def splits(self) -> range:
+        """The numbers of the splits."""
+        return self.question.split_numbers(sum(self.table.rows.values()))
+
+    @property
+    def dataset(self) -> Dataset:
+        """The table as networks read it."""
+        return load(self.planned.study.data)
+
+    def run(self, out: Path, progress: bool | None = None) -> Compared:
+        """Trains what is not in the folder yet, and writes the report and a model there."""
         with Store(out) as store:
-            rates, before = chosen_rates(self.planned, self.table.rows["train"], store, progress)
-            if rates is None:
-                return Compared({}, before)
-            final = plan(self._with(rates), PROFILE)
+            trials = trial_plan(self.planned, self.splits, self.question.rates)
+            before = execute(trials, store, progress)
+            if not before.complete:
+                return Compared(before)
+            tried = _records(trials, store, history=False)
+            rates = chosen_rates(tried)
+            final = final_plan(self.planned, rates)
             summary = _both(before, execute(final, store, progress))
-            keys = {run.key for run in final.runs}
-            records = [record for record in store.records() if record.key in keys]
-            if not records:
-                return Compared(rates, summary)
-            report = write_report(records, store, final.study.title, None, method)
-            return Compared(rates, summary, report, self._best(records, store) if summary.complete else None)
+            notes = edge_notes(rates, self.question.rates)
+            if not summary.complete:
+                return Compared(summary, rates, notes)
+            return self._concluded(summary, rates, notes, _records(final, store), tried, store)
 
-    def _with(self, rates: Mapping[str, float]) -> StudyFile:
-        own = {spec: {"learning_rate": rate} for spec, rate in rates.items()}
-        return replace(self.file, tables={**self.file.tables, "hparams": own})
+    def _concluded(
+        self,
+        summary: Summary,
+        rates: Mapping[Place, float],
+        notes: Sequence[str],
+        records: Sequence[Record],
+        tried: Sequence[Record],
+        store: Store,
+    ) -> Compared:
+        outcomes = Outcomes.of(records, self.question.activations, self.splits, metric_of(records), self.dataset)
+        comparison = outcomes.compared()
+        verdict = SplitVerdict(comparison, self.question.compared_with, outcomes.baseline, GUESSES[outcomes.baseline])
+        resample = self.dataset.resample
+        assert resample is not None
+        saved = write_saved(outcomes, verdict, self.table, resample(self.splits[0]), store)
+        title = f"{self.planned.study.title}: {metric_label(outcomes.metric)}"
+        paragraphs = [str(verdict), *([saved_text(saved, verdict.notation)] if saved else []), *notes]
+        tables = split_tables(verdict, title, self.parameters, outcomes.diverged())
+        figures = split_figures(verdict, records)
+        report = write_pages([*records, *tried], store, self.planned.study.title, paragraphs, tables, figures)
+        return Compared(summary, rates, notes, verdict, report, saved)
 
-    def _best(self, records: Sequence[Record], store: Store) -> Best | None:
-        best = best_record(records, metric_of(records))
-        if best is None:
-            return None
-        path = write_best(best, self.table, store)
-        return Best(path, str(best.config["activation"]), int(str(best.config["seed"])), figures(best))
+
+def saved_text(saved: Saved, notation: Notation) -> str:
+    """What a user is told of the saved model."""
+    words = f"{saved.metric.removeprefix('test_').replace('rmse', 'RMSE')} on new rows"
+    return f"Saved: {saved.activation}, expected {words}: {interval_text(saved.expected, notation)}. {saved.reason}"
+
+
+def interval_text(found: Estimate, notation: Notation) -> str:
+    """A mean with its interval and unit."""
+    low, high = (max(0.0, found.low), min(1.0, found.high)) if notation.percent else (found.low, found.high)
+    return f"{notation.number(found.mean)} [{notation.number(low)}, {notation.number(high)}]{notation.unit}"
+
+
+def _records(planned: Plan, store: Store, history: bool = True) -> list[Record]:
+    keys = {run.key for run in planned.runs}
+    return [record for record in store.records(history=history) if record.key in keys]
 
 
 def _both(first: Summary, second: Summary) -> Summary:

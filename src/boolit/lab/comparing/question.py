@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +22,12 @@ from boolit.lab.training.losses import FIGURE_OF_TASK
 from boolit.saved.description import TableTask
 
 DEFAULT_ACTIVATIONS = ("relu", "silu", "max", "or_ail", "xnor_nail", "or_and_xnor_nail_d")
+DEFAULT_REFERENCE = "relu"
 PROFILE = "compare"
+
+RATES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)
+SPLITS, SPLITS_OF_MANY_ROWS, LEAST_SPLITS = 10, 5, 5
+MANY_ROWS = 20_000  # from so many on, splits differ little, and half of them will do
 
 LEAST_BUDGET, BUDGET_PER_FEATURE = 10_000, 50
 SAMPLES_SEEN, MOST_EPOCHS, LEAST_EPOCHS = 3_000_000, 100, 8
@@ -35,6 +41,9 @@ MODEL = {"name": "mlp", "normalisation": "batch"}
 class Question:
     """A table and its target, the activations to compare, and how large and how often.
 
+    ``splits`` is how often the rows are split anew, 10 unless given, or 5 from 20,000 rows on. ``reference`` is the activation
+    the others are tested against first of all: relu if it is among them, the first one otherwise, unless given.
+
     ``budget`` is how many parameters every network has, about 10,000 unless given, or 50 a feature if that is more. ``epochs``
     is the most there are: enough to see three million rows, but 8 at least and 100 at most, unless given.
     """
@@ -45,12 +54,14 @@ class Question:
     activations: tuple[str, ...] = DEFAULT_ACTIVATIONS
     budget: int | None = None
     layers: int = 2
-    seeds: int = 5
+    splits: int | None = None
     test: float = 0.2
     validation: float = 0.2
     levels: int = 20
     drop: tuple[str, ...] = ()
     epochs: int | None = None
+    reference: str | None = None
+    rates: tuple[float, ...] = RATES
 
     @property
     def name(self) -> str:
@@ -71,9 +82,28 @@ class Question:
         return prepared(self.source.wanted, shown)
 
     def checked(self) -> Question:
-        """This question, if its activations exist and each is there once."""
+        """This question, if its activations exist and each is there once, and the rest is possible."""
         check_activations(self.activations)
+        if self.reference is not None and self.reference not in self.activations:
+            known = ", ".join(self.activations)
+            raise UserError(f"the reference {self.reference!r} is not among the activations {known}; choose one of them")
+        if self.splits is not None and self.splits < LEAST_SPLITS:
+            raise UserError(f"--splits {self.splits} is too few to tell noise from a difference; at least {LEAST_SPLITS}")
+        for place, rate in enumerate(self.rates):
+            if not 0 < rate < math.inf or rate in self.rates[:place]:
+                raise UserError(f"the learning rate {rate:g} is not above 0 and finite, or is there twice; change --rates")
+        if not self.rates:
+            raise UserError("there are no learning rates to try; give some, such as --rates 0.003,0.01,0.03")
         return self
+
+    @property
+    def compared_with(self) -> str:
+        """The activation the others are compared with."""
+        return self.reference or (DEFAULT_REFERENCE if DEFAULT_REFERENCE in self.activations else self.activations[0])
+
+    def split_numbers(self, rows: int) -> range:
+        """The numbers of the splits of so many rows."""
+        return range(1, 1 + (self.splits or (SPLITS_OF_MANY_ROWS if rows >= MANY_ROWS else SPLITS)))
 
 
 def check_activations(specs: Sequence[str]) -> None:
@@ -100,7 +130,7 @@ def study_of(question: Question, table: Prepared) -> StudyFile:
             "activation": list(question.activations),
             "params": [budget],
             "depth": [question.layers],
-            "seeds": question.seeds,
+            "seeds": 1,
         },
         "training": recipe_for(table.rows["train"], question.epochs),
         "metric": {"name": FIGURE_OF_TASK[network_task(table)]},

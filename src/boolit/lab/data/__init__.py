@@ -9,7 +9,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any, TypeVar
 
-from boolit.lab.data._dataset import Dataset, Draw, Encode, Probe, Source, Split, Task
+from boolit.lab.data._dataset import Dataset, Draw, Encode, Probe, Resample, Source, Split, Task
 from boolit.lab.data._parsed import tensors
 from boolit.lab.data._published import Published
 from boolit.lab.data._remote import Remote
@@ -21,6 +21,7 @@ __all__ = [
     "Probe",
     "Published",
     "Remote",
+    "Resample",
     "Source",
     "Split",
     "Task",

@@ -34,6 +34,21 @@ class Split:
 
 
 @dataclass(frozen=True)
+class Resample:
+    """The rows of one run by split, out of all that are stored, and what it standardises by: moments of its training rows.
+
+    Shape: ``rows`` are ``(rows of the split,)`` each, of the same size in every resample; ``mean`` and ``scale`` are
+    ``(features,)``.
+    """
+
+    rows: Mapping[str, Tensor]
+    mean: Tensor
+    scale: Tensor
+    target_mean: float = 0.0
+    target_scale: float = 1.0
+
+
+@dataclass(frozen=True)
 class Probe:
     """Stored samples a trained network is asked once at the end, and what its outputs say.
 
@@ -57,6 +72,8 @@ class Dataset:
     ``given`` are values networks begin with, by their names in a network's state: word vectors, a list of pairs. ``judge``
     takes the name of a split and the outputs ``(runs, samples, outputs)`` of all its samples, and returns further figures of
     the runs, each ``(runs,)`` and the better the higher; it is asked about every split but ``train`` after every epoch.
+
+    Data that can be split in many ways has all its samples in ``pool``, and ``resample`` makes the split of a number.
     """
 
     splits: Mapping[str, Split]
@@ -68,6 +85,8 @@ class Dataset:
     unit: float = 1.0
     given: Mapping[str, Tensor] = field(default_factory=dict)
     judge: Judge | None = None
+    pool: Split | None = None
+    resample: Callable[[int], Resample] | None = None
 
     @cached_property
     def inputs(self) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from boolit.lab.reports._table_model import Cell, Table
 
-_FIRST_TO_GO = ("effect", "difference", "map", "n", "parameters")
+_FIRST_TO_GO = ("effect", "difference", "map", "n", "parameters", "p, guess")
 LEFT_OUT = "What follows ± is left out for want of width."
 _TEXT = {True: (255, 255, 255), False: (0, 0, 0)}  # not "white" and "black", which a terminal's theme may change
 

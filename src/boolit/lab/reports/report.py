@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+
+from matplotlib.figure import Figure
 
 from boolit.lab.errors import UserError
 from boolit.lab.reports.figures import save
@@ -64,14 +66,27 @@ def write_report(
     """
     metric = metric_of(records)
     unfinished = unfinished_sentence(len(records), planned or 0)
-    found = "" if unfinished else verdict(compare(scores(records, metric.name), metric, method, solved))
+    found = () if unfinished else (verdict(compare(scores(records, metric.name), metric, method, solved)),)
     tables = study_tables(records, method, solved, bool(unfinished))
+    return write_pages(records, store, title, found, tables, study_figures(records, store, solved), unfinished)
+
+
+def write_pages(
+    records: Sequence[Record],
+    store: Store,
+    title: str,
+    found: Sequence[str],
+    tables: Sequence[Table],
+    figures: Iterable[tuple[str, str, Figure]],
+    unfinished: str = "",
+) -> Report:
+    """Writes a report of these parts; ``found`` is the verdict and what else is to be said, a paragraph each."""
     folder = store.folder / "report"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         files = [_write_tables(folder / f"tables.{SUFFIXES[name]}", name, tables) for name in SUFFIXES]
         pictures = []
-        for name, caption, figure in study_figures(records, store, solved):
+        for name, caption, figure in figures:
             save(figure, folder / f"{name}.png", caption)
             pictures.append((folder / f"{name}.png", caption))
         page = folder / "report.html"
@@ -80,7 +95,8 @@ def write_report(
         raise UserError(
             f"cannot write the report to {folder} ({error.strerror or error}); the runs are safe in the store"
         ) from error
-    return Report(found, tuple(tables), page, (*files, *(path for path, _ in pictures), page), unfinished)
+    verdict_found = found[0] if found else ""
+    return Report(verdict_found, tuple(tables), page, (*files, *(path for path, _ in pictures), page), unfinished)
 
 
 def _write_tables(path: Path, name: str, tables: Sequence[Table]) -> Path:
@@ -90,17 +106,17 @@ def _write_tables(path: Path, name: str, tables: Sequence[Table]) -> Path:
 
 def _page(
     title: str,
-    found: str,
+    found: Sequence[str],
     tables: Sequence[Table],
     pictures: Sequence[tuple[Path, str]],
     records: Sequence[Record],
     unfinished: str,
 ) -> str:
-    said = [f'<p class="verdict">{escape(found)}</p>'] if found else []
     body = [
         *([f'<p class="unfinished">{escape(unfinished)}</p>'] if unfinished else []),
         f"<h1>{escape(title)}</h1>",
-        *said,
+        *(f'<p class="verdict">{escape(paragraph)}</p>' for paragraph in found[:1]),
+        *(f"<p>{escape(paragraph)}</p>" for paragraph in found[1:]),
         *(f'<div class="wide">{FORMATS["html"](table)}</div>' for table in tables),
         *map(_picture, pictures),
         f"<footer>{escape(_origin(records))}</footer>",

@@ -60,8 +60,13 @@ def notation(metric: Metric, summaries: Iterable[Summary]) -> Notation:
         >>> notation(Metric("rmse", "min"), [Summary.printed("relu", 0.27123, 0.0042, n=9)]).decimals
         3
     """
+    return notation_for(metric, (summary.standard_error for summary in summaries))
+
+
+def notation_for(metric: Metric, errors: Iterable[float]) -> Notation:
+    """The notation in which the typical one of some standard errors has one figure, or two if the first is a 1."""
     scale = 100 if metric.percent else 1
-    errors = [summary.standard_error * scale for summary in summaries if summary.standard_error > 0]
+    errors = [error * scale for error in errors if error > 0]
     if not errors:
         return Notation(metric.percent, 2 if metric.percent else 4)
     digit, _, exponent = f"{statistics.median(errors):.0e}".partition("e")

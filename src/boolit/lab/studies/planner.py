@@ -102,7 +102,7 @@ def cohorts(runs: Sequence[Run], memory: int = MEMORY) -> list[Cohort]:
 
 
 def shape(config: Mapping[str, Any]) -> str:
-    """What runs of one cohort have in common: everything but the seed and the numbers each run has its own of.
+    """What runs of one cohort have in common: everything but the seed, the rows and the numbers each run has its own of.
 
     Example:
         >>> one, other = ({"seed": s, "training": {"epochs": 1, "beta1": s / 10, "learning_rate": 0.1}} for s in (1, 2))
@@ -111,7 +111,7 @@ def shape(config: Mapping[str, Any]) -> str:
     """
     training = {name: value for name, value in config["training"].items() if name not in PER_RUN}
     find = config["training"].get("learning_rate") == "find"
-    rest = {name: value for name, value in config.items() if name not in ("seed", "search")}
+    rest = {name: value for name, value in config.items() if name not in ("seed", "search", "split")}
     return canonical(rest | {"training": training | {"find": find}})
 
 

@@ -64,7 +64,15 @@ class Prepared:
         """
         first = sum(self.rows[other] for other in SPLITS[: SPLITS.index(name)])
         rows = slice(first, first + self.rows[name])
+        x, y = self.whole()
+        return x[rows], y[rows]
+
+    def whole(self) -> tuple[Tensor, Tensor]:
+        """Features and targets of all rows, those of the split ``train`` first, then ``valid`` and ``test``.
+
+        Shape: ``(rows, features)`` float32 and ``(rows,)`` float64.
+        """
         # Copy on write, which nobody does: torch wants memory that could be written to.
         matrix = np.memmap(self.folder / MATRIX, np.float32, "c", shape=(sum(self.rows.values()), self.features))
         targets = np.fromfile(self.folder / TARGETS, np.float64)
-        return torch.from_numpy(matrix[rows]), torch.from_numpy(targets[rows])
+        return torch.from_numpy(matrix), torch.from_numpy(targets)

@@ -24,8 +24,30 @@ def split(strata: Rows, test: float, validation: float, seed: int) -> dict[str, 
         >>> {name: (len(rows), int((rows >= 15).sum())) for name, rows in parts.items()}
         {'train': (15, 6), 'valid': (5, 2), 'test': (5, 2)}
     """
-    drawn = torch.rand(len(strata), generator=generator(seed, "split"), dtype=torch.float64)
-    line = np.lexsort((drawn.numpy(), strata))
+    return _cut(_line(strata, generator(seed, "split")), test, validation)
+
+
+def resample(strata: Rows, test: float, validation: float, seed: int, number: int) -> dict[str, Rows]:
+    """The split of a number: as `split`, and as large for every number, but the rows are drawn anew.
+
+    The line is turned by a random number of places besides, so that a stratum of a few rows is not in the same part each time.
+
+    Example:
+        >>> parts = [resample(np.repeat([0, 1], [15, 10]), 0.2, 0.25, 0, number) for number in (1, 2)]
+        >>> [len(part["test"]) for part in parts], bool((parts[0]["test"] == parts[1]["test"]).all())
+        ([5, 5], False)
+    """
+    drawn = generator(seed, "resample", number)
+    line = _line(strata, drawn)
+    return _cut(np.roll(line, int(torch.randint(len(line), (), generator=drawn))), test, validation)
+
+
+def _line(strata: Rows, drawn: torch.Generator) -> Rows:
+    """The rows by stratum, in a random order within each."""
+    return np.lexsort((torch.rand(len(strata), generator=drawn, dtype=torch.float64).numpy(), strata))
+
+
+def _cut(line: Rows, test: float, validation: float) -> dict[str, Rows]:
     tested = _every(len(line), test)
     rest = line[~tested]
     validated = _every(len(rest), validation)

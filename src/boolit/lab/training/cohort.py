@@ -10,6 +10,7 @@ import torch
 
 from boolit.lab.training import distributed
 from boolit.lab.training.checkpoint import Checkpoint, live
+from boolit.lab.training.compaction import Compacted
 from boolit.lab.training.job import Job
 from boolit.lab.training.lr_finder import find_learning_rate
 from boolit.lab.training.outcome import Outcome, outcomes
@@ -41,14 +42,19 @@ def train(job: Job, checkpoint: Checkpoint | None = None, watch: Watch = go_on, 
     with Threads(job) as threads:
         started = time.monotonic()
         training, before = _started(job, checkpoint, memory)
-        while not training.done:
-            threads.make(training.step)
+        stack = Compacted(training) if training.best and not job.alone else training
+        while not stack.done:
+            threads.make(stack.step)
             going = training.agreed(watch(training))
             if checkpoint is not None and (checkpoint.due_after(training.steps) or not going):
-                checkpoint.save(training, before + time.monotonic() - started)
+                checkpoint.save(_settled(stack), before + time.monotonic() - started)
             if not going:
                 return None
-        return Finished(outcomes(training), before + time.monotonic() - started)
+        return Finished(outcomes(_settled(stack)), before + time.monotonic() - started)
+
+
+def _settled(stack: Compacted | StackedTraining) -> StackedTraining:
+    return stack.settle() if isinstance(stack, Compacted) else stack
 
 
 def _started(job: Job, checkpoint: Checkpoint | None, memory: int | None) -> tuple[StackedTraining, float]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import boolit
-from boolit.lab.data import Dataset, load, source
+from boolit.lab.data import Dataset, Resample, load, source
 from boolit.lab.models import Family, Stacked, family
 from boolit.lab.training import distributed
 from boolit.lab.training.given import give
@@ -25,7 +25,10 @@ COPIES_OF_PARAMETERS = 7  # values, gradients twice (by layer and flat), two mom
 
 @dataclass(frozen=True)
 class Job:
-    """Runs of one shape: the same data, network and recipe but for the numbers of `PER_RUN`."""
+    """Runs of one shape: the same data, network and recipe but for the numbers of `PER_RUN`.
+
+    ``resamples`` are the rows of each run, where runs have their own. A ``trial`` only chooses: it never reads a test row.
+    """
 
     dataset: Dataset
     family: Family
@@ -33,21 +36,26 @@ class Job:
     widths: tuple[int, ...]
     recipes: tuple[Recipe, ...]
     seeds: tuple[int, ...]
+    resamples: tuple[Resample, ...] = ()
+    trial: bool = False
 
     @staticmethod
     def of(configs: Sequence[Mapping[str, Any]]) -> Job:
-        """The job of runs whose configurations differ in seed and per-run numbers only."""
+        """The job of runs whose configurations differ in seed, split and per-run numbers only."""
         first = configs[0]
         recipes = tuple(Recipe.model_validate(config["training"]) for config in configs)
         if any(recipe.shape() != recipes[0].shape() for recipe in recipes):
             raise ValueError("runs of one cohort must share their recipe but for the per-run numbers; plan them apart")
+        dataset = load(source(first["data"]))
         return Job(
-            dataset=load(source(first["data"])),
+            dataset=dataset,
             family=family(first["model"]),
             activation=first["activation"],
             widths=tuple(first["width"]),
             recipes=recipes,
             seeds=tuple(config["seed"] for config in configs),
+            resamples=tuple(_resample(dataset, config["split"]) for config in configs if "split" in config),
+            trial=bool(first.get("trial")),
         )
 
     @property
@@ -69,6 +77,20 @@ class Job:
     def alone(self) -> bool:
         """Whether its networks are trained one at a time: large ones, with a single network's options, or by many processes."""
         return self.family.big or self.recipe.alone or distributed.size() > 1
+
+    @property
+    def assessed(self) -> list[str]:
+        """The splits that runs are assessed on after every epoch."""
+        return [name for name in self.dataset.splits if name != "train" and not (self.trial and name == "test")]
+
+    @property
+    def unit(self) -> Tensor:
+        """What 1 in the targets of every run stands for.
+
+        Shape: ``(runs,)``, float64.
+        """
+        own = [resample.target_scale for resample in self.resamples] or [1.0] * self.runs
+        return self.dataset.unit * torch.tensor(own, dtype=torch.float64)
 
     @cached_property
     def batch(self) -> int:
@@ -107,3 +129,9 @@ class Job:
         others = [len(split) for name, split in self.dataset.splits.items() if name != "train"]
         judged = max(others, default=0) * self.dataset.outputs if self.dataset.judge else 0
         return FLOAT_BYTES * (COPIES_OF_PARAMETERS * parameters + max(2 * kept * self.batch, judged) + order)
+
+
+def _resample(dataset: Dataset, number: int) -> Resample:
+    if dataset.resample is None:
+        raise ValueError(f"a run is on split {number}, but its data has one split only; leave split out")
+    return dataset.resample(number)

@@ -50,8 +50,8 @@ def mean_of_run(values: Tensor) -> Tensor:
     return values.flatten(1).mean(1, dtype=torch.float32 if values.dtype == torch.bool else None)
 
 
-def figure(task: Task, mean_score: Tensor, unit: float = 1.0) -> Tensor:
-    """The task's figure from the mean of its scores; an RMSE in a unit."""
+def figure(task: Task, mean_score: Tensor, unit: Tensor | float = 1.0) -> Tensor:
+    """The task's figure from the mean of its scores; an RMSE in a unit, of all runs or of each."""
     return unit * mean_score.sqrt() if task == "regression" else mean_score
 
 

@@ -18,6 +18,7 @@ from boolit.lab.training.evaluation import assess
 from boolit.lab.training.job import Job
 from boolit.lab.training.losses import FIGURE_OF_TASK, figure, finite, losses, mean_of_run, scores
 from boolit.lab.training.optimisers import OPTIMISERS, FlatParameters
+from boolit.lab.training.own_rows import OwnRows
 from boolit.lab.training.recipe import FALLING
 from boolit.lab.training.schedules import epoch_rates
 
@@ -54,6 +55,7 @@ class StackedTraining:
         self._augment = AUGMENTATIONS[job.recipe.augmentation] if job.recipe.augmentation else None
         self._augmentation_keys, self._draw_keys = keys(job.seeds, "augmentation"), keys(job.seeds, "draw")
         self._renewed = bool(self._augment or job.dataset.draw)
+        self._own_rows = OwnRows(job) if job.resamples else None
         self.best = self._kept_best()
         self._dropouts = [layer for layer in self.model.modules() if isinstance(layer, StackedDropout)]
         self._weights: Tensor | None = None
@@ -156,6 +158,8 @@ class StackedTraining:
 
         Shape: ``(runs, samples)`` to ``(runs, samples, …)`` each.
         """
+        if self._own_rows:
+            return self._own_rows.take("train", rows)
         train = self.job.dataset.splits["train"]
         x, y = (values.index_select(0, rows.flatten()).view(*rows.shape, *values.shape[1:]) for values in (train.x, train.y))
         return x, y
@@ -193,11 +197,11 @@ class StackedTraining:
         means = {"train": torch.stack([self.loss_sum, self.score_sum]) / self.job.steps_per_epoch}
         self.loss_sum.zero_(), self.score_sum.zero_()
         judged: dict[str, Tensor] = {}
-        for name, split in self.job.dataset.splits.items():
-            if name != "train":
-                kept = self._space(split)
-                means[name] = self._assessed(split, kept)
-                judged |= self._judged(name, kept)
+        for name in self.job.assessed:
+            split = self.job.dataset.splits[name]
+            kept = self._space(split)
+            means[name] = self._own_rows.assess(self.model, name) if self._own_rows else self._assessed(split, kept)
+            judged |= self._judged(name, kept)
         # Test rows measure only: a loss of theirs that is not finite ends no run, but is recorded as it is.
         self._freeze(self.alive & ~finite(self.flat.values, *(means[name].T for name in ("train", "valid") if name in means)))
         for name, values in {**self._figures(means), **judged}.items():
@@ -210,7 +214,7 @@ class StackedTraining:
         task, figures = self.job.dataset.task, {}
         for split, (loss, score) in means.items():
             figures[f"{split}_loss"] = loss
-            figures[f"{split}_{FIGURE_OF_TASK[task]}"] = figure(task, score.double(), self.job.dataset.unit)
+            figures[f"{split}_{FIGURE_OF_TASK[task]}"] = figure(task, score.double(), self.job.unit)
         return figures
 
     def _to_fall(self) -> Tensor:

@@ -7,7 +7,12 @@ from boolit.lab.reports.figures._catalogue import FIGURES, Entry
 from boolit.lab.reports.figures._correlations import row_correlations
 from boolit.lab.reports.figures._draw import draw
 from boolit.lab.reports.figures._names import label
-from boolit.lab.reports.figures._results import accuracy_against_parameters, learning_curves, solved_share
+from boolit.lab.reports.figures._results import (
+    accuracy_against_parameters,
+    learning_curves,
+    score_intervals,
+    solved_share,
+)
 from boolit.lab.reports.figures._seen_unseen import seen_against_unseen
 from boolit.lab.reports.figures._style import Style, save, style
 from boolit.lab.reports.figures._weights import Network, learnt_weights
@@ -27,6 +32,7 @@ __all__ = [
     "learnt_weights",
     "row_correlations",
     "save",
+    "score_intervals",
     "seen_against_unseen",
     "solved_share",
     "style",

@@ -142,6 +142,27 @@ def solved_share(scores: Iterable[Scored], threshold: float, metric: str = "accu
     return figure
 
 
+@styled
+def score_intervals(
+    estimates: Mapping[str, tuple[float, float, float]], metric: str, baseline: tuple[str, float] | None = None
+) -> Figure:
+    """Means with their intervals, given as mean, low and high of each activation; a line where ``baseline`` is."""
+    figure = Figure(figsize=(6.4, 1.0 + 0.34 * len(estimates)), layout="constrained")
+    axes = figure.subplots()
+    for row, (spec, (mean, low, high)) in enumerate(estimates.items()):
+        arguments = style(spec).plot_arguments() | {"linestyle": ""}
+        axes.errorbar(mean, row, xerr=[[mean - low], [high - mean]], capsize=3, linewidth=1.4, **arguments)
+    if baseline:
+        axes.axvline(baseline[1], color="0.6", linestyle="--", linewidth=1, label=baseline[0])
+        axes.legend(loc="best")
+    axes.set_yticks(range(len(estimates)), [label(spec) for spec in estimates])
+    axes.set_xlabel(f"{_plain(metric)} (mean, 95 % interval)")
+    if Metric(metric).percent:
+        axes.xaxis.set_major_formatter(PercentFormatter(1))
+    axes.invert_yaxis()
+    return figure
+
+
 def count_solved(score: Scored, threshold: float, goal: str) -> tuple[int, int]:
     """How many runs reach the threshold, of how many."""
     reached = [value >= threshold if goal == "max" else value <= threshold for value in score.values]
