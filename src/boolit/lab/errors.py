@@ -19,7 +19,7 @@ def user_input() -> Iterator[None]:
         >>> with user_input():
         ...     Gate("or", k=1)
         Traceback (most recent call last):
-        boolit.lab.errors.UserError: k=1 is not a group size: a gate reads at least 2 channels, as an int
+        boolit.lab.errors.UserError: k=1 is not a group size: a gate reads at least 2 channels
     """
     try:
         yield

@@ -111,11 +111,14 @@ def _overrides_functions(x: object) -> bool:
 
 
 class _OnnxFunctions(TorchFunctionMode):
-    """torch.onnx.export with dynamo=False knows no expm1; this product is as accurate, for small numbers too."""
+    """torch.onnx.export with dynamo=False knows neither expm1 nor atanh; it knows what they are made of here."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function is torch.expm1 and torch.onnx.is_in_onnx_export():
-            return torch.tanh(args[0] / 2) * (torch.exp(args[0]) + 1)
+        if torch.onnx.is_in_onnx_export():
+            if function is torch.expm1:
+                return torch.tanh(args[0] / 2) * (torch.exp(args[0]) + 1)
+            if function is torch.atanh:
+                return (torch.log1p(args[0]) - torch.log1p(-args[0])) / 2
         return function(*args, **(kwargs or {}))
 
 
