@@ -1,5 +1,7 @@
 """A training that was stopped goes on exactly where it was."""
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,8 @@ import torch
 
 from boolit.lab.errors import UserError
 from boolit.lab.training import Checkpoint, Finished, Job, StackedTraining, train
+from boolit.lab.training.checkpoint import FORMAT
+from boolit.lab.training.stacked import Position
 
 Config = Callable[..., dict[str, Any]]
 RICH: dict[str, Any] = {
@@ -98,19 +102,131 @@ def test_a_half_written_checkpoint_is_never_read(tmp_path: Path, config: Config)
     assert not tmp_path.exists()
 
 
-@pytest.mark.parametrize("damage", [b"", b"no safetensors", None])
-def test_a_damaged_checkpoint_says_so(tmp_path: Path, damage: bytes | None, config: Config) -> None:
-    job, checkpoint = Job.of([config()]), Checkpoint(tmp_path)
+def flipped(content: bytes, place: int) -> bytes:
+    """One bit of it changed."""
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
+def edited(content: bytes) -> bytes:
+    """Another position, as an editor would write it."""
+    assert b'\\"epoch\\": 0' in content
+    return content.replace(b'\\"epoch\\": 0', b'\\"epoch\\": 3')
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda _: b"",
+    "text": lambda _: b"no safetensors",
+    "short": lambda content: content[:-40],
+    "a bit of a weight": lambda content: flipped(content, len(content) - 3),
+    "a bit of the header": lambda content: flipped(content, 30),
+    "a bit of the header's length": lambda content: flipped(content, 0),
+    "longer": lambda content: content + b"0",
+    "no dictionary": lambda _: (7).to_bytes(8, "little") + b"[1,2,3]",
+    "metadata that is none": lambda _: (20).to_bytes(8, "little") + b'{"__metadata__":[1]}',
+    "nothing": lambda content: len(content) * b"\0",
+    "an edited position": edited,
+}
+
+
+def run_with(folder: Path, job: Job) -> tuple[Finished | None, list[str], int]:
+    """A training from what is in a folder: its end, what it said, and how many steps it made."""
+    said: list[str] = []
+    steps: list[StackedTraining] = []
+
+    def watch(training: StackedTraining) -> bool:
+        steps.append(training)
+        return True
+
+    return train(job, Checkpoint(folder, tell=said.append), watch), said, len(steps)
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+@pytest.mark.parametrize("before", [False, True])
+def test_a_damaged_checkpoint_gives_way_to_the_one_before_or_the_beginning(
+    tmp_path: Path, kind: str, before: bool, config: Config
+) -> None:
+    job, checkpoint = Job.of([config(seed) for seed in range(2)]), Checkpoint(tmp_path, steps=1 if before else None)
     assert train(job, checkpoint, stopped_after(3)) is None
-    checkpoint.path.write_bytes(checkpoint.path.read_bytes()[:-40] if damage is None else damage)
-    with pytest.raises(UserError, match=r"is damaged .* delete it"):
-        train(job, checkpoint)
+    assert checkpoint.previous.exists() == before
+    checkpoint.path.write_bytes(DAMAGE[kind](checkpoint.path.read_bytes()))
+    finished, said, steps = run_with(tmp_path, job)
+    whole, nothing, all_steps = run_with(tmp_path / "none", job)
+    assert_same(finished, whole)
+    assert (len(said), nothing) == (1, [])
+    assert said[0].endswith("training.previous.safetensors" if before else "its runs are trained anew")
+    assert all_steps - steps == (2 if before else 0)
 
 
-def test_a_checkpoint_of_another_shape_is_refused(tmp_path: Path, config: Config) -> None:
+def test_both_files_damaged_is_one_line_and_a_new_beginning(tmp_path: Path, config: Config) -> None:
+    job, checkpoint = Job.of([config()]), Checkpoint(tmp_path, steps=1)
+    assert train(job, checkpoint, stopped_after(3)) is None
+    for path in (checkpoint.path, checkpoint.previous):
+        path.write_bytes(flipped(path.read_bytes(), 100))
+    finished, said, _ = run_with(tmp_path, job)
+    assert_same(finished, train(job))
+    assert len(said) == 1
+    assert "anew" in said[0]
+
+
+def test_a_rate_is_sought_again_if_the_checkpoint_that_holds_it_is_damaged(tmp_path: Path, config: Config) -> None:
+    job = Job.of([config(training={"learning_rate": "find"})])
+    checkpoint = Checkpoint(tmp_path, tell=lambda _: None)
+    assert train(job, checkpoint, stopped_after(2)) is None
+    checkpoint.path.write_bytes(flipped(checkpoint.path.read_bytes(), 200))
+    assert_same(train(job, checkpoint), train(job))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"FORMAT": "3"}, "has the format '3' of another boolit"),
+        ({"cohort": "others"}, "belongs to other runs"),
+        ({"at": (3, 1)}, "at epoch 3 and step 1"),
+        ({"at": (0, -1)}, "at epoch 0 and step -1"),
+        ({"seconds": float("nan")}, "took nan seconds"),
+    ],
+)
+def test_what_is_whole_but_not_ours_is_refused(
+    tmp_path: Path, change: dict[str, Any], sentence: str, monkeypatch: pytest.MonkeyPatch, config: Config
+) -> None:
+    training = StackedTraining(Job.of([config(training={"epochs": 2})]))
+    if "at" in change:
+        training.at = Position(*change["at"])
+    with monkeypatch.context() as patched:
+        patched.setattr("boolit.lab.training.checkpoint.FORMAT", change.get("FORMAT", FORMAT))
+        Checkpoint(tmp_path, cohort=change.get("cohort", "")).save(training, change.get("seconds", 1.0))
+    said: list[str] = []
+    assert Checkpoint(tmp_path, tell=said.append).restore(StackedTraining(training.job)) is None
+    assert len(said) == 1
+    assert sentence in said[0]
+
+
+def test_a_checkpoint_of_another_shape_is_refused_and_changes_nothing(tmp_path: Path, config: Config) -> None:
     assert train(Job.of([config()]), Checkpoint(tmp_path), stopped_after(3)) is None
-    with pytest.raises(UserError, match="instead of"):
-        Checkpoint(tmp_path).restore(StackedTraining(Job.of([config(), config(1)])))
+    said: list[str] = []
+    other, fresh = (StackedTraining(Job.of([config(), config(1)])) for _ in range(2))
+    assert Checkpoint(tmp_path, tell=said.append).restore(other) is None
+    assert "instead of" in said[0]
+    assert torch.equal(other.flat.values, fresh.flat.values)
+    assert other.at == Position()
+
+
+def test_a_disk_without_room_for_a_checkpoint_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: Config
+) -> None:
+    training = StackedTraining(Job.of([config()]))
+    checkpoint = Checkpoint(tmp_path)
+    checkpoint.save(training, 1.0)
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(UserError, match=r"No space left on device\); make room for it and run again"):
+            checkpoint.save(training, 2.0)
+    assert [path.name for path in tmp_path.iterdir()] == ["training.safetensors"]
+    assert checkpoint.restore(training) == 1.0
 
 
 def test_the_time_before_a_restart_counts(tmp_path: Path, config: Config) -> None:

@@ -5,22 +5,37 @@ Randomness needs no saving, as every random number is a function of seed, purpos
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import os
+import re
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
 from boolit.lab.errors import UserError
 from boolit.lab.training.stacked import Position, StackedTraining
 
-FORMAT = "1"
+FORMAT = "2"
 EVERY_SECONDS = 30.0
 COSTS_BETWEEN = 20.0
+_UNSEALED = b"0" * 64
+_SEAL = re.compile(rb'"sha256":"([0-9a-f]{64})"')
+
+
+class _RefusedError(Exception):
+    """Why a file is not gone on from."""
+
+
+def _print(note: str) -> None:
+    print(note, file=sys.stderr)
 
 
 class Checkpoint:
@@ -28,11 +43,21 @@ class Checkpoint:
 
     Writing a large one often would take longer than training: at least twenty times what the last one took lies in between.
 
-    The file is replaced as a whole: a kill at any moment leaves the old one or the new one.
+    A file is replaced as a whole, and the one before it is kept: a kill at any moment leaves one to go on from, and so does
+    damage to one of them. Every byte is covered by a hash. What is damaged, of another format or of another ``cohort`` is
+    never gone on from; ``tell`` is given a line about it.
     """
 
-    def __init__(self, folder: Path, every: float = EVERY_SECONDS, steps: int | None = None) -> None:
-        self.path, self.every, self.steps = folder / "training.safetensors", every, steps
+    def __init__(
+        self,
+        folder: Path,
+        every: float = EVERY_SECONDS,
+        steps: int | None = None,
+        cohort: str = "",
+        tell: Callable[[str], None] = _print,
+    ) -> None:
+        self.path, self.previous = folder / "training.safetensors", folder / "training.previous.safetensors"
+        self.every, self.steps, self.cohort, self.tell = every, steps, cohort, tell
         self._last, self._cost = time.monotonic(), 0.0
 
     @property
@@ -45,45 +70,110 @@ class Checkpoint:
         return self.due or (self.steps is not None and steps % self.steps == 0)
 
     def exists(self) -> bool:
-        """Whether there is one to go on from."""
-        return self.path.exists()
+        """Whether there is one to go on from, good or not."""
+        return self.path.exists() or self.previous.exists()
 
     def save(self, training: StackedTraining, seconds: float) -> None:
         """Writes where the training is; ``seconds`` is how long it took to get there."""
         started = time.monotonic()
         where = {"epoch": training.at.epoch, "step": training.at.step, "seconds": seconds}
-        content = save(_tensors(training), {"format": FORMAT, "where": json.dumps(where)})
-        unfinished = self.path.with_suffix(f".{os.getpid()}.part")
-        with unfinished.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(self.path)
+        metadata = {"format": FORMAT, "cohort": self.cohort, "where": json.dumps(where), "sha256": _UNSEALED.decode()}
+        try:
+            self._write(_sealed(save(_tensors(training), metadata)))
+        except OSError as error:
+            raise UserError(
+                f"cannot write the checkpoint {self.path} ({error.strerror or error}); make room for it and run again: the "
+                "finished runs are in the store, and the others go on from their last checkpoint"
+            ) from error
         self._last = time.monotonic()
         self._cost = self._last - started
 
-    def restore(self, training: StackedTraining) -> float:
-        """Brings a fresh training to where the saved one was, and says how many seconds that had taken."""
-        try:
-            with safe_open(self.path, "pt") as file:
-                metadata = file.metadata()
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (safe_open is no mapping)
-            where = json.loads(metadata["where"])
-            _load(training, tensors)
-        except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise UserError(f"the checkpoint {self.path} is damaged ({error}); delete it to train its runs anew") from error
-        training.at = Position(where["epoch"], where["step"])
-        if not training.done:
-            training.begin_epoch()
-        return float(where["seconds"])
+    def restore(self, training: StackedTraining) -> float | None:
+        """Brings a fresh training to where the last good checkpoint was, and says how many seconds that had taken.
+
+        Without a good one the training stays as it is, and the answer is None.
+        """
+        seconds, refused = None, []
+        for path in (self.path, self.previous):
+            if not path.exists():
+                continue
+            try:
+                seconds = self._restored(training, path)
+                break
+            except _RefusedError as error:
+                refused.append(f"the checkpoint {path} {error}")
+        if refused:
+            then = "its runs are trained anew" if seconds is None else f"going on from the one before it, {self.previous.name}"
+            self.tell(f"note: {'; '.join(refused)}; {then}")
+        return seconds
 
     def delete(self) -> None:
         """Removes it, and its folder if nothing else is there."""
-        self.path.unlink(missing_ok=True)
-        for left in self.path.parent.glob("*.part"):
-            left.unlink(missing_ok=True)
+        for path in (self.path, self.previous, *self.path.parent.glob("*.part")):
+            path.unlink(missing_ok=True)
         if self.path.parent.exists() and not any(self.path.parent.iterdir()):
             self.path.parent.rmdir()
+
+    def _write(self, parts: tuple[bytes | memoryview, ...]) -> None:
+        unfinished = self.path.with_suffix(f".{os.getpid()}.part")
+        try:
+            with unfinished.open("wb") as file:
+                file.writelines(parts)
+                file.flush()
+                os.fsync(file.fileno())
+            if self.path.exists():
+                self.path.replace(self.previous)
+            unfinished.replace(self.path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    def _restored(self, training: StackedTraining, path: Path) -> float:
+        metadata, tensors = _read(path)
+        if metadata.get("format") != FORMAT:
+            raise _RefusedError(f"has the format {metadata.get('format')!r} of another boolit, not {FORMAT}")
+        if metadata.get("cohort") != self.cohort:
+            raise _RefusedError("belongs to other runs")
+        try:
+            where = json.loads(metadata["where"])
+            at, seconds = Position(where["epoch"], where["step"]), float(where["seconds"])
+            _check(training, tensors, at, seconds)
+        except (KeyError, TypeError, ValueError) as error:
+            raise _RefusedError(f"does not fit its runs ({error})") from error
+        _load(training, tensors)
+        training.at = at
+        if not training.done:
+            training.begin_epoch()
+        return seconds
+
+
+def _sealed(content: bytes) -> tuple[bytes | memoryview, ...]:
+    """The parts of a file whose header holds the hash of all its bytes, those of the hash itself taken as zeros."""
+    place = _SEAL.search(content)
+    assert place is not None
+    digest = hashlib.sha256(content).hexdigest().encode()
+    view = memoryview(content)
+    return view[: place.start(1)], digest, view[place.end(1) :]
+
+
+def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """A file's metadata and tensors, if every byte is as it was written."""
+    try:
+        content = path.read_bytes()
+    except (OSError, MemoryError) as error:
+        raise _RefusedError(f"cannot be read ({error})") from error
+    place = _SEAL.search(content)
+    if place is None:
+        raise _RefusedError("has no checksum: it is damaged, or an older boolit wrote it")
+    view, digest = memoryview(content), hashlib.sha256()
+    for part in (view[: place.start(1)], _UNSEALED, view[place.end(1) :]):
+        digest.update(part)
+    if digest.hexdigest().encode() != place[1]:
+        raise _RefusedError("is damaged (its checksum is another)")
+    try:
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        return header["__metadata__"], load(content)
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise _RefusedError(f"is damaged ({error})") from error
 
 
 def _tensors(training: StackedTraining) -> dict[str, Tensor]:
@@ -107,10 +197,24 @@ def live(training: StackedTraining) -> dict[str, Tensor]:
     }
 
 
+def _check(training: StackedTraining, tensors: dict[str, Tensor], at: Position, seconds: float) -> None:
+    """Whether all of it fits, before any of it is taken over."""
+    epochs, steps, runs = training.job.recipe.epochs, training.job.steps_per_epoch, training.job.runs
+    if not (type(at.epoch) is type(at.step) is int and 0 <= at.epoch <= epochs and 0 <= at.step < steps):
+        raise ValueError(f"it is at epoch {at.epoch!r} and step {at.step!r} of {epochs} epochs of {steps} steps")
+    if not (math.isfinite(seconds) and seconds >= 0):
+        raise ValueError(f"it took {seconds!r} seconds")
+    for name, values in live(training).items():
+        if (tensors[name].shape, tensors[name].dtype) != (values.shape, values.dtype):
+            found = f"{tuple(tensors[name].shape)} {tensors[name].dtype}"
+            raise ValueError(f"{name} is {found} instead of {tuple(values.shape)} {values.dtype}")
+    for name, values in tensors.items():
+        if name.startswith("history.") and tuple(values.shape) != (at.epoch, runs):
+            raise ValueError(f"{name} is {tuple(values.shape)} instead of {(at.epoch, runs)}")
+
+
 def _load(training: StackedTraining, tensors: dict[str, Tensor]) -> None:
     for name, values in live(training).items():
-        if tensors[name].shape != values.shape:
-            raise ValueError(f"{name} has the shape {tuple(tensors[name].shape)} instead of {tuple(values.shape)}")
         values.copy_(tensors[name])
     curves = {name.removeprefix("history."): values for name, values in tensors.items() if name.startswith("history.")}
     training.history = {name: list(values) for name, values in curves.items()}

@@ -58,17 +58,29 @@ def _settled(stack: Compacted | StackedTraining) -> StackedTraining:
 
 
 def _started(job: Job, checkpoint: Checkpoint | None, memory: int | None) -> tuple[StackedTraining, float]:
-    saved = checkpoint is not None and checkpoint.exists()
-    if job.recipe.learning_rate == "find":
-        # A checkpoint holds the rate that was found, so the search need not be repeated for it.
-        # Processes that train together take the leader's.
-        found = find_learning_rate(job, memory) if distributed.leading() and not saved else 1.0
-        job = replace(job, recipes=tuple(recipe.model_copy(update={"learning_rate": found}) for recipe in job.recipes))
-    training = SingleTraining(job) if job.alone else StackedTraining(job)
-    before = checkpoint.restore(training) if checkpoint is not None and saved else 0.0
+    before = None
+    if checkpoint is not None and checkpoint.exists():
+        # It holds the rate that was found, so the search need not be repeated for it.
+        training = _fresh(_at_rate(job, 1.0))
+        before = checkpoint.restore(training)
+    if before is None:
+        # Processes that train together take the leader's rate.
+        sought = job.recipe.learning_rate == "find" and distributed.leading()
+        training = _fresh(_at_rate(job, find_learning_rate(job, memory) if sought else 1.0))
     if distributed.size() > 1:
         _follow_leader(training)
-    return training, before
+    return training, before or 0.0
+
+
+def _fresh(job: Job) -> StackedTraining:
+    return SingleTraining(job) if job.alone else StackedTraining(job)
+
+
+def _at_rate(job: Job, rate: float) -> Job:
+    """The job with this rate where it is to be found."""
+    if job.recipe.learning_rate != "find":
+        return job
+    return replace(job, recipes=tuple(recipe.model_copy(update={"learning_rate": rate}) for recipe in job.recipes))
 
 
 def _follow_leader(training: StackedTraining) -> None:

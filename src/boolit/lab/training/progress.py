@@ -40,6 +40,10 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._bars.stop()
 
+    def note(self, line: str) -> None:
+        """Prints a line on the error stream, above the bars if they are shown."""
+        self._bars.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
     def begin(self, name: str) -> None:
         """A cohort starts."""
         self._bars.reset(self._cohort, description=name, total=None)
