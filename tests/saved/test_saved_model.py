@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from boolit.saved import SavedModelError
 from boolit.saved import load as load_model
 from boolit.saved.columns import Column
 from boolit.saved.description import Description, Label, TableTask
+from boolit.saved.file import checksum
 from boolit.saved.model import SavedModel
 from boolit.saved.network import network
 
@@ -99,7 +101,11 @@ def test_onnx_agrees_with_onnxruntime(task: TableTask, classes: tuple[Label, ...
 def rewritten(path: Path, **changes: Any) -> None:
     """The file with other entries in its description."""
     description = json.loads(_metadata(path)) | changes
-    save_file(load_file(path), path, {"boolit": json.dumps(description)})
+    keep(path, load_file(path), json.dumps(description))
+
+
+def keep(path: Path, tensors: dict[str, torch.Tensor], text: str) -> None:
+    save_file(tensors, path, {"boolit": text, "sha256": checksum(tensors, text)})
 
 
 def _metadata(path: Path) -> str:
@@ -122,6 +128,7 @@ def _metadata(path: Path) -> str:
         ({"activation": "nope"}, "unknown activation 'nope'"),
         ({"activation": 3}, "activation is no text"),
         ({"widths": [10**12, 10**12]}, "."),
+        ({"widths": [2**63]}, "larger than what it holds"),
         ({"widths": [4] * 10**5}, "hidden layers"),
         ({"widths": [-4]}, "widths"),
         ({"widths": [6, 5]}, "multiple of 2"),
@@ -171,7 +178,7 @@ def test_weights_that_are_no_numbers_are_refused(value: torch.Tensor, tmp_path: 
     text = _metadata(path)
     tensors = load(path.read_bytes())
     tensors["1.bias"] = value.expand(tensors["1.bias"].shape).contiguous()
-    save_file(tensors, path, {"boolit": text})
+    keep(path, tensors, text)
     with pytest.raises(SavedModelError, match=r"1\.bias"):
         load_model(path)
 
@@ -198,3 +205,17 @@ def test_loading_needs_no_lab(tmp_path: Path) -> None:
 def model_answers(folder: Path) -> list[Any]:
     answers: list[Any] = load_model(folder / "model.safetensors").predict(ROWS).tolist()
     return answers
+
+
+def test_one_flipped_bit_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    model(widths=(2,)).save(path)
+    whole = path.read_bytes()
+    expected = load_model(path)
+    for place in range(0, len(whole), 11):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        with suppress(SavedModelError):  # a bit in the padding of the header changes nothing
+            loaded = load_model(path)
+            assert loaded.description == expected.description
+            np.testing.assert_array_equal(loaded.predict_proba(ROWS), expected.predict_proba(ROWS))
+            assert place < 8 + int.from_bytes(whole[:8], "little")

@@ -13,7 +13,8 @@ from boolit.saved.columns import Column, Kind, column_entry
 Label: TypeAlias = "str | int | float | bool"
 TableTask = Literal["classify", "regress"]
 
-FORMAT = 1
+FORMAT = 2
+LONGEST_TEXT = 2**25  # characters of JSON; 15,000 columns of 20 levels have a third of that
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,9 @@ def described(text: str) -> Description:
     Example:
         >>> described("{}")
         Traceback (most recent call last):
-        ValueError: its format is None, this version of boolit reads 1
+        ValueError: its format is None, this version of boolit reads 2
     """
+    _demand(len(text) <= LONGEST_TEXT, f"its description has {len(text):,} characters, more than {LONGEST_TEXT:,}")
     try:
         entry = json.loads(text)
     except RecursionError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from boolit.saved.errors import SavedModelError
 from boolit.saved.network import network
 
 ENTRY = "boolit"
+CHECKSUM = "sha256"
 
 
 def write(path: Path, module: nn.Module, description: Description) -> None:
@@ -20,12 +22,22 @@ def write(path: Path, module: nn.Module, description: Description) -> None:
     from safetensors.torch import save
 
     tensors = {name: values.contiguous() for name, values in module.state_dict().items()}
+    text = description_text(description)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        unfinished.write_bytes(save(tensors, {ENTRY: description_text(description)}))
+        unfinished.write_bytes(save(tensors, {ENTRY: text, CHECKSUM: checksum(tensors, text)}))
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def checksum(tensors: dict[str, torch.Tensor], text: str) -> str:
+    """The SHA-256 of a description and of name, type, shape and values of every tensor: damage does not pass for a model."""
+    digest = hashlib.sha256(text.encode())
+    for name, values in sorted(tensors.items()):
+        digest.update(f"\n{name} {values.dtype} {tuple(values.shape)}\n".encode())
+        digest.update(values.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def read(path: Path) -> tuple[nn.Sequential, Description]:
@@ -33,8 +45,11 @@ def read(path: Path) -> tuple[nn.Sequential, Description]:
     from safetensors import SafetensorError, safe_open
 
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise SavedModelError(f"{path} is a device, a pipe or a socket, which may have no end; give the file of a model")
         with safe_open(path, "pt") as file:
-            text = (file.metadata() or {}).get(ENTRY)
+            metadata = file.metadata() or {}
+            text = metadata.get(ENTRY)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (safe_open is no mapping)
     except FileNotFoundError:
         raise SavedModelError(f"there is no saved model {path}; check the path") from None
@@ -46,6 +61,8 @@ def read(path: Path) -> tuple[nn.Sequential, Description]:
         )
     try:
         description = described(text)
+        if metadata.get(CHECKSUM) != checksum(tensors, text):
+            raise ValueError("its content is not what its checksum says")
         return _filled(description, tensors), description
     except (ValueError, RuntimeError, OverflowError) as error:
         reason = " ".join(str(error).split())
@@ -56,6 +73,8 @@ def _filled(description: Description, tensors: dict[str, torch.Tensor]) -> nn.Se
     """The network, with these tensors; on the device ``meta`` first, so that a false size takes no memory."""
     if len(description.widths) > len(tensors):
         raise ValueError(f"it has {len(tensors)} tensors for {len(description.widths)} hidden layers")
+    if sum(description.widths) > sum(values.numel() for values in tensors.values()):
+        raise ValueError(f"its widths {str(description.widths)[:80]} are larger than what it holds")
     with torch.device("meta"):
         shape = (len(description.features), description.widths, description.outputs)
         module = network(*shape, description.activation, in_unit=description.task == "regress")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import random
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from boolit.lab.data._holdings import brought, checked
 from boolit.lab.data._parsed import tensors
 from boolit.lab.data._remote import Member, Remote, UnreadableError, md5_of
 from boolit.lab.data._verified import check, verified_members
+from boolit.lab.data.caltech101 import Caltech101
 from boolit.lab.errors import UserError
 
 FILES = {"set/a.bin": b"first", "set/deep/b.bin": b"second"}
@@ -171,3 +173,50 @@ def test_what_is_published_no_longer_is_not_asked_for(remote: Remote) -> None:
     assert [state.state for state in brought([remote])] == ["missing"]
     with pytest.raises(UserError, match="is not here, and no longer published; put the published"):
         tensors([remote], 1, lambda _: {})
+
+
+def test_a_cut_archive_is_told_wherever_it_is_cut(remote: Remote) -> None:
+    whole = tarball({"set/a.bin": random.Random(0).randbytes(4000), "set/deep/b.bin": b"second"})
+    for length in (*range(40), *range(40, len(whole), 97), len(whole) - 4):
+        remote.path.write_bytes(whole[:length])
+        assert checked(remote).state == "bad"
+
+
+def named(kind: bytes, content: bytes) -> bytes:
+    """A tarball that begins with a header of headers: a long name, or attributes."""
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = kind, len(content)
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        archive.addfile(header, io.BytesIO(content))
+        archive.addfile(tarfile.TarInfo("set/a.bin"))
+    return gzip.compress(packed.getvalue())
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE])
+def test_headers_take_little_memory(tmp_path: Path, kind: bytes) -> None:
+    long = 2**23
+    content = b"a" * long if kind in (b"L", b"K") else b"%d comment=" % long + b"a" * (long - 17) + b"\n"
+    (tmp_path / "set.tgz").write_bytes(named(kind, content))
+    with pytest.raises(UnreadableError, match="has a part of 8,388,6"):
+        contents(tmp_path / "set.tgz")
+
+
+def test_a_member_of_negative_size_does_not_lead_round_in_circles(tmp_path: Path) -> None:
+    packed = bytearray(gzip.decompress(tarball({"set/a.bin": b""})))
+    packed[124:136] = (2**96 - 512).to_bytes(12, "big")  # -512 in the format for large sizes
+    packed[148:156] = b" " * 8
+    packed[148:156] = b"%06o\0 " % sum(packed[:512])
+    (tmp_path / "set.tgz").write_bytes(gzip.compress(packed))
+    with pytest.raises(UnreadableError):
+        contents(tmp_path / "set.tgz")
+
+
+def test_an_archive_is_compared_with_its_hash_before_it_is_opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Path] = []
+    monkeypatch.setattr("boolit.lab.data._album.entries", lambda path: opened.append(path) or iter(()))
+    (folder / "caltech101").mkdir(parents=True)
+    (folder / "caltech101" / "caltech-101.zip").write_bytes(b"PK hostile")
+    with pytest.raises(UserError, match=r"caltech-101\.zip is cut off after 10 of"):
+        Caltech101().load()
+    assert opened == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zlib
 
 import numpy as np
 import pytest
@@ -94,8 +95,8 @@ def test_a_large_jpeg_is_decoded_at_less_than_its_size(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        (b"", "is a picture in no format that Pillow knows"),
-        (b"GIF? no", "is a picture in no format that Pillow knows"),
+        (b"", "is a picture in none of the formats JPEG, PNG"),
+        (b"GIF? no", "is a picture in none of the formats JPEG, PNG"),
         (encoded(Image.effect_noise((64, 64), 80).convert("RGB"), "JPEG")[:-300], "cannot be decoded"),
         (encoded(Image.effect_noise((64, 64), 80).convert("RGB"))[:-3000], "cannot be decoded"),
     ],
@@ -128,5 +129,26 @@ def test_worker_processes_decode_the_same_in_the_same_order(monkeypatch: pytest.
             assert len(given_out) == 2 * 4 * processes.WAITING  # few are under way at any time
         if row == 67:  # the portion after it has a broken one
             break
-    with pytest.raises(UserError, match=r"^broken\.png is a picture in no format"):
+    with pytest.raises(UserError, match=r"^broken\.png is a picture in none of the formats"):
         next(decoded)
+
+
+def test_no_picture_starts_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[object] = []
+    for starter in ("subprocess.Popen", "subprocess.check_call", "os.system"):
+        monkeypatch.setattr(starter, lambda *arguments, **_: started.append(arguments))
+    monkeypatch.setattr("PIL.EpsImagePlugin.gs_binary", "gs")  # as where Ghostscript is installed
+    postscript = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n"
+    with pytest.raises(UserError, match="is a picture in none of the formats"):
+        decoded_picture(postscript, "hostile.png", 8)
+    assert started == []
+
+
+@pytest.mark.parametrize("size", [(13_000, 13_000), (8_000, 5_001), (2**31 - 1, 2**31 - 1)])
+def test_a_picture_too_large_for_memory_is_refused_by_its_header(size: tuple[int, int]) -> None:
+    content = bytearray(encoded(of_colour("L", 0)))
+    header = b"IHDR" + size[0].to_bytes(4, "big") + size[1].to_bytes(4, "big") + bytes(content[24:29])
+    content[12:33] = header + zlib.crc32(header).to_bytes(4, "big")
+    with pytest.raises(UserError, match=r"pixels, more than|DecompressionBombError") as error:
+        decoded_picture(bytes(content), "huge.png", 8)
+    assert "\n" not in str(error.value)

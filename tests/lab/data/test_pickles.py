@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import tracemalloc
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -102,3 +104,31 @@ def test_damage_is_told_or_harmless(data: st.DataObject) -> None:
     content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     with suppress(UnreadableError):  # numpy's own unpickling ends the process at some of these
         plain(bytes(content))
+
+
+def shared(make: Callable[[Any], Any]) -> Any:
+    held = make(())
+    for _ in range(100):
+        held = make((held, held))
+    return held
+
+
+def test_few_bytes_that_stand_for_endless_values_are_refused() -> None:
+    content = pickle.dumps({b"data": shared(list)}, 2)
+    assert len(content) < 1024
+    with pytest.raises(UnreadableError, match="holds more than 262,144 values"):
+        plain(content)
+
+
+def test_a_key_whose_hash_would_take_for_ever_is_refused() -> None:
+    nested = b")" + b"".join(b"q" + bytes([place]) + b"h" + bytes([place]) + b"\x86" for place in range(100))
+    with pytest.raises(UnreadableError, match="a tuple as a key"):
+        plain(b"\x80\x02}(" + nested + b"K\x01u.")
+
+
+def test_a_place_in_the_memo_takes_no_memory() -> None:
+    tracemalloc.start()
+    plain(b"\x80\x02Nr" + (2**24).to_bytes(4, "little") + b".")  # C's unpickler takes 16 bytes for each place before it
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**20

@@ -22,6 +22,7 @@ from boolit.lab.data._archives import Entry, entries
 from boolit.lab.data._pool import Decoded, Encoded, decode_all
 from boolit.lab.data._remote import UnreadableError
 from boolit.lab.errors import UserError
+from boolit.lab.files import name_bytes
 
 VERSION = 1  # counts the changes of what is made of a picture
 
@@ -39,7 +40,7 @@ class Album:
     def kept(self, *words: object) -> Path:
         """Where something made of the pictures is kept."""
         named = "\n".join(map(str, (VERSION, self.identity, *words)))
-        return self.cache / hashlib.sha256(named.encode()).hexdigest()[:16]
+        return self.cache / hashlib.sha256(name_bytes(named)).hexdigest()[:16]
 
 
 def pictures(album: Album, names: Sequence[str], side: int, verify: Callable[[], None]) -> Tensor:
@@ -56,16 +57,19 @@ def pictures(album: Album, names: Sequence[str], side: int, verify: Callable[[],
     return torch.from_numpy(np.memmap(kept, np.uint8, "c", shape=shape))
 
 
-def names_in(album: Album) -> list[str]:
-    """The names of all files; of an archive they are kept, as it must be read through to find them."""
+def names_in(album: Album, verify: Callable[[], None]) -> list[str]:
+    """The names of all files; of an archive they are kept, as it must be read through to find them; ``verify`` is called before
+    it is opened.
+    """
     kept = album.kept("names")
     if album.path.is_dir() or not kept.is_file():
+        verify()
         names = [entry.name for entry in _entries(album.path)]
         if album.path.is_dir():
             return names
         with _keeping(kept, "the names of the pictures") as file:
-            file.write("\n".join(names).encode())
-    return kept.read_text("utf-8").split("\n")
+            file.write(name_bytes("\n".join(names)))
+    return kept.read_text("utf-8", "surrogateescape").split("\n")
 
 
 def stamp_of(path: Path) -> str:
@@ -73,7 +77,7 @@ def stamp_of(path: Path) -> str:
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
     states = ((file.relative_to(path), file.stat()) for file in files if file.is_file())
     lines = "\n".join(f"{name} {state.st_size} {state.st_mtime_ns}" for name, state in states)
-    return hashlib.sha256(lines.encode()).hexdigest()
+    return hashlib.sha256(name_bytes(lines)).hexdigest()
 
 
 @contextmanager

@@ -27,7 +27,7 @@ def batch(content: bytes, labels: bytes) -> tuple[Tensor, Tensor]:
     try:
         x = torch.from_numpy(np.ascontiguousarray(found[b"data"], np.uint8)).view(-1, 3, SIDE, SIDE)
         y = torch.tensor(found[labels], dtype=torch.int64)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError, OverflowError, IndexError) as error:
         raise UnreadableError(f"is no batch of pictures with {labels.decode()} ({type(error).__name__}: {error})") from None
     if y.shape != x.shape[:1]:
         raise UnreadableError(f"has {len(x):,} pictures, but labels of the shape {tuple(y.shape)}")

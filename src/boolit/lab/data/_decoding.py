@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 
 Pixels: TypeAlias = NDArray[np.uint8]
 TRANSPARENT = ("RGBA", "LA", "PA", "RGBa", "La")
+# Named, as Pillow would otherwise try all it knows, and start Ghostscript for one of them.
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF")
+MOST_PIXELS = 40_000_000  # to be decoded, at no more than 24 bytes each on the way: under a gibibyte
+MOST_HEADER_PIXELS = 89_000_000  # of a JPEG that is decoded at a part of its size; Pillow warns of more
 
 
 def decoded_picture(content: bytes, name: str, side: int) -> Pixels:
@@ -25,15 +30,36 @@ def decoded_picture(content: bytes, name: str, side: int) -> Pixels:
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
-        with Image.open(io.BytesIO(content)) as picture:
+        with _opened(content) as picture:
+            _refuse_huge(picture, name, MOST_HEADER_PIXELS)
             picture.draft(None, (2 * side, 2 * side))  # a JPEG far larger than that is decoded at a half, quarter or eighth
+            _refuse_huge(picture, name, MOST_PIXELS)
             upright = ImageOps.exif_transpose(picture)
             fitted = ImageOps.fit(_in_colours(upright), (side, side), Image.Resampling.BILINEAR)
             return np.ascontiguousarray(np.asarray(fitted).transpose(2, 0, 1))
+    except UserError:
+        raise
     except UnidentifiedImageError:
-        raise UserError(f"{name} is a picture in no format that Pillow knows; replace it or take it away") from None
+        raise UserError(
+            f"{name} is a picture in none of the formats {', '.join(FORMATS)}; replace it or take it away"
+        ) from None
     except Exception as error:  # a damaged picture may fail with any exception
         raise UserError(f"{name} cannot be decoded ({type(error).__name__}: {error}); replace it or take it away") from None
+
+
+def _opened(content: bytes) -> Image.Image:
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # of what is refused in a line of our own
+        return Image.open(io.BytesIO(content), formats=FORMATS)
+
+
+def _refuse_huge(picture: Image.Image, name: str, most: int) -> None:
+    """Before anything is decoded, by the size in the header."""
+    width, height = picture.size
+    if width * height > most:
+        raise UserError(f"{name} has {width:,} × {height:,} pixels, more than {most:,}; scale it down or take it away")
 
 
 def _in_colours(picture: Image.Image) -> Image.Image:

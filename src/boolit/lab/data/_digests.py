@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from boolit.lab.errors import UserError
+from boolit.lab.files import regular_file
 
 PIECE = 2**20
 
@@ -14,7 +15,7 @@ PIECE = 2**20
 def file_digest(path: Path, what: str) -> str:
     """The SHA-256 of a file, found once while its size and time stay; ``what`` is for what is said of one that is missing."""
     try:
-        state = path.stat()
+        state = regular_file(path).stat()
         return _hashed(path, state.st_size, state.st_mtime_ns)
     except OSError as error:
         raise UserError(f"the {what} {path} cannot be read ({error.strerror}); check the path") from None

@@ -15,6 +15,7 @@ from boolit.lab.composition import Pairs
 from boolit.lab.data._remote import UnreadableError
 from boolit.lab.data._t7 import Value, parsed_t7
 from boolit.lab.errors import UserError
+from boolit.lab.files import read_bounded
 
 METADATA = "metadata_compositional-split-natural.t7"
 SPLIT = "compositional-split-natural"
@@ -112,6 +113,6 @@ def _fields(path: Path, key: object, record: Value) -> Iterator[str]:
 
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bounded(path, fix=FIX)
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror}); {FIX}") from None

@@ -14,6 +14,7 @@ from boolit.lab.data._dataset import Split
 from boolit.lab.data._decoding import decoded_picture
 from boolit.lab.data._gallery import Gallery, Piece
 from boolit.lab.errors import UserError
+from boolit.lab.files import name_bytes, read_bounded
 
 SCALED, SEEN = 256, 224  # the shorter side of a picture, and the side of the square that is cut from its middle
 
@@ -48,13 +49,13 @@ class Photographs(Gallery):
         for split, paths in self.files.items():
             for path in paths:
                 state = _state(path)
-                digest.update(f"{split}\n{path.parent.name}/{path.name}\n{state}\n".encode())
+                digest.update(name_bytes(f"{split}\n{path.parent.name}/{path.name}\n{state}\n"))
         return digest.hexdigest()
 
 
 def _decoded(path: Path) -> Tensor:
     try:
-        content = path.read_bytes()
+        content = read_bounded(path)
     except OSError as error:
         raise _unreadable(path, error) from None
     return torch.from_numpy(decoded_picture(content, str(path), SCALED))

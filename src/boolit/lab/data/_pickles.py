@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from boolit.lab.data._remote import UnreadableError
+
+MOST_VALUES = 2**18  # CIFAR-100, with most, has 150,000
+_PythonUnpickler: Any = pickle._Unpickler
+REFUSED = (pickle.EMPTY_SET, pickle.ADDITEMS, pickle.FROZENSET, pickle.BYTEARRAY8, pickle.NEXT_BUFFER)
 
 
 def plain(content: bytes) -> Any:
@@ -25,7 +29,7 @@ def plain(content: bytes) -> Any:
         boolit.lab.data._remote.UnreadableError: calls __builtin__.print, and a pickle of arrays has no need to
     """
     try:
-        return _with_arrays(_ArraysOnly(io.BytesIO(content), encoding="bytes").load())
+        return _with_arrays(_ArraysOnly(io.BytesIO(content), encoding="bytes").load(), iter(range(MOST_VALUES)))
     except UnreadableError:
         raise
     except Exception as error:  # a damaged pickle may fail with any exception
@@ -85,7 +89,32 @@ ADMITTED: Mapping[str, Callable[..., Any] | None] = MappingProxyType(
 )
 
 
-class _ArraysOnly(pickle.Unpickler):
+class _ArraysOnly(_PythonUnpickler):  # type: ignore[misc]
+    """Python's own unpickler rather than C's, which takes memory by lengths and places a file merely states.
+
+    A key of a dict is a text or a number: the hash of tuples that share their parts takes for ever. So sets are refused.
+    """
+
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
+        code: load for code, load in _PythonUnpickler.dispatch.items() if bytes([code]) not in REFUSED
+    }
+
+    def load_setitem(self) -> None:
+        _refuse_other_keys(self.stack[-2:-1])
+        super().load_setitem()
+
+    def load_setitems(self) -> None:
+        _refuse_other_keys(self.stack[::2])
+        super().load_setitems()
+
+    def load_dict(self) -> None:
+        _refuse_other_keys(self.stack[::2])
+        super().load_dict()
+
+    dispatch[pickle.SETITEM[0]] = load_setitem
+    dispatch[pickle.SETITEMS[0]] = load_setitems
+    dispatch[pickle.DICT[0]] = load_dict
+
     def find_class(self, module: str, name: str) -> Any:
         place = f"{module}.{name}"
         if place not in ADMITTED:
@@ -93,11 +122,19 @@ class _ArraysOnly(pickle.Unpickler):
         return ADMITTED[place]
 
 
-def _with_arrays(held: Any) -> Any:
+def _refuse_other_keys(keys: Iterable[Any]) -> None:
+    for key in keys:
+        if not isinstance(key, str | bytes | int):
+            raise UnreadableError(f"has a dict with a {type(key).__name__} as a key, not a text or a number")
+
+
+def _with_arrays(held: Any, left: Iterator[int]) -> Any:
+    if next(left, None) is None:  # lists that hold each other many times are few in the file and endless outside
+        raise UnreadableError(f"holds more than {MOST_VALUES:,} values besides its arrays")
     if isinstance(held, _Array):
         return held.values
     if isinstance(held, dict):
-        return {key: _with_arrays(value) for key, value in held.items()}
+        return {key: _with_arrays(value, left) for key, value in held.items()}
     if isinstance(held, list | tuple):
-        return type(held)(_with_arrays(value) for value in held)
+        return type(held)(_with_arrays(value, left) for value in held)
     return held

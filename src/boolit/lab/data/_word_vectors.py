@@ -22,6 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from boolit.lab.errors import UserError
+from boolit.lab.files import regular_file
 from boolit.lab.folders import data_folder
 from boolit.lab.randomness import generator
 
@@ -121,7 +122,7 @@ class WordFile:
     @contextmanager
     def _plain(self) -> Iterator[tuple[BinaryIO, int]]:
         if self.member is None:
-            with self.path.open("rb") as file:
+            with regular_file(self.path).open("rb") as file:
                 yield file, self.path.stat().st_size
         else:
             with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as member:
@@ -129,7 +130,7 @@ class WordFile:
 
     def _identity(self, names: Sequence[str]) -> str:
         try:
-            state = self.path.stat()
+            state = regular_file(self.path).stat()
         except OSError as error:
             raise UserError(f"there are no word vectors in {self} ({error.strerror}); check the path") from None
         facts = (VERSION, self.path.name, self.member, state.st_size, state.st_mtime_ns, self.missing, self.seed, *names)

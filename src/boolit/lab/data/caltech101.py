@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import ClassVar, Literal
 
@@ -11,6 +12,7 @@ from boolit.lab.data._album import names_in
 from boolit.lab.data._dataset import Split
 from boolit.lab.data._decoded_set import DecodedSet, Labelled, album_of, published_splits, scaled, stratified
 from boolit.lab.data._remote import Remote, faulty
+from boolit.lab.data._verified import check
 
 FOLDER = "101_ObjectCategories"
 CLUTTER = "BACKGROUND_Google"  # pictures of nothing in particular, which no class is made of
@@ -50,7 +52,9 @@ class Caltech101(DecodedSet):
 
     def _labelled(self, remote: Remote) -> Labelled:
         album = album_of(remote)
-        paths = [name.split("/") for name in sorted(names_in(album)) if name.endswith(".jpg")]
+        paths = [
+            name.split("/") for name in sorted(names_in(album, partial(check, remote, album.path))) if name.endswith(".jpg")
+        ]
         found = [path for path in paths if len(path) == 3 and path[0] == FOLDER and path[1] != CLUTTER]
         numbers = {category: number for number, category in enumerate(sorted({path[1] for path in found}))}
         if len(numbers) != self.classes:

@@ -15,6 +15,7 @@ from boolit.lab.data._dataset import Dataset, Source
 from boolit.lab.data._decoded_set import LARGEST, SMALLEST, Labelled, splits_of, stratified
 from boolit.lab.data._normalisation import Normalisation, normaliser
 from boolit.lab.errors import UserError
+from boolit.lab.files import name_bytes, read_bounded
 from boolit.lab.folders import data_folder
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
@@ -74,7 +75,7 @@ def folder_digest(folder: Path) -> str:
     """The hash of the names and contents of the pictures in a folder."""
     digest = hashlib.sha256()
     for name, path in sorted((path.relative_to(folder).as_posix(), path) for path in _of_all_classes(folder)):
-        digest.update(hashlib.sha256(name.encode()).digest() + hashlib.sha256(_content(path)).digest())
+        digest.update(hashlib.sha256(name_bytes(name)).digest() + hashlib.sha256(_content(path)).digest())
     return digest.hexdigest()[:16]
 
 
@@ -115,6 +116,6 @@ def _pictures_in(folder: Path) -> list[Path]:
 
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bounded(path, fix="replace it or take it away")
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror or error}); replace it or take it away") from None

@@ -15,6 +15,7 @@ from boolit.lab.data._published import Origin
 from boolit.lab.data._remote import Remote
 from boolit.lab.data._verified import check
 from boolit.lab.errors import UserError
+from boolit.lab.files import regular_file
 
 NAME = "weights"
 BACKBONE = "resnet18-backbone.pth"  # a file of one's own, beside the published one
@@ -109,6 +110,7 @@ def _statistics(name: str, channels: int) -> dict[str, tuple[int, ...]]:
 
 
 def _read(file: Path) -> dict[str, Any]:
+    regular_file(file, "give a file of tensors by name")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of how a file was pickled; either it is read, or what is wrong is said below

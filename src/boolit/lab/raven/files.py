@@ -9,7 +9,6 @@ import os
 import re
 import time
 import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -19,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boolit.lab.errors import UserError
+from boolit.lab.files import read_array, regular_file
 from boolit.lab.folders import data_folder
 from boolit.lab.processes import in_processes, processors
 from boolit.lab.raven._shapes import Bytes
@@ -39,6 +39,7 @@ NAME = re.compile(r"RAVEN_(\d+)_(train|val|test)\.npz")
 LEVEL = 1  # of compression: 1.6 ms to 22 kB of 410; level 6, which numpy has, takes 3.9 ms to 18
 TOGETHER = 25  # problems a process gets at once
 WORTH_A_PROCESS = 300  # problems: starting a process, which imports torch, takes about as long as making them
+LARGEST_ARRAY = 2**24  # bytes; the pictures of a problem have 409,600
 ABANDONED = 3600.0  # seconds after which an unfinished file belongs to a killed process
 
 
@@ -116,21 +117,22 @@ def read(path: Path) -> tuple[Bytes, int]:
     Shape: ``(16, 160, 160)``.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(regular_file(path)) as archive:
             image, target = (_array(archive, key) for key in ("image", "target"))
         if image.shape != (PANELS, SIDE, SIDE) or image.dtype != np.uint8:
             raise ValueError(f"its images are {image.dtype} of shape {image.shape}, not uint8 of {(PANELS, SIDE, SIDE)}")
         if target.size != 1 or not 0 <= int(target.item()) < CANDIDATES:
             raise ValueError(f"its target is {target.tolist()}, not one of 0 to {CANDIDATES - 1}")
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except UserError:
+        raise
+    except Exception as error:  # a damaged archive may fail with any exception
         raise UserError(f"{path} is no problem of I-RAVEN ({error}); delete it, or put a whole one there") from None
     return image, int(target.item())
 
 
 def _array(archive: zipfile.ZipFile, key: str) -> npt.NDArray[Any]:
     with archive.open(f"{key}.npy") as member:
-        array: npt.NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
-    return array
+        return read_array(member, LARGEST_ARRAY)
 
 
 def _portions(folder: Path, configuration: str, seed: int, indices: list[int]) -> list[Portion]:

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from boolit.lab.errors import UserError
+from boolit.lab.files import read_bounded
 from boolit.lab.studies.lines import line_numbers, line_of
 from boolit.lab.studies.overrides import Tables, assignment, merged
 from boolit.lab.studies.problems import Location, first_problem
@@ -24,6 +25,7 @@ else:
     import tomli as tomllib
 
 SHIPPED = Path(__file__).parent
+LARGEST_STUDY = 2**20  # bytes
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ def _found(name_or_path: str | Path) -> Path:
 
 def _read(path: Path) -> tuple[str, Tables]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_bounded(path, LARGEST_STUDY, "give a TOML file").decode("utf-8").replace("\r\n", "\n")
     except FileNotFoundError:
         raise UserError(f"there is no file {path}; check the path") from None
     except (OSError, UnicodeDecodeError) as error:

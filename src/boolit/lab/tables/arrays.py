@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from zipfile import BadZipFile
+from typing import IO, cast
+from zipfile import ZipFile
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from boolit.lab.errors import UserError
+from boolit.lab.files import BoundedReader, read_array, unpacked_limit
 from boolit.lab.tables.reading import TableFile
 
 ROWS_AT_ONCE = 2**16
+DIRECTORY = 2**24  # bytes of an .npz file's list of arrays
+LONGEST_REASON = 200  # characters
 
 
 def parquet_table(path: Path) -> TableFile:
@@ -29,15 +33,27 @@ def parquet_table(path: Path) -> TableFile:
 def npz_table(path: Path) -> TableFile:
     """The arrays of an .npz file: one with a single axis is a column, one with two is a column for each of its second."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (ValueError, OSError, BadZipFile) as error:
-        raise UserError(f"{path} is no readable .npz of plain arrays ({error}); save it with numpy.savez") from None
+        arrays = _npz_arrays(path)
+    except Exception as error:  # a damaged archive may fail with any exception
+        reason = " ".join(str(error).split())[:LONGEST_REASON]
+        raise UserError(f"{path} is no readable .npz of plain arrays ({reason}); save it with numpy.savez") from None
     columns = [(name, column) for key, array in arrays.items() for name, column in _columns(path, key, array)]
     lengths = {name: len(column) for name, column in columns}
     if len(set(lengths.values())) > 1:
         raise UserError(f"the arrays of {path} have different numbers of rows ({lengths}); save them with the same")
     return TableFile(path, tuple(name for name, _ in columns), partial(_npz_pieces, dict(columns)))
+
+
+def _npz_arrays(path: Path) -> dict[str, np.ndarray]:
+    left = unpacked_limit(path.stat().st_size)
+    arrays = {}
+    with path.open("rb") as file, ZipFile(cast(IO[bytes], reader := BoundedReader(file, 2**62, DIRECTORY))) as archive:
+        reader.at_once = left  # from here on by its arrays
+        for name in archive.namelist():
+            with archive.open(name) as member:
+                array = arrays[name.removesuffix(".npy")] = read_array(member, left)
+            left -= array.nbytes
+    return arrays
 
 
 def _columns(path: Path, key: str, array: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from boolit.lab.errors import UserError
+from boolit.lab.files import name_bytes, regular_file
 
 Pieces = Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
 
@@ -36,6 +37,9 @@ def open_table(path: Path) -> TableFile:
         raise UserError(f"there is no table {path}; check the path")
     if path.is_dir():
         raise UserError(f"{path} is a folder; give the file of a table")
+    regular_file(path, "give the file of a table")
+    if name_bytes(str(path)) != str(path).encode(errors="replace"):
+        raise UserError(f"the name of {path} is not UTF-8, as those of tables must be; rename it")
     openers = {".csv": text_table, ".tsv": text_table, ".parquet": parquet_table, ".npz": npz_table}
     endings = [suffix.lower() for suffix in path.suffixes]
     ending = endings[-2] if len(endings) > 1 and endings[-1] in COMPRESSED else endings[-1] if endings else ""

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from boolit.lab.errors import UserError
+from boolit.lab.files import regular_file
 from boolit.saved.description import TableTask
 
 DIGEST_DIGITS = 16
@@ -44,7 +45,7 @@ def digest_of(path: Path) -> str:
     """The hash of a file's contents, so that a changed table is another one."""
     try:
         digest = hashlib.sha256()
-        with path.open("rb") as file:
+        with regular_file(path, "give the file of a table").open("rb") as file:
             while piece := file.read(PIECE_BYTES):
                 digest.update(piece)
     except FileNotFoundError:
