@@ -184,6 +184,21 @@ def test_an_unknown_profile_lists_those_there_are(write: Write) -> None:
         plan(load_study(write()), "slow")
 
 
+@pytest.mark.parametrize(
+    ("removed", "left"),
+    [
+        (["[profiles.quick.training]\nepochs = 1\n"], "paper"),
+        (["[profiles.quick.training]\nepochs = 1\n", "[profiles.paper.sweep]\nparams = [40, 80]\ndepth = [1, 2]\n"], "none"),
+    ],
+)
+def test_a_study_without_the_default_profile_runs_as_it_stands(write: Write, removed: list[str], left: str) -> None:
+    file = load_study(write(*((text, "") for text in removed)))
+    planned = plan(file)
+    assert (planned.profile, planned.study.training.epochs) == (None, 2)
+    with pytest.raises(UserError, match=f"the study small has no profile 'quick'; it has {left}"):
+        plan(file, "quick")
+
+
 @pytest.fixture
 def _published_data_of_zeros(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Stands in for what would have to be downloaded: planning needs shapes, not values."""

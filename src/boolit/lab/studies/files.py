@@ -24,6 +24,7 @@ else:
     import tomli as tomllib
 
 SHIPPED = Path(__file__).parent
+DEFAULT_PROFILE = "quick"
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,11 @@ class StudyFile:
     def profiles(self) -> list[str]:
         """The names of its profiles."""
         return list(self.tables.get("profiles", {}))
+
+    @property
+    def default_profile(self) -> str | None:
+        """The profile it is run with unless one is asked for; None if it has no such profile and runs as it stands."""
+        return DEFAULT_PROFILE if DEFAULT_PROFILE in self.profiles else None
 
     @property
     def title(self) -> str:

@@ -53,6 +53,7 @@ class Plan:
     name: str
     study: Study
     cohorts: tuple[Cohort, ...]
+    profile: str | None = None
 
     @property
     def runs(self) -> list[Run]:
@@ -69,16 +70,20 @@ class _Size:
 
 def plan(
     file: StudyFile,
-    profile: str | None = "quick",
+    profile: str | None = None,
     seeds: int | None = None,
     sets: Sequence[str] = (),
     hparams: Path | None = None,
     memory: int = MEMORY,
 ) -> Plan:
-    """The runs of a study with a profile and overrides, in cohorts that fit into ``memory`` bytes."""
+    """The runs of a study with a profile and overrides, in cohorts that fit into ``memory`` bytes.
+
+    Without a profile it is the study's own default: ``quick``, or the study as it stands where it has none of that name.
+    """
+    profile = profile if profile is not None else file.default_profile
     resolved = file.resolved(profile, seeds, sets, hparams)
     runs = [Run(config) for config in configurations(file.name, profile, resolved)]
-    return Plan(file.name, resolved.study, tuple(cohorts(runs, memory)))
+    return Plan(file.name, resolved.study, tuple(cohorts(runs, memory)), profile)
 
 
 def configurations(name: str, profile: str | None, resolved: Resolved) -> Iterator[dict[str, JSON]]:
