@@ -54,6 +54,8 @@ def run(
     What is in the output folder already is not trained again. Ctrl-C or a kill loses nothing that is finished; the same
     command goes on from there. Under torchrun its processes train every network together.
     """
+    from boolit.lab.data import load
+    from boolit.lab.errors import user_input
     from boolit.lab.execute import execute, follow
     from boolit.lab.results.statistics import Method
     from boolit.lab.results.store import Store
@@ -63,6 +65,8 @@ def run(
     with processes():
         with leader_first():
             planned = plan(load_study(study), profile, seeds, sets or [], hparams)
+            with user_input():
+                load(planned.study.data)  # fetched by the leader, and before anything is written
         if not leading():
             follow(planned)
             return
