@@ -54,13 +54,11 @@ class Correlations:
 def correlations(store: Store, layer: int = 1, records: Sequence[Record] | None = None) -> list[Correlations]:
     """The correlations of every study and activation whose weights a store has kept, at its largest size, all seeds together.
 
-    ``records`` are those to look at, instead of all in the store. Of several sizes that are as wide in this layer, the largest is that with the most parameters.
+    ``records`` are those to look at, instead of all in the store. Of several sizes that are as wide in this layer, the largest
+    is that with the most parameters.
     """
-    kept = [
-        r
-        for r in (store.records() if records is None else records)
-        if r.state == "finished" and _config(r)["model"]["name"] == "mlp"
-    ]
+    looked_at = store.records() if records is None else records
+    kept = [r for r in looked_at if r.state == "finished" and _config(r)["model"]["name"] == "mlp"]
     kept = [record for record in kept if store.weights(record.key).exists()]
     if not kept:
         raise UserError(f"{store.folder} keeps no weights of a multi-layer perceptron; run a study with keep_weights = true")
