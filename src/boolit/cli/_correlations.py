@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -21,7 +22,7 @@ def correlations(
 ) -> None:
     """Compare the weight rows that a gate reads together with all other pairs of rows.
 
-    For every activation, at its largest size and over all seeds: the cosine similarity of rows, as a table and as a
+    For every study and activation, at its largest size and over all seeds: the cosine similarity of rows, as a table and as a
     histogram in DIR/report.
     """
     from boolit.lab.reports.figures import row_correlations, save
@@ -34,18 +35,24 @@ def correlations(
     picture.parent.mkdir(exist_ok=True)
     save(row_correlations(found), picture, f"Cosine similarities of the weight rows of layer {layer}.")
     if json:
-        print_json({"layer": layer, "activations": {each.activation: each.figures() for each in found}, "figure": str(picture)})
+        print_json({"layer": layer, "activations": [_entry(each) for each in found], "figure": str(picture)})
     else:
         _print(found)
         output().print(f"Figure: {escape(str(picture))}", soft_wrap=True)
 
 
+def _entry(each: Correlations) -> dict[str, Any]:
+    named = {"study": each.study, "activation": each.activation, "width": each.width, "runs": each.runs}
+    return named | {name: value if math.isfinite(value) else None for name, value in each.figures().items()}
+
+
 def _print(found: list[Correlations]) -> None:
     headings = ("width", "runs", "paired", "of them negative", "others")
-    table = plain_table("activation", *headings, right=headings)
+    table = plain_table("study", "activation", *headings, right=headings)
     for each in found:
         figures = each.figures()
         table.add_row(
+            escape(each.study),
             escape(each.activation),
             str(each.width),
             str(each.runs),

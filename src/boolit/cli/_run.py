@@ -18,12 +18,16 @@ if TYPE_CHECKING:
     from boolit.lab.studies import Plan
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="A study that ships with boolit, or a .toml file.")]
-ProfileOption = Annotated[str, typer.Option("--profile", "-p", help="One of the study's profiles: quick, paper, …")]
+ProfileOption = Annotated[
+    str | None,
+    typer.Option("--profile", "-p", help="One of the study's profiles: paper, …; quick if it has it, unless given."),
+]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key, such as training.epochs=20.")
 ]
 OutOption = Annotated[
-    Path | None, typer.Option("--out", "-o", help="Folder of the results; results/STUDY-PROFILE unless given.")
+    Path | None,
+    typer.Option("--out", "-o", help="Folder of the results; results/STUDY-PROFILE unless given."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print a JSON object for programs.")]
 INTERRUPTED = 130
@@ -31,7 +35,7 @@ INTERRUPTED = 130
 
 def run(
     study: StudyArgument,
-    profile: ProfileOption = "quick",
+    profile: ProfileOption = None,
     seeds: Annotated[int | None, typer.Option("--seeds", min=1, help="How many seeds, instead of the study's.")] = None,
     sets: SetOption = None,
     hparams: Annotated[
@@ -50,6 +54,8 @@ def run(
     What is in the output folder already is not trained again. Ctrl-C or a kill loses nothing that is finished; the same
     command goes on from there. Under torchrun its processes train every network together.
     """
+    from boolit.lab.data import load
+    from boolit.lab.errors import user_input
     from boolit.lab.execute import execute, follow
     from boolit.lab.results.statistics import Method
     from boolit.lab.results.store import Store
@@ -59,10 +65,12 @@ def run(
     with processes():
         with leader_first():
             planned = plan(load_study(study), profile, seeds, sets or [], hparams)
+            with user_input():
+                load(planned.study.data)  # fetched by the leader, and before anything is written
         if not leading():
             follow(planned)
             return
-        with Store(out or Path("results") / f"{planned.name}-{profile}") as store:
+        with Store(out or Path("results") / "-".join(filter(None, (planned.name, planned.profile)))) as store:
             summary = execute(planned, store, progress=False if json else None, checkpoint_steps=checkpoint_steps)
             conclude(planned, store, summary, Method(welch=welch, holm=holm), json)
 
@@ -84,7 +92,7 @@ def conclude(planned: Plan, store: Store, summary: Summary, method: Method, json
 
 def show(
     study: StudyArgument,
-    profile: ProfileOption = "quick",
+    profile: ProfileOption = None,
     sets: SetOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -99,7 +107,7 @@ def show(
         name = (str(each.config["activation"]), "-".join(map(str, widths)), int(str(each.config["parameters"])))
         shapes[name] = shapes.get(name, 0) + 1
     rows = [{"activation": a, "widths": w, "parameters": p, "runs": n} for (a, w, p), n in shapes.items()]
-    entry = {"name": file.name, "title": file.title, "profiles": file.profiles, "profile": profile}
+    entry = {"name": file.name, "title": file.title, "profiles": file.profiles, "profile": planned.profile}
     if json:
         print_json({**entry, "runs": rows, "study": planned.study.model_dump(mode="json")})
         return
@@ -146,7 +154,9 @@ def _entry(report: Report | None, summary: Summary, unfinished: str) -> dict[str
 
 def _print_plan(entry: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     console = output()
-    console.print(f"[bold]{escape(entry['title'])}[/]\nprofile {escape(entry['profile'])} of {', '.join(entry['profiles'])}\n")
+    chosen = f"profile {entry['profile']}" if entry["profile"] else "as it stands, without a profile"
+    offered = f" of {', '.join(entry['profiles'])}" if entry["profiles"] else ""
+    console.print(f"[bold]{escape(entry['title'])}[/]\n{escape(chosen + offered)}\n")
     table = plain_table("activation", "widths", "parameters", "runs", right=("parameters", "runs"))
     for row in rows:
         table.add_row(*(escape(str(value)) for value in row.values()))

@@ -23,7 +23,7 @@ def search(
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Rounds of random settings.")] = 4,
     trials: Annotated[int, typer.Option("--trials", min=5, help="Settings a round.")] = 120,
     seeds: Annotated[int, typer.Option("--seeds", min=2, help="Seeds for each of the ten best settings.")] = 120,
-    profile: ProfileOption = "quick",
+    profile: ProfileOption = None,
     sets: SetOption = None,
     out: OutOption = None,
     json: JsonOption = False,

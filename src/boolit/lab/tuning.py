@@ -75,7 +75,7 @@ def search(
     file: StudyFile,
     how: Search,
     activations: Sequence[str] | None = None,
-    profile: str | None = "quick",
+    profile: str | None = None,
     sets: Sequence[str] = (),
 ) -> list[Found] | None:
     """The paper's random search for every activation of a study, or those given; None if it was interrupted.

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from boolit.lab.data import Source, dataset_names, load, register, source
+from boolit.lab.data import Description, Source, dataset_names, describe, load, register, source
 from boolit.lab.data._dataset import Dataset, Split
 from boolit.lab.data.augmentations import JITTER, jitter
 from boolit.lab.data.parity import even_parity, patterns
 from boolit.lab.data.parity8 import nested_xnor
+from boolit.lab.errors import UserError
 from boolit.lab.randomness import keys
 
 
@@ -106,3 +107,36 @@ def test_jitter_is_small_noise_of_each_runs_own() -> None:
     assert float(noisy.std()) == pytest.approx(JITTER, rel=0.1)
     assert torch.equal(noisy[1:], jitter(x[1:], keys([2], "augmentation"), 3))
     assert not torch.equal(noisy[0], noisy[1])
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"name": "parity", "inputs": 6, "train": 40, "test": 30},
+        {"name": "parity8", "train": 40, "test": 30},
+        {"name": "xor", "train": 40, "test": 30},
+        {"name": "composed"},
+        {"name": "composed", "attributes": 5, "objects": 3, "listed": 0.9, "samples": 150, "features": 7},
+        {"name": "digits"},
+        {"name": "digits", "validation": 100},
+        {"name": "holdout", "of": {"name": "parity", "train": 41}},
+        {"name": "holdout", "of": {"name": "composed"}, "share": None},
+    ],
+    ids=str,
+)
+def test_a_source_describes_what_it_loads(table: dict[str, object]) -> None:
+    wanted = source(table)
+    assert wanted.describe() == wanted.load().description
+
+
+def test_data_that_is_not_as_described_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = source({"name": "xor", "seed": 123})
+    monkeypatch.setattr(type(wanted), "describe", lambda _: Description((3,), 1, "binary", {"train": 1, "test": 1}))
+    with pytest.raises(UserError, match=r"xor has samples of shape \(2,\), not \(3,\)"):
+        load(wanted)
+
+
+def test_a_source_that_says_nothing_beforehand_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = source({"name": "xor", "seed": 124})
+    monkeypatch.setattr(type(wanted), "describe", lambda _: None)
+    assert describe(wanted).inputs == (2,)

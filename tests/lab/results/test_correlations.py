@@ -1,5 +1,6 @@
 """Cosine similarities of weight rows: which rows count as pairs, and what is said of them."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from boolit.cli._app import run as run_command
 from boolit.lab.errors import UserError
 from boolit.lab.results.correlations import correlations, row_similarities, together
 from boolit.lab.results.store import Store
@@ -78,3 +80,44 @@ def test_no_weights_and_no_such_layer_are_said(tmp_path: Path) -> None:
         correlations(store)
     with stored(tmp_path / "one", [record(0, "max", [4])]) as store, pytest.raises(UserError, match=r"layer is 2; .* 1 hidden"):
         correlations(store, layer=2)
+
+
+SMALL = ["--seeds", "2", "--json", "--set", "training.epochs=1", "--set", "keep_weights=true", "--set", "data.train=64"]
+
+
+def command(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> Any:
+    assert run_command(arguments) == 0, capsys.readouterr().err
+    return json.loads(capsys.readouterr().out)
+
+
+def test_two_studies_in_one_folder_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for study, width in (("xor", "[4]"), ("parity", "[[4,2]]")):  # 2 and 4 inputs
+        given = ["--set", "sweep.activation=['relu','max']", "--set", f"sweep.width={width}"]
+        command(["run", study, "--out", str(tmp_path), *given, *SMALL], capsys)
+    found = command(["correlations", str(tmp_path), "--json"], capsys)["activations"]
+    named = [(each["study"], each["activation"], each["runs"]) for each in found]
+    assert sorted(named) == [(f"{study}-quick", spec, 2) for study in ("parity", "xor") for spec in ("max", "relu")]
+
+
+def test_layers_behind_several_widths_are_measured_at_the_largest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--set", "sweep.activation='max'", "--set", "sweep.width=[[4,6],[8,6],[6,2]]"]
+    command(["run", "parity", "--out", str(tmp_path), *given, *SMALL], capsys)
+    (found,) = command(["correlations", str(tmp_path), "--json", "--layer", "2"], capsys)["activations"]
+    assert (found["width"], found["runs"]) == (6, 2)
+
+
+def test_one_row_and_one_pair_have_no_deviation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--set", "sweep.activation='relu'", "--set", "sweep.width=[[2,1]]"]
+    command(["run", "parity", "--out", str(tmp_path), *given, *SMALL, "--seeds", "1"], capsys)
+    (pair,) = command(["correlations", str(tmp_path), "--json"], capsys)["activations"]
+    (row,) = command(["correlations", str(tmp_path), "--json", "--layer", "2"], capsys)["activations"]
+    assert (pair["paired_sd"], row["paired_mean"]) == (None, None)
+    assert pair["paired_mean"] is not None
+
+
+def test_a_damaged_file_of_weights_is_named(tmp_path: Path) -> None:
+    only = record(0, "max", [4])
+    with stored(tmp_path, [only]) as store:
+        store.weights(only.key).write_bytes(b"no weights")
+        with pytest.raises(UserError, match=f"{only.key}.safetensors does not hold the weights of layer 1"):
+            correlations(store)

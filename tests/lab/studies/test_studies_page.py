@@ -1,6 +1,9 @@
 """The code of docs/studies.md runs."""
 
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +24,17 @@ def test_the_example_is_a_study(tmp_path: Path) -> None:
     (tmp_path / "example.toml").write_text(text)
     file = load_study(tmp_path / "example.toml")
     assert len(plan(file, "paper").runs) == 240
+
+
+def test_the_example_runs_from_a_file_as_it_stands(tmp_path: Path) -> None:
+    (text,) = blocks("toml")
+    (tmp_path / "example.toml").write_text(text)
+    small = ["--seeds", "2", "--set", "training.epochs=1", "--set", "data.train=64", "--set", "data.test=64"]
+    command = [sys.executable, "-m", "boolit", "run", "example.toml", "--json", *small]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["summary"]["trained"] == 4
+    assert (tmp_path / "results" / "example" / "report").is_dir()
 
 
 def test_a_dataset_and_a_model_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

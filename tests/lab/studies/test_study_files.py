@@ -1,12 +1,13 @@
 """A mistake in a study is one line that names the file, the line and the rule."""
 
-from collections.abc import Callable, Iterator
+import json
+import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 
-from boolit.lab.data import Dataset, Source, Split, Task, load, source_type
+from boolit.cli._app import run as run_command
 from boolit.lab.errors import UserError
 from boolit.lab.studies import list_studies, load_study, plan
 
@@ -184,42 +185,37 @@ def test_an_unknown_profile_lists_those_there_are(write: Write) -> None:
         plan(load_study(write()), "slow")
 
 
+@pytest.mark.parametrize(
+    ("removed", "left"),
+    [
+        (["[profiles.quick.training]\nepochs = 1\n"], "paper"),
+        (["[profiles.quick.training]\nepochs = 1\n", "[profiles.paper.sweep]\nparams = [40, 80]\ndepth = [1, 2]\n"], "none"),
+    ],
+)
+def test_a_study_without_the_default_profile_runs_as_it_stands(write: Write, removed: list[str], left: str) -> None:
+    file = load_study(write(*((text, "") for text in removed)))
+    planned = plan(file)
+    assert (planned.profile, planned.study.training.epochs) == (None, 2)
+    with pytest.raises(UserError, match=f"the study small has no profile 'quick'; it has {left}"):
+        plan(file, "quick")
+
+
 @pytest.fixture
-def _published_data_of_zeros(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Stands in for what would have to be downloaded: planning needs shapes, not values."""
-    shapes: dict[str, tuple[tuple[int, ...], Task, int]] = {
-        "covertype": ((54,), "classes", 7),
-        "chorales": ((592,), "binary", 1),
-        "mnist": ((28, 28), "classes", 10),
-        "cifar10": ((3, 32, 32), "classes", 10),
-        "cifar100": ((3, 32, 32), "classes", 100),
-        "caltech101": ((3, 32, 32), "classes", 101),
-        "flowers": ((3, 32, 32), "classes", 102),
-        "cars": ((3, 32, 32), "classes", 196),
-        "stl10": ((3, 32, 32), "classes", 10),
-        "svhn": ((3, 32, 32), "classes", 10),
-        "mitstates": ((512,), "classes", 1962),
-    }
+def _nothing_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty data folder, and no network: whatever is asked for by name is refused."""
 
-    def judge(_: str, outputs: torch.Tensor) -> dict[str, torch.Tensor]:
-        return {"auc": outputs[:, 0, 0]}
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("planning asked the network")
 
-    def zeros(self: Source) -> Dataset:
-        shape, task, outputs = shapes[self.name]
-        stored = torch.uint8 if len(shape) == 3 else torch.float32
-        split = Split(torch.zeros(8, *shape, dtype=stored), torch.zeros(8, dtype=torch.int64))
-        splits = dict.fromkeys(("train", "valid", "test"), split)
-        return Dataset(splits, task, outputs, judge=judge if self.name == "mitstates" else None)
-
-    for name in shapes:
-        monkeypatch.setattr(source_type(name), "load", zeros)
-    load.cache_clear()
-    yield
-    load.cache_clear()
+    monkeypatch.setenv("BOOLIT_DATA", str(tmp_path / "nothing"))
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr(socket.socket, "connect", refuse)
 
 
-@pytest.mark.usefixtures("_published_data_of_zeros")
-def test_all_shipped_studies_plan_in_every_profile() -> None:
+@pytest.mark.usefixtures("_nothing_here")
+def test_all_shipped_studies_are_shown_in_every_profile_without_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     studies = {study.name: study for study in list_studies()}
     assert {
         "chorales",
@@ -238,4 +234,6 @@ def test_all_shipped_studies_plan_in_every_profile() -> None:
         assert study.title
         assert {"quick", "paper"} <= set(study.profiles)
         for profile in study.profiles:
-            assert plan(study, profile).runs
+            assert run_command(["show", study.name, "--profile", profile, "--json"]) == 0
+            assert json.loads(capsys.readouterr().out)["runs"]
+    assert not (tmp_path / "nothing").exists()

@@ -21,6 +21,7 @@ STEPS = 20  # biases a curve has at least, where as many unseen images can be ri
 NUDGE = 1e-4  # how far below the bias at which an image turns a curve has its point
 NUMBERS_AT_ONCE = 2**20  # scores that are looked at together; bounds the memory
 DEPTHS = (1, 2, 3)
+FIGURES = (*(f"auc{k if k > 1 else ''}" for k in DEPTHS), "seen", "unseen", "harmonic")
 
 
 @dataclass(frozen=True)
@@ -79,13 +80,9 @@ def figures(scores: Tensor, y: Tensor, pairs: Pairs, split: str) -> dict[str, Te
     Shape: as `curves`, to ``(runs,)`` each.
     """
     found = curves(scores, y, pairs, split)
-    values = {f"auc{k if k > 1 else ''}": [run[place].area for run in found] for place, k in enumerate(DEPTHS)}
-    values |= {
-        "seen": [float(run[0].seen.max()) for run in found],
-        "unseen": [float(run[0].unseen.max()) for run in found],
-        "harmonic": [float(run[0].harmonic.max()) for run in found],
-    }
-    return {name: torch.tensor(each, dtype=torch.float64) for name, each in values.items()}
+    values = [[run[place].area for run in found] for place in range(len(DEPTHS))]
+    values += [[float(getattr(run[0], name).max()) for run in found] for name in FIGURES[len(DEPTHS) :]]
+    return {name: torch.tensor(each, dtype=torch.float64) for name, each in zip(FIGURES, values, strict=True)}
 
 
 def _turns(scores: Tensor, y: Tensor, rows: Tensor, kind: Tensor, rivals: Tensor, depth: int) -> tuple[Tensor, Tensor]:

@@ -9,13 +9,15 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any, TypeVar
 
-from boolit.lab.data._dataset import Dataset, Draw, Encode, Probe, Resample, Source, Split, Task
+from boolit.lab.data._dataset import Dataset, Description, Draw, Encode, Probe, Resample, Source, Split, Task
 from boolit.lab.data._parsed import tensors
 from boolit.lab.data._published import Published
 from boolit.lab.data._remote import Remote
+from boolit.lab.errors import UserError
 
 __all__ = [
     "Dataset",
+    "Description",
     "Draw",
     "Encode",
     "Probe",
@@ -26,6 +28,7 @@ __all__ = [
     "Split",
     "Task",
     "dataset_names",
+    "describe",
     "load",
     "register",
     "source",
@@ -75,7 +78,35 @@ def source_type(name: object) -> type[Source]:
 @lru_cache(maxsize=8)
 def load(wanted: Source) -> Dataset:
     """A source's data, made or read once: all cohorts share the tensors."""
-    return wanted.load()
+    dataset, described = wanted.load(), wanted.describe()
+    if described is not None:
+        _compare(wanted.name, described, dataset)
+    return dataset
+
+
+def describe(wanted: Source) -> Description:
+    """What is known of a source's data without loading it; it is loaded only where nothing else can tell.
+
+    Example:
+        >>> described = describe(source({"name": "mnist"}))
+        >>> described.inputs, described.outputs, described.task
+        ((28, 28), 10, 'classes')
+    """
+    described = wanted.describe()
+    return load(wanted).description if described is None else described
+
+
+def _compare(name: str, described: Description, dataset: Dataset) -> None:
+    """Plans rely on what a source says beforehand, so data that is otherwise is refused."""
+    pairs = {
+        "samples of shape": (described.inputs, dataset.inputs),
+        "outputs": (described.outputs, dataset.outputs),
+        "the task": (described.task, dataset.task),
+        "the splits": (sorted(described.samples), sorted(dataset.splits)),
+    }
+    for what, (said, found) in pairs.items():
+        if said != found:
+            raise UserError(f"the data of {name} has {what} {found}, not {said}; put the published files there, or fetch them")
 
 
 def _known() -> dict[str, type[Source]]:

@@ -60,6 +60,21 @@ class Probe:
 
 
 @dataclass(frozen=True)
+class Description:
+    """What a plan needs to know of data, and no sample of it.
+
+    ``inputs`` is the shape of a sample as a network reads it, ``samples`` how many there are by split, ``extra_metrics`` the
+    names of the figures that the data judges every split but ``train`` by, besides those of its task.
+    """
+
+    inputs: tuple[int, ...]
+    outputs: int
+    task: Task
+    samples: Mapping[str, int]
+    extra_metrics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Dataset:
     """Splits by name (``train``, and ``test`` unless it is for choosing), what is asked of a network, and how many numbers it
     answers with.
@@ -100,6 +115,13 @@ class Dataset:
         """
         return self.encode(x) if self.encode else x
 
+    @property
+    def description(self) -> Description:
+        """What is known of it without its samples."""
+        samples = {name: len(split) for name, split in self.splits.items()}
+        others = [name for name in samples if name != "train"]
+        return Description(self.inputs, self.outputs, self.task, samples, tuple(self.judged(others[0])) if others else ())
+
     def judged(self, split: str) -> list[str]:
         """The names of the judge's figures: what it says of a network that answers 0 to every sample."""
         if self.judge is None:
@@ -120,6 +142,13 @@ class Source(BaseModel, ABC):
     @abstractmethod
     def load(self) -> Dataset:
         """The data itself; the same options must give the same data."""
+
+    def describe(self) -> Description | None:
+        """What `load` will give, found without loading it; None if only the data itself can tell.
+
+        A study is planned by it. The numbers of samples may be those of the published files, whatever lies in their place.
+        """
+        return None
 
     def prepare(self) -> None:
         """Does what takes long and is only needed for training; otherwise it is done when the first sample is encoded."""

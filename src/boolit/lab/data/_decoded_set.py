@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from boolit.lab.data._album import Album, pictures, stamp_of
-from boolit.lab.data._dataset import Dataset, Split, Task
+from boolit.lab.data._dataset import Dataset, Description, Split, Task
 from boolit.lab.data._fetch import fetch_missing
 from boolit.lab.data._normalisation import Normalisation, normaliser
 from boolit.lab.data._published import Published
@@ -41,6 +41,15 @@ class DecodedSet(Published, ABC):
     @abstractmethod
     def splits(self) -> dict[str, Split]:
         """The splits; the files are here."""
+
+    def describe(self) -> Description:
+        samples = self.sizes()
+        trained = max(1, round(self.subset * samples["train"]))
+        return Description((3, self.size, self.size), self.classes, self.task, {**samples, "train": trained})
+
+    def sizes(self) -> Mapping[str, int]:
+        """How many published pictures each of `splits` has."""
+        return self.samples
 
     def load(self) -> Dataset:
         fetch_missing(self.remotes)

@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from boolit.lab.data._dataset import Dataset, Split, Task
+from boolit.lab.data._dataset import Dataset, Description, Split, Task
 from boolit.lab.data._normalisation import Normalisation, normaliser
 from boolit.lab.data._parsed import Tensors, tensors
 from boolit.lab.data._published import Published
@@ -30,12 +30,18 @@ class PictureSet(Published, ABC):
 
     task: ClassVar[Task] = "classes"
     classes: ClassVar[int] = 10
+    side: ClassVar[int] = 32
     version: ClassVar[int] = 1
 
     @staticmethod
     @abstractmethod
     def parsed(contents: Mapping[str, bytes]) -> Tensors:
         """The tensors ``train_x``, ``train_y``, ``test_x`` and ``test_y`` in some files."""
+
+    def describe(self) -> Description:
+        trained, held_out = self._rows(self.samples["train"])
+        samples = {"train": trained, "test": self.samples["test"]} | ({"valid": held_out} if held_out else {})
+        return Description((3, self.side, self.side), self.classes, self.task, samples)
 
     def load(self) -> Dataset:
         found = tensors(self.remotes, self.version, self.parsed)
@@ -44,13 +50,17 @@ class PictureSet(Published, ABC):
         return Dataset(splits, self.task, self.classes, encode=normaliser(self.normalisation))
 
     def _split(self, x: Tensor, y: Tensor) -> dict[str, Split]:
-        held_out = round(self.validation * len(x))
-        trained = max(1, round(self.subset * (len(x) - held_out)))
+        trained, held_out = self._rows(len(x))
         if not held_out:  # parts of the mapped file, rather than copies
             return {"train": Split(x[:trained], y[:trained])}
         order = interleaved(y, 0, self.name, "validation")
         rows = {"valid": order[:held_out].sort().values, "train": order[held_out:].sort().values[:trained]}
         return {name: Split(x[taken], y[taken]) for name, taken in rows.items()}
+
+    def _rows(self, count: int) -> tuple[int, int]:
+        """How many of the training pictures are trained on, and how many are held out."""
+        held_out = round(self.validation * count)
+        return max(1, round(self.subset * (count - held_out))), held_out
 
 
 def joined(parts: list[Tensor]) -> Tensor:

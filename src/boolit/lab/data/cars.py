@@ -68,6 +68,10 @@ class Cars(DecodedSet):
         ),
     )
 
+    def sizes(self) -> Mapping[str, int]:
+        held_out = round(self.validation * self.samples["train"])
+        return {**self.samples, "train": self.samples["train"] - held_out} | ({"valid": held_out} if held_out else {})
+
     def splits(self) -> dict[str, Split]:
         train_pictures, test_pictures, devkit, test_annotations = self.remotes
         train = annotated("cars_train", _member(devkit, TRAIN_ANNOTATIONS), TRAIN_ANNOTATIONS)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from boolit.lab.data import register
 from boolit.lab.data._corruption import CELLS, PITCHES, SILENCE, STEPS, TOKENS, draw
-from boolit.lab.data._dataset import Dataset, Split, Task
+from boolit.lab.data._dataset import Dataset, Description, Split, Task
 from boolit.lab.data._parsed import Tensors, tensors
 from boolit.lab.data._published import Published
 from boolit.lab.data._remote import Remote
@@ -28,6 +28,7 @@ REST = -1  # what the file has for a silent voice
 # transpositions, except 0.035% of the bass, whose 42 pitches no three octaves hold; those are moved by an octave.
 LOWEST = torch.tensor([54, 46, 40, 33])
 VERSION = 1
+SIXTEENTH_SAMPLES = {"train": 54_541, "valid": 18_180, "test": 18_669}
 
 
 @register
@@ -57,6 +58,10 @@ class Chorales(Published):
             1_666_444,
         ),
     )
+
+    def describe(self) -> Description:
+        samples = self.samples if self.grid == "quarter" else SIXTEENTH_SAMPLES
+        return Description((CELLS * TOKENS,), 1, self.task, samples)
 
     def load(self) -> Dataset:
         found = tensors(self.remotes, VERSION, parsed)

@@ -9,9 +9,9 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from boolit.lab.composition import Pairs
+from boolit.lab.composition import FIGURES, Pairs
 from boolit.lab.data import register
-from boolit.lab.data._dataset import Dataset, Source
+from boolit.lab.data._dataset import Dataset, Description, Source
 from boolit.lab.data.compositional import Words, compositional
 from boolit.lab.randomness import generator
 
@@ -54,6 +54,11 @@ class Composed(Source):
             )
         return self
 
+    def describe(self) -> Description:
+        pairs = round(self.listed * self.attributes * self.objects)
+        samples = {split: self._count(split) for split in ("train", *UNSEEN)}
+        return Description((self.features,), pairs, "classes", samples, FIGURES)
+
     def load(self) -> Dataset:
         pairs = self._pairs()
         targets = {split: self._targets(pairs, split) for split in ("train", *UNSEEN)}
@@ -75,9 +80,12 @@ class Composed(Source):
         listed = (diagonal + others)[: round(self.listed * len(every))]
         return Pairs.of_names(_split([(f"attribute {a:03d}", f"object {o:03d}") for a, o in listed]))
 
+    def _count(self, split: str) -> int:
+        return round(self.samples * SAMPLES.get(split, 1.0))
+
     def _targets(self, pairs: Pairs, split: str) -> Tensor:
         """The pairs of a split's images: each as often as the others, in random order."""
-        count = round(self.samples * SAMPLES.get(split, 1.0))
+        count = self._count(split)
         numbers = pairs.of[split].nonzero().squeeze(1)
         draw = generator(self.seed, "composed", "images", split)
         order = torch.randperm(len(numbers), generator=draw)

@@ -12,13 +12,14 @@ from pydantic import Field
 from torch import Tensor
 
 from boolit.lab.data import register
-from boolit.lab.data._dataset import Dataset, Split, Task
+from boolit.lab.data._dataset import Dataset, Description, Split, Task
 from boolit.lab.data._parsed import Tensors, tensors
 from boolit.lab.data._published import Published
 from boolit.lab.data._remote import Remote
 from boolit.lab.randomness import generator
 
 COLUMNS, CONTINUOUS = 54, 10  # the continuous ones come first, then 4 areas and 40 soils, one 0 or 1 each
+CLASSES = 7
 TEST_SHARE = 0.2
 VERSION = 1
 
@@ -51,16 +52,26 @@ class Covertype(Published):
         ),
     )
 
+    def describe(self) -> Description:
+        train, held_out = self._rows(self.samples["train"])
+        valid = self.samples["train"] - held_out
+        samples = {"train": train, "test": self.samples["test"]} | ({"valid": valid} if valid else {})
+        return Description((COLUMNS,), CLASSES, self.task, samples)
+
     def load(self) -> Dataset:
         found = tensors(self.remotes, VERSION, parsed)
         x, y = found["x"], found["y"]
         rows = len(x) - int(TEST_SHARE * len(x))
-        held_out = rows - round(self.validation * rows)
-        train = max(1, round(self.subset * held_out))
+        train, held_out = self._rows(rows)
         splits = {"train": Split(x[:train], y[:train]), "test": Split(x[rows:], y[rows:])}
         if held_out < rows:
             splits["valid"] = Split(x[held_out:rows], y[held_out:rows])
-        return Dataset(splits, self.task, 7, encode=standardiser(splits["train"].x))
+        return Dataset(splits, self.task, CLASSES, encode=standardiser(splits["train"].x))
+
+    def _rows(self, count: int) -> tuple[int, int]:
+        """How many of the training rows are trained on, and where those for validation begin."""
+        held_out = count - round(self.validation * count)
+        return max(1, round(self.subset * held_out)), held_out
 
 
 def parsed(contents: Mapping[str, bytes]) -> Tensors:

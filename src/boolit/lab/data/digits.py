@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from boolit.lab.data import register
-from boolit.lab.data._dataset import Dataset, Split, Task
+from boolit.lab.data._dataset import Dataset, Description, Split, Task
 from boolit.lab.data._published import Published
 from boolit.lab.errors import UserError
 from boolit.lab.randomness import generator
@@ -32,6 +32,10 @@ class Digits(Published):
     home: ClassVar[str] = "Alpaydin and Kaynak, archive.ics.uci.edu/dataset/80"
     licence: ClassVar[str] = "CC BY 4.0"
     package: ClassVar[str | None] = "scikit-learn"
+
+    def describe(self) -> Description:
+        samples = {**self.samples, "train": self.samples["train"] - self.validation}
+        return Description((8, 8), 10, self.task, samples | ({"valid": self.validation} if self.validation else {}))
 
     def load(self) -> Dataset:
         x, y = _bundled()

@@ -13,8 +13,8 @@ import torch
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 from torch import Tensor
 
-from boolit.lab.data import load, register, source
-from boolit.lab.data._dataset import Dataset, Source, Split
+from boolit.lab.data import describe, load, register, source
+from boolit.lab.data._dataset import Dataset, Description, Source, Split
 from boolit.lab.data._digests import file_digest
 from boolit.lab.data._embedded import embedded
 from boolit.lab.data._encoder import encoder
@@ -27,6 +27,7 @@ from boolit.lab.randomness import uniform
 from boolit.lab.runs import canonical
 
 VERSION = 1  # counts the changes of what is made of a picture
+RULE = "an encoder takes colour pictures with classes, such as cifar10 or pictures"
 Origin = Literal["published", "reconstructed", "own"]
 
 
@@ -75,6 +76,12 @@ class Embeddings(Source):
         seen = self.of.model_dump(mode="json", exclude={"normalisation", "path"})
         identity = canonical({name: getattr(self, name) for name in names} | {"of": seen, "version": VERSION})
         return data_folder() / "embeddings" / hashlib.sha256(identity.encode()).hexdigest()[:16]
+
+    def describe(self) -> Description:
+        pictures = describe(self.of)
+        if pictures.task != "classes" or len(pictures.inputs) != 3 or pictures.inputs[0] != 3:
+            raise UserError(f"{self.of.name} has samples of the shape {pictures.inputs}: {RULE}")
+        return Description((FEATURES,), pictures.outputs, "classes", pictures.samples)
 
     def prepare(self) -> None:
         self._features(load(self.of), shown=True)
@@ -145,8 +152,7 @@ def one_view(samples: int, views: int, x: Tensor, y: Tensor, run_keys: Tensor, s
 def _check(name: str, pictures: Dataset) -> None:
     x = pictures.splits["train"].x
     if pictures.task != "classes" or x.dtype != torch.uint8 or x.dim() != 4 or x.shape[1] != 3:
-        rule = "an encoder takes colour pictures with classes, such as cifar10 or pictures"
-        raise UserError(f"{name} has samples of {x.dtype} and shape {tuple(x.shape[1:])}: {rule}")
+        raise UserError(f"{name} has samples of {x.dtype} and shape {tuple(x.shape[1:])}: {RULE}")
 
 
 def weights_identity(weights: str | None) -> tuple[Origin, str]:

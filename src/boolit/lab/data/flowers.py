@@ -15,6 +15,7 @@ from boolit.lab.data._verified import verified
 
 HOME = "https://www.robots.ox.ac.uk/~vgg/data/flowers/102/"
 PAPER = {"train": 6_552, "valid": 819, "test": 818}
+OFFICIAL_SIZES = {"train": 1_020, "valid": 1_020, "test": 6_149}
 OFFICIAL = {"train": "trnid", "valid": "valid", "test": "tstid"}
 
 
@@ -57,6 +58,9 @@ class Flowers(DecodedSet):
             14_989,
         ),
     )
+
+    def sizes(self) -> Mapping[str, int]:
+        return PAPER if self.split == "paper" else OFFICIAL_SIZES
 
     def splits(self) -> dict[str, Split]:
         pictures, _, _ = self.remotes

@@ -10,8 +10,8 @@ import torch
 from pydantic import BeforeValidator, Field, SerializeAsAny
 from torch import Tensor
 
-from boolit.lab.data import load, register, source
-from boolit.lab.data._dataset import Dataset, Source, Split
+from boolit.lab.data import describe, load, register, source
+from boolit.lab.data._dataset import Dataset, Description, Source, Split
 from boolit.lab.data._stratified import interleaved
 from boolit.lab.errors import UserError
 from boolit.lab.randomness import generator, keys
@@ -44,6 +44,14 @@ class Holdout(Source):
 
     def prepare(self) -> None:
         self.of.prepare()
+
+    def describe(self) -> Description:
+        whole = describe(self.of)
+        rows, valid = whole.samples["train"], whole.samples.get("valid", 0)
+        if self.share is not None:
+            valid = round(self.share * rows)
+            rows -= valid
+        return replace(whole, samples={"train": rows, "valid": valid})
 
     def load(self) -> Dataset:
         whole = load(self.of)
@@ -86,4 +94,4 @@ def _taken(split: Split, rows: Tensor) -> Split:
 
 def for_choosing(data: Source) -> Holdout:
     """What a search sees of some data: its own split ``valid``, or rows held out of ``train`` where it has none."""
-    return Holdout(of=data, share=None if "valid" in load(data).splits else SHARE)
+    return Holdout(of=data, share=None if "valid" in describe(data).samples else SHARE)

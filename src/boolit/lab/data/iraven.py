@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
 from boolit.lab.data import register
-from boolit.lab.data._dataset import Dataset, Source
+from boolit.lab.data._dataset import Dataset, Description, Source
 from boolit.lab.data._lock import alone
 from boolit.lab.data._puzzle_files import PuzzleFiles
 from boolit.lab.data._puzzles import LaterSplit, Panels, PuzzleSet, Tables, accuracies, shuffled, stored
@@ -20,7 +20,7 @@ from boolit.lab.errors import UserError
 from boolit.lab.folders import data_folder
 from boolit.lab.raven.configurations import CONFIGURATIONS, configuration_named
 from boolit.lab.raven.drawing import SIDE
-from boolit.lab.raven.files import CANDIDATES, NAME, file_name, generate, home, missing
+from boolit.lab.raven.files import CANDIDATES, NAME, PANELS, file_name, generate, home, missing
 from boolit.lab.raven.progress import problem_bars
 
 FILE_SPLITS = {"train": "train", "valid": "val", "test": "test"}  # our word, and that in the names of files
@@ -62,6 +62,12 @@ class Iraven(Source):
 
     def prepare(self) -> None:
         self._tables(shown=True)
+
+    def describe(self) -> Description:
+        names = [name for part in self._files() for name in part.names]
+        samples = {ours: sum(name.endswith(f"_{theirs}.npz") for name in names) for ours, theirs in FILE_SPLITS.items()}
+        figures = tuple(f"accuracy_{name}" for name in self.configurations)
+        return Description((PANELS, self.side, self.side), CANDIDATES, "classes", samples, figures)
 
     def load(self) -> Dataset:
         files = self._files()

@@ -12,8 +12,9 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from boolit.lab.composition import FIGURES
 from boolit.lab.data import register
-from boolit.lab.data._dataset import Dataset, Task
+from boolit.lab.data._dataset import Dataset, Description, Task
 from boolit.lab.data._digests import file_digest
 from boolit.lab.data._embedded import embedded
 from boolit.lab.data._encoder import encoder
@@ -30,6 +31,7 @@ from boolit.lab.errors import UserError
 from boolit.lab.folders import data_folder
 from boolit.lab.models.resnet18 import FEATURES, Resnet18
 
+PAIRS = 1_962  # of an attribute and an object, in all splits together
 VERSION = 1  # counts the changes of what is made of a picture
 # No checksum of the pictures and the split was published, so neither is fetched: they are put here by hand, and not compared.
 LAYOUT = Remote("mitstates", "mit-states", (), "", 0, "mit-states")
@@ -94,6 +96,13 @@ class MitStates(Published):
 
     def prepare(self) -> None:
         self._features(listing(self.folder).pictures, shown=True)
+
+    def describe(self) -> Description:
+        outputs, samples = PAIRS, self.samples
+        if self.folder.is_dir():
+            found = listing(self.folder)
+            outputs, samples = len(found.pairs.numbers), {split: len(numbers) for split, numbers in found.targets.items()}
+        return Description((FEATURES,), outputs, self.task, samples, FIGURES)
 
     def load(self) -> Dataset:
         if not self.folder.is_dir():

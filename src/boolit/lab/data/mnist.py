@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from boolit.lab.data import register
-from boolit.lab.data._dataset import Dataset, Split, Task
+from boolit.lab.data._dataset import Dataset, Description, Split, Task
 from boolit.lab.data._idx import parse_idx
 from boolit.lab.data._parsed import Tensors, tensors
 from boolit.lab.data._published import Published
@@ -18,6 +18,7 @@ from boolit.lab.data._remote import Remote
 
 MEAN, SD = 0.1307, 0.3081  # of the training pixels, as fractions of 255
 VERSION = 1
+SIDE, CLASSES, TRAIN = 28, 10, 60_000
 MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/")
 CONTENTS = (
     ("train-images-idx3-ubyte.gz", "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db", 47_040_016),
@@ -37,7 +38,7 @@ class Mnist(Published):
     """
 
     name: Literal["mnist"] = "mnist"
-    validation: int = Field(10_000, ge=0, lt=60_000)
+    validation: int = Field(10_000, ge=0, lt=TRAIN)
     subset: float = Field(1.0, gt=0, le=1)
 
     task: ClassVar[Task] = "classes"
@@ -48,15 +49,24 @@ class Mnist(Published):
         Remote("mnist", file, tuple(mirror + file for mirror in MIRRORS), sha256, size) for file, sha256, size in CONTENTS
     )
 
+    def describe(self) -> Description:
+        trained, first = self._rows(TRAIN)
+        samples = {"train": trained, "test": self.samples["test"]} | ({"valid": TRAIN - first} if self.validation else {})
+        return Description((SIDE, SIDE), CLASSES, self.task, samples)
+
     def load(self) -> Dataset:
         found = tensors(self.remotes, VERSION, parsed)
         x, y = found["train_x"], found["train_y"]
-        first = len(x) - self.validation
-        trained = max(1, round(self.subset * first))
+        trained, first = self._rows(len(x))
         splits = {"train": Split(x[:trained], y[:trained]), "test": Split(found["test_x"], found["test_y"])}
         if self.validation:
             splits["valid"] = Split(x[first:], y[first:])
-        return Dataset(splits, self.task, 10, encode=normalised)
+        return Dataset(splits, self.task, CLASSES, encode=normalised)
+
+    def _rows(self, count: int) -> tuple[int, int]:
+        """How many of the training images are trained on, and where those for validation begin."""
+        first = count - self.validation
+        return max(1, round(self.subset * first)), first
 
 
 def parsed(contents: Mapping[str, bytes]) -> Tensors:

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from boolit.lab.data import register
-from boolit.lab.data._dataset import Dataset, Probe, Source, Split
+from boolit.lab.data._dataset import Dataset, Description, Probe, Source, Split
 from boolit.lab.randomness import generator
 
 
@@ -29,6 +29,9 @@ class Parity(Source):
     train: int = Field(4096, ge=1)
     test: int = Field(2048, ge=1)
     seed: int = 0
+
+    def describe(self) -> Description:
+        return Description((self.inputs,), 1, "binary", {"train": self.train, "test": self.test})
 
     def load(self) -> Dataset:
         signs = torch.tensor(list(product((-1.0, 1.0), repeat=self.inputs)))

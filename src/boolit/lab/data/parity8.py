@@ -10,8 +10,10 @@ from torch import Tensor
 
 from boolit.functional import combine
 from boolit.lab.data import register
-from boolit.lab.data._dataset import Dataset, Source, Split
+from boolit.lab.data._dataset import Dataset, Description, Source, Split
 from boolit.lab.randomness import generator
+
+INPUTS = 8
 
 
 @register
@@ -29,12 +31,15 @@ class Parity8(Source):
     scale: float = Field(5.0, gt=0)
     seed: int = 0
 
+    def describe(self) -> Description:
+        return Description((INPUTS,), 1, "regression", {"train": self.train, "test": self.test})
+
     def load(self) -> Dataset:
         splits = {"train": self._drawn("train", self.train), "test": self._drawn("test", self.test)}
         return Dataset(splits, "regression", 1)
 
     def _drawn(self, split: str, samples: int) -> Split:
-        x = self.scale * (2 * torch.rand(samples, 8, generator=generator(self.seed, "parity8", split)) - 1)
+        x = self.scale * (2 * torch.rand(samples, INPUTS, generator=generator(self.seed, "parity8", split)) - 1)
         return Split(x, nested_xnor(x))
 
 

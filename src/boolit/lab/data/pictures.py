@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from boolit.lab.data import register
 from boolit.lab.data._album import Album, pictures
-from boolit.lab.data._dataset import Dataset, Source
+from boolit.lab.data._dataset import Dataset, Description, Source
 from boolit.lab.data._decoded_set import LARGEST, SMALLEST, Labelled, splits_of, stratified
 from boolit.lab.data._normalisation import Normalisation, normaliser
 from boolit.lab.errors import UserError
@@ -51,6 +51,10 @@ class Pictures(Source):
     def classes(self) -> list[str]:
         """The names of the classes, in the order of their numbers."""
         return sorted(_by_class(Path(self.path)))
+
+    def describe(self) -> Description:
+        samples = self._sizes(len(_labelled(Path(self.path).resolve())))
+        return Description((3, self.size, self.size), len(self.classes), "classes", samples)
 
     def load(self) -> Dataset:
         folder = Path(self.path).resolve()

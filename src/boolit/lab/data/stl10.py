@@ -33,6 +33,7 @@ class Stl10(PictureSet):
 
     name: Literal["stl10"] = "stl10"
 
+    side: ClassVar[int] = SIDE
     samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 5_000, "test": 8_000})
     home: ClassVar[str] = "Coates, Ng and Lee 2011, cs.stanford.edu/~acoates/stl10"
     licence: ClassVar[str] = "none stated; the pictures are ImageNet's: for non-commercial research and education"

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 
 from boolit.lab.data import register
-from boolit.lab.data._dataset import Dataset, Source, Split
+from boolit.lab.data._dataset import Dataset, Description, Source, Split
 from boolit.lab.randomness import generator
 
 
@@ -24,6 +24,9 @@ class Xor(Source):
     test: int = Field(1024, ge=4)
     spread: float = Field(0.25, ge=0)
     seed: int = 0
+
+    def describe(self) -> Description:
+        return Description((2,), 1, "binary", {"train": self.train, "test": self.test})
 
     def load(self) -> Dataset:
         splits = {"train": self._drawn("train", self.train), "test": self._drawn("test", self.test)}

@@ -59,7 +59,7 @@ def _of_weights(records: Sequence[Record], metric: Metric, store: Store) -> Iter
         yield "weights", caption, learnt_weights(*networks)
     if any(not _drawable(_config(record)) for record in best if _config(record)["model"]["name"] == "mlp"):
         caption = "How alike the rows of the first weight matrix are that a gate reads together, and all other pairs of rows."
-        yield "correlations", caption, row_correlations(correlations(store))
+        yield "correlations", caption, row_correlations(correlations(store, records=records))
     yield from _of_pairs(best, chosen, store)
     planes = [record for record in best if list(_config(record)["inputs"]) == [2] and metric.percent]
     if planes:

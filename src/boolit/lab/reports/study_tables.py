@@ -27,9 +27,14 @@ def study_tables(
     ``solved`` is a threshold: the share of runs that reach it is shown. Of an ``unfinished`` study, scores are all there is:
     nothing in its tables says which is best.
     """
-    studies = _grouped(records, lambda record: f"{record.config.get('study')} ({record.config.get('profile')})")
+    studies = _grouped(records, _study_name)
     tables = [table for name, group in studies.items() for table in _tables(group, name, method, solved)]
     return [_without_verdict(table) for table in tables] if unfinished else tables
+
+
+def _study_name(record: Record) -> str:
+    study, profile = record.config.get("study"), record.config.get("profile")
+    return f"{study} ({profile})" if profile else f"{study}"
 
 
 def _without_verdict(table: Table) -> Table:

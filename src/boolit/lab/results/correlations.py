@@ -5,11 +5,14 @@ All features of a layer see the same inputs, so two of them are alike as far as 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -30,6 +33,7 @@ class Correlations:
     """
 
     activation: str
+    study: str
     layer: int
     width: int
     runs: int
@@ -37,37 +41,65 @@ class Correlations:
     others: Tensor
 
     def figures(self) -> dict[str, float]:
-        """What there is to say in numbers."""
+        """What there is to say in numbers; NaN where there are too few pairs to say it."""
         return {
             "paired_mean": float(self.paired.mean()),
-            "paired_sd": float(self.paired.std()),
+            "paired_sd": _deviation(self.paired),
             "paired_negative": float((self.paired < 0).float().mean()),
             "others_mean": float(self.others.mean()),
-            "others_sd": float(self.others.std()),
+            "others_sd": _deviation(self.others),
         }
 
 
-def correlations(store: Store, layer: int = 1) -> list[Correlations]:
-    """The correlations of every activation whose weights a store has kept, at its largest size, all seeds together."""
-    kept = [r for r in store.records() if r.state == "finished" and _config(r)["model"]["name"] == "mlp"]
+def correlations(store: Store, layer: int = 1, records: Sequence[Record] | None = None) -> list[Correlations]:
+    """The correlations of every study and activation whose weights a store has kept, at its largest size, all seeds together.
+
+    ``records`` are those to look at, instead of all in the store. Of several sizes that are as wide in this layer, the largest
+    is that with the most parameters.
+    """
+    looked_at = store.records() if records is None else records
+    kept = [r for r in looked_at if r.state == "finished" and _config(r)["model"]["name"] == "mlp"]
     kept = [record for record in kept if store.weights(record.key).exists()]
     if not kept:
         raise UserError(f"{store.folder} keeps no weights of a multi-layer perceptron; run a study with keep_weights = true")
-    found = [_of_activation(spec, kept, store, layer) for spec in dict.fromkeys(str(r.config["activation"]) for r in kept)]
-    if not any(found):
+    deep = [record for record in kept if layer in range(1, len(_config(record)["width"]) + 1)]
+    if not deep:
         depth = max(len(_config(record)["width"]) for record in kept)
         raise UserError(f"layer is {layer}; the networks of {store.folder} have {depth} hidden layers")
-    return [each for each in found if each]
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in deep:
+        groups.setdefault((_study(record), str(record.config["activation"])), []).append(record)
+    return [_of_activation(study, spec, own, store, layer) for (study, spec), own in groups.items()]
 
 
-def _of_activation(spec: str, kept: Sequence[Record], store: Store, layer: int) -> Correlations | None:
-    own = [r for r in kept if r.config["activation"] == spec and layer in range(1, len(_config(r)["width"]) + 1)]
-    if not own:
-        return None
-    width = max(_config(record)["width"][layer - 1] for record in own)
-    widest = [record for record in own if _config(record)["width"][layer - 1] == width]
-    weights = torch.stack([load_file(store.weights(r.key))[f"linear.{layer - 1}.weight"] for r in widest])
-    return Correlations(spec, layer, width, len(widest), *row_similarities(weights, together(spec, width)))
+def _of_activation(study: str, spec: str, own: Sequence[Record], store: Store, layer: int) -> Correlations:
+    """Weights are stacked, so they must be of one size: the same widths before this layer, too."""
+
+    def size(record: Record) -> tuple[int, int, list[int]]:
+        config = _config(record)
+        return config["width"][layer - 1], config["parameters"], config["width"]
+
+    largest = max(map(size, own))
+    chosen = [record for record in own if size(record) == largest]
+    weights = torch.stack([_layer_weights(store.weights(record.key), layer) for record in chosen])
+    width = largest[0]
+    return Correlations(spec, study, layer, width, len(chosen), *row_similarities(weights, together(spec, width)))
+
+
+def _layer_weights(path: Path, layer: int) -> Tensor:
+    try:
+        return load_file(path)[f"linear.{layer - 1}.weight"]
+    except (SafetensorError, KeyError, OSError) as error:
+        fix = "delete it and run the study again in another folder"
+        raise UserError(f"{path} does not hold the weights of layer {layer} ({error}); {fix}") from None
+
+
+def _study(record: Record) -> str:
+    return "-".join(str(record.config[name]) for name in ("study", "profile") if record.config.get(name))
+
+
+def _deviation(values: Tensor) -> float:
+    return float(values.std()) if len(values) > 1 else math.nan
 
 
 def row_similarities(weights: Tensor, paired: Tensor) -> tuple[Tensor, Tensor]:
@@ -98,6 +130,8 @@ def together(spec: str, channels: int) -> Tensor:
         [[0, 2], [1, 3], [2, 0], [3, 1]]
     """
     module = boolit.activation(spec)
+    if channels == 1:
+        return torch.zeros(1, 1, dtype=torch.bool)
     if module.map[0] == 1:
         evenly = channels - channels % 2
         return torch.nn.functional.pad(together("max", evenly), (0, channels - evenly) * 2)

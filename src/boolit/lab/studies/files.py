@@ -26,6 +26,7 @@ else:
 
 SHIPPED = Path(__file__).parent
 LARGEST_STUDY = 2**20  # bytes
+DEFAULT_PROFILE = "quick"
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ class StudyFile:
     def profiles(self) -> list[str]:
         """The names of its profiles."""
         return list(self.tables.get("profiles", {}))
+
+    @property
+    def default_profile(self) -> str | None:
+        """The profile it is run with unless one is asked for; None if it has no such profile and runs as it stands."""
+        return DEFAULT_PROFILE if DEFAULT_PROFILE in self.profiles else None
 
     @property
     def title(self) -> str:

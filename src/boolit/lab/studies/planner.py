@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import boolit
-from boolit.lab.data import Dataset, load
+from boolit.lab.data import Description, describe, source
 from boolit.lab.errors import user_input
+from boolit.lab.models import family
 from boolit.lab.runs import JSON, KEY_DIGITS, Run, canonical
 from boolit.lab.studies.files import Resolved, StudyFile
 from boolit.lab.studies.schema import Study
 from boolit.lab.training import Job
+from boolit.lab.training.job import bytes_per_run, trains_alone
 from boolit.lab.training.losses import FIGURE_OF_TASK, LOSS_OF_TASK, TASKS_OF_LOSS
 from boolit.lab.training.recipe import PER_RUN, Recipe
 from boolit.nn import Activation
@@ -53,6 +56,7 @@ class Plan:
     name: str
     study: Study
     cohorts: tuple[Cohort, ...]
+    profile: str | None = None
 
     @property
     def runs(self) -> list[Run]:
@@ -69,27 +73,31 @@ class _Size:
 
 def plan(
     file: StudyFile,
-    profile: str | None = "quick",
+    profile: str | None = None,
     seeds: int | None = None,
     sets: Sequence[str] = (),
     hparams: Path | None = None,
     memory: int = MEMORY,
 ) -> Plan:
-    """The runs of a study with a profile and overrides, in cohorts that fit into ``memory`` bytes."""
+    """The runs of a study with a profile and overrides, in cohorts that fit into ``memory`` bytes.
+
+    Without a profile it is the study's own default: ``quick``, or the study as it stands where it has none of that name.
+    """
+    profile = profile if profile is not None else file.default_profile
     resolved = file.resolved(profile, seeds, sets, hparams)
     runs = [Run(config) for config in configurations(file.name, profile, resolved)]
-    return Plan(file.name, resolved.study, tuple(cohorts(runs, memory)))
+    return Plan(file.name, resolved.study, tuple(cohorts(runs, memory)), profile)
 
 
 def configurations(name: str, profile: str | None, resolved: Resolved) -> Iterator[dict[str, JSON]]:
     """The configuration of every run, by activation, size and seed."""
     study = resolved.study
     with user_input():
-        dataset = load(study.data)
-    _check(resolved, dataset)
+        data = describe(study.data)
+    _check(resolved, data)
     for spec in study.sweep.activation:
-        for size in _sizes(resolved, dataset, boolit.activation(spec)):
-            common = {"study": name, "profile": profile, **_configuration(study, dataset, spec, size)}
+        for size in _sizes(resolved, data, boolit.activation(spec)):
+            common = {"study": name, "profile": profile, **_configuration(study, data, spec, size)}
             yield from (common | {"seed": seed} for seed in study.sweep.seed_list)
 
 
@@ -116,27 +124,34 @@ def shape(config: Mapping[str, Any]) -> str:
 
 
 def _parts(group: Sequence[Run], memory: int) -> Iterator[Cohort]:
-    job = Job.of([group[0].config])
-    most = 1 if job.alone else max(1, memory // job.bytes_per_run())
+    most = max(1, memory // _bytes_per_run(group[0].config))
     parts = -(-len(group) // most)
     bounds = [round(i * len(group) / parts) for i in range(parts + 1)]
     for first, last in pairwise(bounds):
         yield Cohort(tuple(group[first:last]))
 
 
-def _configuration(study: Study, dataset: Dataset, spec: str, size: _Size) -> dict[str, JSON]:
+def _bytes_per_run(config: Mapping[str, Any]) -> int:
+    recipe, model = Recipe.model_validate(config["training"]), family(config["model"])
+    if trains_alone(model, recipe):
+        return sys.maxsize
+    data = describe(source(config["data"]))
+    return bytes_per_run(data, model, config["activation"], config["width"], recipe.batch)
+
+
+def _configuration(study: Study, data: Description, spec: str, size: _Size) -> dict[str, JSON]:
     recipe = study.recipe(spec)
     return {
         "data": study.data.model_dump(mode="json"),
         "model": study.model.model_dump(mode="json"),
-        "inputs": list(dataset.inputs),
-        "outputs": dataset.outputs,
+        "inputs": list(data.inputs),
+        "outputs": data.outputs,
         "activation": spec,
         "width": list(size.widths),
         "depth": len(size.widths),
         "parameters": size.parameters,
         "budget": size.budget,
-        "training": recipe.entry() | {"loss": recipe.loss or LOSS_OF_TASK[dataset.task]},
+        "training": recipe.entry() | {"loss": recipe.loss or LOSS_OF_TASK[data.task]},
         "metric": {**study.metric.entry()},
         "arithmetic": arithmetic(recipe),
     }
@@ -152,37 +167,37 @@ def arithmetic(recipe: Recipe) -> int:
     return 2 if recipe.ema or sought else 1
 
 
-def _check(resolved: Resolved, dataset: Dataset) -> None:
+def _check(resolved: Resolved, data: Description) -> None:
     """What only the data can tell: whether metric and loss fit the task."""
-    metric, task = resolved.study.metric, dataset.task
-    if metric.split not in dataset.splits:
-        known = ", ".join(dataset.splits)
+    metric, task = resolved.study.metric, data.task
+    if metric.split not in data.samples:
+        known = ", ".join(data.samples)
         raise resolved.error(("metric", "split"), f"metric.split is {metric.split!r}; the data has {known}")
-    _check_figure(resolved, dataset, ("metric", "name"), metric.name, metric.split)
+    _check_figure(resolved, data, ("metric", "name"), metric.name, metric.split)
     recipes = [resolved.study.recipe(spec) for spec in resolved.study.sweep.activation]
     for recipe in recipes:
-        if recipe.patience is not None and "valid" not in dataset.splits:
+        if recipe.patience is not None and "valid" not in data.samples:
             rule = "training.patience needs data with a split called valid; leave it out or choose such data"
             raise resolved.error(("training", "patience"), rule)
         if recipe.loss and task not in TASKS_OF_LOSS[recipe.loss]:
             rule = f"training.loss is {recipe.loss!r}, which {task} data cannot have; use {LOSS_OF_TASK[task]!r}"
             raise resolved.error(("training", "loss"), rule)
     for name in {recipe.patience_on for recipe in recipes if recipe.patience is not None}:
-        _check_figure(resolved, dataset, ("training", "patience_on"), name, "valid")
+        _check_figure(resolved, data, ("training", "patience_on"), name, "valid")
 
 
-def _check_figure(resolved: Resolved, dataset: Dataset, location: tuple[str, str], name: str, split: str) -> None:
+def _check_figure(resolved: Resolved, data: Description, location: tuple[str, str], name: str, split: str) -> None:
     """A figure is the task's, the loss, or, of every split but ``train``, one of the data's own judge."""
-    known = [FIGURE_OF_TASK[dataset.task], "loss"]
+    known = [FIGURE_OF_TASK[data.task], "loss"]
     if name not in known and split != "train":
-        known[:1] += dataset.judged(split)
+        known[:1] += data.extra_metrics
     if name not in known:
-        rule = f"{dataset.task} data is judged by {', '.join(known[:-1])} or {known[-1]}"
+        rule = f"{data.task} data is judged by {', '.join(known[:-1])} or {known[-1]}"
         raise resolved.error(location, f"{'.'.join(location)} is {name!r}; {rule}")
 
 
-def _sizes(resolved: Resolved, dataset: Dataset, activation: Activation) -> Iterator[_Size]:
-    study, ends = resolved.study, (dataset.inputs, dataset.outputs)
+def _sizes(resolved: Resolved, data: Description, activation: Activation) -> Iterator[_Size]:
+    study, ends = resolved.study, (data.inputs, data.outputs)
     for budget, depth in product(study.sweep.params or [], study.sweep.depth):
         widths = study.model.fitted(budget, depth, *ends, activation)
         count = study.model.parameters(*ends, widths, activation)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import boolit
-from boolit.lab.data import Dataset, Resample, load, source
+from boolit.lab.data import Dataset, Description, Resample, load, source
 from boolit.lab.models import Family, Stacked, family
 from boolit.lab.training import distributed
 from boolit.lab.training.given import give
@@ -75,8 +75,8 @@ class Job:
 
     @property
     def alone(self) -> bool:
-        """Whether its networks are trained one at a time: large ones, with a single network's options, or by many processes."""
-        return self.family.big or self.recipe.alone or distributed.size() > 1
+        """Whether its networks are trained one at a time."""
+        return trains_alone(self.family, self.recipe)
 
     @property
     def assessed(self) -> list[str]:
@@ -123,12 +123,25 @@ class Job:
 
     def bytes_per_run(self) -> int:
         """About how much memory a run takes while it is trained."""
-        shape = (self.dataset.inputs, self.dataset.outputs, self.widths, boolit.activation(self.activation))
-        parameters, kept = self.family.parameters(*shape), self.family.kept(*shape)
-        order = 2 * len(self.dataset.splits["train"])
-        others = [len(split) for name, split in self.dataset.splits.items() if name != "train"]
-        judged = max(others, default=0) * self.dataset.outputs if self.dataset.judge else 0
-        return FLOAT_BYTES * (COPIES_OF_PARAMETERS * parameters + max(2 * kept * self.batch, judged) + order)
+        data = self.dataset
+        samples = {name: len(split) for name, split in data.splits.items()}
+        description = Description(data.inputs, data.outputs, data.task, samples, ("judge",) if data.judge else ())
+        return bytes_per_run(description, self.family, self.activation, self.widths, self.recipe.batch)
+
+
+def trains_alone(model: Family, recipe: Recipe) -> bool:
+    """Whether networks are trained one at a time: large ones, with a single network's options, or by many processes."""
+    return model.big or recipe.alone or distributed.size() > 1
+
+
+def bytes_per_run(data: Description, model: Family, spec: str, widths: Sequence[int], batch: int) -> int:
+    """About how much memory a run takes while it is trained."""
+    shape = (data.inputs, data.outputs, widths, boolit.activation(spec))
+    train = data.samples["train"]
+    kept = 2 * model.kept(*shape) * min(batch, train)
+    others = [count for name, count in data.samples.items() if name != "train"]
+    judged = max(others, default=0) * data.outputs if data.extra_metrics else 0
+    return FLOAT_BYTES * (COPIES_OF_PARAMETERS * model.parameters(*shape) + max(kept, judged) + 2 * train)
 
 
 def _resample(dataset: Dataset, number: int) -> Resample:

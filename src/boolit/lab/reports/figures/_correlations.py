@@ -25,8 +25,9 @@ def row_correlations(found: Sequence[Correlations]) -> Figure:
     rows = math.ceil(len(found) / columns)
     figure = Figure(figsize=(3.2 * columns, 0.6 + 2.0 * rows), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True).flatten()
+    several = len({each.study for each in found}) > 1
     for axes, each in zip(panels, found, strict=False):
-        _panel(axes, each)
+        _panel(axes, each, f"{each.study}: " if several else "")
     for axes in panels[len(found) :]:
         axes.set_visible(False)
     figure.supxlabel("cosine similarity of two rows of the weight matrix")
@@ -34,14 +35,16 @@ def row_correlations(found: Sequence[Correlations]) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, each: Correlations) -> None:
+def _panel(axes: Axes, each: Correlations, study: str) -> None:
     figures = each.figures()
-    axes.hist(each.others.numpy(), EDGES, density=True, color="0.8", label=f"others: sd {figures['others_sd']:.2f}")
+    axes.hist(
+        each.others.numpy(), EDGES, density=len(each.others) > 0, color="0.8", label=f"others: sd {figures['others_sd']:.2f}"
+    )
     name = f"paired: {figures['paired_mean']:+.2f} ± {figures['paired_sd']:.2f}".replace("-", "−")
     look: dict[str, Any] = {"histtype": "step", "linewidth": 1.6, "color": style(each.activation).colour}
-    axes.hist(each.paired.numpy(), EDGES[::2], density=True, label=name, **look)
+    axes.hist(each.paired.numpy(), EDGES[::2], density=len(each.paired) > 0, label=name, **look)
     axes.axvline(0, color="0.4", linewidth=0.6)
-    axes.set_title(f"{label(each.activation)}, {each.runs} runs of width {each.width}")
+    axes.set_title(f"{study}{label(each.activation)}, {each.runs} runs of width {each.width}")
     axes.legend(loc="upper right", fontsize="x-small")
     axes.set_xticks([-1, -0.5, 0, 0.5, 1])
     axes.set_yticks([])
