@@ -19,6 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from boolit._version import __version__
+from boolit.lab.plugins import loaded_plugins
 from boolit.lab.results.store import Store
 from boolit.lab.runs import JSON, Record
 from boolit.lab.studies import Cohort, Plan, Study
@@ -176,6 +177,7 @@ def environment() -> dict[str, JSON]:
         "threads": torch.get_num_threads(),
         **({"processes": distributed.size()} if distributed.size() > 1 else {}),
         "kernels": status.instructions if status.active else None,
+        **({"plugins": dict(loaded_plugins())} if loaded_plugins() else {}),
     }
 
 
