@@ -54,6 +54,17 @@ class Summary:
         """Whether it was stopped; what was begun has a checkpoint and goes on from there next time."""
         return self.undone > 0
 
+    def then(self, after: Summary) -> Summary:
+        """What became of a plan's runs and of those of the plan that followed from it."""
+        return Summary(
+            already=self.already + after.already,
+            trained=self.trained + after.trained,
+            diverged=self.diverged + after.diverged,
+            elsewhere=after.elsewhere,
+            undone=after.undone,
+            seconds=self.seconds + after.seconds,
+        )
+
 
 def execute(
     plan: Plan,
