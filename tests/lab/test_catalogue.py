@@ -16,7 +16,7 @@ BUILT_IN = [spec for spec in known_specs() if spec not in specs._REGISTERED]
 
 @pytest.fixture
 def registered() -> Iterator[str]:
-    register("triple", lambda dim: Custom(lambda x: torch.cat([x, x, x], dim), dim, name="triple"))
+    register("triple", lambda dim: Custom(lambda x: torch.cat([x, x, x], -1), dim, name="triple"))
     yield "triple"
     del specs._REGISTERED["triple"]
 

@@ -230,7 +230,7 @@ def test_registering_a_name_the_parser_knows_is_refused(spec: str) -> None:
         (nn.PReLU, 1, (1, 1), "PReLU"),
         (torch.relu, 1, (1, 1), "relu"),
         (lambda x: x[..., ::3], -1, (3, 1), "<lambda>"),
-        (lambda x: torch.cat([x, -x], 1).relu(), 1, (1, 2), "<lambda>"),
+        (lambda x: torch.cat([x, -x], -1).relu(), 1, (1, 2), "<lambda>"),
         (nn.Hardtanh(-2.0, 2.0), -1, (1, 1), "Hardtanh"),
     ],
 )
@@ -244,6 +244,23 @@ def test_classes_and_callables(
     assert module(x).shape[dim] == module.out_features(12)
 
 
+@pytest.mark.parametrize("dim", [0, 1, 2, -1, -2, -3])
+@pytest.mark.parametrize("pairs", [lambda x: x[..., 0::2] * x[..., 1::2], nn.GLU()], ids=["function", "module"])
+def test_a_callable_sees_the_channels_last_wherever_they_are(pairs: Callable[[torch.Tensor], torch.Tensor], dim: int) -> None:
+    module = Custom(pairs, dim, name="pairs")
+    assert module.map == (2, 1)
+    x = torch.randn(4, 6, 8)
+    assert torch.equal(module(x), pairs(x.movedim(dim, -1)).movedim(-1, dim))
+    assert module(x).shape[dim] == module.out_features(x.shape[dim])
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_factory_that_makes_something_else_is_named() -> None:
+    register("own_tanh", lambda dim: nn.Tanh())  # type: ignore[arg-type,return-value]  # noqa: ARG005
+    with pytest.raises(ValueError, match=r"the factory of 'own_tanh' made a Tanh; have it return Custom"):
+        activation("own_tanh")
+
+
 def test_a_modules_parameters_are_kept() -> None:
     assert len(list(activation(nn.PReLU).parameters())) == 1
 
@@ -253,7 +270,17 @@ def raises_two_lines(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    "wrong", [lambda x: x.sum(), lambda x: x[99], nn.BatchNorm1d, nn.Linear(3, 3), lambda x: str(x.shape), raises_two_lines]
+    "wrong",
+    [
+        lambda x: x.sum(),
+        lambda x: x[99],
+        nn.BatchNorm1d,
+        nn.Linear(3, 3),
+        lambda x: str(x.shape),
+        raises_two_lines,
+        lambda x: torch.cat([x, x], 1),  # along a dimension that is not the channels'
+        lambda x: x.flatten(),
+    ],
 )
 def test_callables_that_are_no_activation_are_refused(wrong: Callable[..., torch.Tensor]) -> None:
     with pytest.raises(TypeError) as caught:

@@ -31,6 +31,7 @@ from boolit.cli import (
 )
 from boolit.cli._terminal import print_error
 from boolit.lab.errors import UserError
+from boolit.lab.plugins import load_plugins
 
 # Newer typers carry click inside themselves, older ones use the package: the base of BadParameter is right in both.
 ParsingError = cast("type[Exception]", typer.BadParameter.__mro__[2])
@@ -91,10 +92,19 @@ def _usage(error: typer.BadParameter) -> str:
 def _root(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+    plugins: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--plugin",
+            metavar="FILE",
+            help="A .py file or module that registers your own; may be repeated. See BOOLIT_PLUGINS.",
+        ),
+    ] = None,
 ) -> None:
     if version:
         print(f"boolit {__version__}")
         raise typer.Exit
+    load_plugins(plugins or ())
     if context.invoked_subcommand is None:
         print(context.get_help())
 

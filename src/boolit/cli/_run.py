@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,8 +76,13 @@ def run(
             conclude(planned, store, summary, Method(welch=welch, holm=holm), json)
 
 
-def conclude(planned: Plan, store: Store, summary: Summary, method: Method, json: bool) -> None:
-    """Writes and prints the report of what was trained, and ends the command if it was interrupted."""
+def conclude(
+    planned: Plan, store: Store, summary: Summary, method: Method, json: bool, further: Mapping[str, Any] | None = None
+) -> None:
+    """Writes and prints the report of what was trained, and ends the command if it was interrupted.
+
+    ``further`` is more to be printed as JSON; its ``notes`` are printed for people, too.
+    """
     from boolit.lab.reports.report import unfinished_sentence, write_report
 
     keys = {each.key for each in planned.runs}
@@ -85,7 +91,11 @@ def conclude(planned: Plan, store: Store, summary: Summary, method: Method, json
     if records:
         report = write_report(records, store, planned.study.title, planned.study.metric.solved, method, len(keys))
     unfinished = unfinished_sentence(len(records), len(keys))
-    print_json(_entry(report, summary, unfinished)) if json else _print(report, summary, unfinished)
+    further = further or {}
+    if json:
+        print_json({**_entry(report, summary, unfinished), **further})
+    else:
+        _print(report, summary, unfinished, further.get("notes", ()))
     if summary.interrupted:
         raise typer.Exit(INTERRUPTED)
 
@@ -114,7 +124,7 @@ def show(
     _print_plan(entry, rows)
 
 
-def _print(report: Report | None, summary: Summary, unfinished: str) -> None:
+def _print(report: Report | None, summary: Summary, unfinished: str, notes: Sequence[str] = ()) -> None:
     from boolit.lab.reports.tables import terminal_table
 
     console = output()
@@ -125,6 +135,8 @@ def _print(report: Report | None, summary: Summary, unfinished: str) -> None:
         console.print()
     if report and report.verdict:
         console.print(f"[bold]{escape(report.verdict)}[/]\n")
+    for note in notes:
+        console.print(f"Note: {escape(note)}", soft_wrap=True)
     if summary.elsewhere:
         console.print(f"{summary.elsewhere} runs are in the hands of another process and not in this table.")
     if summary.interrupted:

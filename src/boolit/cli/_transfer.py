@@ -12,6 +12,8 @@ from boolit.cli._run import JsonOption, conclude
 from boolit.cli._terminal import progress
 
 if TYPE_CHECKING:
+    from boolit.lab.execute import Summary
+    from boolit.lab.results.store import Store
     from boolit.lab.studies import Plan
 
 DEFAULT = "identity,relu,prelu,max,or_ail,xnor_nil,xnor_nail,or_and_xnor_nail_d"
@@ -28,6 +30,13 @@ def transfer(
     weights: Annotated[
         Path | None, typer.Option("--weights", help="A file of ResNet-18 weights instead of the published one.")
     ] = None,
+    rate: Annotated[
+        float | None, typer.Option("--rate", help="The learning rate of all; found on the validation pictures unless given.")
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option("--batch", min=1, help="Pictures a step; by their number, at most 128, unless given.")
+    ] = None,
+    epochs: Annotated[int, typer.Option("--epochs", min=2, help="How often every picture is seen.")] = 25,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder of the results; runs/transfer-FOLDER unless given.")
     ] = None,
@@ -36,8 +45,10 @@ def transfer(
     """Find out which activation is better on your own pictures.
 
     A ResNet-18 trained on ImageNet encodes every picture once; heads of equal size, one a seed and activation, learn from what
-    it sees. A table, a verdict and figures. The same command goes on where it was stopped.
+    it sees. A tenth of the pictures is for validation and chooses each activation's learning rate, a fifth is for the test. A
+    table, a verdict and figures. The same command goes on where it was stopped.
     """
+    from boolit.lab.comparing.picture_rates import final_plan
     from boolit.lab.comparing.pictures import PROFILE, PictureQuestion
     from boolit.lab.execute import execute
     from boolit.lab.results.statistics import Method
@@ -45,13 +56,46 @@ def transfer(
     from boolit.lab.studies import plan
 
     names = tuple(name.strip() for name in activations.split(",") if name.strip())
-    asked = PictureQuestion(folder, names, seeds, size, views, weights)
+    asked = PictureQuestion(folder, names, seeds, size, views, weights, rate, batch, epochs)
     planned = plan(asked.study(), PROFILE)
+    shown = False if json else None
     if not json:
         _tell(planned, views)
     with Store(out or Path("runs") / f"transfer-{asked.name}") as store:
-        summary = execute(planned, store, progress=False if json else None)
-        conclude(planned, store, summary, Method(), json)
+        before, rates = (None, dict.fromkeys(names, rate)) if rate is not None else _rates(planned, store, shown)
+        if before is not None and not before.complete:
+            conclude(planned, store, before, Method(), json)
+            return
+        final = final_plan(planned, rates)
+        summary = execute(final, store, shown)
+        notes = _notes(final, store)
+        conclude(final, store, before.then(summary) if before else summary, Method(), json, {"rates": rates, "notes": notes})
+
+
+def _rates(planned: Plan, store: Store, shown: bool | None) -> tuple[Summary, dict[str, float]]:
+    """Tries the learning rates, and says which were chosen."""
+    from boolit.lab.comparing.picture_rates import chosen_rates, trial_plan
+    from boolit.lab.execute import execute
+
+    trials = trial_plan(planned)
+    summary = execute(trials, store, shown)
+    if not summary.complete:
+        return summary, {}
+    keys = {run.key for run in trials.runs}
+    rates = chosen_rates(record for record in store.records(history=False) if record.key in keys)
+    if shown is not False:
+        told = ", ".join(f"{spec} {rate:g}" for spec, rate in rates.items())
+        progress().print(f"Learning rates, chosen on the validation pictures: {escape(told)}\n", soft_wrap=True)
+    return summary, rates
+
+
+def _notes(final: Plan, store: Store) -> list[str]:
+    from boolit.lab.comparing.picture_rates import divergence_note
+
+    keys = {run.key for run in final.runs}
+    records = [record for record in store.records(history=False) if record.key in keys]
+    note = divergence_note(records, final.study.training.batch)
+    return [note] if note else []
 
 
 def _tell(planned: Plan, views: int) -> None:
@@ -60,9 +104,11 @@ def _tell(planned: Plan, views: int) -> None:
 
     found = load(planned.study.data)
     samples = {name: len(split) for name, split in found.splits.items()}
+    valid = f"{samples['valid']} {'picture is' if samples['valid'] == 1 else 'pictures are'} for validation"
     whole = sum(count for name, count in samples.items() if name != "train")
     counts = {str(run.config["activation"]): run.config["parameters"] for run in planned.runs}
     console = progress()
     console.print(f"Pictures: {samples['train']} to train on, {samples['test']} to test on; {found.outputs} classes")
+    console.print(f"{valid}: they choose the learning rates, unless --rate is given")
     console.print(f"To encode, if not done before: {views * samples['train'] + whole} views")
     console.print(f"Parameters: {escape(', '.join(f'{spec} {count}' for spec, count in counts.items()))}\n", soft_wrap=True)

@@ -19,6 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from boolit._version import __version__
+from boolit.lab.plugins import loaded_plugins
 from boolit.lab.results.store import Store
 from boolit.lab.runs import JSON, Record
 from boolit.lab.studies import Cohort, Plan, Study
@@ -52,6 +53,17 @@ class Summary:
     def interrupted(self) -> bool:
         """Whether it was stopped; what was begun has a checkpoint and goes on from there next time."""
         return self.undone > 0
+
+    def then(self, after: Summary) -> Summary:
+        """What became of a plan's runs and of those of the plan that followed from it."""
+        return Summary(
+            already=self.already + after.already,
+            trained=self.trained + after.trained,
+            diverged=self.diverged + after.diverged,
+            elsewhere=after.elsewhere,
+            undone=after.undone,
+            seconds=self.seconds + after.seconds,
+        )
 
 
 def execute(
@@ -176,6 +188,7 @@ def environment() -> dict[str, JSON]:
         "threads": torch.get_num_threads(),
         **({"processes": distributed.size()} if distributed.size() > 1 else {}),
         "kernels": status.instructions if status.active else None,
+        **({"plugins": dict(loaded_plugins())} if loaded_plugins() else {}),
     }
 
 

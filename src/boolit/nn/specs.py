@@ -40,7 +40,7 @@ class _Endings(NamedTuple):
 
 
 def activation(spec: str | type[nn.Module] | Callable[[Tensor], Tensor], dim: int = -1) -> Activation:
-    """The module a spec names; or any nn.Module class or callable, with its map found by trying it.
+    """The module a spec names; or any nn.Module class or callable, which sees the channels last: see `Custom`.
 
     Example:
         >>> activation("or_and_xnor_nail_d").map
@@ -62,7 +62,7 @@ def activation(spec: str | type[nn.Module] | Callable[[Tensor], Tensor], dim: in
 
 
 def register(name: str, factory: Callable[[int], Activation]) -> None:
-    """Makes ``name`` a spec: ``factory(dim)`` returns its module. It then works wherever a spec does.
+    """Makes ``name`` a spec: ``factory(dim)`` returns its module, whose channels lie along ``dim``.
 
     Example:
         >>> register("abs_tanh", lambda dim: Custom(lambda x: x.tanh().abs(), dim, name="abs_tanh"))
@@ -96,16 +96,21 @@ def known_specs() -> list[str]:
 
 
 class Custom(Activation):
-    """Any module or callable as an activation.
+    """Any module or callable as an activation. It sees the channels along the last dimension, wherever ``dim`` says they are.
 
     Its map is found by calling it on a small tensor. Give ``name`` to have it as the spec.
+
+    Example:
+        >>> pairs = Custom(lambda x: x[..., 0::2] * x[..., 1::2], dim=1)
+        >>> pairs.map, pairs(torch.ones(3, 8, 5)).shape
+        ((2, 1), torch.Size([3, 4, 5]))
     """
 
     def __init__(self, function: Callable[[Tensor], Tensor], dim: int = -1, name: str | None = None) -> None:
         super().__init__()
         self.function, self.dim = function, as_int("dim", dim)
         self.name = name or str(getattr(function, "__name__", type(function).__name__))
-        self._map = _probe(function, dim, self.name)
+        self._map = _probe(function, self.name)
 
     @property
     def spec(self) -> str:
@@ -116,27 +121,38 @@ class Custom(Activation):
         return self._map
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.function(x)
+        if self.dim in (-1, x.dim() - 1):
+            return self.function(x)
+        return self.function(x.movedim(self.dim, -1)).movedim(-1, self.dim)
 
 
-def _probe(function: Callable[[Tensor], Tensor], dim: int, name: str) -> tuple[int, int]:
-    channels = 24
-    shape = [channels if axis == dim % 4 else 2 for axis in range(4)] if dim != -1 else [2, channels]
+def _probe(function: Callable[[Tensor], Tensor], name: str) -> tuple[int, int]:
+    """Channels in → out, found on a tensor whose other dimensions must stay as they are."""
+    *others, channels = shape = (2, 3, 24)
     try:
         with torch.no_grad():
             result: Any = function(torch.zeros(shape))
-        factor = Fraction(result.shape[dim], channels)
+        *kept, found = result.shape
     except Exception as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
+        raise TypeError(f"{name} is no activation: called on zeros of shape {shape} it failed: {reason}") from error
+    if kept != others:
         raise TypeError(
-            f"{name} is no activation along dim {dim}: called on zeros of shape {tuple(shape)} it failed: {reason}"
-        ) from error
+            f"{name} is no activation: it turned shape {shape} into {tuple(result.shape)}; "
+            "it must change the last dimension only, which is where it sees the channels"
+        )
+    factor = Fraction(found, channels)
     return factor.denominator, factor.numerator
 
 
 def _parse(spec: str, dim: int) -> Activation:
     if spec in _REGISTERED:
-        return _REGISTERED[spec](dim)
+        made = _REGISTERED[spec](dim)
+        if not isinstance(made, Activation):
+            raise ValueError(
+                f"the factory of {spec!r} made a {type(made).__name__}; have it return Custom(…, dim, name={spec!r})"
+            )
+        return made
     module = _ensemble(spec, dim) or _single(spec, dim)
     if module is None:
         known = known_specs()

@@ -82,7 +82,7 @@ class Comparing:
             tried = _records(trials, store, history=False)
             rates = chosen_rates(tried)
             final = final_plan(self.planned, rates)
-            summary = _both(before, execute(final, store, progress))
+            summary = before.then(execute(final, store, progress))
             notes = edge_notes(rates, self.question.rates)
             if not summary.complete:
                 return Compared(summary, rates, notes)
@@ -126,14 +126,3 @@ def interval_text(found: Estimate, notation: Notation) -> str:
 def _records(planned: Plan, store: Store, history: bool = True) -> list[Record]:
     keys = {run.key for run in planned.runs}
     return [record for record in store.records(history=history) if record.key in keys]
-
-
-def _both(first: Summary, second: Summary) -> Summary:
-    return Summary(
-        already=first.already + second.already,
-        trained=first.trained + second.trained,
-        diverged=first.diverged + second.diverged,
-        elsewhere=second.elsewhere,
-        undone=second.undone,
-        seconds=first.seconds + second.seconds,
-    )

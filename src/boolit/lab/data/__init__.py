@@ -41,8 +41,11 @@ S = TypeVar("S", bound=Source)
 
 
 def register(kind: type[S]) -> type[S]:
-    """Makes a dataset known under the default of its field ``name``."""
-    _SOURCES[kind.model_fields["name"].default] = kind
+    """Makes a dataset known under the default of its field ``name``, which none of boolit's own may have."""
+    name = kind.model_fields["name"].default
+    if not _built_in(kind) and name in _known() and _built_in(_known()[name]):
+        raise ValueError(f"{name!r} is already a dataset of boolit; choose another name")
+    _SOURCES[name] = kind
     return kind
 
 
@@ -112,6 +115,10 @@ def _compare(name: str, described: Description, dataset: Dataset) -> None:
 def _known() -> dict[str, type[Source]]:
     _import_all()
     return _SOURCES
+
+
+def _built_in(kind: type) -> bool:
+    return kind.__module__.startswith(f"{__name__}.")
 
 
 @lru_cache(maxsize=1)

@@ -20,8 +20,11 @@ F = TypeVar("F", bound=Family)
 
 
 def register(kind: type[F]) -> type[F]:
-    """Makes a family known under the default of its field ``name``."""
-    _FAMILIES[kind.model_fields["name"].default] = kind
+    """Makes a family known under the default of its field ``name``, which none of boolit's own may have."""
+    name = kind.model_fields["name"].default
+    if not _built_in(kind) and name in _known() and _built_in(_known()[name]):
+        raise ValueError(f"{name!r} is already a model of boolit; choose another name")
+    _FAMILIES[name] = kind
     return kind
 
 
@@ -62,6 +65,10 @@ def restore(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Stacked
 def _known() -> dict[str, type[Family]]:
     _import_all()
     return _FAMILIES
+
+
+def _built_in(kind: type) -> bool:
+    return kind.__module__.startswith(f"{__name__}.")
 
 
 @lru_cache(maxsize=1)
