@@ -149,15 +149,17 @@ def score_intervals(
     """Means with their intervals, given as mean, low and high of each activation; a line where ``baseline`` is."""
     figure = Figure(figsize=(6.4, 1.0 + 0.34 * len(estimates)), layout="constrained")
     axes = figure.subplots()
+    share = Metric(metric).percent
     for row, (spec, (mean, low, high)) in enumerate(estimates.items()):
+        low, high = (max(0.0, low), min(1.0, high)) if share else (low, high)  # no share lies beyond
         arguments = style(spec).plot_arguments() | {"linestyle": ""}
         axes.errorbar(mean, row, xerr=[[mean - low], [high - mean]], capsize=3, linewidth=1.4, **arguments)
     if baseline:
         axes.axvline(baseline[1], color="0.6", linestyle="--", linewidth=1, label=baseline[0])
-        axes.legend(loc="best")
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0))
     axes.set_yticks(range(len(estimates)), [label(spec) for spec in estimates])
     axes.set_xlabel(f"{_plain(metric)} (mean, 95 % interval)")
-    if Metric(metric).percent:
+    if share:
         axes.xaxis.set_major_formatter(PercentFormatter(1))
     axes.invert_yaxis()
     return figure
