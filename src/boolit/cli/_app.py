@@ -24,6 +24,7 @@ from boolit.cli import (
     _figures,
     _list,
     _paper,
+    _rescue,
     _run,
     _search,
     _transfer,
@@ -56,6 +57,7 @@ def application() -> typer.Typer:
     app.command("search")(_search.search)
     app.command("correlations")(_correlations.correlations)
     app.command("export")(_export.export)
+    app.command("rescue")(_rescue.rescue)
     app.command("figures")(_figures.figures)
     app.command("paper")(_paper.paper)
     app.command("list")(_list.list_)

@@ -72,7 +72,7 @@ def conclude(planned: Plan, store: Store, summary: Summary, method: Method, json
     from boolit.lab.reports.report import unfinished_sentence, write_report
 
     keys = {each.key for each in planned.runs}
-    records = [record for record in store.records() if record.key in keys]
+    records = store.records_of(planned.runs)
     report = None
     if records:
         report = write_report(records, store, planned.study.title, planned.study.metric.solved, method, len(keys))

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sqlite3
 import threading
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
 from boolit.lab.errors import UserError
-from boolit.lab.results._claims import beat, bury, give_back, take
+from boolit.lab.results._claims import Holder, Watch, beat, bury, give_back, holders, take
 from boolit.lab.results._database import FILE, explained, open_database, transaction
-from boolit.lab.results._encoding import epochs_blob, epochs_from, mapping_text, metrics_from, metrics_text
 from boolit.lab.results._process import PULSE, this_process
-from boolit.lab.runs import JSON, Record, canonical, key_of
+from boolit.lab.results._rows import insert, record_of, select
+from boolit.lab.runs import JSON, Record, Run, key_of
 
 _SAFE_KEY = re.compile(r"[0-9A-Za-z_-]+")
 
@@ -48,7 +47,7 @@ class Store:
         self.folder = Path(folder)
         self._create = create
         self._lock = threading.RLock()
-        self._process = this_process()
+        self._process, self._watch = this_process(), Watch()
         self._held: dict[str, str] = {}  # claimed by this store: key and owner
         self._closing = threading.Event()
         self._pulse: threading.Thread | None = None
@@ -77,17 +76,25 @@ class Store:
         with self._reading() as database:
             return {key for (key,) in database.execute("SELECT key FROM runs")}
 
-    def claim(self, keys: Iterable[str], owner: str) -> list[str]:
+    def claim(self, keys: Iterable[str], owner: str, again: Iterable[str] = ()) -> list[str]:
         """Takes those of ``keys`` that are neither in the store nor claimed by a living process, this one included.
 
         They are returned in their order. A claim lasts until the run is recorded, it is released, or this store is closed.
+        Runs of ``again`` may be in the store: they are trained for their weights, and their records stay.
         """
+        anew = set(again)
         with self._writing() as database:
-            bury(database)
-            taken = [key for key in map(_checked, dict.fromkeys(keys)) if take(database, key, owner, self._process)]
+            bury(database, self._watch)
+            wanted = map(_checked, dict.fromkeys(keys))
+            taken = [key for key in wanted if take(database, key, owner, self._process, key in anew)]
         self._held.update(dict.fromkeys(taken, owner))
         self._start_pulse()
         return taken
+
+    def holders(self) -> list[Holder]:
+        """Which processes are at work on runs of this folder."""
+        with self._reading() as database:
+            return holders(database)
 
     def release(self, keys: Iterable[str], owner: str) -> None:
         """Gives back claims of ``owner`` in this process, for others to take; those of anybody else stay."""
@@ -98,13 +105,13 @@ class Store:
 
     def record(self, records: Iterable[Record]) -> None:
         """Keeps records, all in one transaction, and ends their claims; a run that is already in the store stays as it is."""
-        records = list(records)
+        records, recorded = list(records), datetime.now(timezone.utc).isoformat(timespec="seconds")
         for record in records:
             if record.key != key_of(record.config):
                 raise ValueError(f"the key {record.key!r} is not that of its configuration ({key_of(record.config)!r})")
         with self._writing() as database:
             for record in records:
-                _insert(database, record)
+                insert(database, record, recorded)
                 database.execute("DELETE FROM claims WHERE key = ?", (record.key,))
         self._forget(record.key for record in records)
 
@@ -114,12 +121,17 @@ class Store:
         The order does not depend on who wrote first. ``history=False`` leaves the curves out and is faster.
         """
         with self._reading() as database:
-            curves = _curves(database) if history else {}
-            rows = database.execute(
-                "SELECT key, config, state, metrics, json, seconds FROM runs JOIN environments ON environment = id"
-            ).fetchall()
-        found = (_record(row, curves.get(row[0], {})) for row in rows)
+            found = [record_of(row, curves) for row, curves in select(database, history)]
         return sorted((record for record in found if _matches(record.config, where or {})), key=_order)
+
+    def records_of(self, runs: Iterable[Run], history: bool = True) -> list[Record]:
+        """The records of these runs, in the order of `records`, each with the configuration it is asked for by.
+
+        A run that another study has trained is found, too, and is then this study's.
+        """
+        asked = {run.key: run.config for run in runs}
+        found = [record for record in self.records(history=history) if record.key in asked]
+        return sorted((replace(record, config=asked[record.key]) for record in found), key=_order)
 
     def checkpoint_folder(self, cohort: str) -> Path:
         """Where a running cohort keeps its checkpoints; made if it is not there."""
@@ -162,46 +174,6 @@ class Store:
             # A beat that fails (a busy or full disk) is made good by the next; training goes on meanwhile.
             with suppress(UserError, sqlite3.Error), self._writing() as database:
                 beat(database, self._process)
-
-
-def _insert(database: sqlite3.Connection, record: Record) -> None:
-    environment = mapping_text(record.environment)
-    database.execute("INSERT OR IGNORE INTO environments (json) VALUES (?)", (environment,))
-    inserted = database.execute(
-        "INSERT OR IGNORE INTO runs SELECT ?, ?, ?, ?, id, ?, ? FROM environments WHERE json = ?",
-        (
-            record.key,
-            canonical(record.config),
-            record.state,
-            metrics_text(record.metrics),
-            record.seconds,
-            datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            environment,
-        ),
-    ).rowcount
-    if inserted:
-        curves = [(record.key, metric, epochs_blob(values)) for metric, values in record.history.items()]
-        database.executemany("INSERT INTO history VALUES (?, ?, ?)", curves)
-
-
-def _curves(database: sqlite3.Connection) -> dict[str, dict[str, list[float]]]:
-    curves: dict[str, dict[str, list[float]]] = defaultdict(dict)
-    for key, metric, blob in database.execute("SELECT key, metric, epochs FROM history"):
-        curves[key][metric] = epochs_from(blob)
-    return curves
-
-
-def _record(row: tuple[str, str, str, str, str, float], history: dict[str, list[float]]) -> Record:
-    key, config, state, metrics, environment, seconds = row
-    return Record(
-        key=key,
-        config=json.loads(config),
-        state="finished" if state == "finished" else "diverged",
-        metrics=metrics_from(metrics),
-        history=history,
-        environment=json.loads(environment),
-        seconds=seconds,
-    )
 
 
 def _matches(config: Mapping[str, JSON], where: Mapping[str, JSON]) -> bool:

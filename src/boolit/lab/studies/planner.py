@@ -13,7 +13,7 @@ from typing import Any
 import boolit
 from boolit.lab.data import Dataset, load
 from boolit.lab.errors import user_input
-from boolit.lab.runs import JSON, KEY_DIGITS, Run, canonical
+from boolit.lab.runs import JSON, KEY_DIGITS, Run, canonical, options
 from boolit.lab.studies.files import Resolved, StudyFile
 from boolit.lab.studies.schema import Study
 from boolit.lab.training import Job
@@ -127,8 +127,8 @@ def _parts(group: Sequence[Run], memory: int) -> Iterator[Cohort]:
 def _configuration(study: Study, dataset: Dataset, spec: str, size: _Size) -> dict[str, JSON]:
     recipe = study.recipe(spec)
     return {
-        "data": study.data.model_dump(mode="json"),
-        "model": study.model.model_dump(mode="json"),
+        "data": options(study.data),
+        "model": options(study.model),
         "inputs": list(dataset.inputs),
         "outputs": dataset.outputs,
         "activation": spec,
@@ -136,14 +136,14 @@ def _configuration(study: Study, dataset: Dataset, spec: str, size: _Size) -> di
         "depth": len(size.widths),
         "parameters": size.parameters,
         "budget": size.budget,
-        "training": recipe.entry() | {"loss": recipe.loss or LOSS_OF_TASK[dataset.task]},
+        "training": options(recipe) | {"loss": recipe.loss or LOSS_OF_TASK[dataset.task]},
         "metric": {**study.metric.entry()},
         "arithmetic": arithmetic(recipe),
     }
 
 
 def arithmetic(recipe: Recipe) -> int:
-    """Part of every run's key: raised when the same configuration no longer gives the same numbers.
+    """Part of every run's key: raised when the same configuration no longer gives the same numbers, as by another default.
 
     1 at first; 2 since averaged weights have batch-norm statistics of their own, and since a rate is found without prelude and
     patience and with clipping. Runs with none of these keep their keys.
