@@ -1,9 +1,11 @@
 """Executing a plan: everything ends up in the store once, whatever happens on the way."""
 
 import errno
+import json
 import math
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +17,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from boolit.cli._app import run as main
 from boolit.lab.data import load
 from boolit.lab.errors import UserError
 from boolit.lab.execute import Summary, execute, stop_requests
@@ -169,6 +172,56 @@ def test_what_another_process_has_claimed_is_left_to_it(small: Plan, tmp_path: P
         assert not summary.complete
         assert not summary.interrupted
     assert not {record.key for record in records} & set(taken)
+
+
+def test_who_has_the_runs_is_said_and_the_exit_code_is_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sets = [part for value in SMALL for part in ("--set", value)]
+    command = ["run", "parity", "--seeds", "2", "--out", str(tmp_path), *sets]
+    with Store(tmp_path) as other:
+        other.claim([run.key for run in plan(load_study("parity"), seeds=2, sets=SMALL).runs], "other")
+        assert main(command) == 3
+        said = capsys.readouterr()
+        assert re.search(
+            rf"error: 6 runs are being trained by process {os.getpid()} on \S+ \(since [\d: -]+, 6 runs\)", said.err
+        )
+        assert said.err.count("\n") == 1
+        assert main([*command, "--json"]) == 3
+        (holder,) = json.loads(capsys.readouterr().out)["holders"]
+        assert (holder["pid"], holder["runs"]) == (os.getpid(), 6)
+    assert main(command) == 0
+
+
+def test_a_waiting_process_takes_over_what_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sets = [part for value in SMALL for part in ("--set", value)]
+    runs = plan(load_study("parity"), seeds=2, sets=SMALL).runs
+    with Store(tmp_path) as other:
+        other.claim([run.key for run in runs[:4]], "other")
+        monkeypatch.setattr("boolit.cli._run.sleep", lambda _: other.release([run.key for run in runs], "other"))
+        assert main(["run", "parity", "--seeds", "2", "--out", str(tmp_path), *sets, "--wait", "--json"]) == 0
+    said = capsys.readouterr()
+    summary = json.loads(said.out)["summary"]
+    assert (summary["trained"], summary["already"], summary["elsewhere"]) == (6, 0, 0)
+    assert said.err.startswith("note: waiting: 4 runs are being trained by process")
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_store_that_is_deleted_on_the_way_is_said_and_nothing_pretended(
+    small: Plan, tmp_path: Path, replaced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def delete() -> None:
+        for path in tmp_path.glob("store.sqlite*"):
+            path.unlink()
+        if replaced:
+            Store(tmp_path).close()
+
+    with monkeypatch.context() as patched:
+        breaking(patched, 45, delete)
+        with pytest.raises(UserError, match="was deleted or replaced while this process used it"):
+            executed(small, tmp_path)
+    summary, records = executed(small, tmp_path)
+    assert (summary.trained, summary.already, len(records)) == (12, 0, 12)
 
 
 class BrokenError(Exception):

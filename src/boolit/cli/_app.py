@@ -45,7 +45,7 @@ def application() -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,  # plain help: no boxes, which a narrow terminal breaks
-        epilog="Exit codes: 0 done, 1 a check failed, 2 bad input, 130 interrupted.",
+        epilog="Exit codes: 0 done, 1 a check failed, 2 bad input, 3 another process has the rest, 130 interrupted.",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(_root)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import sleep
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from boolit.cli._terminal import output, plain_table, print_json
+from boolit.cli._terminal import output, plain_table, print_error, print_json, progress
+from boolit.lab.errors import UserError
 
 if TYPE_CHECKING:
     from boolit.lab.execute import Summary
@@ -26,7 +28,8 @@ OutOption = Annotated[
     Path | None, typer.Option("--out", "-o", help="Folder of the results; results/STUDY-PROFILE unless given.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print a JSON object for programs.")]
-INTERRUPTED = 130
+UNFINISHED, INTERRUPTED = 3, 130
+LOOK = 5.0  # seconds between two looks at what other processes have done
 
 
 def run(
@@ -43,6 +46,10 @@ def run(
     checkpoint_steps: Annotated[
         int | None, typer.Option("--checkpoint-steps", min=1, help="Write a checkpoint after so many steps, too.")
     ] = None,
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Wait for runs that another process is training, instead of leaving with exit code 3."),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Train a study, and say which activation is better.
@@ -54,21 +61,28 @@ def run(
     from boolit.lab.results.statistics import Method
     from boolit.lab.results.store import Store
     from boolit.lab.studies import load_study, plan
-    from boolit.lab.training.distributed import leader_first, leading, processes
+    from boolit.lab.training.distributed import leader_first, leading, processes, size
 
     with processes():
+        if wait and size() > 1:
+            raise UserError("--wait is for a single process; leave it out under torchrun")
         with leader_first():
             planned = plan(load_study(study), profile, seeds, sets or [], hparams)
         if not leading():
             follow(planned)
             return
         with Store(out or Path("results") / f"{planned.name}-{profile}") as store:
-            summary = execute(planned, store, progress=False if json else None, checkpoint_steps=checkpoint_steps)
+            shown = False if json else None
+            summary = execute(planned, store, shown, checkpoint_steps=checkpoint_steps)
+            while wait and summary.elsewhere and not summary.interrupted:
+                progress().print(f"note: waiting: {escape(summary.elsewhere_sentence)}", soft_wrap=True)
+                sleep(LOOK)
+                summary = summary.then(execute(planned, store, shown, checkpoint_steps=checkpoint_steps))
             conclude(planned, store, summary, Method(welch=welch, holm=holm), json)
 
 
 def conclude(planned: Plan, store: Store, summary: Summary, method: Method, json: bool) -> None:
-    """Writes and prints the report of what was trained, and ends the command if it was interrupted."""
+    """Writes and prints the report of what was trained, and ends the command if it is not all of it."""
     from boolit.lab.reports.report import unfinished_sentence, write_report
 
     keys = {each.key for each in planned.runs}
@@ -78,8 +92,16 @@ def conclude(planned: Plan, store: Store, summary: Summary, method: Method, json
         report = write_report(records, store, planned.study.title, planned.study.metric.solved, method, len(keys))
     unfinished = unfinished_sentence(len(records), len(keys))
     print_json(_entry(report, summary, unfinished)) if json else _print(report, summary, unfinished)
+    end_unless_complete(summary)
+
+
+def end_unless_complete(summary: Summary) -> None:
+    """Ends the command if it was interrupted, or if another process has some of its runs, which is then said."""
     if summary.interrupted:
         raise typer.Exit(INTERRUPTED)
+    if summary.elsewhere:
+        print_error(f"{summary.elsewhere_sentence}; run the same command again later (`boolit run --wait` waits)")
+        raise typer.Exit(UNFINISHED)
 
 
 def show(
@@ -117,8 +139,6 @@ def _print(report: Report | None, summary: Summary, unfinished: str) -> None:
         console.print()
     if report and report.verdict:
         console.print(f"[bold]{escape(report.verdict)}[/]\n")
-    if summary.elsewhere:
-        console.print(f"{summary.elsewhere} runs are in the hands of another process and not in this table.")
     if summary.interrupted:
         console.print(f"Stopped with {summary.undone} runs to go; the same command goes on from here.")
     trained = f"{summary.trained} runs trained in {summary.seconds:.0f} s, {summary.already} were there already."
@@ -139,6 +159,7 @@ def _entry(report: Report | None, summary: Summary, unfinished: str) -> dict[str
         "summary": {
             name: getattr(summary, name) for name in ("already", "trained", "diverged", "elsewhere", "undone", "seconds")
         },
+        "holders": [holder._asdict() for holder in summary.holders],
         "tables": {table.title: render(table, "csv") for table in (report.tables if report else ())},
         "files": [str(path) for path in report.files] if report else [],
     }

@@ -10,7 +10,8 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from types import FrameType
 
@@ -20,7 +21,7 @@ from torch import Tensor
 
 from boolit._version import __version__
 from boolit.lab.errors import UserError
-from boolit.lab.results.store import Store
+from boolit.lab.results.store import Holder, Store
 from boolit.lab.runs import JSON, Record
 from boolit.lab.studies import Cohort, Plan, Study
 from boolit.lab.studies.planner import MEMORY
@@ -35,7 +36,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(frozen=True)
 class Summary:
-    """What became of a plan's runs: in the store already, trained now (of which diverged), another process's, not done."""
+    """What became of a plan's runs: in the store already, trained now (of which diverged), another process's, not done.
+
+    ``holders`` are the processes that train the runs elsewhere.
+    """
 
     already: int
     trained: int
@@ -43,6 +47,28 @@ class Summary:
     elsewhere: int
     undone: int
     seconds: float
+    holders: tuple[Holder, ...] = ()
+
+    def then(self, later: Summary) -> Summary:
+        """What became of the runs in this and a later pass over the same plan."""
+        return replace(
+            later,
+            already=later.already - self.trained,
+            trained=self.trained + later.trained,
+            diverged=self.diverged + later.diverged,
+            seconds=self.seconds + later.seconds,
+        )
+
+    @property
+    def elsewhere_sentence(self) -> str:
+        """Who trains the runs that another process has; nothing if there are none."""
+        if not self.elsewhere:
+            return ""
+        told = [
+            f"process {one.pid} on {one.host} (since {datetime.fromtimestamp(one.since):%Y-%m-%d %H:%M}, {one.runs} runs)"
+            for one in self.holders
+        ]
+        return f"{self.elsewhere} runs are being trained by {' and '.join(told) or 'another process, which has just ended'}"
 
     @property
     def complete(self) -> bool:
@@ -104,7 +130,8 @@ class _Execution:
                     break
         undone = total - self.already - self.trained - self.elsewhere
         seconds = time.monotonic() - started
-        return Summary(self.already, self.trained, self.diverged, self.elsewhere, undone, seconds)
+        holders = tuple(self.store.holders()) if self.elsewhere else ()
+        return Summary(self.already, self.trained, self.diverged, self.elsewhere, undone, seconds, holders)
 
     def _cohort(self, cohort: Cohort, bars: StudyProgress, stop: Callable[[], bool]) -> bool:
         """Trains and records what this process can claim of a cohort; whether to go on with the next."""

@@ -135,4 +135,5 @@ def _both(first: Summary, second: Summary) -> Summary:
         elsewhere=second.elsewhere,
         undone=second.undone,
         seconds=first.seconds + second.seconds,
+        holders=second.holders,
     )

@@ -21,6 +21,8 @@ from boolit.lab.results._process import PULSE, this_process
 from boolit.lab.results._rows import insert, record_of, select
 from boolit.lab.runs import JSON, Record, Run, key_of
 
+__all__ = ["Holder", "Store"]
+
 _SAFE_KEY = re.compile(r"[0-9A-Za-z_-]+")
 
 
@@ -52,6 +54,7 @@ class Store:
         self._closing = threading.Event()
         self._pulse: threading.Thread | None = None
         self._connection = open_database(self.folder, create, patience)
+        self._file = _file_number(self.folder / FILE)
 
     def __enter__(self) -> Store:
         return self
@@ -163,6 +166,12 @@ class Store:
             raise RuntimeError("this store was opened before a fork; SQLite needs every process to open its own")
         with self._lock, explained(self.folder / FILE), transaction(self._connection, kind):
             yield self._connection
+            # Before the transaction ends: SQLite goes on writing to a file that nobody will find again.
+            if _file_number(self.folder / FILE) != self._file:
+                raise UserError(
+                    f"{self.folder / FILE} was deleted or replaced while this process used it, and its runs are gone with "
+                    "it; put it back or run again"
+                )
 
     def _start_pulse(self) -> None:
         if self._pulse is None:
@@ -174,6 +183,15 @@ class Store:
             # A beat that fails (a busy or full disk) is made good by the next; training goes on meanwhile.
             with suppress(UserError, sqlite3.Error), self._writing() as database:
                 beat(database, self._process)
+
+
+def _file_number(path: Path) -> tuple[int, int] | None:
+    """Which file a path leads to; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _matches(config: Mapping[str, JSON], where: Mapping[str, JSON]) -> bool:
