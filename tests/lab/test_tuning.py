@@ -95,7 +95,7 @@ def test_a_searched_run_is_no_run_of_the_study(tmp_path: Path) -> None:
     with Store(tmp_path, create=False) as store:
         tables = [record.config["data"] for record in store.records()]
     own = plan(load_study("xor"), sets=SMALL).runs[0].config["data"]
-    assert tables == [{"name": "holdout", "of": own, "share": 0.2, "seed": 0}] * len(tables)
+    assert tables == [{"name": "holdout", "of": own}] * len(tables)
 
 
 def test_data_with_validation_rows_of_its_own_is_chosen_by_these(tmp_path: Path) -> None:

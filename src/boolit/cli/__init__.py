@@ -12,7 +12,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs one command and exits: 0 done, 1 a check failed, 2 bad input, 130 interrupted.
+    """Runs one command and exits: 0 done, 1 a check failed, 2 bad input, 3 another process has the rest, 130 interrupted.
 
     Only here is the extra ``lab`` imported, so that its absence can be told in one line.
     """

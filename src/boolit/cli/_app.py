@@ -24,6 +24,7 @@ from boolit.cli import (
     _figures,
     _list,
     _paper,
+    _rescue,
     _run,
     _search,
     _transfer,
@@ -45,7 +46,7 @@ def application() -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,  # plain help: no boxes, which a narrow terminal breaks
-        epilog="Exit codes: 0 done, 1 a check failed, 2 bad input, 130 interrupted.",
+        epilog="Exit codes: 0 done, 1 a check failed, 2 bad input, 3 another process has the rest, 130 interrupted.",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(_root)
@@ -57,6 +58,7 @@ def application() -> typer.Typer:
     app.command("search")(_search.search)
     app.command("correlations")(_correlations.correlations)
     app.command("export")(_export.export)
+    app.command("rescue")(_rescue.rescue)
     app.command("figures")(_figures.figures)
     app.command("paper")(_paper.paper)
     app.command("list")(_list.list_)

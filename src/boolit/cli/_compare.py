@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from boolit.cli._run import INTERRUPTED, JsonOption
+from boolit.cli._run import JsonOption, end_unless_complete
 from boolit.cli._terminal import output, print_json, progress
 
 if TYPE_CHECKING:
@@ -78,8 +78,7 @@ def compare(
         _tell(comparing)
     compared = comparing.run(out or Path("runs") / asked.name, shown)
     print_json(_entry(comparing, compared)) if json else _print(compared)
-    if compared.summary.interrupted:
-        raise typer.Exit(INTERRUPTED)
+    end_unless_complete(compared.summary)
 
 
 def predict(

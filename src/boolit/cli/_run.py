@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from time import sleep
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from boolit.cli._terminal import output, plain_table, print_json
+from boolit.cli._terminal import output, plain_table, print_error, print_json, progress
+from boolit.lab.errors import UserError
 
 if TYPE_CHECKING:
     from boolit.lab.execute import Summary
@@ -31,7 +33,8 @@ OutOption = Annotated[
     typer.Option("--out", "-o", help="Folder of the results; results/STUDY-PROFILE unless given."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print a JSON object for programs.")]
-INTERRUPTED = 130
+UNFINISHED, INTERRUPTED = 3, 130
+LOOK = 5.0  # seconds between two looks at what other processes have done
 
 
 def run(
@@ -48,6 +51,10 @@ def run(
     checkpoint_steps: Annotated[
         int | None, typer.Option("--checkpoint-steps", min=1, help="Write a checkpoint after so many steps, too.")
     ] = None,
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Wait for runs that another process is training, instead of leaving with exit code 3."),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Train a study, and say which activation is better.
@@ -61,9 +68,11 @@ def run(
     from boolit.lab.results.statistics import Method
     from boolit.lab.results.store import Store
     from boolit.lab.studies import load_study, plan
-    from boolit.lab.training.distributed import leader_first, leading, processes
+    from boolit.lab.training.distributed import leader_first, leading, processes, size
 
     with processes():
+        if wait and size() > 1:
+            raise UserError("--wait is for a single process; leave it out under torchrun")
         with leader_first():
             planned = plan(load_study(study), profile, seeds, sets or [], hparams)
             with user_input():
@@ -72,21 +81,26 @@ def run(
             follow(planned)
             return
         with Store(out or Path("results") / "-".join(filter(None, (planned.name, planned.profile)))) as store:
-            summary = execute(planned, store, progress=False if json else None, checkpoint_steps=checkpoint_steps)
+            shown = False if json else None
+            summary = execute(planned, store, shown, checkpoint_steps=checkpoint_steps)
+            while wait and summary.elsewhere and not summary.interrupted:
+                progress().print(f"note: waiting: {escape(summary.elsewhere_sentence)}", soft_wrap=True)
+                sleep(LOOK)
+                summary = summary.again(execute(planned, store, shown, checkpoint_steps=checkpoint_steps))
             conclude(planned, store, summary, Method(welch=welch, holm=holm), json)
 
 
 def conclude(
     planned: Plan, store: Store, summary: Summary, method: Method, json: bool, further: Mapping[str, Any] | None = None
 ) -> None:
-    """Writes and prints the report of what was trained, and ends the command if it was interrupted.
+    """Writes and prints the report of what was trained, and ends the command if it is not all of it.
 
     ``further`` is more to be printed as JSON; its ``notes`` are printed for people, too.
     """
     from boolit.lab.reports.report import unfinished_sentence, write_report
 
     keys = {each.key for each in planned.runs}
-    records = [record for record in store.records() if record.key in keys]
+    records = store.records_of(planned.runs)
     report = None
     if records:
         report = write_report(records, store, planned.study.title, planned.study.metric.solved, method, len(keys))
@@ -96,8 +110,16 @@ def conclude(
         print_json({**_entry(report, summary, unfinished), **further})
     else:
         _print(report, summary, unfinished, further.get("notes", ()))
+    end_unless_complete(summary)
+
+
+def end_unless_complete(summary: Summary) -> None:
+    """Ends the command if it was interrupted, or if another process has some of its runs, which is then said."""
     if summary.interrupted:
         raise typer.Exit(INTERRUPTED)
+    if summary.elsewhere:
+        print_error(f"{summary.elsewhere_sentence}; run the same command again later (`boolit run --wait` waits)")
+        raise typer.Exit(UNFINISHED)
 
 
 def show(
@@ -137,8 +159,6 @@ def _print(report: Report | None, summary: Summary, unfinished: str, notes: Sequ
         console.print(f"[bold]{escape(report.verdict)}[/]\n")
     for note in notes:
         console.print(f"Note: {escape(note)}", soft_wrap=True)
-    if summary.elsewhere:
-        console.print(f"{summary.elsewhere} runs are in the hands of another process and not in this table.")
     if summary.interrupted:
         console.print(f"Stopped with {summary.undone} runs to go; the same command goes on from here.")
     trained = f"{summary.trained} runs trained in {summary.seconds:.0f} s, {summary.already} were there already."
@@ -159,6 +179,7 @@ def _entry(report: Report | None, summary: Summary, unfinished: str) -> dict[str
         "summary": {
             name: getattr(summary, name) for name in ("already", "trained", "diverged", "elsewhere", "undone", "seconds")
         },
+        "holders": [holder._asdict() for holder in summary.holders],
         "tables": {table.title: render(table, "csv") for table in (report.tables if report else ())},
         "files": [str(path) for path in report.files] if report else [],
     }

@@ -8,23 +8,25 @@ import signal
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from types import FrameType
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from boolit._version import __version__
+from boolit.lab.errors import UserError
 from boolit.lab.plugins import loaded_plugins
-from boolit.lab.results.store import Store
+from boolit.lab.results.store import Holder, Store
 from boolit.lab.runs import JSON, Record
 from boolit.lab.studies import Cohort, Plan, Study
 from boolit.lab.studies.planner import MEMORY
-from boolit.lab.training import Checkpoint, Finished, Outcome, StackedTraining, distributed, train
+from boolit.lab.training import Checkpoint, Finished, StackedTraining, distributed, train
 from boolit.lab.training.checkpoint import EVERY_SECONDS
 from boolit.lab.training.progress import StudyProgress
 from boolit.logic import kernels
@@ -35,7 +37,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(frozen=True)
 class Summary:
-    """What became of a plan's runs: in the store already, trained now (of which diverged), another process's, not done."""
+    """What became of a plan's runs: in the store already, trained now (of which diverged), another process's, not done.
+
+    ``holders`` are the processes that train the runs elsewhere.
+    """
 
     already: int
     trained: int
@@ -43,6 +48,28 @@ class Summary:
     elsewhere: int
     undone: int
     seconds: float
+    holders: tuple[Holder, ...] = ()
+
+    def again(self, later: Summary) -> Summary:
+        """What became of the runs in this and a later pass over the same plan."""
+        return replace(
+            later,
+            already=later.already - self.trained,
+            trained=self.trained + later.trained,
+            diverged=self.diverged + later.diverged,
+            seconds=self.seconds + later.seconds,
+        )
+
+    @property
+    def elsewhere_sentence(self) -> str:
+        """Who trains the runs that another process has; nothing if there are none."""
+        if not self.elsewhere:
+            return ""
+        told = [
+            f"process {one.pid} on {one.host} (since {datetime.fromtimestamp(one.since):%Y-%m-%d %H:%M}, {one.runs} runs)"
+            for one in self.holders
+        ]
+        return f"{self.elsewhere} runs are being trained by {' and '.join(told) or 'another process, which has just ended'}"
 
     @property
     def complete(self) -> bool:
@@ -56,12 +83,11 @@ class Summary:
 
     def then(self, after: Summary) -> Summary:
         """What became of a plan's runs and of those of the plan that followed from it."""
-        return Summary(
+        return replace(
+            after,
             already=self.already + after.already,
             trained=self.trained + after.trained,
             diverged=self.diverged + after.diverged,
-            elsewhere=after.elsewhere,
-            undone=after.undone,
             seconds=self.seconds + after.seconds,
         )
 
@@ -80,7 +106,8 @@ def execute(
     Checkpoints are written every so many seconds and, if given, every so many steps. Where several processes train together,
     this is for their leader; the others `follow`.
     """
-    if not {run.key for run in plan.runs} <= store.finished():
+    keys = {run.key for run in plan.runs}
+    if not keys <= store.finished() or _without_weights(plan.study, store, keys):
         plan.study.data.prepare()
     return _Execution(plan.study, store, checkpoint_every, checkpoint_steps, memory).over(plan.cohorts, progress)
 
@@ -114,11 +141,13 @@ class _Execution:
                     break
         undone = total - self.already - self.trained - self.elsewhere
         seconds = time.monotonic() - started
-        return Summary(self.already, self.trained, self.diverged, self.elsewhere, undone, seconds)
+        holders = tuple(self.store.holders()) if self.elsewhere else ()
+        return Summary(self.already, self.trained, self.diverged, self.elsewhere, undone, seconds, holders)
 
     def _cohort(self, cohort: Cohort, bars: StudyProgress, stop: Callable[[], bool]) -> bool:
         """Trains and records what this process can claim of a cohort; whether to go on with the next."""
-        claimed = self.store.claim([run.key for run in cohort.runs], self.owner)
+        keys = [run.key for run in cohort.runs]
+        claimed = self.store.claim(keys, self.owner, again=_without_weights(self.study, self.store, keys))
         distributed.shared(torch.tensor([run.key in claimed for run in cohort.runs], dtype=torch.int64))
         self._count(cohort, claimed)
         bars.finish(len(cohort.runs) - len(claimed))
@@ -127,7 +156,8 @@ class _Execution:
         try:
             finished = self._train(cohort.of(claimed), bars, stop)
         except BaseException:
-            self.store.release(claimed, self.owner)
+            with suppress(UserError):  # what went wrong before is what the user has to know
+                self.store.release(claimed, self.owner)
             raise
         if finished is None:
             self.store.release(claimed, self.owner)
@@ -164,17 +194,11 @@ class _Execution:
                 save_weights(outcome.weights, self.store.weights(run.key))
         share = finished.seconds / len(pairs)
         self.store.record(
-            Record(run.key, run.config, outcome.state, self._metrics(outcome), outcome.history, environment(), share)
+            Record(run.key, run.config, outcome.state, outcome.metrics, outcome.history, environment(), share)
             for run, outcome in pairs
         )
         self.trained += len(pairs)
         self.diverged += sum(outcome.state == "diverged" for _, outcome in pairs)
-
-    def _metrics(self, outcome: Outcome) -> dict[str, float]:
-        metric = self.study.metric
-        if metric.solved is None:
-            return outcome.metrics
-        return outcome.metrics | {"solved": float(metric.solves(outcome.metrics[metric.key]))}
 
 
 def environment() -> dict[str, JSON]:
@@ -195,8 +219,22 @@ def environment() -> dict[str, JSON]:
 def save_weights(weights: dict[str, Tensor], path: Path) -> None:
     """Writes a run's weights so that the file is there whole or not at all."""
     unfinished = path.with_suffix(f".{os.getpid()}.part")
-    save_file(weights, unfinished)
-    unfinished.replace(path)
+    try:
+        try:
+            unfinished.write_bytes(save(weights))
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"cannot write the weights {path} ({error.strerror or error}); make room for them and run again: the finished runs "
+            "are in the store, and the others go on from their last checkpoint"
+        ) from error
+
+
+def _without_weights(study: Study, store: Store, keys: Iterable[str]) -> list[str]:
+    """Runs whose weights are to be kept and are not there: of a run in the store, that was trained before this was asked."""
+    return [key for key in keys if not store.weights(key).exists()] if study.keep_weights else []
 
 
 @contextmanager

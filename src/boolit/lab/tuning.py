@@ -17,7 +17,7 @@ from boolit.lab.data.holdout import Holdout, for_choosing
 from boolit.lab.errors import UserError
 from boolit.lab.execute import execute
 from boolit.lab.results.store import Store
-from boolit.lab.runs import Record, Run
+from boolit.lab.runs import Record, Run, options
 from boolit.lab.studies import Plan, Study, StudyFile, plan
 from boolit.lab.studies.planner import MEMORY, cohorts
 from boolit.lab.studies.search import Bounds, Trial, best_first, hparams_toml, next_bounds, searched
@@ -124,7 +124,7 @@ class _Search:
         metric = planned.study.metric.model_copy(update={"split": "valid"})
         _check(self.data, metric.name)
         self.study: Study = planned.study.model_copy(update={"data": self.data, "metric": metric, "keep_weights": False})
-        self.config = {**config, "data": self.data.model_dump(mode="json"), "metric": metric.entry()}
+        self.config = {**config, "data": options(self.data), "metric": metric.entry()}
         self.metric = metric.key
         self.sign = 1 if metric.entry()["goal"] == "max" else -1
 
@@ -172,7 +172,7 @@ class _Search:
         """A diverged run counts as the worst one of all finalists that did not."""
         merits = [self._merit(record) for record in records]
         mean = self.sign * fmean(merit if math.isfinite(merit) else worst for merit in merits)
-        solved = fmean(record.metrics.get("solved", 0.0) for record in records)
+        solved = fmean(self.study.metric.solves(record.metrics.get(self.metric, math.nan)) for record in records)
         return Finalist(setting, mean, solved, sum(record.state == "diverged" for record in records))
 
     def _config(self, setting: Mapping[str, float], seed: int, stage: str) -> dict[str, Any]:
@@ -185,7 +185,7 @@ class _Search:
         stage = Plan(self.planned.name, self.study, tuple(cohorts(runs, how.memory)))
         if not execute(stage, how.store, how.progress, how.checkpoint_every, how.memory).complete:
             return None
-        records = {record.key: record for record in how.store.records({"study": configs[0]["study"]}, history=False)}
+        records = {record.key: record for record in how.store.records_of(runs, history=False)}
         return [records[run.key] for run in runs]
 
     def _merit(self, record: Record) -> float:

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from boolit.lab.errors import UserError
-from boolit.lab.results import _process
+from boolit.lab.results import _claims, _process
 from boolit.lab.results import store as store_module
 from boolit.lab.results._encoding import epochs_blob, epochs_from, metrics_from, metrics_text
-from boolit.lab.results._process import Process, lives, this_process
+from boolit.lab.results._process import lives, this_process
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run
 
@@ -100,12 +100,13 @@ def test_records_are_read_from_one_state_of_the_store(tmp_path, monkeypatch):
     with Store(tmp_path) as reading, Store(tmp_path) as writing:
         reading.record([record()])
 
-        def curves_and_then_a_writer(database, read=store_module._curves):
-            curves = read(database)
+        def rows_and_a_writer(database, history, read=store_module.select):
+            rows = read(database, history)
+            yield next(rows)
             writing.record([record(seed=1)])
-            return curves
+            yield from rows
 
-        monkeypatch.setattr(store_module, "_curves", curves_and_then_a_writer)
+        monkeypatch.setattr(store_module, "select", rows_and_a_writer)
         assert [found.config["seed"] for found in reading.records()] == [0]
         assert len(reading.finished()) == 2
 
@@ -146,11 +147,6 @@ def test_a_claim_is_had_by_one_and_ends_with_record_release_or_close(tmp_path):
         assert theirs.claim(keys, "they") == [c.key]
 
 
-def _pretend(store: Store, process: Process, heartbeat: float) -> None:
-    statement = "UPDATE claims SET host = ?, pid = ?, started = ?, heartbeat = ?"
-    store._connection.execute(statement, (*process, heartbeat))
-
-
 @pytest.mark.parametrize(
     ("change", "silence", "free"),
     [
@@ -161,11 +157,41 @@ def _pretend(store: Store, process: Process, heartbeat: float) -> None:
         ({"host": "elsewhere"}, _process.STALE + 1, True),
     ],
 )
-def test_claims_of_the_dead_are_taken_over(tmp_path, change, silence, free):
+@pytest.mark.parametrize("clock", [-1e9, 0.0, 1e9])
+def test_claims_of_the_dead_are_taken_over_whatever_their_clock_says(tmp_path, monkeypatch, change, silence, free, clock):
+    now = [1000.0]
+    monkeypatch.setattr(_claims.time, "monotonic", lambda: now[0])
     with Store(tmp_path) as store, Store(tmp_path) as other:
         store.claim(["a"], "me")
-        _pretend(store, this_process()._replace(**change), time.time() - silence)
+        statement = "UPDATE claims SET host = ?, pid = ?, started = ?, since = since + ?"
+        store._connection.execute(statement, (*this_process()._replace(**change), clock))
+        other.claim(["b"], "other")  # it sees the claim for the first time
+        now[0] += silence
         assert other.claim(["a"], "other") == (["a"] if free else [])
+
+
+def test_another_host_s_claim_stays_while_it_gives_signs(tmp_path, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(_claims.time, "monotonic", lambda: now[0])
+    with Store(tmp_path) as store, Store(tmp_path) as other:
+        store.claim(["a"], "me")
+        store._connection.execute("UPDATE claims SET host = 'elsewhere'")
+        for _ in range(3):
+            assert other.claim(["a"], "other") == []
+            now[0] += 0.9 * _process.STALE
+            store._connection.execute("UPDATE claims SET beats = beats + 1")
+        assert other.claim(["a"], "other") == []
+        now[0] += _process.STALE + 1
+        assert other.claim(["a"], "other") == ["a"]
+
+
+def test_who_is_at_work_is_told(tmp_path):
+    with Store(tmp_path) as store, Store(tmp_path) as other:
+        assert other.holders() == []
+        store.claim(["a", "b"], "me")
+        (holder,) = other.holders()
+        assert (holder.host, holder.pid, holder.runs) == (this_process().host, os.getpid(), 2)
+        assert abs(holder.since - time.time()) < 60
 
 
 def test_a_process_nobody_has_waited_for_is_dead():
@@ -188,9 +214,8 @@ def test_a_heart_beats_while_a_claim_is_held(tmp_path, monkeypatch):
     monkeypatch.setattr("boolit.lab.results.store.PULSE", 0.01)
     with Store(tmp_path) as store, Store(tmp_path) as other:
         store.claim(["a"], "me")
-        other._connection.execute("UPDATE claims SET heartbeat = 0")
         deadline = time.monotonic() + 5
-        while other._connection.execute("SELECT heartbeat FROM claims").fetchone() == (0,):
+        while other._connection.execute("SELECT beats FROM claims").fetchone() == (0,):
             assert time.monotonic() < deadline
             time.sleep(0.01)
 
@@ -222,7 +247,7 @@ def _foreign(folder: Path) -> None:
         (lambda folder: (folder / "store.sqlite").write_text("some text " * 200), "not an SQLite file; choose another"),
         (lambda folder: (folder / "store.sqlite").mkdir(), "cannot be opened for writing; choose"),
         (_foreign, "another program's SQLite file; choose another"),
-        (_newer, r"newer boolit \(store version 99, ours is 1\); upgrade"),
+        (_newer, r"newer boolit \(store version 99, ours is 2\); upgrade"),
     ],
 )
 def test_a_file_that_is_no_store_of_ours(tmp_path, spoil, sentence):

@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from boolit.lab.data import Dataset, Source, Split, load, source_type
+from boolit.lab.models import family
 from boolit.lab.studies import load_study, plan
+from boolit.lab.training import Recipe
 from boolit.lab.verification.resnet50 import HEADINGS, KINDS, ROWS
 
 # beta1 and beta2 are 1 − 10ˣ; eps, weight decay and learning rate 10ˣ; the peak as it is.
@@ -49,7 +51,15 @@ def test_the_profile_paper_has_the_networks_of_every_row_and_column(classes: int
         more = 0 if classes == 10 else 183_690 if spec == "or_and_xnor_ail_p" else 184_410
         own = [found[spec, int(heading[:-1]) * 10**6]["parameters"] for heading in HEADINGS]
         assert own == [count + more for count in counts]
-    (training,) = {str({k: run.config["training"][k] for k in ("epochs", "batch", "schedule", "augmentation")}) for run in runs}
+    (training,) = {
+        str(
+            {
+                k: getattr(Recipe.model_validate(run.config["training"]), k)
+                for k in ("epochs", "batch", "schedule", "augmentation")
+            }
+        )
+        for run in runs
+    }
     assert training == str({"epochs": 100, "batch": 128, "schedule": "one-cycle", "augmentation": "autoaugment-cifar10"})
 
 
@@ -58,7 +68,7 @@ def test_the_profile_quick_has_narrow_networks_of_about_one_size(classes: int) -
     assert [config["activation"] for config in configs] == ["relu", "or_ail", "or_and_ail_d"]
     counts = [config["parameters"] for config in configs]
     assert max(counts) < 1.05 * min(counts) < 500_000
-    assert {config["model"]["depth"] for config in configs} == {50}
+    assert {family(config["model"]).depth for config in configs} == {50}
 
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])

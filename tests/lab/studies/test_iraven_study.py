@@ -1,5 +1,6 @@
 """The study of I-RAVEN is the paper's: its networks, row by row, and the published recipe."""
 
+from boolit.lab.data import source
 from boolit.lab.studies import load_study, plan
 from boolit.lab.verification.sran import ROWS, UNEVEN
 
@@ -12,7 +13,7 @@ def test_the_profile_paper_has_the_networks_of_every_row() -> None:
     assert set(found) == {UNEVEN.get(row, row) for row in ROWS}
     assert {f"{found[UNEVEN.get(row, row)] / 1e6:.1f}M" == printed for row, printed in ROWS.items()} == {True}
     assert {config["inputs"][1] for config in configs} == {160}
-    assert {len(config["data"]["configurations"]) for config in configs} == {CONFIGURATIONS}
+    assert {len(source(config["data"]).configurations) for config in configs} == {CONFIGURATIONS}
 
 
 def test_the_first_row_is_the_network_as_published() -> None:
@@ -35,6 +36,6 @@ def test_the_profile_quick_is_small_and_has_one_configuration() -> None:
     cohorts = plan(load_study("iraven"), "quick").cohorts
     configs = [run.config for cohort in cohorts for run in cohort.runs]
     assert [config["activation"] for config in configs] == ["relu", "or_ail"]
-    assert {tuple(config["data"]["configurations"]) for config in configs} == {("center_single",)}
+    assert {tuple(source(config["data"]).configurations) for config in configs} == {("center_single",)}
     assert max(config["parameters"] for config in configs) < 500_000
     assert not any(cohort.job().alone for cohort in cohorts)

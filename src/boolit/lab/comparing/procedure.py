@@ -124,5 +124,4 @@ def interval_text(found: Estimate, notation: Notation) -> str:
 
 
 def _records(planned: Plan, store: Store, history: bool = True) -> list[Record]:
-    keys = {run.key for run in planned.runs}
-    return [record for record in store.records(history=history) if record.key in keys]
+    return store.records_of(planned.runs, history)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from boolit.lab.models import family
 from boolit.lab.results.statistics import Metric, Score, metric_of, scores
 from boolit.lab.runs import Record
 
@@ -83,7 +84,9 @@ def _kinds(label: str, records: Sequence[Record]) -> list[tuple[str, list[Record
 
 def _of_model(record: Record, wanted: Mapping[str, str]) -> bool:
     model = record.config.get("model")
-    return not wanted or (isinstance(model, Mapping) and all(model.get(name) == value for name, value in wanted.items()))
+    if not wanted or not isinstance(model, Mapping):
+        return not wanted
+    return all(getattr(family(model), name, None) == value for name, value in wanted.items())
 
 
 def _encoded(records: Sequence[Record], dataset: str) -> list[Record]:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from boolit.lab.results._process import Process, lives
 
 _TAKE = """
-INSERT OR IGNORE INTO claims SELECT ?1, ?2, ?3, ?4, ?5, ?6
-WHERE NOT EXISTS (SELECT 1 FROM runs WHERE key = ?1)
+INSERT OR IGNORE INTO claims SELECT ?1, ?2, ?3, ?4, ?5, ?6, 0
+WHERE ?7 OR NOT EXISTS (SELECT 1 FROM runs WHERE key = ?1)
 """
 
 
-def take(database: sqlite3.Connection, key: str, owner: str, process: Process) -> bool:
-    """Claims a run, unless it is in the store or claimed already."""
-    return database.execute(_TAKE, (key, owner, *process, time.time())).rowcount == 1
+def take(database: sqlite3.Connection, key: str, owner: str, process: Process, again: bool = False) -> bool:
+    """Claims a run, unless it is claimed already or in the store; the latter does not matter if it is to be trained again."""
+    return database.execute(_TAKE, (key, owner, *process, time.time(), again)).rowcount == 1
 
 
 def give_back(database: sqlite3.Connection, claims: Iterable[tuple[str, str]], process: Process) -> None:
@@ -25,15 +26,49 @@ def give_back(database: sqlite3.Connection, claims: Iterable[tuple[str, str]], p
     database.executemany("DELETE FROM claims WHERE (key, owner, host, pid, started) = (?, ?, ?, ?, ?)", mine)
 
 
-def bury(database: sqlite3.Connection) -> None:
+class Watch:
+    """What was seen of the claims of other hosts: how many signs of life, and when, by this process's own steady clock.
+
+    Hosts' clocks may be wrong, so none is compared with another: a process is silent for as long as its count of signs stays
+    as it is while somebody watches.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[Process, tuple[int, float]] = {}
+
+    def silence(self, process: Process, beats: int) -> float:
+        """For how long a process has given no sign."""
+        now = time.monotonic()
+        seen = self._seen.get(process)
+        if seen is None or seen[0] != beats:
+            seen = self._seen[process] = (beats, now)
+        return now - seen[1]
+
+
+def bury(database: sqlite3.Connection, watch: Watch) -> None:
     """Drops the claims of processes that have died."""
-    holders = database.execute("SELECT host, pid, started, max(heartbeat) FROM claims GROUP BY host, pid, started")
-    for host, pid, started, heartbeat in holders.fetchall():
-        if not lives(Process(host, pid, started), silence=time.time() - heartbeat):
-            database.execute("DELETE FROM claims WHERE (host, pid, started) = (?, ?, ?)", (host, pid, started))
+    holders = database.execute("SELECT host, pid, started, max(beats) FROM claims GROUP BY host, pid, started")
+    for host, pid, started, beats in holders.fetchall():
+        process = Process(host, pid, started)
+        if not lives(process, watch.silence(process, beats)):
+            database.execute("DELETE FROM claims WHERE (host, pid, started) = (?, ?, ?)", process)
 
 
 def beat(database: sqlite3.Connection, process: Process) -> None:
     """Shows other hosts that the process lives."""
-    sign = (time.time(), *process)
-    database.execute("UPDATE claims SET heartbeat = ? WHERE (host, pid, started) = (?, ?, ?)", sign)
+    database.execute("UPDATE claims SET beats = beats + 1 WHERE (host, pid, started) = (?, ?, ?)", process)
+
+
+class Holder(NamedTuple):
+    """A process at work on runs: where, which, since when (seconds since 1970, by its own clock), on how many."""
+
+    host: str
+    pid: int
+    since: float
+    runs: int
+
+
+def holders(database: sqlite3.Connection) -> list[Holder]:
+    """Who is at work on the store's folder."""
+    rows = database.execute("SELECT host, pid, min(since), count(*) FROM claims GROUP BY host, pid, started ORDER BY 3, 1, 2")
+    return [Holder(*row) for row in rows]

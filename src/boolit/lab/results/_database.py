@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Literal
 
 from boolit.lab.errors import UserError
+from boolit.lab.results._migration import bring_forward
+from boolit.lab.results._rows import DamagedError, check, select
 
 FILE = "store.sqlite"
-VERSION = 1
+VERSION = 2
+SMALL = 2**26  # bytes of a file that is checked thoroughly whenever it is opened
 APPLICATION = 0x626F6F6C  # "bool": tells our files from other programs' SQLite files
 
 _TABLES = """
@@ -24,7 +27,9 @@ CREATE TABLE runs (
     metrics TEXT NOT NULL,
     environment INTEGER NOT NULL REFERENCES environments (id),
     seconds REAL NOT NULL,
-    recorded TEXT NOT NULL
+    recorded TEXT NOT NULL,
+    curves BLOB NOT NULL,
+    checksum BLOB NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE history (
     key TEXT NOT NULL REFERENCES runs (key),
@@ -38,14 +43,14 @@ CREATE TABLE claims (
     host TEXT NOT NULL,
     pid INTEGER NOT NULL,
     started TEXT NOT NULL,
-    heartbeat REAL NOT NULL
+    since REAL NOT NULL,
+    beats INTEGER NOT NULL
 ) WITHOUT ROWID
 """
 
 # SQLite's words (Python 3.10 gives no error codes) and ours.
 _SENTENCES = {
     "not a database": "is no store: it is not an SQLite file; choose another output folder",
-    "malformed": "is damaged; put a copy of it back or choose another output folder",
     "locked": "has been kept busy by another process for too long; try again or end that process",
     "readonly": "cannot be written to; choose an output folder you may write to",
     "unable to open": "cannot be opened for writing; choose an output folder you may write to",
@@ -64,7 +69,7 @@ def open_database(folder: Path, create: bool, patience: float) -> sqlite3.Connec
     with explained(path):
         connection = sqlite3.connect(_address(path, create), patience, isolation_level=None, check_same_thread=False, uri=True)
         try:
-            _prepare(connection, path)
+            _prepare(connection, path, create)
         except BaseException:
             connection.close()
             raise
@@ -92,11 +97,18 @@ def explained(path: Path) -> Iterator[None]:
     """Turns SQLite's errors that a user can do something about into a sentence that says what."""
     try:
         yield
-    except sqlite3.Error as error:
+    except sqlite3.ProgrammingError:  # ours, not the file's
+        raise
+    except (sqlite3.Error, MemoryError) as error:  # SQLite runs out of memory where a damaged length says so
         sentence = next((ours for theirs, ours in _SENTENCES.items() if theirs in str(error)), None)
-        if sentence is None:
-            raise
-        raise UserError(f"{path} {sentence}") from error
+        raise (UserError(f"{path} {sentence}") if sentence else damaged(path, error)) from error
+    except DamagedError as error:
+        raise damaged(path, error) from error
+
+
+def damaged(path: Path, reason: object) -> UserError:
+    """What is said of a damaged store."""
+    return UserError(f"{path} is damaged: {reason}; `boolit rescue {path.parent}` copies the intact runs to a new folder")
 
 
 def _make(folder: Path) -> None:
@@ -113,17 +125,63 @@ def _address(path: Path, create: bool) -> str:
     return f"{address}?mode=ro&immutable=1" if frozen else address
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    if _version(connection, path) == 0:
+def _prepare(connection: sqlite3.Connection, path: Path, create: bool) -> None:
+    version = _version(connection, path)
+    if version == 0 and not create:
+        raise DamagedError("it is empty")
+    if version == 0:
         connection.execute("PRAGMA journal_mode = WAL")
         with transaction(connection):
             if _version(connection, path) == 0:
-                _make_tables(connection)
+                make_tables(connection)
+    elif version == 1:
+        with transaction(connection):
+            if _version(connection, path) == 1:
+                check_pages(connection, path)
+                bring_forward(connection, path.parent, make_tables)
     # A transaction is on the disk when it returns, not only in the system's cache; there are few of them.
     connection.execute("PRAGMA synchronous = FULL")
+    with transaction(connection, "DEFERRED"):
+        check_tables(connection)
+        check_pages(connection, path)
+        if path.stat().st_size <= SMALL:
+            for row, curves in select(connection, history=True):
+                check(row, curves)
 
 
-def _make_tables(connection: sqlite3.Connection) -> None:
+def check_pages(connection: sqlite3.Connection, path: Path) -> None:
+    """Lets SQLite look through the file: thoroughly, or where that takes long at the structure of its pages only."""
+    pragma = "integrity_check" if path.stat().st_size <= SMALL else "quick_check"
+    found = connection.execute(f"PRAGMA {pragma}(1)").fetchone()
+    if found != ("ok",):
+        raise DamagedError(" ".join(str(found[0] if found else "no answer").replace("*** in database main ***", "").split()))
+
+
+def check_tables(connection: sqlite3.Connection) -> None:
+    """Whether tables and columns are those of a store."""
+    with closing(sqlite3.connect(":memory:")) as blank:
+        make_tables(blank)
+        ours = columns(blank)
+    found = columns(connection)
+    for table, names in ours.items():
+        missing = [name for name in names if name not in found.get(table, [])]
+        if missing:
+            raise DamagedError(f"its table {table} lacks {', '.join(missing)}")
+    if found != ours:
+        raise DamagedError("its tables are not those of a store")
+
+
+def columns(connection: sqlite3.Connection) -> dict[str, list[str]]:
+    """The columns of every table."""
+    named = "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table' ORDER BY 1, c.cid"
+    found: dict[str, list[str]] = {}
+    for table, column in connection.execute(named):
+        found.setdefault(table, []).append(column)
+    return found
+
+
+def make_tables(connection: sqlite3.Connection) -> None:
+    """The tables of an empty store."""
     for statement in _TABLES.split(";"):
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
@@ -138,6 +196,8 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
         raise UserError(f"{path} is another program's SQLite file; choose another output folder")
     if version > VERSION and ours:
         raise UserError(f"{path} was written by a newer boolit (store version {version}, ours is {VERSION}); upgrade boolit")
+    if tables and version < 1:
+        raise DamagedError(f"its version is {version}")
     return version if ours else 0
 
 

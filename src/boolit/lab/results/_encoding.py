@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+LONGEST_CURVE = 2**23  # epochs; a blob that holds more is no curve of ours
+DIGEST_BYTES = 16
 
 
 def metrics_text(metrics: Mapping[str, float]) -> str:
@@ -38,10 +42,38 @@ def epochs_from(blob: bytes) -> list[float]:
         >>> epochs_from(epochs_blob([0.1, float("inf")]))
         [0.1, inf]
     """
-    raw = zlib.decompress(blob)
+    unpacking = zlib.decompressobj()
+    try:
+        raw = unpacking.decompress(blob, 8 * LONGEST_CURVE)
+    except zlib.error as error:
+        raise ValueError(f"a curve cannot be unpacked ({error})") from error
+    if not unpacking.eof or unpacking.unused_data or len(raw) % 8:
+        raise ValueError(f"a curve is cut short, longer than {LONGEST_CURVE} epochs, or followed by something else")
     return list(struct.unpack(f"<{len(raw) // 8}d", raw))
 
 
 def mapping_text(mapping: Mapping[str, Any]) -> str:
     """An environment as JSON with sorted keys, so that equal ones are kept once."""
     return json.dumps(mapping, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def digest(parts: Iterable[str | bytes | float]) -> bytes:
+    """The checksum of some values as SQLite gives them: other values, lengths or types have another one.
+
+    Example:
+        >>> digest(["ab", "c"]) == digest(["a", "bc"]), digest(["1"]) == digest([b"1"])
+        (False, False)
+    """
+    found = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    for part in parts:
+        if isinstance(part, str):
+            kind, raw = b"s", part.encode("utf-8", "surrogatepass")
+        elif isinstance(part, bytes):
+            kind, raw = b"b", part
+        elif isinstance(part, float):
+            kind, raw = b"d", struct.pack("<d", part)
+        else:
+            raise TypeError(f"no record holds {part!r}")
+        found.update(kind + len(raw).to_bytes(8, "little"))
+        found.update(raw)
+    return found.digest()

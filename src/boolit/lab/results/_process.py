@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 from typing import NamedTuple
 
-# A process on another host is asked for nothing: it lives while its heartbeat is younger than this (seconds).
+# A process on another host is asked for nothing: it lives while it gives a sign this often (seconds).
 PULSE = 30.0
 STALE = 6 * PULSE
 
@@ -28,7 +28,7 @@ def this_process() -> Process:
 
 
 def lives(process: Process, silence: float) -> bool:
-    """Whether a process still runs; ``silence`` is how long ago it gave a sign, which is all we have of another host.
+    """Whether a process still runs; ``silence`` is for how long it was watched and gave no sign: all we have of another host.
 
     Example:
         >>> lives(this_process(), silence=1e9), lives(Process("elsewhere", 1, ""), silence=1e9)

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from boolit.lab.errors import UserError
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record
+from boolit.lab.studies.schema import Metric
 
 Row = dict[str, Any]
 
@@ -51,7 +52,8 @@ def export(store: Store, path: Path, format: str, history: bool = False) -> list
 
 
 def _columns(records: Sequence[Record]) -> dict[str, pa.DataType]:
-    metrics = sorted({name for record in records for name in record.metrics} - {"key", "state", "seconds", *_CONFIGURED})
+    named = {name for record in records for name in (*record.metrics, *_solved(record))}
+    metrics = sorted(named - {"key", "state", "seconds", *_CONFIGURED})
     return {
         "key": pa.string(),
         **_CONFIGURED,
@@ -65,6 +67,7 @@ def _rows(records: Sequence[Record]) -> list[Row]:
     return [
         {
             **record.metrics,
+            **_solved(record),
             **{name: record.config[name] for name in _CONFIGURED if name in record.config},
             "key": record.key,
             "state": record.state,
@@ -72,6 +75,15 @@ def _rows(records: Sequence[Record]) -> list[Row]:
         }
         for record in records
     ]
+
+
+def _solved(record: Record) -> dict[str, float]:
+    """Whether the run solved its task, where its study says from which value on it has."""
+    metric = record.config.get("metric")
+    if not isinstance(metric, Mapping) or metric.get("solved") is None:
+        return {}
+    rule = Metric.model_validate(dict(metric))
+    return {"solved": float(rule.solves(record.metrics.get(rule.key, math.nan)))}
 
 
 def _history_rows(records: Sequence[Record]) -> list[Row]:

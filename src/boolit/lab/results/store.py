@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sqlite3
 import threading
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
 from boolit.lab.errors import UserError
-from boolit.lab.results._claims import beat, bury, give_back, take
+from boolit.lab.results._claims import Holder, Watch, beat, bury, give_back, holders, take
 from boolit.lab.results._database import FILE, explained, open_database, transaction
-from boolit.lab.results._encoding import epochs_blob, epochs_from, mapping_text, metrics_from, metrics_text
 from boolit.lab.results._process import PULSE, this_process
-from boolit.lab.runs import JSON, Record, canonical, key_of
+from boolit.lab.results._rows import insert, record_of, select
+from boolit.lab.runs import JSON, Record, Run, key_of
+
+__all__ = ["Holder", "Store"]
 
 _SAFE_KEY = re.compile(r"[0-9A-Za-z_-]+")
 
@@ -48,11 +49,12 @@ class Store:
         self.folder = Path(folder)
         self._create = create
         self._lock = threading.RLock()
-        self._process = this_process()
+        self._process, self._watch = this_process(), Watch()
         self._held: dict[str, str] = {}  # claimed by this store: key and owner
         self._closing = threading.Event()
         self._pulse: threading.Thread | None = None
         self._connection = open_database(self.folder, create, patience)
+        self._file = _file_number(self.folder / FILE)
 
     def __enter__(self) -> Store:
         return self
@@ -77,17 +79,25 @@ class Store:
         with self._reading() as database:
             return {key for (key,) in database.execute("SELECT key FROM runs")}
 
-    def claim(self, keys: Iterable[str], owner: str) -> list[str]:
+    def claim(self, keys: Iterable[str], owner: str, again: Iterable[str] = ()) -> list[str]:
         """Takes those of ``keys`` that are neither in the store nor claimed by a living process, this one included.
 
         They are returned in their order. A claim lasts until the run is recorded, it is released, or this store is closed.
+        Runs of ``again`` may be in the store: they are trained for their weights, and their records stay.
         """
+        anew = set(again)
         with self._writing() as database:
-            bury(database)
-            taken = [key for key in map(_checked, dict.fromkeys(keys)) if take(database, key, owner, self._process)]
+            bury(database, self._watch)
+            wanted = map(_checked, dict.fromkeys(keys))
+            taken = [key for key in wanted if take(database, key, owner, self._process, key in anew)]
         self._held.update(dict.fromkeys(taken, owner))
         self._start_pulse()
         return taken
+
+    def holders(self) -> list[Holder]:
+        """Which processes are at work on runs of this folder."""
+        with self._reading() as database:
+            return holders(database)
 
     def release(self, keys: Iterable[str], owner: str) -> None:
         """Gives back claims of ``owner`` in this process, for others to take; those of anybody else stay."""
@@ -98,13 +108,13 @@ class Store:
 
     def record(self, records: Iterable[Record]) -> None:
         """Keeps records, all in one transaction, and ends their claims; a run that is already in the store stays as it is."""
-        records = list(records)
+        records, recorded = list(records), datetime.now(timezone.utc).isoformat(timespec="seconds")
         for record in records:
             if record.key != key_of(record.config):
                 raise ValueError(f"the key {record.key!r} is not that of its configuration ({key_of(record.config)!r})")
         with self._writing() as database:
             for record in records:
-                _insert(database, record)
+                insert(database, record, recorded)
                 database.execute("DELETE FROM claims WHERE key = ?", (record.key,))
         self._forget(record.key for record in records)
 
@@ -114,12 +124,17 @@ class Store:
         The order does not depend on who wrote first. ``history=False`` leaves the curves out and is faster.
         """
         with self._reading() as database:
-            curves = _curves(database) if history else {}
-            rows = database.execute(
-                "SELECT key, config, state, metrics, json, seconds FROM runs JOIN environments ON environment = id"
-            ).fetchall()
-        found = (_record(row, curves.get(row[0], {})) for row in rows)
+            found = [record_of(row, curves) for row, curves in select(database, history)]
         return sorted((record for record in found if _matches(record.config, where or {})), key=_order)
+
+    def records_of(self, runs: Iterable[Run], history: bool = True) -> list[Record]:
+        """The records of these runs, in the order of `records`, each with the configuration it is asked for by.
+
+        A run that another study has trained is found, too, and is then this study's.
+        """
+        asked = {run.key: run.config for run in runs}
+        found = [record for record in self.records(history=history) if record.key in asked]
+        return sorted((replace(record, config=asked[record.key]) for record in found), key=_order)
 
     def checkpoint_folder(self, cohort: str) -> Path:
         """Where a running cohort keeps its checkpoints; made if it is not there."""
@@ -151,6 +166,12 @@ class Store:
             raise RuntimeError("this store was opened before a fork; SQLite needs every process to open its own")
         with self._lock, explained(self.folder / FILE), transaction(self._connection, kind):
             yield self._connection
+            # Before the transaction ends: SQLite goes on writing to a file that nobody will find again.
+            if _file_number(self.folder / FILE) != self._file:
+                raise UserError(
+                    f"{self.folder / FILE} was deleted or replaced while this process used it, and its runs are gone with "
+                    "it; put it back or run again"
+                )
 
     def _start_pulse(self) -> None:
         if self._pulse is None:
@@ -164,44 +185,13 @@ class Store:
                 beat(database, self._process)
 
 
-def _insert(database: sqlite3.Connection, record: Record) -> None:
-    environment = mapping_text(record.environment)
-    database.execute("INSERT OR IGNORE INTO environments (json) VALUES (?)", (environment,))
-    inserted = database.execute(
-        "INSERT OR IGNORE INTO runs SELECT ?, ?, ?, ?, id, ?, ? FROM environments WHERE json = ?",
-        (
-            record.key,
-            canonical(record.config),
-            record.state,
-            metrics_text(record.metrics),
-            record.seconds,
-            datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            environment,
-        ),
-    ).rowcount
-    if inserted:
-        curves = [(record.key, metric, epochs_blob(values)) for metric, values in record.history.items()]
-        database.executemany("INSERT INTO history VALUES (?, ?, ?)", curves)
-
-
-def _curves(database: sqlite3.Connection) -> dict[str, dict[str, list[float]]]:
-    curves: dict[str, dict[str, list[float]]] = defaultdict(dict)
-    for key, metric, blob in database.execute("SELECT key, metric, epochs FROM history"):
-        curves[key][metric] = epochs_from(blob)
-    return curves
-
-
-def _record(row: tuple[str, str, str, str, str, float], history: dict[str, list[float]]) -> Record:
-    key, config, state, metrics, environment, seconds = row
-    return Record(
-        key=key,
-        config=json.loads(config),
-        state="finished" if state == "finished" else "diverged",
-        metrics=metrics_from(metrics),
-        history=history,
-        environment=json.loads(environment),
-        seconds=seconds,
-    )
+def _file_number(path: Path) -> tuple[int, int] | None:
+    """Which file a path leads to; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _matches(config: Mapping[str, JSON], where: Mapping[str, JSON]) -> bool:

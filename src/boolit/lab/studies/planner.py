@@ -15,7 +15,7 @@ import boolit
 from boolit.lab.data import Description, describe, source
 from boolit.lab.errors import user_input
 from boolit.lab.models import family
-from boolit.lab.runs import JSON, KEY_DIGITS, Run, canonical
+from boolit.lab.runs import JSON, KEY_DIGITS, Run, canonical, options
 from boolit.lab.studies.files import Resolved, StudyFile
 from boolit.lab.studies.schema import Study
 from boolit.lab.training import Job
@@ -142,8 +142,8 @@ def _bytes_per_run(config: Mapping[str, Any]) -> int:
 def _configuration(study: Study, data: Description, spec: str, size: _Size) -> dict[str, JSON]:
     recipe = study.recipe(spec)
     return {
-        "data": study.data.model_dump(mode="json"),
-        "model": study.model.model_dump(mode="json"),
+        "data": options(study.data),
+        "model": options(study.model),
         "inputs": list(data.inputs),
         "outputs": data.outputs,
         "activation": spec,
@@ -151,14 +151,14 @@ def _configuration(study: Study, data: Description, spec: str, size: _Size) -> d
         "depth": len(size.widths),
         "parameters": size.parameters,
         "budget": size.budget,
-        "training": recipe.entry() | {"loss": recipe.loss or LOSS_OF_TASK[data.task]},
+        "training": options(recipe) | {"loss": recipe.loss or LOSS_OF_TASK[data.task]},
         "metric": {**study.metric.entry()},
         "arithmetic": arithmetic(recipe),
     }
 
 
 def arithmetic(recipe: Recipe) -> int:
-    """Part of every run's key: raised when the same configuration no longer gives the same numbers.
+    """Part of every run's key: raised when the same configuration no longer gives the same numbers, as by another default.
 
     1 at first; 2 since averaged weights have batch-norm statistics of their own, and since a rate is found without prelude and
     patience and with clipping. Runs with none of these keep their keys.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -17,7 +17,6 @@ Loss = Literal["bce", "cross-entropy", "mse"]
 PER_RUN = ("learning_rate", "beta1", "beta2", "eps", "weight_decay", "momentum", "peak")
 
 ALONE = ("accumulate", "precision", "clip", "ema", "compile", "sync_batch_norm")
-LATER = (*ALONE, "prelude", "prelude_rate", "patience_on")  # options that runs had keys before
 FALLING = ("loss", "rmse")  # figures that are the better the lower; all others the better the higher
 
 
@@ -91,11 +90,6 @@ class Recipe(BaseModel):
     def alone(self) -> bool:
         """Whether an option is set that only a network trained alone can have."""
         return any(getattr(self, name) != type(self).model_fields[name].default for name in ALONE)
-
-    def entry(self) -> dict[str, Any]:
-        """What a run's configuration says of it: options of `LATER` only where they are set."""
-        unset = {name for name in LATER if getattr(self, name) == type(self).model_fields[name].default}
-        return self.model_dump(mode="json", exclude=unset)
 
     def shape(self) -> dict[str, object]:
         """What must be equal throughout a cohort."""

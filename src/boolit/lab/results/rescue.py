@@ -1,0 +1,105 @@
+"""What is intact of a damaged store, copied to a new one."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from boolit.lab.errors import UserError
+from boolit.lab.results import _migration as version_1
+from boolit.lab.results._database import FILE, columns, explained
+from boolit.lab.results._rows import DamagedError, record_of, select_one
+from boolit.lab.results.store import Store
+from boolit.lab.runs import Record
+
+AT_ONCE = 500
+Read = Callable[[sqlite3.Connection, str], Record]
+
+
+@dataclass(frozen=True)
+class Rescued:
+    """How many runs were copied, and which keys are known of runs that could not be; ``checked``: whether by checksums."""
+
+    kept: int
+    lost: tuple[str, ...]
+    checked: bool
+    folder: Path
+
+
+def rescue(folder: Path, to: Path) -> Rescued:
+    """Copies every run that is as it was written, with its weights, to a new folder; the damaged store is only read.
+
+    Runs are looked for from both ends of every table, so that one bad page hides few of them, and by the names of weights.
+    """
+    path = folder / FILE
+    if not path.is_file():
+        raise UserError(f"{folder} holds no store ({FILE}); name a folder that `boolit run --out` has written to")
+    if (to / FILE).exists():
+        raise UserError(f"{to} holds a store already; name a new folder with --to")
+    with explained(path), closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+        checked, read = _reader(database)
+        keys = sorted({*_keys(database), *_weights(folder, checked)})
+        lost: list[str] = []
+        kept = 0
+        with Store(to) as store:
+            for start in range(0, len(keys), AT_ONCE):
+                found = {key: record for key in keys[start : start + AT_ONCE] if (record := _intact(database, key, read))}
+                lost += [key for key in keys[start : start + AT_ONCE] if key not in found]
+                store.record(found.values())
+                kept += len(found)
+                for key, record in found.items():
+                    weights = folder / "weights" / f"{key}.safetensors"
+                    if weights.is_file():
+                        shutil.copyfile(weights, store.weights(record.key))
+    return Rescued(kept, tuple(lost), checked, to)
+
+
+def _reader(database: sqlite3.Connection) -> tuple[bool, Read]:
+    """How a run is read, by the version its columns tell: the number in the file's head may be damaged."""
+    found = columns(database).get("runs", [])
+    if "checksum" in found:
+        return True, _read
+    if "config" in found:
+        return False, _read_version_1
+    raise UserError("nothing can be rescued: the table of runs is not there; put a copy of the store back")
+
+
+def _read(database: sqlite3.Connection, key: str) -> Record:
+    found = select_one(database, key)
+    if found is None:
+        raise DamagedError("not found")
+    return record_of(*found)
+
+
+def _read_version_1(database: sqlite3.Connection, key: str) -> Record:
+    row = database.execute(f"{version_1.RUNS.format('runs')} WHERE key = ?", (key,)).fetchone()
+    if row is None:
+        raise DamagedError("not found")
+    return version_1.record_of(
+        row, dict(database.execute("SELECT metric, epochs FROM history WHERE key = ?", (key,)).fetchall())
+    )
+
+
+def _intact(database: sqlite3.Connection, key: str, read: Read) -> Record | None:
+    with suppress(sqlite3.Error, MemoryError, DamagedError):
+        return read(database, key)
+    return None
+
+
+def _keys(database: sqlite3.Connection) -> Iterator[str]:
+    """Every key that any table still shows, from its beginning and from its end until a page cannot be read."""
+    for table in ("runs", "history"):
+        for order in ("ASC", "DESC"):
+            with suppress(sqlite3.Error, MemoryError):
+                for (key,) in database.execute(f"SELECT key FROM {table} ORDER BY key {order}"):
+                    if isinstance(key, str):
+                        yield key
+
+
+def _weights(folder: Path, checked: bool) -> list[str]:
+    # Weights of a version-1 store may have been renamed on the way to version 2, so their names are no keys of it.
+    return [path.stem for path in (folder / "weights").glob("*.safetensors")] if checked else []
