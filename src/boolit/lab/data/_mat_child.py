@@ -1,7 +1,7 @@
 """A program of its own that reads a MATLAB file from standard input and prints records as JSON: see `_mat.records`.
 
-scipy's reader can end its process at a damaged file, and takes the memory a file states. This imports nothing of boolit, so that
-it starts quickly.
+scipy's reader can end its process at a damaged file, and takes the memory a file states. This imports nothing of boolit: so it
+starts quickly.
 """
 
 from __future__ import annotations
