@@ -16,6 +16,7 @@ from numpy.lib import format as npy
 
 from boolit.lab.errors import UserError
 
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 AT_ONCE = 2**20  # bytes of a header; an archive's own are far shorter
 LARGEST_CONTENT = 2**29  # bytes of one file that is read at once; the largest published one, of STL-10, has 221 MB
 LEAST_UNPACKED = 2**29  # bytes that any file may unpack to
@@ -30,6 +31,24 @@ def name_bytes(name: str) -> bytes:
         b'caf\\xe9.png'
     """
     return name.encode("utf-8", "surrogateescape")
+
+
+def csv_cell(value: Any) -> Any:
+    """A value for a CSV file that a spreadsheet may open: a text it would take for a formula gets an apostrophe before it.
+
+    Numbers, and texts that are numbers, stay as they are.
+
+    Example:
+        >>> [csv_cell(value) for value in ("=1+1", "@sum", "-1.5", -1.5, "red", "-red")]
+        ["'=1+1", "'@sum", '-1.5', -1.5, 'red', "'-red"]
+    """
+    if not (isinstance(value, str) and value.startswith(FORMULA_STARTS)):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
 
 
 class TooLargeError(ValueError):

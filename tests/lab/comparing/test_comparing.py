@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from pathlib import Path
 from typing import Any
 
@@ -205,3 +206,20 @@ def test_a_category_of_digits_stays_one(tmp_path: Path) -> None:
 def test_a_question_without_an_answer_is_one_sentence(options: dict[str, Any], named: str, folder: Path) -> None:
     with pytest.raises(UserError, match=named):
         Comparing.of(question(folder, **options))
+
+
+def test_no_prediction_is_a_formula(tmp_path: Path) -> None:
+    labels = ("=cmd|' /C calc'!A0", "@a", "-5", "plain")
+    module = network(1, (), 4, "relu", in_unit=False)
+    with torch.no_grad():
+        module[-1].weight[:, 0] = torch.tensor([-2.0, -1, 1, 2])  # each is chosen somewhere between -9 and 9
+        module[-1].bias[:] = torch.tensor([-3.0, 0, 0, -3])
+    saved = SavedModel(module.eval(), Description((Column("x", "number"),), "=target", "classify", labels, "relu", ()))
+    saved.save(tmp_path / "model.safetensors")
+    (tmp_path / "t.csv").write_text("x\n-9\n-1\n1\n9\n")
+    write_predictions(tmp_path / "model.safetensors", tmp_path / "t.csv", tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open(newline="") as file:
+        heading, *rows = csv.reader(file)
+    assert heading[0] == "'=target"
+    assert [row[0] for row in rows] == ["'=cmd|' /C calc'!A0", "'@a", "-5", "plain"]
+    assert all(math.isclose(sum(map(float, row[1:])), 1) for row in rows)

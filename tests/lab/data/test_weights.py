@@ -106,3 +106,11 @@ def test_the_published_file_comes_before_ones_own(folder: Path, monkeypatch: pyt
     known = dataclasses.replace(remote, sha256=hashlib.sha256(content).hexdigest(), size=len(content))
     monkeypatch.setattr(Weights, "remotes", (known,))
     assert resnet18_path() == remote.path
+
+
+def test_a_file_far_larger_than_the_network_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "weights.pth"
+    with path.open("wb") as file:
+        file.truncate(2**29 + 1)  # takes no room on the disk
+    with pytest.raises(UserError, match="has more than 536,870,912 bytes"):
+        resnet18_weights(path)

@@ -85,3 +85,9 @@ def test_bad_files_are_told(text: Path, lines: str, fault: str) -> None:
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"there are no word vectors in .*nothing\.txt \(No such file or directory\)"):
         WordFile(tmp_path / "nothing.txt").vectors(["old"])
+
+
+def test_a_line_without_end_is_not_read(text: Path) -> None:
+    text.write_bytes(b"old 1 2 3\n" + b"x" * (2**20 + 1))
+    with pytest.raises(UserError, match=r"line 2 of .* has more than 1,048,576 bytes"):
+        WordFile(text).vectors(["old"])

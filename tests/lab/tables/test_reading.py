@@ -133,3 +133,32 @@ def test_what_a_column_holds(values: list[object], found: str) -> None:
 def test_types_without_a_meaning_are_refused() -> None:
     with pytest.raises(UserError, match="'x' is of the type list"):
         Evidence("x").add(pa.array([[1]]))
+
+
+def test_15_000_columns_are_read(tmp_path: Path) -> None:
+    names = [f"column{place}" for place in range(15_000)]
+    table = open_table(write(tmp_path / "t.csv", "\n".join([",".join(names), *[",".join(["1.5"] * 15_000)] * 3])))
+    assert table.names == tuple(names)
+    assert [piece.num_rows for piece in table.pieces(names)] == [3]
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (f"a,b\n1,2\n{'x' * 10**7},3\n", "has a row of more than 4,194,304 bytes"),
+        (f'a,b\n1,2\n"{"x" * 10**7}\n', "or a quote that is never closed"),
+        (f"a,{'x' * 10**7}\n1,2\n", "the first line of .* has more than 1,048,576 bytes"),
+        (f"a,{'x' * 200_000}\n1,2\n", "field larger than field limit"),
+    ],
+)
+def test_a_huge_field_is_one_sentence(content: str, named: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=named) as caught:
+        read(write(tmp_path / "t.csv", content))
+    assert "\n" not in str(caught.value)
+    assert "t.csv" in str(caught.value)
+
+
+@pytest.mark.parametrize("end", ["\r", "\r\n", "\n"])
+def test_every_end_of_line_is_one(end: str, tmp_path: Path) -> None:
+    content = end.join(["a,b", "1.5,x", "2,y", ""])
+    assert read(write(tmp_path / "t.csv", content)) == {"a": ["1.5", "2"], "b": ["x", "y"]}

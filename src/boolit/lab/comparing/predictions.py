@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from boolit.lab.errors import UserError, user_input
+from boolit.lab.files import csv_cell
 from boolit.lab.tables import open_table
 from boolit.lab.tables.evidence import numbers, plain
 from boolit.lab.tables.progress import Step, table_progress
@@ -22,6 +23,7 @@ from boolit.saved.model import SavedModel
 def write_predictions(model: Path, table: Path, to: Path | TextIO, shown: bool | None = None) -> int:
     """Writes CSV: the prediction and the probabilities of the classes; returns the number of rows.
 
+    A label that a spreadsheet would take for a formula gets an apostrophe before it.
     A file is written whole or not at all. ``shown`` shows or hides the progress, which otherwise shows on a terminal.
     """
     with user_input():
@@ -50,7 +52,7 @@ def _write(model: SavedModel, path: Path, file: TextIO, step: Step) -> int:
         if name not in table.names:
             raise UserError(f"{path} has no column {name!r}; the model reads {', '.join(model.columns)}")
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([model.description.target, *(f"P({label})" for label in model.classes)])
+    writer.writerow([csv_cell(model.description.target), *(f"P({label})" for label in model.classes)])
     for piece in table.pieces(model.columns):
         writer.writerows(_rows(model, piece))
         rows += piece.num_rows
@@ -66,7 +68,7 @@ def _rows(model: SavedModel, piece: pa.RecordBatch) -> list[list[Any]]:
             return [[value] for value in model.predict(columns).tolist()]
         chances = model.predict_proba(columns)
     chosen = (model.classes[place] for place in np.argmax(chances, axis=1))
-    return [[label, *own] for label, own in zip(chosen, chances.tolist(), strict=True)]
+    return [[csv_cell(label), *own] for label, own in zip(chosen, chances.tolist(), strict=True)]
 
 
 def _read(kind: Kind, column: pa.Array) -> pa.Array:

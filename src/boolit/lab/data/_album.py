@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import track
 from torch import Tensor
 
-from boolit.lab.data._archives import Entry, entries
+from boolit.lab.data._archives import entries
 from boolit.lab.data._pool import Decoded, Encoded, decode_all
 from boolit.lab.data._remote import UnreadableError
 from boolit.lab.errors import UserError
@@ -64,7 +64,8 @@ def names_in(album: Album, verify: Callable[[], None]) -> list[str]:
     kept = album.kept("names")
     if album.path.is_dir() or not kept.is_file():
         verify()
-        names = [entry.name for entry in _entries(album.path)]
+        with _told(album.path):
+            names = [entry.name for entry in entries(album.path)]
         if album.path.is_dir():
             return names
         with _keeping(kept, "the names of the pictures") as file:
@@ -108,16 +109,18 @@ def _write(file: IO[bytes], decoded: Iterator[Decoded], count: int) -> None:
 
 def _encoded(path: Path, names: Sequence[str]) -> Iterator[Encoded]:
     rows = {name: row for row, name in enumerate(names)}
-    for entry in _entries(path):
-        if entry.name in rows:
-            place = str(path.parent / entry.name) if path.is_dir() else f"{entry.name} in {path}"
-            yield rows.pop(entry.name), place, entry.read()
+    with _told(path):
+        for entry in entries(path):
+            if entry.name in rows:
+                place = str(path.parent / entry.name) if path.is_dir() else f"{entry.name} in {path}"
+                yield rows.pop(entry.name), place, entry.read()
     if rows:
         raise UserError(f"{path} lacks the picture {next(iter(rows))}; put the whole one there")
 
 
-def _entries(path: Path) -> Iterator[Entry]:
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
     try:
-        yield from entries(path)
+        yield
     except UnreadableError as error:
         raise UserError(f"{path} {error}; put the whole one there") from None

@@ -29,6 +29,7 @@ from boolit.lab.randomness import generator
 Missing: TypeAlias = Literal["error", "random"]
 Vectors: TypeAlias = dict[str, Tensor]
 VERSION = 1  # counts the changes of what is made of a file
+LONGEST_LINE = 2**20  # bytes; a word with 300 numbers has 3,000
 APART = re.compile(r"[\s_.\-]+")  # between the words of a name
 
 
@@ -84,7 +85,9 @@ class WordFile:
         looked_for = {word.encode(): word for word in wanted}
         found: Vectors = {}
         with self._opened() as file:
-            for number, line in enumerate(file, start=1):
+            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), start=1):
+                if len(line) > LONGEST_LINE:
+                    raise UserError(f"line {number} of {self} has more than {LONGEST_LINE:,} bytes; give a file of vectors")
                 word, _, numbers = line.strip().partition(b" ")
                 if word in looked_for and not _is_header(number, word, numbers):
                     found[looked_for[word]] = self._parsed(numbers, number, found)

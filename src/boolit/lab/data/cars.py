@@ -12,9 +12,10 @@ from boolit.lab.data import register
 from boolit.lab.data._archives import entries
 from boolit.lab.data._dataset import Split
 from boolit.lab.data._decoded_set import DecodedSet, Labelled, published_splits, stratified
-from boolit.lab.data._mat import variable
-from boolit.lab.data._remote import Remote, faulty
+from boolit.lab.data._mat import records
+from boolit.lab.data._remote import Remote, UnreadableError, faulty
 from boolit.lab.data._verified import check, verified
+from boolit.lab.errors import UserError
 
 # The addresses of the pictures answer no more, and their copies elsewhere ask for an account: they are put here by hand.
 NOWHERE: tuple[str, ...] = ()
@@ -89,14 +90,19 @@ class Cars(DecodedSet):
 
 def annotated(folder: str, content: bytes, file: str) -> Labelled:
     """The pictures an annotation file names, in a folder, and their classes."""
-    records = variable(content, "annotations", file).ravel()
-    return [(f"{folder}/{record['fname'].item()}", int(record["class"].item()) - 1) for record in records]
+    found = records(content, "annotations", ("fname", "class"), file)
+    if not all(isinstance(number, int) and 1 <= number <= Cars.classes for _, number in found):
+        raise UserError(f"{file} has a class that is none of 1 to {Cars.classes}; put the published one there")
+    return [(f"{folder}/{picture}", int(number) - 1) for picture, number in found]
 
 
 def _member(remote: Remote, name: str) -> bytes:
     path = remote.kept or remote.path
     check(remote, path)
-    for entry in entries(path):
-        if entry.name == name:
-            return entry.read()
+    try:
+        for entry in entries(path):
+            if entry.name == name:
+                return entry.read()
+    except UnreadableError as error:
+        raise faulty(remote, path, str(error)) from None
     raise faulty(remote, path, f"lacks {name}")

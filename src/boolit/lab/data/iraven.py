@@ -17,6 +17,7 @@ from boolit.lab.data._lock import alone
 from boolit.lab.data._puzzle_files import PuzzleFiles
 from boolit.lab.data._puzzles import LaterSplit, Panels, PuzzleSet, Tables, accuracies, shuffled, stored
 from boolit.lab.errors import UserError
+from boolit.lab.files import read_bounded
 from boolit.lab.folders import data_folder
 from boolit.lab.raven.configurations import CONFIGURATIONS, configuration_named
 from boolit.lab.raven.drawing import SIDE
@@ -133,7 +134,7 @@ def folder_digest(folder: Path) -> str:
         for name in names:
             digest.update(f"{own.name}/{name} {(own / name).stat().st_size}\n".encode())
         if names:
-            digest.update((own / names[0]).read_bytes())
+            digest.update(read_bounded(own / names[0]))
     return digest.hexdigest()[:16]
 
 

@@ -20,6 +20,7 @@ from boolit.lab.files import regular_file
 NAME = "weights"
 BACKBONE = "resnet18-backbone.pth"  # a file of one's own, beside the published one
 STAGES, BLOCKS = 4, 2
+LARGEST = 2**29  # bytes of a file
 STATISTICS = ("weight", "bias", "running_mean", "running_var")
 
 
@@ -110,7 +111,8 @@ def _statistics(name: str, channels: int) -> dict[str, tuple[int, ...]]:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    regular_file(file, "give a file of tensors by name")
+    if regular_file(file, "give a file of tensors by name").is_file() and file.stat().st_size > LARGEST:
+        raise UserError(f"{file} has more than {LARGEST:,} bytes, and a ResNet-18 has 50 million; give torchvision's file")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of how a file was pickled; either it is read, or what is wrong is said below

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from boolit.lab.errors import UserError
+from boolit.lab.files import csv_cell
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record
 from boolit.lab.studies.schema import Metric
@@ -138,7 +139,7 @@ def _safely(
 
 
 def _flat(value: Any) -> Any:
-    return "-".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+    return csv_cell("-".join(map(str, value)) if isinstance(value, (list, tuple)) else value)
 
 
 def _finite(value: Any) -> Any:

@@ -25,8 +25,9 @@ def parquet_table(path: Path) -> TableFile:
     """The table in a Parquet file."""
     try:
         names = tuple(pq.read_schema(path).names)
-    except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{path} is no readable Parquet file ({error}); write it again") from None
+    except Exception as error:  # a damaged file may fail with any exception
+        reason = " ".join(str(error).split())[:LONGEST_REASON]
+        raise UserError(f"{path} is no readable Parquet file ({reason}); write it again") from None
     return TableFile(path, names, partial(_parquet_pieces, path))
 
 
@@ -71,8 +72,9 @@ def _parquet_pieces(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch
         with pq.ParquetFile(path) as file:
             for piece in file.iter_batches(ROWS_AT_ONCE, columns=list(names)):
                 yield piece.select(list(names))
-    except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{path} is a damaged Parquet file ({error}); write it again") from None
+    except Exception as error:  # a damaged file may fail with any exception
+        reason = " ".join(str(error).split())[:LONGEST_REASON]
+        raise UserError(f"{path} is a damaged Parquet file ({reason}); write it again") from None
 
 
 def _npz_pieces(columns: dict[str, np.ndarray], names: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -50,9 +50,11 @@ def open_table(path: Path) -> TableFile:
 
 def checked(table: TableFile) -> TableFile:
     """The table, if its columns can be told apart."""
-    for place, name in enumerate(table.names):
-        if name in table.names[:place]:
+    seen: set[str] = set()
+    for name in table.names:
+        if name in seen:
             raise UserError(f"{table.path} has two columns named {name!r}; rename one of them")
+        seen.add(name)
     if not table.names:
         raise UserError(f"{table.path} has no columns; give a table with a header")
     return table

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from boolit.lab.tables.text_problems import explained
 from boolit.saved.values import MISSING_WORDS
 
 HEAD_BYTES = 2**20
-BLOCK_BYTES = 2**22
+BLOCK_BYTES = 2**22  # also the longest row
 SEPARATORS = ",;\t|"
 SNIFFED_LINES = 20
 DECIMAL_COMMA = r"^\s*([+-]?\d+),(\d+)\s*$"
@@ -28,7 +29,10 @@ def text_table(path: Path) -> TableFile:
     """The table in a text file."""
     head = _head(path)
     separator = "\t" if ".tsv" in path.suffixes else separator_of(head)
-    raw = next(csv.reader(io.StringIO(head), delimiter=separator), [])
+    try:
+        raw = next(_rows(head, separator), [])
+    except csv.Error as error:
+        raise UserError(f"the first line of {path} does not hold the names of columns ({error}); add a header line") from None
     if len(raw) > 1 and all(map(_is_number, raw)):
         raise UserError(f"the first line of {path} holds numbers, not the names of columns; add a header line")
     names = tuple(name.strip() for name in raw)
@@ -44,12 +48,18 @@ def separator_of(head: str) -> str:
     """
 
     def fields(separator: str) -> int:
-        rows = csv.reader(io.StringIO(head), delimiter=separator)
-        counts = [len(row) for row, _ in zip(rows, range(SNIFFED_LINES), strict=False) if row]
+        try:
+            counts = [len(row) for row in islice(_rows(head, separator), SNIFFED_LINES) if row]
+        except csv.Error:  # a field of more than 131,072 characters: this one does not cut it
+            return 0
         # A ragged line further down must not hide what the header and the line after it agree on.
         return counts[0] if len(set(counts[:2])) == 1 else 1
 
     return max(SEPARATORS, key=fields)
+
+
+def _rows(head: str, separator: str) -> Iterator[list[str]]:
+    return csv.reader(io.StringIO(head, newline=""), delimiter=separator)  # lines may end in CR alone
 
 
 def _head(path: Path) -> str:
@@ -62,12 +72,14 @@ def _head(path: Path) -> str:
         raise UserError(f"{path} is a binary file, not text; export the table as CSV, or name it by what it is")
     if not head.strip():
         raise UserError(f"{path} is empty; give a table with a header and rows")
+    if len(head) == HEAD_BYTES and b"\n" not in head and b"\r" not in head:
+        raise UserError(f"the first line of {path} has more than {HEAD_BYTES:,} bytes; give a table with a shorter header")
     return head.decode("utf-8-sig", errors="replace")
 
 
 def _pieces(path: Path, separator: str, raw_of: dict[str, str], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     wanted = [raw_of[name] for name in names]
-    with explained(path, separator), pa.input_stream(path, compression="detect") as stream:
+    with explained(path, separator, BLOCK_BYTES), pa.input_stream(path, compression="detect") as stream:
         reader = arrow_csv.open_csv(
             stream,
             arrow_csv.ReadOptions(block_size=BLOCK_BYTES),

@@ -1,0 +1,412 @@
+"""What random damage does to the files boolit reads: every damaged copy is refused in one line, or read as what it is.
+
+A kind of file is a `Kind` in `KINDS`: a function that makes a valid one, one that reads it as boolit does, and one that says
+what an accepted copy must hold: what the whole file held where the format has a checksum, else what an independent reader finds
+in the damaged bytes. Each damage is drawn from --seed, the kind and its number alone: flipped bits, a cut, a page of zeros, a
+block twice, a length field of a huge value, a block in another's place.
+
+A damage fails if it raises anything but one line for the user, holds something else, takes more than 30 s or a gibibyte above
+what the process had before, or ends the process. The work is done by processes of --portion damages each.
+
+    python benchmarks/damage.py --count 200 --jobs 2
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import os
+import random
+import signal
+import struct
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from boolit.lab.data._archives import entries
+from boolit.lab.data._mat import records, variable
+from boolit.lab.data._mat_child import limit_memory
+from boolit.lab.data._remote import Remote, UnreadableError
+from boolit.lab.data._t7 import parsed_t7
+from boolit.lab.data._verified import verified
+from boolit.lab.errors import UserError
+from boolit.lab.tables import Wanted, digest_of, open_table, prepared
+from boolit.saved import SavedModelError, load
+
+SECONDS, BYTES = 30, 2**30
+ROWS = {"a": [1.5, None, -2.0], "b": ["x", "z", "unheard of"]}
+
+
+class RefusedError(Exception):
+    """A reader says in one line what is wrong."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """``make`` writes a valid file, ``read`` gives what boolit takes from it. ``expect`` gives what must be taken from a copy
+    that is accepted, from its bytes and what the whole file holds; None where nothing can tell, and only crashes count.
+    """
+
+    file: str
+    make: Callable[[Path], None]
+    read: Callable[[Path], Any]
+    expect: Callable[[bytes, Any], Any] | None = lambda _, whole: whole
+
+
+def damaged(content: bytes, drawn: random.Random) -> bytes:
+    """The content, damaged in one of six ways."""
+    size, changed = len(content), bytearray(content)
+    place, other, length = drawn.randrange(size), drawn.randrange(size), drawn.randint(1, min(4096, max(1, size // 4)))
+    way = drawn.choice(("flip", "cut", "zero", "twice", "length", "splice"))
+    if way == "flip":
+        for _ in range(drawn.choice((1, 1, 1, 2, 8))):
+            changed[drawn.randrange(size)] ^= 1 << drawn.randrange(8)
+    elif way == "cut":
+        del changed[place:]
+    elif way == "zero":
+        changed[place : place + length] = bytes(len(changed[place : place + length]))
+    elif way == "twice":
+        changed[place:place] = changed[place : place + length]
+    elif way == "length":
+        value = drawn.choice((2**31 - 1, 2**32 - 1, 2**62, 2**63 - 1, 10**12)).to_bytes(8, drawn.choice(("little", "big")))
+        value = value[: drawn.choice((4, 8))]
+        changed[place : place + len(value)] = value[: len(changed[place : place + len(value)])]
+    else:
+        block = content[other : other + length]
+        changed[place : place + len(block)] = block
+    return bytes(changed)
+
+
+# A model: the checksum it carries covers everything.
+
+
+def make_model(path: Path) -> None:
+    """A small model of random weights."""
+    import torch
+
+    from boolit.saved.columns import Column
+    from boolit.saved.description import Description
+    from boolit.saved.model import SavedModel
+    from boolit.saved.network import network
+
+    torch.manual_seed(0)
+    columns = (Column("a", "number", 0.5, missing=True), Column("b", "category", levels=("x", "y", "z")))
+    module = network(5, (6, 4), 1, "or_and_xnor_nail_d", in_unit=False)
+    SavedModel(module.eval(), Description(columns, "c", "classify", ("no", "yes"), "or_and_xnor_nail_d", (6, 4))).save(path)
+
+
+def read_model(path: Path) -> Any:
+    """What it answers."""
+    model = load(path)
+    return model.description, model.predict_proba(ROWS).tolist()
+
+
+# Archives: gzip's and zip's checksums cover all contents, published archives and members are compared by their hash besides.
+
+
+def _tarball() -> bytes:
+    drawn, packed = random.Random(0), io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=6) as archive:
+        for place in range(12):
+            member = tarfile.TarInfo(f"set/{'long' * 30 if place == 3 else 'short'}/{place}.png")
+            content = drawn.randbytes(300 * place)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def make_tarball(path: Path) -> None:
+    """A dozen files, one with a long name."""
+    path.write_bytes(_tarball())
+
+
+def make_zip(path: Path) -> None:
+    """The same in a zip file."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("inner/set.tar.gz", _tarball())
+        archive.writestr("readme.txt", "no tarball")
+
+
+def read_archive(path: Path) -> Any:
+    """Names and contents."""
+    try:
+        return {entry.name: entry.read() for entry in entries(path)}
+    except UnreadableError as error:
+        raise RefusedError(str(error)) from None
+
+
+# MATLAB files: compared with their hash, or read by another process.
+
+
+def make_mat(path: Path) -> None:
+    """Annotations, as of Stanford Cars."""
+    from scipy.io import savemat
+
+    kind = [("fname", object), ("class", object)]
+    rows = np.array([(f"{place:05d}.jpg", place % 196 + 1) for place in range(60)], dtype=kind)
+    savemat(path, {"annotations": rows, "labels": np.arange(500)}, do_compression=True)
+
+
+def read_published_mat(path: Path) -> Any:
+    """A variable, after its hash; that of the whole file is in ``sha256`` beside it."""
+    import hashlib
+
+    beside = path.with_suffix(".sha256")
+    if not beside.exists():
+        beside.write_text(f"{hashlib.sha256(path.read_bytes()).hexdigest()} {path.stat().st_size}")
+    digest, size = beside.read_text().split()
+    remote = Remote("damage", path.name, (), digest, int(size))
+    return variable(b"".join(verified(remote, path)), "labels", path.name).tolist()
+
+
+def read_unknown_mat(path: Path) -> Any:
+    """Its records."""
+    return records(path.read_bytes(), "annotations", ("fname", "class"), path.name)
+
+
+# Tables: an .npz has zip's checksums; of a CSV, what Python's own reader finds must be found.
+
+
+def make_npz(path: Path) -> None:
+    """Numbers, texts and flags."""
+    drawn = np.random.default_rng(0)
+    np.savez_compressed(path, X=drawn.normal(size=(50, 3)), y=drawn.choice(["red", "blue"], 50), z=drawn.random(50) < 0.5)
+
+
+def make_csv(path: Path) -> None:
+    """Numbers, quoted texts and empty cells."""
+    drawn = random.Random(0)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["id", "size", "colour", "class"])
+        for place in range(120):
+            colour = drawn.choice(["red", "pale, blue", 'say "so"', ""])
+            writer.writerow([place, f"{drawn.random():.6f}", colour, drawn.choice("ab")])
+
+
+def read_table(path: Path) -> Any:
+    """Names and cells; and the table is prepared as for a network."""
+    table = open_table(path)
+    columns: dict[str, list[Any]] = {name: [] for name in table.names}
+    for piece in table.pieces(table.names):
+        for name, values in zip(table.names, piece.columns, strict=True):
+            columns[name] += values.to_pylist()
+    with data_kept_in(path.parent / "data"), suppress(UserError):  # cells that no network can learn from
+        prepared(Wanted(str(path), digest_of(path), table.names[-1]))
+    return columns
+
+
+@contextmanager
+def data_kept_in(folder: Path) -> Iterator[None]:
+    """With another data folder."""
+    before = os.environ.get("BOOLIT_DATA")
+    os.environ["BOOLIT_DATA"] = str(folder)
+    try:
+        yield
+    finally:
+        os.environ.pop("BOOLIT_DATA")
+        os.environ.update({} if before is None else {"BOOLIT_DATA": before})
+
+
+def expect_csv(content: bytes, whole: Any) -> Any:
+    """The same cells by the standard library."""
+    del whole
+    rows = [row for row in csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")) if row]
+    names = [name.strip() for name in rows[0]]
+    return {name: [row[place] for row in rows[1:]] for place, name in enumerate(names)}
+
+
+# Torch's own format, which has no checksum: another reader of it, without any of the checks.
+
+
+def make_t7(path: Path) -> None:
+    """Records, as of MIT-States."""
+
+    def text(value: str) -> bytes:
+        return struct.pack("<ii", 2, len(value.encode())) + value.encode()
+
+    def table(index: int, items: list[tuple[bytes, bytes]]) -> bytes:
+        return struct.pack("<iii", 3, index, len(items)) + b"".join(key + value for key, value in items)
+
+    fields = (("image", "old_bear/1.jpg"), ("attr", "old"), ("obj", "bear"), ("set", "train"))
+    numbered = [
+        (struct.pack("<id", 1, place), table(place + 1, [(text(key), text(value)) for key, value in fields]))
+        for place in range(1, 40)
+    ]
+    path.write_bytes(table(1, numbered))
+
+
+def read_t7(path: Path) -> Any:
+    """The value, as a text that is the same for NaN."""
+    try:
+        return repr(parsed_t7(path.read_bytes()))
+    except UnreadableError as error:
+        raise RefusedError(str(error)) from None
+
+
+def expect_t7(content: bytes, whole: Any) -> Any:
+    """The same by a reader that believes every length."""
+    del whole
+    file, tables = io.BytesIO(content), dict[int, dict[Any, Any]]()
+
+    def number() -> int:
+        return int(struct.unpack("<i", file.read(4))[0])
+
+    def value() -> Any:
+        code = number()
+        if code == 1:
+            return struct.unpack("<d", file.read(8))[0]
+        if code == 2:
+            return file.read(number()).decode()
+        if code in (0, 5):
+            return None if code == 0 else number() != 0
+        index = number()
+        if index not in tables:
+            found = tables[index] = {}
+            for _ in range(number()):
+                key = value()
+                found[key] = value()
+        return tables[index]
+
+    return repr(value())
+
+
+KINDS: dict[str, Kind] = {
+    "model": Kind("model.safetensors", make_model, read_model),
+    "tarball": Kind("set.tar.gz", make_tarball, read_archive),
+    "zip": Kind("set.zip", make_zip, read_archive),
+    "mat": Kind("labels.mat", make_mat, read_published_mat),
+    "mat without a hash": Kind("annotations.mat", make_mat, read_unknown_mat, expect=None),
+    "npz": Kind("table.npz", make_npz, read_table),
+    "t7": Kind("records.t7", make_t7, read_t7, expect_t7),
+    "csv": Kind("table.csv", make_csv, read_table, expect_csv),
+    # The store's and the checkpoint's belong here.
+}
+
+
+@contextmanager
+def _alarm() -> Iterator[None]:
+    def ring(*_: object) -> None:
+        raise TimeoutError(f"more than {SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def outcome(kind: Kind, path: Path, whole: Any) -> str:
+    """``refused``, ``read``, or what is wrong."""
+    try:
+        with _alarm():
+            found = kind.read(path)
+    except (UserError, SavedModelError, RefusedError) as error:
+        if "\n" in str(error):
+            return f"more than one line: {error}"
+        memory = "allocate" in str(error) or ("MemoryError" in str(error) and kind.expect is not None)
+        return f"more than a gibibyte: {error}" if memory else "refused"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    if kind.expect is None:
+        return "read"
+    try:
+        expected = kind.expect(path.read_bytes(), whole)
+    except Exception as error:
+        return f"read what another reader refuses ({type(error).__name__}: {error})"
+    return "read" if repr(found) == repr(expected) else "read something else"
+
+
+def try_damages(name: str, seed: int, first: int, count: int, folder: Path) -> list[tuple[int, str, float]]:
+    """Number, outcome and seconds of some damages, in this process."""
+    kind = KINDS[name]
+    path = folder / kind.file
+    kind.make(path)
+    content, whole = path.read_bytes(), kind.read(path)
+    if kind.expect is not None and repr(kind.expect(content, whole)) != repr(whole):
+        raise RuntimeError(f"the whole file of {name} is not read as it should be")
+    found = []
+    for number in range(first, first + count):
+        path.write_bytes(damaged(content, random.Random(f"{seed} {name} {number}")))
+        start = time.perf_counter()
+        found.append((number, outcome(kind, path, whole), time.perf_counter() - start))
+    return found
+
+
+def _peak() -> int:
+    """The most memory this process ever had."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+
+def _child(name: str, seed: int, first: int, count: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        try_damages(name, seed, 0, 0, Path(folder))  # what is imported by the first reading is not the damage's
+        before = _peak()
+        limit_memory(BYTES)
+        found = try_damages(name, seed, first, count, Path(folder))
+    print(json.dumps({"found": found, "grown": _peak() - before}))
+
+
+def _portion(name: str, seed: int, first: int, count: int) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--child", name, str(seed), str(first), str(count)]
+    alone = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=alone, timeout=60 + SECONDS * count, check=False)
+    if done.returncode:
+        return {"found": [(first, f"the process ended with {done.returncode}: {done.stderr[-300:]}", 0.0)] * count, "grown": 0}
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def main() -> int:
+    """Prints a line for each kind; 1 if a damage failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=list(KINDS))
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--portion", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.child:
+        _child(asked.child[0], *map(int, asked.child[1:]))
+        return 0
+    failures = 0
+    with ThreadPoolExecutor(asked.jobs) as pool:
+        firsts = range(0, asked.count, asked.portion)
+        work = {
+            name: [pool.submit(_portion, name, asked.seed, at, min(asked.portion, asked.count - at)) for at in firsts]
+            for name in asked.kinds
+        }
+        for name, portions in work.items():
+            answers = [portion.result() for portion in portions]
+            found = [entry for answer in answers for entry in answer["found"]]
+            ends = Counter(end for _, end, _ in found)
+            wrong = [(number, end) for number, end, _ in found if end not in ("refused", "read")]
+            slowest, grown = max(seconds for _, _, seconds in found), max(answer["grown"] for answer in answers)
+            figures = f"refused {ends['refused']:4}  read {ends['read']:3}  wrong {len(wrong):3}"
+            print(f"{name:20} {figures}  slowest {slowest:6.2f} s  memory {grown / 2**20:6.0f} MiB", flush=True)
+            for number, end in wrong[:10]:
+                print(f"  {name} {number}: {end[:300]}")
+            failures += len(wrong)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
