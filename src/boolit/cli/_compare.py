@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -91,17 +92,16 @@ def predict(
 ) -> None:
     """Predict the target of every row of a table with a saved model, as CSV.
 
-    One column with the prediction and, for classes, one with the probability of each.
+    One column with the prediction and, for classes, one with the probability of each. A note on standard error names the
+    categories that the model does not know.
     """
     from boolit.lab.comparing.predictions import write_predictions
 
-    if out is None:
-        import sys
-
-        write_predictions(model, table, sys.stdout)
-        return
-    rows = write_predictions(model, table, out)
-    progress().print(f"{rows} predictions: {escape(str(out))}", soft_wrap=True)
+    predicted = write_predictions(model, table, sys.stdout if out is None else out)
+    for note in predicted.notes():
+        progress().print(f"Note: {escape(note)}", soft_wrap=True)
+    if out is not None:
+        progress().print(f"{predicted.rows} predictions: {escape(str(out))}", soft_wrap=True)
 
 
 def _task(task: str | None) -> Any:
