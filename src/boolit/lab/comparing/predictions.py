@@ -74,7 +74,7 @@ class Predicted:
 def write_predictions(model: Path, table: Path, to: Path | TextIO, shown: bool | None = None) -> Predicted:
     """Writes CSV: the prediction and the probabilities of the classes.
 
-    A file is written whole or not at all. ``shown`` shows or hides the progress, which otherwise shows on a terminal.
+    A file is written whole or not at all. ``shown`` may hide the progress.
     """
     with user_input():
         loaded = load(model)
