@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,6 +44,9 @@ def compare(
     drop: Annotated[list[str] | None, typer.Option("--drop", help="A column to leave out; may be repeated.")] = None,
     epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="The most epochs; by the rows unless given.")] = None,
     rates: Annotated[str | None, typer.Option("--rates", help="Learning rates to try, with commas between.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", help="About how long it may take; splits, rates and epochs are reduced for it.")
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the results; runs/TABLE unless given.")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -72,12 +76,15 @@ def compare(
         epochs,
         reference,
         **({} if rates is None else {"rates": _rates(rates)}),
+        minutes=minutes,
     )
-    shown = False if json else None
+    shown, folder, started = False if json else None, out or Path("runs") / asked.name, time.monotonic()
     comparing = Comparing.of(asked, shown)
+    if minutes is not None:
+        comparing = comparing.within(minutes, folder, time.monotonic() - started)
     if not json:
         _tell(comparing)
-    compared = comparing.run(out or Path("runs") / asked.name, shown)
+    compared = comparing.run(folder, shown)
     print_json(_entry(comparing, compared)) if json else _print(compared)
     if compared.summary.interrupted:
         raise typer.Exit(INTERRUPTED)
@@ -121,7 +128,7 @@ def _rates(given: str) -> tuple[float, ...]:
 def _tell(comparing: Comparing) -> None:
     """What was read, before anything is trained."""
     console = progress()
-    for line in [*_lines(comparing.table), f"Splits: {len(comparing.splits)}"]:
+    for line in [*_lines(comparing.table), f"Splits: {len(comparing.splits)}", *comparing.notes]:
         console.print(escape(line), soft_wrap=True)
     counts = ", ".join(f"{spec} {count}" for spec, count in comparing.parameters.items())
     console.print(f"Parameters: {escape(counts)}\n", soft_wrap=True)
