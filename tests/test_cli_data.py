@@ -161,3 +161,21 @@ def test_help_loads_nothing_of_the_data() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
     assert "fetch" in done.stdout
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_own_weights_are_told_of_alike(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are used in place of the published ones: neither absent nor comparable."""
+    monkeypatch.setenv("BOOLIT_DATA", str(tmp_path))
+    assert "no: boolit data fetch weights" in run("list", "weights")[1]
+    assert "not here" in run("check", "weights")[1]
+    own = tmp_path / "weights" / "resnet18-backbone.pth"
+    own.parent.mkdir()
+    own.write_bytes(b"weights")
+    assert "yes, your own: not compared" in run("list", "weights")[1]
+    code, out, _ = run("check", "weights")
+    assert code == 0
+    assert "resnet18-backbone.pth  here, your own: not compared" in out
+    assert json.loads(run("check", "weights", "--json")[1]) == {
+        "ok": True,
+        "files": [{"dataset": "weights", "file": str(own), "state": "own", "fault": None}],
+    }

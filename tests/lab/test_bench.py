@@ -225,3 +225,17 @@ def test_the_processor_is_known_by_its_name(tmp_path: Path) -> None:
     file.write_text("processor\t: 0\nmodel name\t: A Fine CPU @ 3 GHz\nprocessor\t: 1\nmodel name\t: Another\n")
     assert cpu_model(file) == "A Fine CPU @ 3 GHz"
     assert cpu_model(tmp_path / "none")
+
+
+def test_the_readme_says_of_speed_what_was_measured() -> None:
+    root = Path(__file__).parents[2]
+    ratios = [
+        own["ratio"]
+        for name in ("gates-avx2", "gates-avx512")
+        for own in json.loads((root / "benchmarks" / "results" / f"{name}.json").read_text())["ratios"]
+        if own["kind"] == "tensor" and own["against"] == "relu" and own["direction"] == "forward+backward"
+        if own["style"] == "module" and own["spec"].endswith("ail")
+    ]
+    text = " ".join((root / "README.md").read_text(encoding="utf-8").split())
+    assert f"the piecewise linear ones take {min(ratios):.2f} to {max(ratios):.2f} of ReLU's time" in text
+    assert "cheaper than ReLU" not in text, "without the condition it is not so"

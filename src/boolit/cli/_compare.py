@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,6 +44,9 @@ def compare(
     drop: Annotated[list[str] | None, typer.Option("--drop", help="A column to leave out; may be repeated.")] = None,
     epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="The most epochs; by the rows unless given.")] = None,
     rates: Annotated[str | None, typer.Option("--rates", help="Learning rates to try, with commas between.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", help="About how long it may take; splits, rates and epochs are reduced for it.")
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the results; runs/TABLE unless given.")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -71,12 +76,15 @@ def compare(
         epochs,
         reference,
         **({} if rates is None else {"rates": _rates(rates)}),
+        minutes=minutes,
     )
-    shown = False if json else None
+    shown, folder, started = False if json else None, out or Path("runs") / asked.name, time.monotonic()
     comparing = Comparing.of(asked, shown)
+    if minutes is not None:
+        comparing = comparing.within(minutes, folder, time.monotonic() - started)
     if not json:
         _tell(comparing)
-    compared = comparing.run(out or Path("runs") / asked.name, shown)
+    compared = comparing.run(folder, shown)
     print_json(_entry(comparing, compared)) if json else _print(compared)
     end_unless_complete(compared.summary)
 
@@ -90,17 +98,16 @@ def predict(
 ) -> None:
     """Predict the target of every row of a table with a saved model, as CSV.
 
-    One column with the prediction and, for classes, one with the probability of each.
+    One column with the prediction and, for classes, one with the probability of each. A note on standard error names the
+    categories that the model does not know.
     """
     from boolit.lab.comparing.predictions import write_predictions
 
-    if out is None:
-        import sys
-
-        write_predictions(model, table, sys.stdout)
-        return
-    rows = write_predictions(model, table, out)
-    progress().print(f"{rows} predictions: {escape(str(out))}", soft_wrap=True)
+    predicted = write_predictions(model, table, sys.stdout if out is None else out)
+    for note in predicted.notes():
+        progress().print(f"Note: {escape(note)}", soft_wrap=True)
+    if out is not None:
+        progress().print(f"{predicted.rows} predictions: {escape(str(out))}", soft_wrap=True)
 
 
 def _task(task: str | None) -> Any:
@@ -120,7 +127,7 @@ def _rates(given: str) -> tuple[float, ...]:
 def _tell(comparing: Comparing) -> None:
     """What was read, before anything is trained."""
     console = progress()
-    for line in [*_lines(comparing.table), f"Splits: {len(comparing.splits)}"]:
+    for line in [*_lines(comparing.table), f"Splits: {len(comparing.splits)}", *comparing.notes]:
         console.print(escape(line), soft_wrap=True)
     counts = ", ".join(f"{spec} {count}" for spec, count in comparing.parameters.items())
     console.print(f"Parameters: {escape(counts)}\n", soft_wrap=True)

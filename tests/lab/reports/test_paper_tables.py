@@ -1,15 +1,18 @@
 """The paper's tables, and our results beside them."""
 
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from boolit.cli._app import run
 from boolit.lab.errors import UserError
 from boolit.lab.paper import table, tables
 from boolit.lab.reports.paper_tables import paper_table
 from boolit.lab.reports.tables import render, terminal_table
 from boolit.lab.results.statistics import COVERAGE
+from boolit.lab.results.store import Store
 from boolit.lab.runs import JSON, Record, Run
 
 
@@ -124,3 +127,14 @@ def test_it_is_said_which_study_ours_are_of() -> None:
     configs = [{**record.config, "study": "composed-tmnx", "profile": "quick"} for record in ours]
     shown = paper_table("tab:tmnx", [Record(Run(c).key, c, "finished", {"test_auc": 0.5}) for c in configs])
     assert "Ours: composed-tmnx (quick)." in shown.notes
+
+
+def test_a_folder_without_runs_is_said_to_have_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Store(tmp_path / "empty"):
+        pass
+    assert run(["paper", "mlp-mnist", "--results", str(tmp_path / "empty")]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert f"{tmp_path / 'empty'} has no finished runs to set beside tab:mlp-mnist" in told.err
+    (tmp_path / "nothing").mkdir()
+    assert run(["paper", "mlp-mnist", "--results", str(tmp_path / "nothing")]) == 2

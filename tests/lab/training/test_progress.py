@@ -1,4 +1,4 @@
-"""The bars show on a terminal only."""
+"""Bars on a terminal, lines elsewhere."""
 
 import io
 from collections.abc import Callable
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from boolit.lab import progress
 from boolit.lab.training import Job, StackedTraining
 from boolit.lab.training.progress import StudyProgress
 
@@ -34,8 +35,16 @@ def test_a_terminal_sees_cohort_epochs_and_runs(training: StackedTraining) -> No
     assert "5/10" in text
 
 
-def test_a_file_sees_nothing(training: StackedTraining) -> None:
+def test_a_file_sees_nothing_of_what_is_over_soon(training: StackedTraining) -> None:
     assert shown(Console(file=io.StringIO()), training) == ""
+
+
+def test_a_file_sees_lines_of_what_takes_long(training: StackedTraining, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "SECONDS_A_LINE", 0.0)
+    lines = shown(Console(file=io.StringIO()), training).splitlines()
+    assert len(lines) == len(set(lines)), "no two are the same"
+    for epoch, runs in enumerate((2, 3, 5), start=1):  # of five runs, thirds
+        assert any(line.endswith(f"runs {runs}/10; xnor_ail, 28 parameters, 5 runs: epochs {epoch}/3") for line in lines)
 
 
 def test_it_can_be_turned_off(training: StackedTraining) -> None:

@@ -6,12 +6,13 @@ Everything trained is in the store of the output folder: killed at any moment, t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from boolit.lab.comparing.best import Saved, write_saved
+from boolit.lab.comparing.budget import Effort, decide
 from boolit.lab.comparing.outcomes import GUESSES, Outcomes
-from boolit.lab.comparing.question import PROFILE, Question, study_of
+from boolit.lab.comparing.question import PROFILE, RATES, Question, study_of
 from boolit.lab.comparing.rates import Place, chosen_rates, edge_notes, final_plan, trial_plan
 from boolit.lab.data import Dataset, load
 from boolit.lab.execute import Summary, execute
@@ -32,7 +33,8 @@ from boolit.lab.tables import Prepared
 class Compared:
     """What a comparison found; all but the summary is None if it was interrupted before there was anything to tell.
 
-    ``rates`` are by activation and split; ``notes`` say where one at the edge of those tried was chosen on most splits.
+    ``rates`` are by activation and split; ``notes`` say what was left out for time, and where a rate at the edge of those tried
+    was chosen on most splits.
     """
 
     summary: Summary
@@ -45,17 +47,32 @@ class Compared:
 
 @dataclass(frozen=True)
 class Comparing:
-    """A question on its way to an answer: the table as prepared, and one run of each activation, to be done on every split."""
+    """A question on its way to an answer: the table as prepared, and one run of each activation, to be done on every split.
+
+    ``notes`` say what was taken off for a budget of time.
+    """
 
     question: Question
     table: Prepared
     planned: Plan
+    notes: Sequence[str] = ()
 
     @staticmethod
     def of(question: Question, shown: bool | None = None) -> Comparing:
         """Reads and prepares the table, and plans; ``shown`` shows or hides the progress of it."""
         table = question.checked().prepared(shown)
         return Comparing(question, table, plan(study_of(question, table), PROFILE, seeds=1))
+
+    def within(self, minutes: float, out: Path, spent: float = 0.0) -> Comparing:
+        """This comparison with as much less of it as makes it fit into some minutes, ``spent`` seconds of which are over."""
+        asked = self.question
+        wanted = Effort(len(self.splits), asked.rates, self.planned.study.training.epochs)
+        given = {"splits": asked.splits is not None, "rates": asked.rates != RATES, "epochs": asked.epochs is not None}
+        budget = decide(minutes, self.planned, wanted, [name for name, fixed in given.items() if fixed], out, spent)
+        if budget.effort == wanted:
+            return replace(self, notes=budget.notes())
+        reduced = replace(asked, **vars(budget.effort))
+        return Comparing(reduced, self.table, plan(study_of(reduced, self.table), PROFILE, seeds=1), budget.notes())
 
     @property
     def parameters(self) -> dict[str, int]:
@@ -83,7 +100,7 @@ class Comparing:
             rates = chosen_rates(tried)
             final = final_plan(self.planned, rates)
             summary = before.then(execute(final, store, progress))
-            notes = edge_notes(rates, self.question.rates)
+            notes = [*self.notes, *edge_notes(rates, self.question.rates)]
             if not summary.complete:
                 return Compared(summary, rates, notes)
             return self._concluded(summary, rates, notes, _records(final, store), tried, store)

@@ -45,7 +45,8 @@ class Question:
     the others are tested against first of all: relu if it is among them, the first one otherwise, unless given.
 
     ``budget`` is how many parameters every network has, about 10,000 unless given, or 50 a feature if that is more. ``epochs``
-    is the most there are: enough to see three million rows, but 8 at least and 100 at most, unless given.
+    is the most there are: enough to see three million rows, but 8 at least and 100 at most, unless given. ``minutes`` is how
+    long it may take, about: splits, rates and epochs that are not given are then reduced.
     """
 
     table: Path
@@ -62,6 +63,7 @@ class Question:
     epochs: int | None = None
     reference: str | None = None
     rates: tuple[float, ...] = RATES
+    minutes: float | None = None
 
     @property
     def name(self) -> str:
@@ -92,6 +94,8 @@ class Question:
         for place, rate in enumerate(self.rates):
             if not 0 < rate < math.inf or rate in self.rates[:place]:
                 raise UserError(f"the learning rate {rate:g} is not above 0 and finite, or is there twice; change --rates")
+        if self.minutes is not None and not 0 < self.minutes < math.inf:
+            raise UserError(f"--minutes {self.minutes:g} is no time to plan by; give a number above 0")
         if not self.rates:
             raise UserError("there are no learning rates to try; give some, such as --rates 0.003,0.01,0.03")
         return self

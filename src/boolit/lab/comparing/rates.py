@@ -99,9 +99,19 @@ def _beyond(tried: Sequence[float], up: bool) -> list[float]:
     return [*edge, *more] if up else [*more, *edge]
 
 
+def trial_epochs(epochs: int) -> int:
+    """How many a trial has, by those of a final run.
+
+    Example:
+        >>> [trial_epochs(epochs) for epochs in (100, 4, 1)]
+        [25, 2, 1]
+    """
+    return min(epochs, max(LEAST_TRIAL, round(TRIAL_SHARE * epochs)))
+
+
 def _shortened(config: Mapping[str, Any]) -> dict[str, Any]:
     training = dict(_training(config))
-    epochs = min(training["epochs"], max(LEAST_TRIAL, round(TRIAL_SHARE * training["epochs"])))
+    epochs = trial_epochs(training["epochs"])
     return training | {"epochs": epochs, "patience": max(LEAST_PATIENCE, round(PATIENCE_SHARE * epochs))}
 
 

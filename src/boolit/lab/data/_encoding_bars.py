@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
+
+from boolit.lab.progress import progress_bars
 
 Advance: TypeAlias = Callable[[int], None]
 Begin: TypeAlias = Callable[[str, int, int], Advance]  # what is done, of how many pictures, so many of which are done
@@ -24,11 +25,9 @@ class Speed(ProgressColumn):
 
 @contextmanager
 def encoding_bars(shown: bool) -> Iterator[Begin]:
-    """Bars on the error stream, if that is a terminal."""
-    console = Console(stderr=True)
+    """Bars on the error stream, or lines if that is no terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(30), MofNCompleteColumn(), Speed(), TimeRemainingColumn())
-    hidden = not (shown and console.is_terminal)
-    with Progress(*columns, console=console, disable=hidden, transient=True, speed_estimate_period=120) as bars:
+    with progress_bars(*columns, shown=shown, speed_estimate_period=120) as bars:
 
         def begin(what: str, total: int, done: int) -> Advance:
             task = bars.add_task(what, total=total, completed=done)

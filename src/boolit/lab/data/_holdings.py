@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Literal
 
 from boolit.lab.data import dataset_names, load, source_type
@@ -16,10 +17,10 @@ from boolit.lab.data._published import Origin, Published
 from boolit.lab.data._remote import Remote
 from boolit.lab.data._verified import check
 from boolit.lab.data.weights import NAME as WEIGHTS
-from boolit.lab.data.weights import Weights, resnet18_here
+from boolit.lab.data.weights import Weights, own_resnet18, resnet18_here
 from boolit.lab.errors import UserError, user_input
 
-State = Literal["whole", "unpacked", "fetched", "replaced", "missing", "bad"]
+State = Literal["whole", "unpacked", "own", "fetched", "replaced", "missing", "bad"]
 MODULES = {"scikit-learn": "sklearn"}
 
 
@@ -69,11 +70,15 @@ class Holding:
 
 @dataclass(frozen=True)
 class FileState:
-    """A file after it was looked for: ``fault`` says what is wrong with a bad one, and what to do."""
+    """A file after it was looked for: ``fault`` says what is wrong with a bad one, and what to do.
+
+    ``own`` is a file of the user's that stands in for the published one.
+    """
 
     remote: Remote
     state: State
     fault: str | None = None
+    own: Path | None = None
 
 
 def holdings(names: Sequence[str] = ()) -> list[Holding]:
@@ -83,10 +88,14 @@ def holdings(names: Sequence[str] = ()) -> list[Holding]:
 
 
 def checked(remote: Remote) -> FileState:
-    """Reads a file through, if it is here; of a folder of pictures in its place, nothing was published to compare it with."""
+    """Reads a file through, if it is here.
+
+    A folder of pictures in its place, or a file of the user's own, cannot be compared: nothing was published of it.
+    """
     kept = remote.kept
     if kept is None:
-        return FileState(remote, "missing")
+        own = own_resnet18() if remote in Weights.remotes else None
+        return FileState(remote, "own" if own else "missing", own=own)
     try:
         check(remote, kept)
     except UserError as error:
@@ -105,4 +114,4 @@ def _brought(remote: Remote, bars: DownloadBars) -> FileState:
     if found.state in ("whole", "unpacked") or not remote.urls:
         return found
     fetch(remote, bars.file(remote.file))
-    return FileState(remote, "fetched" if found.state == "missing" else "replaced")
+    return FileState(remote, "replaced" if found.state == "bad" else "fetched")

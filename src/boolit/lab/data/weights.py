@@ -50,8 +50,9 @@ def resnet18_path(path: Path | None = None) -> Path:
     if path is not None:
         return path
     (remote,) = Weights.remotes
-    if remote.kept is None and _backbone(remote).is_file():
-        return _backbone(remote)
+    own = own_resnet18()
+    if own is not None:
+        return own
     fetch_missing(Weights.remotes)
     check(remote, remote.path)
     return remote.path
@@ -60,7 +61,14 @@ def resnet18_path(path: Path | None = None) -> Path:
 def resnet18_here() -> bool:
     """Whether one of the files is here."""
     (remote,) = Weights.remotes
-    return remote.kept is not None or _backbone(remote).is_file()
+    return remote.kept is not None or own_resnet18() is not None
+
+
+def own_resnet18() -> Path | None:
+    """The user's own file where it is used: if it is here and the published one is not."""
+    (remote,) = Weights.remotes
+    own = remote.path.with_name(BACKBONE)
+    return own if remote.kept is None and own.is_file() else None
 
 
 def resnet18_weights(path: Path | None = None) -> dict[str, Tensor]:
@@ -91,10 +99,6 @@ def resnet18_shapes() -> dict[str, tuple[int, ...]]:
             before = width // 2 if stage > 1 and block == 0 else width
             shapes |= _block(f"layer{stage}.{block}", before, width)
     return shapes
-
-
-def _backbone(remote: Remote) -> Path:
-    return remote.path.with_name(BACKBONE)
 
 
 def _block(name: str, before: int, width: int) -> dict[str, tuple[int, ...]]:

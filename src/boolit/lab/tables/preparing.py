@@ -35,7 +35,7 @@ MOST_BYTES = 8 * 2**30
 def prepared(wanted: Wanted, shown: bool | None = None) -> Prepared:
     """The prepared table, made now or earlier: it is kept in the data folder under its contents and the wishes.
 
-    ``shown`` shows or hides the progress, which otherwise shows on a terminal.
+    ``shown`` may hide the progress.
     """
     folder = data_folder() / "tables" / wanted.key
     if not folder.exists():

@@ -1,4 +1,4 @@
-"""Showing how far the preparation of a table is, on a terminal only."""
+"""Showing how far the preparation of a table is."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from boolit.lab.progress import progress_bars
 
 
 class Step(Protocol):
@@ -34,9 +35,7 @@ class TableProgress:
 
 @contextmanager
 def table_progress(shown: bool | None = None) -> Iterator[TableProgress]:
-    """Bars on the error stream, where that is a terminal or ``shown`` says so; they vanish at the end."""
-    console = Console(stderr=True)
+    """Bars on the error stream, or lines if that is no terminal; they vanish at the end, and ``shown`` may hide them."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    hidden = not (console.is_terminal if shown is None else shown)
-    with Progress(*columns, console=console, disable=hidden, transient=True) as bars:
+    with progress_bars(*columns, shown=shown) as bars:
         yield TableProgress(bars)

@@ -1,4 +1,4 @@
-"""Showing how far a study is: cohorts, epochs and the time left, on a terminal only."""
+"""Showing how far a study is: cohorts, epochs and the time left."""
 
 from __future__ import annotations
 
@@ -6,28 +6,27 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from boolit.lab.progress import progress_bars
 from boolit.lab.training.stacked import StackedTraining
 
 
 class StudyProgress(AbstractContextManager["StudyProgress"]):
     """Two bars on the error stream: all cohorts, weighed by their runs, and the epochs of the present one.
 
-    Nothing is shown where the stream is no terminal, or if ``shown`` says so.
+    A line now and then where the stream is no terminal; nothing if ``shown`` is False.
     """
 
     def __init__(self, total_runs: int, shown: bool | None = None, console: Console | None = None) -> None:
-        console = console or Console(stderr=True)
-        self._bars = Progress(
+        self._bars = progress_bars(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
+            shown=shown,
             console=console,
-            disable=not (console.is_terminal if shown is None else shown),
-            transient=True,
         )
         self._study = self._bars.add_task("runs", total=total_runs)
         self._cohort: TaskID = self._bars.add_task("epochs", total=None)
