@@ -22,7 +22,7 @@ def rescue(
     """
     from boolit.lab.results.rescue import rescue as copy
 
-    found = copy(folder, to or folder.with_name(f"{folder.resolve().name}-rescued"))
+    found = copy(folder, to or folder.resolve().with_name(f"{folder.resolve().name}-rescued"))
     if json:
         entry = {"kept": found.kept, "lost": list(found.lost), "checked": found.checked, "folder": str(found.folder)}
         print_json(entry)

@@ -186,4 +186,12 @@ def test_where_nothing_can_be_rescued_that_is_said(tmp_path: Path, capsys: pytes
     assert command(["rescue", str(tmp_path)]) == 2
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 3
-    assert "nothing can be rescued" in said[0]
+    assert all("nothing can be rescued" in line for line in said[:2])
+    assert "holds no store" in said[2]
+
+
+def test_the_folder_one_is_in_can_be_rescued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
+    assert command(["rescue", "."]) == 0
+    assert (tmp_path / "here-rescued" / "store.sqlite").exists()

@@ -12,6 +12,7 @@ from torch import Tensor
 from boolit.lab.data import Split
 from boolit.lab.errors import UserError
 from boolit.lab.randomness import generator
+from boolit.lab.runs import options
 from boolit.lab.training import Checkpoint, Job, Outcome, train
 from boolit.lab.training.evaluation import answers
 from boolit.lab.training.stacked import StackedTraining
@@ -141,8 +142,8 @@ def test_what_does_not_fit_the_network_is_refused(name: str, shape: tuple[int, .
 
 def test_an_option_set_to_its_default_leaves_a_runs_key(config: Config) -> None:
     recipe = job(config, range(1), patience=PATIENCE).recipe
-    assert "patience_on" not in recipe.entry()
-    assert recipe.model_copy(update={"patience_on": "auc"}).entry()["patience_on"] == "auc"
+    assert "patience_on" not in options(recipe)
+    assert options(recipe.model_copy(update={"patience_on": "auc"}))["patience_on"] == "auc"
 
 
 def test_pairs_are_learnt_in_half_precision_as_well() -> None:

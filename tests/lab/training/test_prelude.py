@@ -5,6 +5,7 @@ import torch
 from pydantic import ValidationError
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
+from boolit.lab.runs import options
 from boolit.lab.training import Recipe
 from boolit.lab.training.schedules import epoch_rates
 
@@ -31,8 +32,8 @@ def test_the_paper_s_schedule() -> None:
 
 
 def test_runs_without_it_keep_their_keys() -> None:
-    assert not {"prelude", "prelude_rate"} & recipe().entry().keys()
-    assert recipe(prelude=2, prelude_rate=1e-4).entry()["prelude_rate"] == 1e-4
+    assert not {"prelude", "prelude_rate"} & options(recipe()).keys()
+    assert options(recipe(prelude=2, prelude_rate=1e-4))["prelude_rate"] == 1e-4
 
 
 def test_it_is_shorter_than_the_training() -> None:

@@ -15,7 +15,7 @@ from boolit.lab.results._rows import DamagedError, check, select
 
 FILE = "store.sqlite"
 VERSION = 2
-SMALL = 2**26  # bytes of a file that is checked thoroughly whenever it is opened
+SMALL = 2**24  # bytes of a file that is checked thoroughly whenever it is opened
 APPLICATION = 0x626F6F6C  # "bool": tells our files from other programs' SQLite files
 
 _TABLES = """
@@ -126,7 +126,8 @@ def _address(path: Path, create: bool) -> str:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, create: bool) -> None:
-    version = _version(connection, path)
+    with transaction(connection, "DEFERRED"):  # one state of the file, which another process may be making
+        version = _version(connection, path)
     if version == 0 and not create:
         raise DamagedError("it is empty")
     if version == 0:

@@ -64,7 +64,7 @@ def digest(parts: Iterable[str | bytes | float]) -> bytes:
         >>> digest(["ab", "c"]) == digest(["a", "bc"]), digest(["1"]) == digest([b"1"])
         (False, False)
     """
-    found = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    pieces: list[bytes] = []
     for part in parts:
         if isinstance(part, str):
             kind, raw = b"s", part.encode("utf-8", "surrogatepass")
@@ -74,6 +74,5 @@ def digest(parts: Iterable[str | bytes | float]) -> bytes:
             kind, raw = b"d", struct.pack("<d", part)
         else:
             raise TypeError(f"no record holds {part!r}")
-        found.update(kind + len(raw).to_bytes(8, "little"))
-        found.update(raw)
-    return found.digest()
+        pieces += (kind, len(raw).to_bytes(8, "little"), raw)
+    return hashlib.blake2b(b"".join(pieces), digest_size=DIGEST_BYTES).digest()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from boolit.lab.errors import UserError
 from boolit.lab.results import _migration as version_1
-from boolit.lab.results._database import FILE, columns, explained
+from boolit.lab.results._database import FILE, columns
 from boolit.lab.results._rows import DamagedError, record_of, select_one
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record
@@ -40,22 +40,32 @@ def rescue(folder: Path, to: Path) -> Rescued:
         raise UserError(f"{folder} holds no store ({FILE}); name a folder that `boolit run --out` has written to")
     if (to / FILE).exists():
         raise UserError(f"{to} holds a store already; name a new folder with --to")
-    with explained(path), closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
-        checked, read = _reader(database)
-        keys = sorted({*_keys(database), *_weights(folder, checked)})
-        lost: list[str] = []
-        kept = 0
-        with Store(to) as store:
-            for start in range(0, len(keys), AT_ONCE):
-                found = {key: record for key in keys[start : start + AT_ONCE] if (record := _intact(database, key, read))}
-                lost += [key for key in keys[start : start + AT_ONCE] if key not in found]
-                store.record(found.values())
-                kept += len(found)
-                for key, record in found.items():
-                    weights = folder / "weights" / f"{key}.safetensors"
-                    if weights.is_file():
-                        shutil.copyfile(weights, store.weights(record.key))
-    return Rescued(kept, tuple(lost), checked, to)
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            return _copied(database, folder, to)
+    except (sqlite3.Error, MemoryError) as error:
+        raise UserError(f"nothing can be rescued: {path} cannot be read ({error}); put a copy of it back") from error
+    except OSError as error:
+        raise UserError(
+            f"cannot copy weights to {to} ({error.strerror or error}); make room, or name another folder"
+        ) from error
+
+
+def _copied(database: sqlite3.Connection, folder: Path, to: Path) -> Rescued:
+    checked, read = _reader(database)
+    keys = sorted({*_keys(database), *_weights(folder, checked)})
+    lost: list[str] = []
+    with Store(to) as store:
+        for start in range(0, len(keys), AT_ONCE):
+            some = keys[start : start + AT_ONCE]
+            found = {key: record for key in some if (record := _intact(database, key, read))}
+            lost += [key for key in some if key not in found]
+            for key, record in found.items():
+                weights = folder / "weights" / f"{key}.safetensors"
+                if weights.is_file():
+                    shutil.copyfile(weights, store.weights(record.key))
+            store.record(found.values())
+        return Rescued(len(store.finished()), tuple(lost), checked, to)
 
 
 def _reader(database: sqlite3.Connection) -> tuple[bool, Read]:
