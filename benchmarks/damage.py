@@ -290,7 +290,7 @@ KINDS: dict[str, Kind] = {
     "tarball": Kind("set.tar.gz", make_tarball, read_archive),
     "zip": Kind("set.zip", make_zip, read_archive),
     "mat": Kind("labels.mat", make_mat, read_published_mat),
-    "mat without a hash": Kind("annotations.mat", make_mat, read_unknown_mat, expect=None),
+    "mat without a hash": Kind("annotations.mat", make_mat, read_unknown_mat),
     "npz": Kind("table.npz", make_npz, read_table),
     "t7": Kind("records.t7", make_t7, read_t7, expect_t7),
     "csv": Kind("table.csv", make_csv, read_table, expect_csv),

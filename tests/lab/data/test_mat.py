@@ -39,6 +39,7 @@ def test_records_come_back_from_the_other_process() -> None:
     [
         (b"", "is no whole MATLAB file of annotations"),
         (annotations(5)[:-20], "is no whole MATLAB file of annotations"),
+        (annotations(5)[:-1] + bytes([annotations(5)[-1] ^ 1]), "incorrect data check"),  # zlib's checksum is the last of it
         (mat(other=1), "it has no variable annotations"),
         (mat(annotations=np.eye(3)), "is no whole MATLAB file of annotations"),
         (annotations(1.5), "no texts and whole numbers"),
