@@ -96,9 +96,10 @@ def known_specs() -> list[str]:
 
 
 class Custom(Activation):
-    """Any module or callable as an activation. It sees the channels along the last dimension, wherever ``dim`` says they are.
+    """Any module or callable as an activation.
 
-    Its map is found by calling it on a small tensor. Give ``name`` to have it as the spec.
+    It sees the channels along the last dimension, wherever ``dim`` says they are. Its map is found by calling it on a small
+    tensor. Give ``name`` to have it as the spec.
 
     Example:
         >>> pairs = Custom(lambda x: x[..., 0::2] * x[..., 1::2], dim=1)
