@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from boolit.cli._run import INTERRUPTED, JsonOption
+from boolit._command import INTERRUPTED, say_going_on
+from boolit.cli._run import JsonOption
 from boolit.cli._terminal import output, print_json, progress
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def compare(
     compared = comparing.run(out or Path("runs") / asked.name, shown)
     print_json(_entry(comparing, compared)) if json else _print(compared)
     if compared.summary.interrupted:
+        say_going_on()
         raise typer.Exit(INTERRUPTED)
 
 

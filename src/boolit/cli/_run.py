@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
+from boolit._command import INTERRUPTED, say_going_on
 from boolit.cli._terminal import output, plain_table, print_json
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ OutOption = Annotated[
     typer.Option("--out", "-o", help="Folder of the results; results/STUDY-PROFILE unless given."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print a JSON object for programs.")]
-INTERRUPTED = 130
 
 
 def run(
@@ -59,12 +59,13 @@ def run(
     from boolit.lab.execute import execute, follow
     from boolit.lab.results.statistics import Method
     from boolit.lab.results.store import Store
-    from boolit.lab.studies import load_study, plan
+    from boolit.lab.studies import check_memory, load_study, plan
     from boolit.lab.training.distributed import leader_first, leading, processes
 
     with processes():
         with leader_first():
             planned = plan(load_study(study), profile, seeds, sets or [], hparams)
+            check_memory(planned)
             with user_input():
                 load(planned.study.data)  # fetched by the leader, and before anything is written
         if not leading():
@@ -87,6 +88,7 @@ def conclude(planned: Plan, store: Store, summary: Summary, method: Method, json
     unfinished = unfinished_sentence(len(records), len(keys))
     print_json(_entry(report, summary, unfinished)) if json else _print(report, summary, unfinished)
     if summary.interrupted:
+        say_going_on()
         raise typer.Exit(INTERRUPTED)
 
 
@@ -128,7 +130,7 @@ def _print(report: Report | None, summary: Summary, unfinished: str) -> None:
     if summary.elsewhere:
         console.print(f"{summary.elsewhere} runs are in the hands of another process and not in this table.")
     if summary.interrupted:
-        console.print(f"Stopped with {summary.undone} runs to go; the same command goes on from here.")
+        console.print(f"Stopped with {summary.undone} runs to go.")
     trained = f"{summary.trained} runs trained in {summary.seconds:.0f} s, {summary.already} were there already."
     console.print(trained)
     if report:
