@@ -7,6 +7,7 @@ Example:
     torch.Size([5, 1])
 """
 
+from boolit import _command  # noqa: F401, I001  (before torch: it sees to Ctrl-C where this is the command)
 from boolit import functional, logic, nn
 from boolit._version import __version__
 from boolit.functional import combine

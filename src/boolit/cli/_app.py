@@ -7,10 +7,12 @@ that ``boolit --help`` does not wait for scipy; it raises `UserError` for bad in
 from __future__ import annotations
 
 import io
+import re
 import sys
 from collections.abc import Sequence
 from typing import Annotated, cast
 
+import torch
 import typer
 
 from boolit import __version__
@@ -38,6 +40,9 @@ from boolit.lab.plugins import load_plugins
 ParsingError = cast("type[Exception]", typer.BadParameter.__mro__[2])
 
 
+_EMPTY_OPTION = re.compile(r"--[a-z-]+=")
+
+
 def application() -> typer.Typer:
     """The command line, with every command."""
     app = typer.Typer(
@@ -46,7 +51,8 @@ def application() -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,  # plain help: no boxes, which a narrow terminal breaks
-        epilog="Exit codes: 0 done, 1 a check failed, 2 bad input, 3 another process has the rest, 130 interrupted.",
+        epilog="Exit codes: 0 done, 1 a check failed, 2 bad input, 3 another process has the rest, 130 interrupted, "
+        "141 the reader of the output left.",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(_root)
@@ -70,20 +76,47 @@ def application() -> typer.Typer:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code; an exception that is not the user's to mend passes through."""
+    """Runs one command and returns its exit code; an exception that is not the user's to mend passes through.
+
+    What the system refuses (a full disk, a file in a folder's place, no memory) is the user's to mend.
+    """
     _tolerate_narrow_encodings()
     command = typer.main.get_command(application())
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = command.main(args=arguments, prog_name="boolit", standalone_mode=False)
+        _refuse_empty(given)
+        # Not command.main, which ends the process by itself where the reader of standard output has left.
+        with command.make_context("boolit", given) as context:
+            code = command.invoke(context)
     except UserError as error:
         print_error(error)
-        return 2
     except ParsingError as error:
         print_error(_usage(cast(typer.BadParameter, error)))
-        return 2
-    except typer.Abort:  # how older typers pass on a KeyboardInterrupt
-        return 130
-    return code if isinstance(code, int) else 0
+    except typer.Exit as end:
+        return end.exit_code
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        print_error(f"{error}; see to that file or disk, and run the same command again")
+    except (MemoryError, RuntimeError) as error:
+        if not _lacks_memory(error):
+            raise
+        print_error("there is not enough memory for this; ask for less: smaller networks, batches or fewer samples")
+    else:
+        return code if isinstance(code, int) else 0
+    return 2
+
+
+def _refuse_empty(arguments: Sequence[str]) -> None:
+    """An empty argument is a variable that a script forgot to set; as a path it would mean the present folder."""
+    for place, argument in enumerate(arguments):
+        if argument == "" or _EMPTY_OPTION.fullmatch(argument):
+            name = argument.rstrip("=") or (arguments[place - 1] if place else "the first argument")
+            raise UserError(f"{name} is followed by '', an empty value; give one or leave the option out")
+
+
+def _lacks_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def _usage(error: typer.BadParameter) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
+from boolit._command import INTERRUPTED, say_going_on
 from boolit.cli._terminal import output, plain_table, print_error, print_json, progress
 from boolit.lab.errors import UserError
 
@@ -33,7 +34,7 @@ OutOption = Annotated[
     typer.Option("--out", "-o", help="Folder of the results; results/STUDY-PROFILE unless given."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print a JSON object for programs.")]
-UNFINISHED, INTERRUPTED = 3, 130
+UNFINISHED = 3
 LOOK = 5.0  # seconds between two looks at what other processes have done
 
 
@@ -67,7 +68,7 @@ def run(
     from boolit.lab.execute import execute, follow
     from boolit.lab.results.statistics import Method
     from boolit.lab.results.store import Store
-    from boolit.lab.studies import load_study, plan
+    from boolit.lab.studies import check_memory, load_study, plan
     from boolit.lab.training.distributed import leader_first, leading, processes, size
 
     with processes():
@@ -75,6 +76,7 @@ def run(
             raise UserError("--wait is for a single process; leave it out under torchrun")
         with leader_first():
             planned = plan(load_study(study), profile, seeds, sets or [], hparams)
+            check_memory(planned)
             with user_input():
                 load(planned.study.data)  # fetched by the leader, and before anything is written
         if not leading():
@@ -116,6 +118,7 @@ def conclude(
 def end_unless_complete(summary: Summary) -> None:
     """Ends the command if it was interrupted, or if another process has some of its runs, which is then said."""
     if summary.interrupted:
+        say_going_on()
         raise typer.Exit(INTERRUPTED)
     if summary.elsewhere:
         print_error(f"{summary.elsewhere_sentence}; run the same command again later (`boolit run --wait` waits)")
@@ -160,7 +163,7 @@ def _print(report: Report | None, summary: Summary, unfinished: str, notes: Sequ
     for note in notes:
         console.print(f"Note: {escape(note)}", soft_wrap=True)
     if summary.interrupted:
-        console.print(f"Stopped with {summary.undone} runs to go; the same command goes on from here.")
+        console.print(f"Stopped with {summary.undone} runs to go.")
     trained = f"{summary.trained} runs trained in {summary.seconds:.0f} s, {summary.already} were there already."
     console.print(trained)
     if report:

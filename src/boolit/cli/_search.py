@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from boolit.cli._run import INTERRUPTED, JsonOption, OutOption, ProfileOption, SetOption, StudyArgument
+from boolit._command import INTERRUPTED, say_going_on
+from boolit.cli._run import JsonOption, OutOption, ProfileOption, SetOption, StudyArgument
 from boolit.cli._terminal import output, plain_table, print_json
 
 if TYPE_CHECKING:
@@ -20,9 +21,9 @@ def search(
     activations: Annotated[
         list[str] | None, typer.Option("--activation", "-a", help="Which activation; all of the study's unless given.")
     ] = None,
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Rounds of random settings.")] = 4,
-    trials: Annotated[int, typer.Option("--trials", min=5, help="Settings a round.")] = 120,
-    seeds: Annotated[int, typer.Option("--seeds", min=2, help="Seeds for each of the ten best settings.")] = 120,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, max=100, help="Rounds of random settings.")] = 4,
+    trials: Annotated[int, typer.Option("--trials", min=5, max=10_000, help="Settings a round.")] = 120,
+    seeds: Annotated[int, typer.Option("--seeds", min=2, max=100_000, help="Seeds for each of the ten best settings.")] = 120,
     profile: ProfileOption = None,
     sets: SetOption = None,
     out: OutOption = None,
@@ -44,6 +45,7 @@ def search(
         how = Search(store, rounds, trials, seeds, progress=False if json else None)
         found = find(file, how, activations, profile, sets or [])
         if found is None:
+            say_going_on()
             raise typer.Exit(INTERRUPTED)
         path = store.folder / "hparams.toml"
         write_hparams(found, file.name, path)

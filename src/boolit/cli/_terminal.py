@@ -9,10 +9,20 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from boolit._command import follows
+
+LONGEST = 1_000  # characters of an error
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """A reader that has left is told as everywhere else in Python; rich would end the process with 1."""
+        raise BrokenPipeError
+
 
 def output() -> Console:
     """Standard output, for results."""
-    return Console(highlight=False)
+    return _Console(highlight=False)
 
 
 def progress() -> Console:
@@ -34,5 +44,7 @@ def print_json(value: Any) -> None:
 
 
 def print_error(message: object) -> None:
-    """``error: …`` on standard error, on one line whatever the message holds."""
-    print("error:", " ".join(str(message).split()), file=sys.stderr)
+    """``error: …`` on standard error, on one line whatever the message holds; of several processes, one says it."""
+    line = " ".join(str(message).split())
+    if not follows():
+        print("error:", line if len(line) <= LONGEST else f"{line[:LONGEST]}…", file=sys.stderr)

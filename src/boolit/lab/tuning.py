@@ -18,7 +18,7 @@ from boolit.lab.errors import UserError
 from boolit.lab.execute import execute
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run, options
-from boolit.lab.studies import Plan, Study, StudyFile, plan
+from boolit.lab.studies import Plan, Study, StudyFile, check_memory, plan
 from boolit.lab.studies.planner import MEMORY, cohorts
 from boolit.lab.studies.search import Bounds, Trial, best_first, hparams_toml, next_bounds, searched
 from boolit.lab.training.checkpoint import EVERY_SECONDS
@@ -84,6 +84,7 @@ def search(
     """
     wanted = [f"sweep.activation={list(activations)!r}"] if activations else []
     planned = plan(file, profile, seeds=1, sets=[*sets, *wanted], memory=how.memory)
+    check_memory(planned)
     found = []
     for spec, config in _one_size_each(planned).items():
         result = _Search(planned, spec, config, how).run()

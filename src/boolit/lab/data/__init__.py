@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import pkgutil
 from collections.abc import Mapping
 from functools import lru_cache
@@ -14,6 +15,7 @@ from boolit.lab.data._parsed import tensors
 from boolit.lab.data._published import Published
 from boolit.lab.data._remote import Remote
 from boolit.lab.errors import UserError
+from boolit.lab.memory import require_memory
 
 __all__ = [
     "Dataset",
@@ -27,6 +29,7 @@ __all__ = [
     "Source",
     "Split",
     "Task",
+    "check_memory",
     "dataset_names",
     "describe",
     "load",
@@ -36,6 +39,7 @@ __all__ = [
     "tensors",
 ]
 
+FLOAT_BYTES, COPIES = 4, 2  # samples, and what they are made from
 _SOURCES: dict[str, type[Source]] = {}
 S = TypeVar("S", bound=Source)
 
@@ -81,6 +85,7 @@ def source_type(name: object) -> type[Source]:
 @lru_cache(maxsize=8)
 def load(wanted: Source) -> Dataset:
     """A source's data, made or read once: all cohorts share the tensors."""
+    check_memory(wanted)
     dataset, described = wanted.load(), wanted.describe()
     if described is not None:
         _compare(wanted.name, described, dataset)
@@ -97,6 +102,14 @@ def describe(wanted: Source) -> Description:
     """
     described = wanted.describe()
     return load(wanted).description if described is None else described
+
+
+def check_memory(wanted: Source) -> None:
+    """Refuses data that is generated at once and does not fit into this machine."""
+    described = wanted.describe()
+    if described is not None and wanted.generated:
+        numbers = sum(described.samples.values()) * math.prod(described.inputs)
+        require_memory(COPIES * FLOAT_BYTES * numbers, f"the data {wanted.name}", "ask for fewer samples")
 
 
 def _compare(name: str, described: Description, dataset: Dataset) -> None:

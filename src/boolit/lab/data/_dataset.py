@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict
@@ -135,9 +135,11 @@ class Source(BaseModel, ABC):
     A dataset is one file: a subclass with a field ``name`` and one field an option, registered with `register`.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     name: str
+
+    generated: ClassVar[bool] = False  # whether `load` makes all samples at once, as floats
 
     @abstractmethod
     def load(self) -> Dataset:

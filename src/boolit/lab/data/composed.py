@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field, model_validator
@@ -37,11 +37,11 @@ class Composed(Source):
     objects: int = Field(16, ge=3, le=1000)
     listed: float = Field(0.6, gt=0, le=1)
     samples: int = Field(3000, ge=100)
-    features: int = Field(64, ge=2)
-    words: int = Field(16, ge=LATENT)
+    features: int = Field(64, ge=2, le=2**20)
+    words: int = Field(16, ge=LATENT, le=2**16)
     noise: float = Field(1.5, ge=0)
     vagueness: float = Field(0.3, ge=0)
-    negatives: int = Field(32, ge=1)
+    negatives: int = Field(32, ge=1, le=10**6)
     seed: int = 0
 
     @model_validator(mode="after")
@@ -53,6 +53,8 @@ class Composed(Source):
                 "fewest with which every attribute and object is trained"
             )
         return self
+
+    generated: ClassVar[bool] = True
 
     def describe(self) -> Description:
         pairs = round(self.listed * self.attributes * self.objects)

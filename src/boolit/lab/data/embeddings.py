@@ -53,7 +53,7 @@ class Embeddings(Source):
     of: Annotated[SerializeAsAny[Source], BeforeValidator(_picture_source)]
     encoder: Literal["resnet18"] = "resnet18"
     weights: str | None = None
-    views: int = Field(25, ge=1)
+    views: int = Field(25, ge=1, le=10_000)
     size: int = Field(224, ge=32, le=1024)
     flip: bool = True
     refresh: bool = True

@@ -39,7 +39,7 @@ class Iraven(Source):
 
     name: Literal["iraven"] = "iraven"
     configurations: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] = tuple(CONFIGURATIONS)
-    problems: int = Field(10_000, ge=PER_TEN)
+    problems: int = Field(10_000, ge=PER_TEN, le=100_000)
     seed: int = Field(1234, ge=0)
     side: int = Field(SIDE, ge=8, le=SIDE)
     folder: str | None = None

@@ -61,7 +61,7 @@ class MitStates(Published):
     vectors: str | None = None
     missing: Missing = "error"
     weights: str | None = None
-    negatives: int = Field(600, ge=1)
+    negatives: int = Field(600, ge=1, le=10**6)
     seed: int = 0
     origin: Origin = "published"
     digest: str = ""

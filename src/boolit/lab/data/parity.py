@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import product
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -29,6 +29,8 @@ class Parity(Source):
     train: int = Field(4096, ge=1)
     test: int = Field(2048, ge=1)
     seed: int = 0
+
+    generated: ClassVar[bool] = True
 
     def describe(self) -> Description:
         return Description((self.inputs,), 1, "binary", {"train": self.train, "test": self.test})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -30,6 +30,8 @@ class Parity8(Source):
     test: int = Field(4096, ge=1)
     scale: float = Field(5.0, gt=0)
     seed: int = 0
+
+    generated: ClassVar[bool] = True
 
     def describe(self) -> Description:
         return Description((INPUTS,), 1, "regression", {"train": self.train, "test": self.test})

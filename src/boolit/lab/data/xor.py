@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -24,6 +24,8 @@ class Xor(Source):
     test: int = Field(1024, ge=4)
     spread: float = Field(0.25, ge=0)
     seed: int = 0
+
+    generated: ClassVar[bool] = True
 
     def describe(self) -> Description:
         return Description((2,), 1, "binary", {"train": self.train, "test": self.test})

@@ -38,7 +38,7 @@ class Family(BaseModel, ABC):
     A family is one file: a subclass with a field ``name`` and one field an option, registered with `register`.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     name: str
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,19 +13,17 @@ from pydantic import ValidationError
 
 from boolit.lab.errors import UserError
 from boolit.lab.files import read_bounded
+from boolit.lab.studies.limits import MOST_LEVELS, MOST_TEXT, broken_limit
 from boolit.lab.studies.lines import line_numbers, line_of
-from boolit.lab.studies.overrides import Tables, assignment, merged
+from boolit.lab.studies.overrides import Tables, assignment, merged, parse_toml, shorten
 from boolit.lab.studies.problems import Location, first_problem
 from boolit.lab.studies.schema import Study
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 SHIPPED = Path(__file__).parent
-LARGEST_STUDY = 2**20  # bytes
 DEFAULT_PROFILE = "quick"
+MOST_PROFILES = 100
+_NAME = re.compile(r"[\w+-][\w+. -]{0,99}", re.ASCII)
+_NAMES = "use up to 100 letters, digits, -, _, +, dots and blanks, and begin with none of the last two"
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,7 @@ class StudyFile:
         if hparams is not None:
             text, tables = _read(hparams)
             layers.append(_Layer(str(hparams), tables, text))
-        layers += [_Layer(f"--set {given}", assignment(given)[1]) for given in sets]
+        layers += [_Layer(f"--set {shorten(given)}", assignment(given)[1]) for given in sets]
         if seeds is not None:
             layers.append(_Layer(f"--seeds {seeds}", {"sweep": {"seeds": seeds}}))
         return _validated(layers)
@@ -119,11 +116,17 @@ class Resolved:
 def _validated(layers: Sequence[_Layer]) -> Resolved:
     tables: Tables = {}
     for layer in layers:
+        broken = broken_limit(layer.tables)
+        if broken is not None:
+            location, rule = broken
+            raise _located([layer], location, f"{'.'.join(map(str, location[:MOST_LEVELS]))}: {rule}")
         tables = merged(tables, layer.tables)
     try:
         study = Study.model_validate(tables)
     except ValidationError as error:
         raise _located(layers, *first_problem(error, tables)) from None
+    except OSError as error:  # a path that names no file a source can read
+        raise UserError(f"{error}; check the paths of the study") from None
     for spec in study.hparams:
         try:
             study.recipe(spec)
@@ -150,11 +153,19 @@ def load_study(name_or_path: str | Path) -> StudyFile:
     """
     path = _found(name_or_path)
     text, tables = _read(path)
+    if not _NAME.fullmatch(path.stem):
+        raise UserError(f"{str(path)!r} is no name for a study: results are kept under it; {_NAMES}")
     study = StudyFile(path.stem, path, text, tables)
     profiles = tables.get("profiles", {})
     if not isinstance(profiles, dict) or not all(isinstance(profile, dict) for profile in profiles.values()):
         where = f"{path}:{line_of(line_numbers(text), ('profiles',))}"
         raise UserError(f"{where}: profiles is a table of tables; write them as [profiles.quick]")
+    for name in study.profiles:
+        if not _NAME.fullmatch(name):
+            where = f"{path}:{line_of(line_numbers(text), ('profiles', name))}"
+            raise UserError(f"{where}: {shorten(repr(name))} is no name for a profile: results are kept under it; {_NAMES}")
+    if len(study.profiles) > MOST_PROFILES:
+        raise UserError(f"{path} has {len(study.profiles)} profiles; a study has at most {MOST_PROFILES}")
     for profile in [None, *study.profiles]:
         study.resolved(profile)
     return study
@@ -170,21 +181,26 @@ def _found(name_or_path: str | Path) -> Path:
     if str(name_or_path) in shipped:
         return shipped[str(name_or_path)]
     path = Path(name_or_path)
-    if path.exists() or path.suffix == ".toml":
-        return path
+    try:
+        if path.exists() or path.suffix == ".toml":
+            return path
+    except (OSError, ValueError) as error:  # too long for a file's name, or with a NUL in it
+        raise UserError(f"{shorten(repr(str(path)))} is no path ({error}); give a .toml file") from None
     near: Iterable[str] = difflib.get_close_matches(str(name_or_path), shipped, n=2) or sorted(shipped)
     raise UserError(f"there is no study {str(name_or_path)!r}; give a .toml file, or one of {', '.join(near)}")
 
 
 def _read(path: Path) -> tuple[str, Tables]:
     try:
-        text = read_bounded(path, LARGEST_STUDY, "give a TOML file").decode("utf-8").replace("\r\n", "\n")
+        text = read_bounded(path, MOST_TEXT, "a study is a short text").decode().replace("\r\n", "\n")
     except FileNotFoundError:
         raise UserError(f"there is no file {path}; check the path") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except UserError:
+        raise
+    except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read as text ({error}); give a TOML file") from None
     try:
-        return text, tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        return text, parse_toml(text)
+    except ValueError as error:
         line = re.search(r"line (\d+)", str(error))
         raise UserError(f"{path}:{line[1] if line else 1}: not TOML: {error}") from None

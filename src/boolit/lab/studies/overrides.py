@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from boolit.lab.errors import UserError
+from boolit.lab.studies.limits import MOST_LEVELS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -48,8 +49,8 @@ def assignment(text: str) -> tuple[tuple[str, ...], Tables]:
     """
     key, equals, value = text.partition("=")
     path = tuple(part.strip().strip("\"'") for part in key.split("."))
-    if not equals or not all(path):
-        raise UserError(f"--set {text}: write key=value with a dotted key, such as training.epochs=20")
+    if not equals or not all(path) or len(path) > MOST_LEVELS:
+        raise UserError(f"--set {shorten(text)}: write key=value with a dotted key, such as training.epochs=20")
     tables: Any = _value(value.strip(), text)
     for part in reversed(path):
         tables = {part: tables}
@@ -58,8 +59,27 @@ def assignment(text: str) -> tuple[tuple[str, ...], Tables]:
 
 def _value(value: str, text: str) -> Any:
     try:
-        return tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+        return parse_toml(f"value = {value}")["value"]
+    except ValueError:
         if _BARE_WORD.fullmatch(value):
             return value
-        raise UserError(f"--set {text}: {value!r} is no TOML value; quote strings and put lists in brackets") from None
+        rule = "is no TOML value; quote strings and put lists in brackets"
+        raise UserError(f"--set {shorten(text)}: {shorten(repr(value))} {rule}") from None
+
+
+def parse_toml(text: str) -> Tables:
+    """The tables of a TOML text; whatever is wrong with it is a ValueError."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("its tables and lists are nested too deeply") from None
+
+
+def shorten(text: str, most: int = 200) -> str:
+    """A text for an error's line, its middle left out where it is long.
+
+    Example:
+        >>> shorten("abcdefghij", 5)
+        'ab…ij'
+    """
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2) :]}"

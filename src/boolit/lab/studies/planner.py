@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,13 +12,15 @@ from typing import Any
 
 import boolit
 from boolit.lab.data import Description, describe, source
+from boolit.lab.data import check_memory as check_data_memory
 from boolit.lab.errors import user_input
+from boolit.lab.memory import require_memory
 from boolit.lab.models import family
 from boolit.lab.runs import JSON, KEY_DIGITS, Run, canonical, options
 from boolit.lab.studies.files import Resolved, StudyFile
 from boolit.lab.studies.schema import Study
 from boolit.lab.training import Job
-from boolit.lab.training.job import bytes_per_run, trains_alone
+from boolit.lab.training.job import COPIES_OF_PARAMETERS, FLOAT_BYTES, bytes_per_run, trains_alone
 from boolit.lab.training.losses import FIGURE_OF_TASK, LOSS_OF_TASK, TASKS_OF_LOSS
 from boolit.lab.training.recipe import PER_RUN, Recipe
 from boolit.nn import Activation
@@ -27,6 +28,7 @@ from boolit.nn.width import round_width
 
 MEMORY = 2 * 2**30
 BUDGET_TOLERANCE = 0.5
+MOST_RUNS = 200_000
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,27 @@ def plan(
     """
     profile = profile if profile is not None else file.default_profile
     resolved = file.resolved(profile, seeds, sets, hparams)
+    _check_count(resolved)
     runs = [Run(config) for config in configurations(file.name, profile, resolved)]
     return Plan(file.name, resolved.study, tuple(cohorts(runs, memory)), profile)
+
+
+def check_memory(planned: Plan) -> None:
+    """Refuses data and networks that this machine cannot hold while they are trained."""
+    check_data_memory(planned.study.data)
+    for cohort in planned.cohorts:
+        config: Mapping[str, Any] = cohort.runs[0].config
+        what = f"a network of {config['activation']} with {config['parameters']:,} parameters"
+        require_memory(_bytes_per_run(config), what, "lower sweep.width, sweep.params or training.batch")
+
+
+def _check_count(resolved: Resolved) -> None:
+    sweep = resolved.study.sweep
+    sizes = len(sweep.params or []) * len(sweep.depth) + len(sweep.width or []) * len(sweep.depth)
+    runs = len(sweep.activation) * sizes * (sweep.seeds if isinstance(sweep.seeds, int) else len(sweep.seeds))
+    if runs > MOST_RUNS:
+        rule = f"{len(sweep.activation)} activations, {sizes} sizes and all seeds are {runs:,} runs"
+        raise resolved.error(("sweep",), f"sweep: {rule}; a study has at most {MOST_RUNS:,}")
 
 
 def configurations(name: str, profile: str | None, resolved: Resolved) -> Iterator[dict[str, JSON]]:
@@ -124,7 +145,9 @@ def shape(config: Mapping[str, Any]) -> str:
 
 
 def _parts(group: Sequence[Run], memory: int) -> Iterator[Cohort]:
-    most = max(1, memory // _bytes_per_run(group[0].config))
+    config: Mapping[str, Any] = group[0].config
+    alone = trains_alone(family(config["model"]), Recipe.model_validate(config["training"]))
+    most = 1 if alone else max(1, memory // _bytes_per_run(config))
     parts = -(-len(group) // most)
     bounds = [round(i * len(group) / parts) for i in range(parts + 1)]
     for first, last in pairwise(bounds):
@@ -133,8 +156,8 @@ def _parts(group: Sequence[Run], memory: int) -> Iterator[Cohort]:
 
 def _bytes_per_run(config: Mapping[str, Any]) -> int:
     recipe, model = Recipe.model_validate(config["training"]), family(config["model"])
-    if trains_alone(model, recipe):
-        return sys.maxsize
+    if trains_alone(model, recipe):  # what else it holds depends on its precision and micro-batches
+        return FLOAT_BYTES * COPIES_OF_PARAMETERS * int(config["parameters"])
     data = describe(source(config["data"]))
     return bytes_per_run(data, model, config["activation"], config["width"], recipe.batch)
 

@@ -11,16 +11,18 @@ from pydantic_core import ErrorDetails
 
 from boolit.lab.data import source_type
 from boolit.lab.models import family_type
+from boolit.lab.studies.overrides import shorten
 from boolit.lab.studies.schema import Metric, Study, Sweep
 from boolit.lab.training import Recipe
 
+TELLING = ("extra_forbidden", "too_short", "too_long")  # of a value that has the right type
 Location = tuple[str | int, ...]
 
 
 def first_problem(error: ValidationError, raw: dict[str, Any], within: Location = ()) -> tuple[Location, str]:
     """Where the first mistake is in the tables, and the rule it breaks, in one line."""
     # A value that fits none of several types is one mistake with one entry a type: the entry that got furthest tells most.
-    details = max(error.errors(), key=lambda entry: (entry["type"] == "extra_forbidden", len(entry["loc"])))
+    details = max(error.errors(), key=lambda entry: (entry["type"] in TELLING, len(entry["loc"])))
     location = (*within, *_in_file(details["loc"], raw if not within else {}))
     return location, _rule(details, location, raw)
 
@@ -47,7 +49,7 @@ def _rule(details: ErrorDetails, location: Location, raw: dict[str, Any]) -> str
     message = details["msg"].removeprefix("Value error, ").replace("Input should be", "it should be", 1)
     if details["type"] == "value_error":
         return f"{name}: {message}"
-    return f"{name} is {details['input']!r}; {message}"
+    return f"{name} is {shorten(repr(details['input']))}; {message}"
 
 
 def _known_keys(location: Location, raw: dict[str, Any]) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -38,21 +39,35 @@ def _known(spec: str) -> str:
 
 
 def _distinct(values: list[Any]) -> list[Any]:
-    repeated = [value for i, value in enumerate(values) if value in values[:i]]
-    if repeated:
-        raise ValueError(f"{repeated[0]!r} is there twice; name each once")
+    repeated = next((value for value, count in Counter(values).items() if count > 1), None)
+    if repeated is not None:
+        raise ValueError(f"{repeated!r} is there twice; name each once")
     return values
 
 
-Positive = Annotated[int, Field(ge=1)]
+MOST_ACTIVATIONS, MOST_SEEDS, MOST_SIZES = 1_000, 100_000, 1_000
+WIDEST, DEEPEST, MOST_PARAMETERS = 2**24, 1_000, 10**12
+
+
+def _few(value: Any) -> Any:
+    if isinstance(value, list) and len(value) > MOST_ACTIVATIONS:
+        raise ValueError(f"{len(value):,} activations are too many; name at most {MOST_ACTIVATIONS:,}")
+    return value
+
+
+Seeds = Annotated[int, Field(ge=1, le=MOST_SEEDS)]
+Width = Annotated[int, Field(ge=1, le=WIDEST)]
+Depth = Annotated[int, Field(ge=1, le=DEEPEST)]
+Budget = Annotated[int, Field(ge=1, le=MOST_PARAMETERS)]
+T = TypeVar("T")
 Spec = Annotated[str, AfterValidator(_known)]
-Integers = Annotated[list[Positive], BeforeValidator(_listed), AfterValidator(_distinct), Field(min_length=1)]
+Sizes = Annotated[list[T], BeforeValidator(_listed), AfterValidator(_distinct), Field(min_length=1, max_length=MOST_SIZES)]
 
 
 class Table(BaseModel):
     """A table of a study: a key it does not know is a mistake."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class Sweep(Table):
@@ -62,11 +77,20 @@ class Sweep(Table):
     a layer). ``rounding`` says whether a width that an activation cannot take is an error or moved to the nearest it can.
     """
 
-    activation: Annotated[list[Spec], BeforeValidator(_listed), AfterValidator(_distinct), Field(min_length=1)]
-    seeds: Positive | Annotated[list[int], AfterValidator(_distinct), Field(min_length=1)]
-    params: Integers | None = None
-    width: Annotated[list[Positive | list[Positive]], BeforeValidator(_listed), Field(min_length=1)] | None = None
-    depth: Integers = [1]
+    activation: Annotated[
+        list[Spec], BeforeValidator(_few), BeforeValidator(_listed), AfterValidator(_distinct), Field(min_length=1)
+    ]
+    seeds: Seeds | Annotated[list[int], AfterValidator(_distinct), Field(min_length=1)]
+    params: Sizes[Budget] | None = None
+    width: (
+        Annotated[
+            list[Width | Annotated[list[Width], Field(min_length=1, max_length=DEEPEST)]],
+            BeforeValidator(_listed),
+            Field(min_length=1, max_length=MOST_SIZES),
+        ]
+        | None
+    ) = None
+    depth: Sizes[Depth] = [1]
     rounding: Literal["exact", "nearest"] = "exact"
 
     @model_validator(mode="after")

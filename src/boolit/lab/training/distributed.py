@@ -52,9 +52,15 @@ def leading() -> bool:
 
 @contextmanager
 def leader_first() -> Iterator[None]:
-    """Lets the others do something after the leader has done it, so that they find what it has fetched."""
+    """Lets the others do something after the leader has done it, so that they find what it has fetched.
+
+    A leader that fails says so itself, and leaves; the others then end without a word.
+    """
     if not leading():
-        dist.barrier()
+        try:
+            dist.barrier()
+        except RuntimeError:  # the leader's connection is closed
+            raise SystemExit(2) from None
     yield
     if leading() and size() > 1:
         dist.barrier()

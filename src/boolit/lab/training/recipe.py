@@ -17,6 +17,7 @@ Loss = Literal["bce", "cross-entropy", "mse"]
 PER_RUN = ("learning_rate", "beta1", "beta2", "eps", "weight_decay", "momentum", "peak")
 
 ALONE = ("accumulate", "precision", "clip", "ema", "compile", "sync_batch_norm")
+MOST_EPOCHS, LARGEST_BATCH = 10**6, 10**7
 FALLING = ("loss", "rmse")  # figures that are the better the lower; all others the better the higher
 
 
@@ -34,13 +35,13 @@ class Recipe(BaseModel):
     torch.compile, and ``sync_batch_norm`` whether several processes share their batch norms' statistics.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     optimiser: Optimiser = "adam"
     learning_rate: float | Literal["find"] = 1e-3
     schedule: Schedule = "one-cycle"
-    epochs: int = Field(ge=1)
-    batch: int = Field(ge=1)
+    epochs: int = Field(ge=1, le=MOST_EPOCHS)
+    batch: int = Field(ge=1, le=LARGEST_BATCH)
     weight_decay: float = Field(0.0, ge=0)
     beta1: float = Field(0.9, ge=0, lt=1)
     beta2: float = Field(0.999, ge=0, lt=1)

@@ -1,0 +1,90 @@
+"""Ctrl-C and SIGTERM end the command in one line, whenever they come.
+
+The child sends the signal to itself when it imports a module or opens a file, so that the moment is always the same.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from boolit._command import GOING_ON
+
+HOOK = """
+import os, sys
+
+SIGNAL, EVENT, NAME = int(os.environ["SEND"]), os.environ["AT_EVENT"], os.environ["AT_NAME"]
+sent = False
+
+def watch(event, arguments):
+    global sent
+    if not sent and event == EVENT and NAME in str(arguments[0]):
+        sent = True
+        os.kill(os.getpid(), SIGNAL)
+
+sys.addaudithook(watch)
+"""
+SETS = ["training.epochs=3", "data.train=64", "sweep.activation=['relu']"]
+SMALL = ["--seeds", "2", "--checkpoint-steps", "1", *(word for each in SETS for word in ("--set", each))]
+MOMENTS = [
+    ("import", "torch"),
+    ("import", "torch.nn"),
+    ("import", "boolit.nn"),
+    ("import", "boolit.cli._app"),
+    ("import", "boolit.lab.studies.planner"),
+    ("import", "boolit.lab.results.store"),
+    ("import", "boolit.lab.reports.report"),
+]
+
+
+def command(tmp_path: Path, number: signal.Signals, event: str, name: str, more: list[str]) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "sitecustomize.py").write_text(HOOK)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "SEND": str(int(number)),
+        "AT_EVENT": event,
+        "AT_NAME": name,
+    }
+    arguments = [sys.executable, "-m", "boolit", "run", "parity", "--out", str(tmp_path / "out"), *SMALL, *more]
+    return subprocess.run(arguments, env=environment, cwd=tmp_path, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(("event", "name"), MOMENTS, ids=[name for _, name in MOMENTS])
+def test_ctrl_c_is_one_line_at_any_moment(tmp_path: Path, event: str, name: str) -> None:
+    done = command(tmp_path, signal.SIGINT, event, name, ["--json"])
+    assert (done.returncode, done.stderr) == (130, f"{GOING_ON}\n")
+
+
+@pytest.mark.parametrize(("event", "name"), [MOMENTS[0], MOMENTS[4]], ids=["torch", "planner"])
+def test_sigterm_is_taken_alike(tmp_path: Path, event: str, name: str) -> None:
+    done = command(tmp_path, signal.SIGTERM, event, name, [])
+    assert (done.returncode, done.stderr) == (130, f"{GOING_ON}\n")
+
+
+def test_the_same_command_goes_on(tmp_path: Path) -> None:
+    stopped = command(tmp_path, signal.SIGINT, "open", "out/checkpoints/", ["--json"])  # while it trains
+    assert (stopped.returncode, stopped.stderr) == (130, f"{GOING_ON}\n")
+    done = command(tmp_path, signal.SIGINT, "never", "", [])
+    assert done.returncode == 0, done.stderr
+    assert "2 runs trained" in done.stdout
+
+
+def test_the_script_takes_them_as_the_module_does(tmp_path: Path) -> None:
+    script = tmp_path / "boolit"
+    script.write_text("from boolit.cli import main\nmain()\n")
+    (tmp_path / "sitecustomize.py").write_text(HOOK)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "SEND": "2", "AT_EVENT": "import", "AT_NAME": "torch"}
+    done = subprocess.run([sys.executable, str(script), "list"], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, f"{GOING_ON}\n")
+
+
+def test_a_program_that_imports_boolit_keeps_its_signals() -> None:
+    script = "import signal; before = signal.getsignal(2), signal.getsignal(15); import boolit, boolit.cli\n"
+    script += "assert (signal.getsignal(2), signal.getsignal(15)) == before"
+    subprocess.run([sys.executable, "-c", script], check=True)
