@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from boolit.lab import data, models
+from boolit.nn import specs
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -17,10 +20,16 @@ LINK = re.compile(r"\]\((?!https?:)([^)#]+)[^)]*\)")
 @pytest.mark.parametrize("page", [page for page in PAGES if FENCE.search(page.read_text())], ids=lambda page: page.name)
 def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    for module, registry, known in (
+        (data, "_SOURCES", data._known()),
+        (models, "_FAMILIES", models._known()),
+        (specs, "_REGISTERED", specs._REGISTERED),
+    ):
+        monkeypatch.setattr(module, registry, dict(known))  # what a page registers is forgotten after it
     torch.manual_seed(0)
     names: dict[str, object] = {"__name__": page.stem}
     for block in FENCE.findall(page.read_text()):
-        exec(compile(block, str(page), "exec"), names)
+        exec(compile(block, str(page), "exec", dont_inherit=True), names)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

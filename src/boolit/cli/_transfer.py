@@ -109,6 +109,6 @@ def _tell(planned: Plan, views: int) -> None:
     counts = {str(run.config["activation"]): run.config["parameters"] for run in planned.runs}
     console = progress()
     console.print(f"Pictures: {samples['train']} to train on, {samples['test']} to test on; {found.outputs} classes")
-    console.print(f"{valid}: they choose the learning rates, unless --rate is given")
+    console.print(f"{valid}: they choose the learning rates, unless --rate is given", soft_wrap=True)
     console.print(f"To encode, if not done before: {views * samples['train'] + whole} views")
     console.print(f"Parameters: {escape(', '.join(f'{spec} {count}' for spec, count in counts.items()))}\n", soft_wrap=True)
