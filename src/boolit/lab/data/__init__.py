@@ -8,6 +8,7 @@ import pkgutil
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar
 
 from boolit.lab.data._dataset import Dataset, Description, Draw, Encode, Probe, Resample, Source, Split, Task
@@ -15,6 +16,7 @@ from boolit.lab.data._parsed import tensors
 from boolit.lab.data._published import Published
 from boolit.lab.data._remote import Remote
 from boolit.lab.errors import UserError
+from boolit.lab.folders import data_folder
 from boolit.lab.memory import require_memory
 
 __all__ = [
@@ -100,14 +102,20 @@ def describe(wanted: Source) -> Description:
         >>> described.inputs, described.outputs, described.task
         ((28, 28), 10, 'classes')
     """
+    return _described(wanted, data_folder())
+
+
+@lru_cache(maxsize=32)
+def _described(wanted: Source, _folder: Path) -> Description:
+    """Found once for all cohorts of a plan: some sources read lists of files for it."""
     described = wanted.describe()
     return load(wanted).description if described is None else described
 
 
 def check_memory(wanted: Source) -> None:
     """Refuses data that is generated at once and does not fit into this machine."""
-    described = wanted.describe()
-    if described is not None and wanted.generated:
+    described = wanted.describe() if wanted.generated else None
+    if described is not None:
         numbers = sum(described.samples.values()) * math.prod(described.inputs)
         require_memory(COPIES * FLOAT_BYTES * numbers, f"the data {wanted.name}", "ask for fewer samples")
 

@@ -18,7 +18,8 @@ from torch import Tensor
 def processes() -> Iterator[None]:
     """Joins the group whose environment torchrun has set (``RANK``, ``WORLD_SIZE``), if there is one of several processes.
 
-    After an error the group is not left in good order, which would wait for the others: torchrun ends them.
+    After an error the group is not left in good order, which would wait for the others: torchrun ends them. A leader that fails
+    says why; another process, which notices by a closed connection only, ends without a word.
     """
     if not dist.is_available() or "RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield
@@ -26,7 +27,12 @@ def processes() -> Iterator[None]:
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
-    yield
+    try:
+        yield
+    except RuntimeError as error:
+        if leading() or not _connection_lost(error):
+            raise
+        raise SystemExit(2) from None
     dist.destroy_process_group()
 
 
@@ -52,15 +58,9 @@ def leading() -> bool:
 
 @contextmanager
 def leader_first() -> Iterator[None]:
-    """Lets the others do something after the leader has done it, so that they find what it has fetched.
-
-    A leader that fails says so itself, and leaves; the others then end without a word.
-    """
+    """Lets the others do something after the leader has done it, so that they find what it has fetched."""
     if not leading():
-        try:
-            dist.barrier()
-        except RuntimeError:  # the leader's connection is closed
-            raise SystemExit(2) from None
+        dist.barrier()
     yield
     if leading() and size() > 1:
         dist.barrier()
@@ -92,6 +92,11 @@ def all_agree(yes: bool) -> bool:
     said = torch.tensor([int(yes)])
     dist.all_reduce(said, dist.ReduceOp.MIN)
     return bool(said.item())
+
+
+def _connection_lost(error: RuntimeError) -> bool:
+    """gloo's errors have no type of their own; each begins with the place in its source."""
+    return isinstance(error, dist.DistError) or "/gloo/" in str(error)
 
 
 def _grouped() -> bool:
