@@ -99,6 +99,8 @@ def _of_all_classes(folder: Path) -> list[Path]:
 def _by_class(folder: Path) -> dict[str, list[Path]]:
     if not folder.is_dir():
         raise UserError(f"{folder} is no folder; give one that has a folder of pictures for each class")
+    if name_bytes(str(folder)) != str(folder).encode(errors="replace"):  # it becomes part of what is stored of a run
+        raise UserError(f"the name of {folder} is not UTF-8, as only those of the pictures in it may be; rename it")
     folders = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
     found = {path.name: _pictures_in(path) for path in folders}
     full = {name: paths for name, paths in found.items() if paths}
