@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,8 @@ MOMENTS = [
 ]
 
 
-def command(tmp_path: Path, number: signal.Signals, event: str, name: str, more: list[str]) -> subprocess.CompletedProcess[str]:
+def prepare(tmp_path: Path, number: signal.Signals, event: str, name: str) -> tuple[list[str], dict[str, str]]:
+    """The arguments and the environment of a small study that is sent a signal."""
     (tmp_path / "sitecustomize.py").write_text(HOOK)
     environment = {
         **os.environ,
@@ -51,8 +53,12 @@ def command(tmp_path: Path, number: signal.Signals, event: str, name: str, more:
         "AT_EVENT": event,
         "AT_NAME": name,
     }
-    arguments = [sys.executable, "-m", "boolit", "run", "parity", "--out", str(tmp_path / "out"), *SMALL, *more]
-    return subprocess.run(arguments, env=environment, cwd=tmp_path, capture_output=True, text=True)
+    return [sys.executable, "-m", "boolit", "run", "parity", "--out", str(tmp_path / "out"), *SMALL], environment
+
+
+def command(tmp_path: Path, number: signal.Signals, event: str, name: str, more: list[str]) -> subprocess.CompletedProcess[str]:
+    arguments, environment = prepare(tmp_path, number, event, name)
+    return subprocess.run([*arguments, *more], env=environment, cwd=tmp_path, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize(("event", "name"), MOMENTS, ids=[name for _, name in MOMENTS])
@@ -65,6 +71,22 @@ def test_ctrl_c_is_one_line_at_any_moment(tmp_path: Path, event: str, name: str)
 def test_sigterm_is_taken_alike(tmp_path: Path, event: str, name: str) -> None:
     done = command(tmp_path, signal.SIGTERM, event, name, [])
     assert (done.returncode, done.stderr) == (130, f"{GOING_ON}\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
+def test_on_a_terminal_the_line_is_the_last_one(tmp_path: Path) -> None:
+    arguments, environment = prepare(tmp_path, signal.SIGINT, "open", "out/checkpoints/")  # while bars are shown
+    ours, theirs = os.openpty()
+    with subprocess.Popen(arguments, env=environment, cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs) as child:
+        os.close(theirs)
+        shown = b""
+        with suppress(OSError):  # how Linux says that the other side has left
+            while part := os.read(ours, 4096):
+                shown += part
+        os.close(ours)
+    assert child.returncode == 130
+    assert shown.count(GOING_ON.encode()) == 1
+    assert b"Traceback" not in shown
 
 
 def test_the_same_command_goes_on(tmp_path: Path) -> None:

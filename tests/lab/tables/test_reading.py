@@ -162,3 +162,14 @@ def test_a_huge_field_is_one_sentence(content: str, named: str, tmp_path: Path) 
 def test_every_end_of_line_is_one(end: str, tmp_path: Path) -> None:
     content = end.join(["a,b", "1.5,x", "2,y", ""])
     assert read(write(tmp_path / "t.csv", content)) == {"a": ["1.5", "2"], "b": ["x", "y"]}
+
+
+def test_a_parquet_file_that_unpacks_to_too_much_is_refused_before_it_is_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "zeros.parquet"
+    pq.write_table(pa.table({"x": np.zeros(2**17)}), path, compression="zstd", use_dictionary=False)
+    assert open_table(path).names == ("x",)
+    monkeypatch.setattr("boolit.lab.files.LEAST_UNPACKED", 2**16)
+    with pytest.raises(UserError, match="a row group states"):
+        open_table(path)

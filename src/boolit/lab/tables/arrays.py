@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from boolit.lab.errors import UserError
-from boolit.lab.files import BoundedReader, read_array, unpacked_limit
+from boolit.lab.files import BoundedReader, TooLargeError, read_array, unpacked_limit
 from boolit.lab.tables.reading import TableFile
 
 ROWS_AT_ONCE = 2**16
@@ -22,9 +22,13 @@ LONGEST_REASON = 200  # characters
 
 
 def parquet_table(path: Path) -> TableFile:
-    """The table in a Parquet file."""
+    """The table in a Parquet file, whose row groups unpack to a bounded number of bytes each."""
     try:
-        names = tuple(pq.read_schema(path).names)
+        with pq.ParquetFile(path) as file:
+            names, about = tuple(file.schema_arrow.names), file.metadata
+        stated = max((about.row_group(group).total_byte_size for group in range(about.num_row_groups)), default=0)
+        if stated > (most := unpacked_limit(path.stat().st_size)):
+            raise TooLargeError(f"a row group states {stated:,} bytes, more than the {most:,} that are read")
     except Exception as error:  # a damaged file may fail with any exception
         reason = " ".join(str(error).split())[:LONGEST_REASON]
         raise UserError(f"{path} is no readable Parquet file ({reason}); write it again") from None
