@@ -117,7 +117,7 @@ def test_seeds_of_the_command_line_are_counted_too(capsys: pytest.CaptureFixture
         ("seeds = 1", "seeds = nan", "sweep.seeds is nan"),
         ('"relu"', str([f"or_ail_k{k}" for k in range(2, 20_002)]), "at most"),
         ('"relu"', str([f"or_ail_k{k}" for k in range(2, 3_002)]), "3,000 activations are too many"),
-        ('"small"', f'"{"x" * 5_000_000}"', "bytes; a study is a short text"),
+        ('"small"', f'"{"x" * 5_000_000}"', "bytes, the most that is read of such a file; a study is a short text"),
     ],
     ids=["profile path", "profile dots", "profile empty", "digits", "deep", "nan", "activations", "some", "long"],
 )
