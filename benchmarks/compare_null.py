@@ -72,7 +72,7 @@ def examine(kind: str, number: int, seed: int) -> dict[str, Any]:
     """Makes a table, compares on it in a folder of its own, and says what the verdict says."""
     import torch
 
-    from boolit.lab.comparing import Comparing, Question
+    from boolit.lab.compare import Comparing, Question
 
     torch.set_num_threads(1)
     drawn = np.random.default_rng([seed, {"null": 0, "parity": 1}[kind], number])

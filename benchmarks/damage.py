@@ -37,14 +37,12 @@ from typing import Any
 
 import numpy as np
 
-from boolit.lab.data._archives import entries
-from boolit.lab.data._mat import records, variable
-from boolit.lab.data._mat_child import limit_memory
-from boolit.lab.data._remote import Remote, UnreadableError
-from boolit.lab.data._t7 import parsed_t7
-from boolit.lab.data._verified import verified
-from boolit.lab.errors import UserError
-from boolit.lab.tables import Wanted, digest_of, open_table, prepared
+from boolit.lab.common.errors import UserError
+from boolit.lab.datasets.composition.mitstates_files import parsed_t7
+from boolit.lab.datasets.download.mat import records, variable
+from boolit.lab.datasets.download.mat_child import limit_memory
+from boolit.lab.datasets.download.published import Remote, UnreadableError, entries, verified
+from boolit.lab.datasets.tables import Wanted, digest_of, open_table, prepared
 from boolit.saved import SavedModelError, load
 
 SECONDS, BYTES = 30, 2**30
@@ -99,7 +97,7 @@ def make_model(path: Path) -> None:
     import torch
 
     from boolit.saved.columns import Column
-    from boolit.saved.description import Description
+    from boolit.saved.file import Description
     from boolit.saved.model import SavedModel
     from boolit.saved.network import network
 

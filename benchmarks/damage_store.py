@@ -22,8 +22,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from boolit.cli._app import run as command
-from boolit.lab.errors import UserError
-from boolit.lab.results._database import FILE
+from boolit.lab.common.errors import UserError
+from boolit.lab.results.database import FILE
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run
 from boolit.lab.training import Checkpoint, Finished, Job, StackedTraining, train

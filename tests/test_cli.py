@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 import boolit
 from boolit.cli import _app, _list, _verify, main
-from boolit.lab.errors import UserError
-from boolit.lab.verification import Check, Family
+from boolit.lab.common.errors import UserError
+from boolit.lab.paper.verification import Check, Family
 from boolit.nn import known_specs
 
 Run = Callable[..., tuple[int, str, str]]

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from boolit.cli import main
-from boolit.lab.data import _fetch, dataset_names
-from boolit.lab.data._holdings import holdings
-from boolit.lab.data._remote import Remote
-from boolit.lab.data.chorales import Chorales
+from boolit.lab.datasets import dataset_names
+from boolit.lab.datasets.chorales import Chorales
+from boolit.lab.datasets.download import fetch as _fetch
+from boolit.lab.datasets.download.published import Remote
+from boolit.lab.datasets.status import holdings
 
 Run = Callable[..., tuple[int, str, str]]
 CONTENT = b"a small dataset"

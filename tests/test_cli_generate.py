@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from boolit.cli._generate import application
-from boolit.lab.errors import UserError
+from boolit.cli._data import generate_application
+from boolit.lab.common.errors import UserError
 
 NAMES = ("center_single", "distribute_four")
 CHOSEN = [word for name in NAMES for word in ("--configuration", name)]
 
 
 def run(*arguments: str) -> Result:
-    result = CliRunner().invoke(application(), arguments)
+    result = CliRunner().invoke(generate_application(), arguments)
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result

@@ -39,7 +39,7 @@ MOMENTS = [
     ("import", "boolit.cli._app"),
     ("import", "boolit.lab.studies.planner"),
     ("import", "boolit.lab.results.store"),
-    ("import", "boolit.lab.reports.report"),
+    ("import", "boolit.lab.reports.page"),
 ]
 
 

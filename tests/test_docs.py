@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from boolit.lab import data, models
+from boolit.lab.datasets import DATASETS
+from boolit.lab.models import MODELS
 from boolit.nn import specs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,8 +22,8 @@ LINK = re.compile(r"\]\((?!https?:)([^)#]+)[^)]*\)")
 def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for module, registry, known in (
-        (data, "_SOURCES", data._known()),
-        (models, "_FAMILIES", models._known()),
+        (DATASETS, "registered", DATASETS.registered),
+        (MODELS, "registered", MODELS.registered),
         (specs, "_REGISTERED", specs._REGISTERED),
     ):
         monkeypatch.setattr(module, registry, dict(known))  # what a page registers is forgotten after it

@@ -17,8 +17,7 @@ from torch import Tensor
 
 import boolit
 from boolit import functional
-from boolit.functional import combine, ensemble, gate, signed_geomean
-from boolit.functional._operations import operands
+from boolit.functional import combine, ensemble, gate, operands, signed_geomean
 from boolit.logic import OPERATIONS
 
 INFINITY = float("inf")

@@ -28,9 +28,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from boolit.nn.width import count_parameters
 from boolit.sklearn import LogicalMLPClassifier, LogicalMLPRegressor
 from boolit.sklearn._network import GeneratedDropout
-from boolit.sklearn._samples import Samples, distinct, scaling, split
-from boolit.sklearn._tasks import CLASSIFICATION, REGRESSION
-from boolit.sklearn._training import Recipe, Tensors, train
+from boolit.sklearn._training import CLASSIFICATION, REGRESSION, Recipe, Samples, Tensors, distinct, scaling, split, train
 
 BOTH = pytest.mark.parametrize("kind", [LogicalMLPClassifier, LogicalMLPRegressor])
 # scikit-learn leaves these out itself, whatever the estimator: there is no pandas here, and SCIPY_ARRAY_API is not set.

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from boolit.functional import gate
 from boolit.logic import Program, evaluate
-from boolit.logic.formulas import formula
+from boolit.logic.reference import formula
 
 # torch loads its own rules of forward mode by a function it has deprecated
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from boolit.lab.data import Dataset, Source, load
+from boolit.lab.datasets import Dataset, Source, load
 from boolit.lab.training import Job, Outcome
 
 UNIT = 2.0**-53

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from boolit.cli import main
-from boolit.lab import doctor, folders
-from boolit.lab.extras import EXTRAS
+from boolit.lab import doctor
+from boolit.lab.common import files as folders
+from boolit.lab.common.errors import EXTRAS
 from boolit.logic import kernels
 
 if sys.version_info >= (3, 11):

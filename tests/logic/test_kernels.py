@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from boolit.logic import Program, evaluate
-from boolit.logic.formulas import formula
 from boolit.logic.kernels import status
-from boolit.logic.kernels.plan import plan_for
+from boolit.logic.kernels.library import plan_for
+from boolit.logic.reference import formula
 
 GROUPINGS = [(2, "adjacent"), (2, "halves"), (3, "adjacent"), (3, "halves"), (5, "adjacent")]
 BASIC = [program for k, pairing in GROUPINGS for program in (*singles(k, pairing)[:12], *ensembles(k, pairing))]

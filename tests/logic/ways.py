@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from boolit.logic import Program
-from boolit.logic.formulas import formula
-from boolit.logic.kernels import library, plan
+from boolit.logic.kernels import library
+from boolit.logic.kernels import library as plan
+from boolit.logic.reference import formula
 
 Way = Callable[[Tensor, Program], tuple[Tensor, Tensor]]
 LEVELS = ("baseline", "x86-64-v3", "x86-64-v4")

@@ -18,7 +18,7 @@ from boolit.lab.models import family
 from boolit.lab.models.resnet18 import BasicBlock
 from boolit.nn import Gate
 from boolit.nn.conv1x1 import Conv1x1, ConvTranspose1x1, make_safe
-from boolit.nn.convert import convert
+from boolit.nn.conversion import convert
 
 
 class Convolutions(TorchDispatchMode):

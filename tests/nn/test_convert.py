@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, fx, nn
 
 from boolit.nn import Activation, activation
-from boolit.nn.convert import Conversion, convert
+from boolit.nn.conversion import Conversion, convert
 from boolit.nn.width import count_parameters, mlp_parameters, width_for_budget
 
 SPECS = ["or_ail", "or_and_ail_d", "or_and_xnor_nail_d", "or_xnor_ail_p", "silu", "max_k4"]

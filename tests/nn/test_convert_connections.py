@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from boolit.nn import Gate, activation
-from boolit.nn.convert import Conversion, convert
+from boolit.nn.conversion import Conversion, convert
 
 SPECS = ["or_ail", "or_and_ail_d", "or_and_xnor_nail_d", "or_xnor_ail_p", "max_k4"]
 

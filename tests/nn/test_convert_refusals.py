@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from boolit.nn import Gate
-from boolit.nn.convert import convert
+from boolit.nn.conversion import convert
 
 
 def weight_normed(inside: int, outside: int) -> nn.Module:

@@ -17,7 +17,7 @@ import pytest
 
 import boolit
 from boolit.lab import paper
-from boolit.lab.reports.marks import marks
+from boolit.lab.reports.tables.model import marks
 from boolit.lab.results.statistics import Metric, Summary, compare_summaries, contrast
 
 PRINTED = 0.01

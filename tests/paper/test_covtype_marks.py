@@ -14,8 +14,8 @@ from itertools import product
 import pytest
 
 from boolit.lab import paper
-from boolit.lab.errors import UserError
-from boolit.lab.reports.marks import marks
+from boolit.lab.common.errors import UserError
+from boolit.lab.reports.tables.model import marks
 from boolit.lab.results.statistics import Comparison, Metric, Summary, compare_summaries, contrast
 
 PRINTED = 0.01  # the resolution of the printed figures, in percent

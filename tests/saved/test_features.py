@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boolit.saved import SavedModelError
-from boolit.saved.columns import Column, date_parts, encoded
-from boolit.saved.values import raw_columns, raw_values
+from boolit.saved.columns import Column, date_parts, encoded, raw_columns, raw_values
 
 COLUMNS = (
     Column("age", "number", fill=40.0, missing=True),

@@ -19,8 +19,7 @@ from torch import nn
 from boolit.saved import SavedModelError
 from boolit.saved import load as load_model
 from boolit.saved.columns import Column
-from boolit.saved.description import Description, Label, TableTask
-from boolit.saved.file import checksum
+from boolit.saved.file import Description, Label, TableTask, checksum
 from boolit.saved.model import SavedModel
 from boolit.saved.network import network
 

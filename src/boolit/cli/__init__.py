@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from boolit._command import INTERRUPTED, READER_GONE, SIGNALS_TAKEN, is_command, say_going_on
-from boolit.lab.extras import EXTRAS
+from boolit.lab.common.errors import EXTRAS
 
 __all__ = ["main"]
 

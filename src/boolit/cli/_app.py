@@ -16,25 +16,17 @@ import torch
 import typer
 
 from boolit import __version__
-from boolit.cli import (
-    _bench,
-    _compare,
-    _correlations,
-    _data,
-    _doctor,
-    _export,
-    _figures,
-    _list,
-    _paper,
-    _rescue,
-    _run,
-    _search,
-    _transfer,
-    _verify,
-)
+from boolit.cli import _bench, _compare, _data, _list, _run, _transfer, _verify
+from boolit.cli import _list as _doctor
+from boolit.cli import _results as _correlations
+from boolit.cli import _results as _export
+from boolit.cli import _results as _figures
+from boolit.cli import _results as _paper
+from boolit.cli import _results as _rescue
+from boolit.cli import _run as _search
 from boolit.cli._terminal import print_error
-from boolit.lab.errors import UserError
-from boolit.lab.plugins import load_plugins
+from boolit.lab.common.errors import UserError
+from boolit.lab.common.plugins import load_plugins
 
 # Newer typers carry click inside themselves, older ones use the package: the base of BadParameter is right in both.
 ParsingError = cast("type[Exception]", typer.BadParameter.__mro__[2])

@@ -14,8 +14,8 @@ from boolit.cli._run import JsonOption, end_unless_complete
 from boolit.cli._terminal import output, print_json, progress
 
 if TYPE_CHECKING:
-    from boolit.lab.comparing import Compared, Comparing
-    from boolit.lab.tables import Prepared
+    from boolit.lab.compare import Compared, Comparing
+    from boolit.lab.datasets.tables import Prepared
 
 TableArgument = Annotated[Path, typer.Argument(metavar="TABLE", help="A .csv, .tsv, .parquet or .npz file.")]
 DEFAULT = "relu,silu,max,or_ail,xnor_nail,or_and_xnor_nail_d"
@@ -55,8 +55,8 @@ def compare(
     Networks of equal size on several random splits of the rows, with learning rates chosen by validation, each stopped early; a
     table, a verdict, figures, and a model for boolit.load and boolit predict. The same command goes on where it was stopped.
     """
-    from boolit.lab.comparing import Comparing, Question
-    from boolit.lab.errors import UserError
+    from boolit.lab.common.errors import UserError
+    from boolit.lab.compare import Comparing, Question
 
     if task not in (None, "classify", "regress"):
         raise UserError(f"--task {task} is no task; use classify or regress")
@@ -101,7 +101,7 @@ def predict(
     One column with the prediction and, for classes, one with the probability of each. A note on standard error names the
     categories that the model does not know.
     """
-    from boolit.lab.comparing.predictions import write_predictions
+    from boolit.lab.compare.saved import write_predictions
 
     predicted = write_predictions(model, table, sys.stdout if out is None else out)
     for note in predicted.notes():
@@ -116,7 +116,7 @@ def _task(task: str | None) -> Any:
 
 
 def _rates(given: str) -> tuple[float, ...]:
-    from boolit.lab.errors import UserError
+    from boolit.lab.common.errors import UserError
 
     try:
         return tuple(float(rate) for rate in given.split(",") if rate.strip())
@@ -151,7 +151,7 @@ def _lines(table: Prepared) -> list[str]:
 
 
 def _print(compared: Compared) -> None:
-    from boolit.lab.comparing.procedure import saved_text
+    from boolit.lab.compare.job import saved_text
     from boolit.lab.reports.tables import terminal_table
 
     console = output()
@@ -197,7 +197,7 @@ def _findings(compared: Compared) -> dict[str, Any]:
     """Numbers and words of what was found."""
     from dataclasses import asdict
 
-    from boolit.lab.reports.split_report import coverage
+    from boolit.lab.reports.page import coverage
 
     verdict, saved = compared.verdict, compared.saved
     if verdict is None:

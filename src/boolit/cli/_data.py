@@ -1,17 +1,20 @@
-"""``boolit data``: which datasets there are, and their files."""
+"""``boolit data``: which datasets there are, their files, and those that are made here."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from boolit.cli import _generate
+from boolit.cli import _data as _generate
 from boolit.cli._terminal import output, plain_table, print_json
 
 if TYPE_CHECKING:
-    from boolit.lab.data._holdings import FileState, Holding
+    from boolit.lab.datasets.status import FileState, Holding
+
+# ``boolit data``: which datasets there are, and their files.
 
 Names = Annotated[list[str] | None, typer.Argument(metavar="[NAMES]...", help="Datasets; all if none is named.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
@@ -50,8 +53,8 @@ def _help(context: typer.Context) -> None:
 
 def list_(names: Names = None, json: Json = False) -> None:
     """Show the datasets, their sizes, where they come from and whether they are here."""
-    from boolit.lab.data._holdings import holdings
-    from boolit.lab.folders import data_folder
+    from boolit.lab.common.files import data_folder
+    from boolit.lab.datasets.status import holdings
 
     found = holdings(names or ())
     if json:
@@ -67,7 +70,7 @@ def fetch(names: Names = None, json: Json = False) -> None:
 
     Every file is checked, those that were here too; one is put in its place only when it is whole.
     """
-    from boolit.lab.data._holdings import brought, holdings
+    from boolit.lab.datasets.status import brought, holdings
 
     found = holdings(names or ())
     states = brought([remote for holding in found for remote in holding.remotes])
@@ -83,7 +86,7 @@ def check(names: Names = None, json: Json = False) -> None:
 
     The exit code is 1 if one is bad; what is not here is no fault.
     """
-    from boolit.lab.data._holdings import checked, holdings
+    from boolit.lab.datasets.status import checked, holdings
 
     found = holdings(names or ())
     states = [checked(remote) for holding in found for remote in holding.remotes]
@@ -163,3 +166,86 @@ def _print_without_files(found: list[Holding]) -> None:
     for holding in found:
         if not holding.remotes:
             output().print(f"{holding.name} has no files to fetch: {_here(holding)}", markup=False)
+
+
+# ``boolit data generate``: datasets that are made here, as files to look at or to use elsewhere.
+
+Problems = Annotated[int, typer.Option(min=1, help="Problems of each configuration; of ten, six are to train on.")]
+Configurations = Annotated[
+    list[str] | None, typer.Option("--configuration", metavar="NAME", help="A configuration; all seven if none is named.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Another seed makes other problems.")]
+Out = Annotated[Path | None, typer.Option(help="The folder to write to; that of the dataset with this seed if not given.")]
+Page = Annotated[
+    Path | None,
+    typer.Option(metavar="PNG", help="Also draw the first problems; of several configurations, each gets its name added."),
+]
+ON_A_PAGE = 4
+
+
+def generate_application() -> typer.Typer:
+    """The datasets that can be made."""
+    app = typer.Typer(help="Make a dataset's files.", rich_markup_mode=None)
+    app.callback(invoke_without_command=True)(_generate_help)
+    app.command("iraven")(iraven)
+    return app
+
+
+def _generate_help(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def iraven(
+    problems: Problems = 10_000,
+    configuration: Configurations = None,
+    seed: Seed = 1234,
+    out: Out = None,
+    page: Page = None,
+    json: Json = False,
+) -> None:
+    """Make the problems of I-RAVEN that are not in the folder yet, each solved by its rules before it is written.
+
+    May be interrupted and started again at any time.
+    """
+    from boolit.lab.common.errors import UserError
+    from boolit.lab.datasets.raven.configurations import CONFIGURATIONS, configuration_named
+    from boolit.lab.datasets.raven.files import home
+
+    names = list(dict.fromkeys(configuration or CONFIGURATIONS))
+    for name in names:
+        configuration_named(name)
+    if page and page.suffix.lower() != ".png":
+        raise UserError(f"--page {page} is no PNG; give a name that ends in .png")
+    folder = out or home(seed)
+    made = _made(folder, names, problems, seed)
+    pages = _pages(page, names, problems, seed) if page else []
+    if json:
+        print_json(
+            {"folder": str(folder), "seed": seed, "problems": problems, "made": made, "pages": [str(path) for path in pages]}
+        )
+        return
+    table = plain_table("configuration", "problems", "made now", right=("problems", "made now"))
+    for name, count in made.items():
+        table.add_row(name, f"{problems:,}", f"{count:,}")
+    output().print(table)
+    for line in [f"The problems are in {folder}.", *(f"Look at {path}." for path in pages)]:
+        output().print(line, style="dim", markup=False, soft_wrap=True)
+
+
+def _made(folder: Path, names: list[str], problems: int, seed: int) -> dict[str, int]:
+    from boolit.lab.datasets.raven.files import generate, missing, problem_bars
+
+    lacking = {name: len(missing(folder, name, problems)) for name in names}
+    with problem_bars() as begin:
+        generate(folder, names, problems, seed, begin("making problems", sum(lacking.values())))
+    return lacking
+
+
+def _pages(page: Path, names: list[str], problems: int, seed: int) -> list[Path]:
+    from boolit.lab.datasets.raven.page import write_page
+
+    paths = [page] if len(names) == 1 else [page.with_name(f"{page.stem}-{name}{page.suffix}") for name in names]
+    for path, name in zip(paths, names, strict=True):
+        write_page(path, name, seed, range(min(ON_A_PAGE, problems)))
+    return paths

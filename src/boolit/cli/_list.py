@@ -1,20 +1,116 @@
-"""``boolit list``: what there is to choose from.
+"""``boolit list`` and ``boolit doctor``: what there is to choose from, and what of it is active here.
 
 A kind of thing is a function that returns a `Listing`, and one line in `LISTINGS`.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import chain
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
+import boolit
 from boolit.cli._terminal import output, plain_table, print_json
-from boolit.lab.errors import UserError
+from boolit.lab.common.errors import UserError
+from boolit.nn import Activation, Ensemble, Extremum, Gate, Gated, Pointwise, SignedGeomean, known_specs
+
+if TYPE_CHECKING:
+    from boolit.lab.doctor import Fact, Section
+
+# What there is to choose from: every activation with its map and a line on what it computes.
+
+FORMULAS = {
+    "relu": "max(0, x)",
+    "leaky_relu": "x if x > 0, else 0.01 x",
+    "prelu": "x if x > 0, else a x with a learnt a",
+    "softplus": "log(1 + eˣ)",
+    "elu": "x if x > 0, else eˣ − 1",
+    "celu": "elu, smooth for any α (α = 1)",
+    "selu": "elu, scaled to keep mean 0 and sd 1",
+    "gelu": "x Φ(x)",
+    "silu": "x σ(x)",
+    "hardswish": "x clip(x + 3, 0, 6) / 6",
+    "mish": "x tanh(log(1 + eˣ))",
+    "softsign": "x / (1 + |x|)",
+    "tanh": "tanh(x)",
+    "sigmoid": "σ(x)",
+    "identity": "x",
+    "glu": "x σ(y), y from the second half",
+    "swiglu": "x silu(y), y from the second half",
+    "geglu": "x gelu(y), y from the second half",
+    "bilinear": "x y, y from the second half",
+    "max": "max(x, y), MaxOut",
+    "min": "min(x, y)",
+    "max_min_d": "max and min of each pair, GroupSort",
+    "signed_geomean": "sgn(x y) √|x y|",
+}
+OPERATORS = {
+    "implies": "x ⇒ y",
+    "nimplies": "NOT (x ⇒ y)",
+    "implied_by": "x ⇐ y",
+    "nimplied_by": "NOT (x ⇐ y)",
+}
+FORMS = {"il": "exact", "ail": "approximate", "nil": "exact, normalised", "nail": "approximate, normalised"}
+
+
+@dataclass(frozen=True)
+class ActivationEntry:
+    """One activation: ``map`` is channels in → out of a group, ``divisor`` what a width must be a multiple of."""
+
+    spec: str
+    map: tuple[int, int]
+    divisor: int
+    feature_factor: Fraction
+    kind: str
+    description: str
+
+    @property
+    def arrow(self) -> str:
+        """The map as it is written."""
+        return f"{self.map[0]}→{self.map[1]}"
+
+
+def activation_entries() -> list[ActivationEntry]:
+    """Every spec that takes no ending, registered ones included; by map, then by kind.
+
+    Example:
+        >>> [entry.arrow for entry in activations() if entry.spec in ("relu", "or_and_xnor_nail_d")]
+        ['1→1', '2→3']
+    """
+    entries = [_entry(boolit.activation(spec)) for spec in known_specs()]
+    kinds = list(dict.fromkeys(entry.kind for entry in entries))
+    return sorted(entries, key=lambda entry: (entry.map, kinds.index(entry.kind)))
+
+
+def _entry(module: Activation) -> ActivationEntry:
+    kind, description = _kind(module), _description(module)
+    return ActivationEntry(module.spec, module.map, module.divisor, module.feature_factor, kind, description)
+
+
+def _kind(module: Activation) -> str:
+    if isinstance(module, Gate):
+        return "gate"
+    if isinstance(module, Ensemble) and module.program is not None:
+        return "duplicate" if module.strategy == "d" else "partition"
+    return "baseline" if isinstance(module, Pointwise | Gated | Extremum | SignedGeomean | Ensemble) else "registered"
+
+
+def _description(module: Activation) -> str:
+    if isinstance(module, Gate):
+        return f"{OPERATORS.get(module.op, f'x {module.op.upper()} y')}, {FORMS[module.form]}"
+    if isinstance(module, Ensemble) and module.program is not None:
+        members = ", ".join(op.upper() for op, _ in module.program.members)
+        return f"{members}; {FORMS[module.program.members[0][1]]}"
+    return FORMULAS.get(module.spec) or (inspect.getdoc(module) or "").partition("\n")[0]
+
+
+# ``boolit list``: what there is to choose from.
 
 
 @dataclass(frozen=True)
@@ -29,10 +125,8 @@ class Listing:
 
 def activations() -> Listing:
     """Every activation by its map."""
-    from boolit.lab import catalogue
-
     groups: dict[str, list[tuple[str, ...]]] = {}
-    entries = catalogue.activations()
+    entries = activation_entries()
     for entry in entries:
         row = (entry.spec, entry.arrow, str(entry.divisor), str(entry.feature_factor), entry.description)
         groups.setdefault(f"{entry.arrow} {entry.kind}s", []).append(row)
@@ -119,3 +213,55 @@ def _print(listing: Listing) -> None:
         console.print()
     for note in listing.notes:
         console.print(note, markup=False, style="dim")
+
+
+# ``boolit doctor``: what is active, and why not.
+
+
+def doctor(json: Annotated[bool, typer.Option("--json", help="Print a JSON object for programs.")] = False) -> None:
+    """Show what is active on this machine, and why not.
+
+    Versions, compiled kernels and their threads, devices, optional packages, the folder for data. What is amiss is a
+    warning with its fix; the exit code is 0 all the same.
+    """
+    from boolit.lab.doctor import examine
+
+    sections = examine()
+    if json:
+        facts = {section.name: section.facts for section in sections}
+        print_json({**facts, "warnings": [line for section in sections for line in section.warnings]})
+    else:
+        _print_section(sections)
+
+
+def _print_section(sections: list[Section]) -> None:
+    console = output()
+    for section in sections:
+        table = plain_table("name", "value")
+        table.show_header = False
+        table.columns[0].min_width = 2 + max(len(name) for each in sections for name in each.facts)
+        table.columns[1].overflow = "fold"  # a path is to be seen to its end
+        for name, fact in section.facts.items():
+            label = name if name.isupper() else name.replace("_", " ")  # an environment variable keeps its name
+            table.add_row(f"  {label}", escape(_in_words(fact)))
+        console.print(f"[bold]{section.name}[/bold]")
+        console.print(table)
+    warnings = [line for section in sections for line in section.warnings]
+    console.print()
+    for line in warnings:
+        console.print(f"[yellow]warning:[/yellow] {escape(line)}", soft_wrap=True)
+    if not warnings:
+        console.print("[green]all is well[/green]")
+
+
+def _in_words(fact: Fact) -> str:
+    if fact is None:
+        return "–"
+    if isinstance(fact, bool):
+        return "yes" if fact else "no"
+    if isinstance(fact, str | int):
+        return str(fact)
+    present = [f"{package} {version}" for package, version in fact.items() if version is not None]
+    absent = [package for package, version in fact.items() if version is None]
+    fix = [f"not installed: pip install {' '.join(absent)}"] if absent else []
+    return "; ".join([*([", ".join(present)] if present else []), *fix])

@@ -1,4 +1,4 @@
-"""``boolit run`` and ``boolit show``: studies from their file to their report."""
+"""``boolit run``, ``show`` and ``search``: studies from their file to their report."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from rich.markup import escape
 
 from boolit._command import INTERRUPTED, say_going_on
 from boolit.cli._terminal import output, plain_table, print_error, print_json, progress
-from boolit.lab.errors import UserError
+from boolit.lab.common.errors import UserError
 
 if TYPE_CHECKING:
     from boolit.lab.execute import Summary
-    from boolit.lab.reports.report import Report
+    from boolit.lab.execute.search import Found
+    from boolit.lab.reports.page import Report
     from boolit.lab.results.statistics import Method
     from boolit.lab.results.store import Store
     from boolit.lab.studies import Plan
+
+# ``boolit run`` and ``boolit show``: studies from their file to their report.
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="A study that ships with boolit, or a .toml file.")]
 ProfileOption = Annotated[
@@ -63,8 +66,8 @@ def run(
     What is in the output folder already is not trained again. Ctrl-C or a kill loses nothing that is finished; the same
     command goes on from there. Under torchrun its processes train every network together.
     """
-    from boolit.lab.data import load
-    from boolit.lab.errors import user_input
+    from boolit.lab.common.errors import user_input
+    from boolit.lab.datasets import load
     from boolit.lab.execute import execute, follow
     from boolit.lab.results.statistics import Method
     from boolit.lab.results.store import Store
@@ -99,7 +102,7 @@ def conclude(
 
     ``further`` is more to be printed as JSON; its ``notes`` are printed for people, too.
     """
-    from boolit.lab.reports.report import unfinished_sentence, write_report
+    from boolit.lab.reports.page import unfinished_sentence, write_report
 
     keys = {each.key for each in planned.runs}
     records = store.records_of(planned.runs)
@@ -197,3 +200,71 @@ def _print_plan(entry: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     for row in rows:
         table.add_row(*(escape(str(value)) for value in row.values()))
     console.print(table)
+
+
+# ``boolit search``: the paper's random search for hyper-parameters.
+
+
+def search(
+    study: StudyArgument,
+    activations: Annotated[
+        list[str] | None, typer.Option("--activation", "-a", help="Which activation; all of the study's unless given.")
+    ] = None,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, max=100, help="Rounds of random settings.")] = 4,
+    trials: Annotated[int, typer.Option("--trials", min=5, max=10_000, help="Settings a round.")] = 120,
+    seeds: Annotated[int, typer.Option("--seeds", min=2, max=100_000, help="Seeds for each of the ten best settings.")] = 120,
+    profile: ProfileOption = None,
+    sets: SetOption = None,
+    out: OutOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Search hyper-parameters as the paper does.
+
+    Random settings, the bounds tightened after each round; then the ten best settings of all rounds with many seeds. It chooses
+    by the data's validation rows, or a fifth of the training rows where there are none; test rows are not looked at. Stopped
+    and started again, it goes on where it was.
+    """
+    from boolit.lab.execute.search import Search, write_hparams
+    from boolit.lab.execute.search import search as find
+    from boolit.lab.results.store import Store
+    from boolit.lab.studies import load_study
+
+    file = load_study(study)
+    with Store(out or Path("results") / f"{file.name}-search") as store:
+        how = Search(store, rounds, trials, seeds, progress=False if json else None)
+        found = find(file, how, activations, profile, sets or [])
+        if found is None:
+            say_going_on()
+            raise typer.Exit(INTERRUPTED)
+        path = store.folder / "hparams.toml"
+        write_hparams(found, file.name, path)
+    print_json({"hparams": str(path), "found": [_search_entry(one) for one in found]}) if json else _print_search(
+        found, study, path
+    )
+
+
+def _search_entry(found: Found) -> dict[str, Any]:
+    best = found.finalists[0]
+    return {
+        "activation": found.activation,
+        "setting": dict(best.setting),
+        "mean": best.mean,
+        "solved": best.solved,
+        "diverged": best.diverged,
+        "best_of_each_round": list(found.rounds),
+        "covers": found.judged,
+    }
+
+
+def _print_search(found: list[Found], study: str, path: Path) -> None:
+    console = output()
+    names = list(found[0].setting)
+    table = plain_table("activation", "mean", "solved", *names, right=("mean", "solved", *names))
+    for one in found:
+        best = one.finalists[0]
+        values = (f"{value:.3g}" for value in best.setting.values())
+        table.add_row(escape(one.activation), f"{best.mean:.4f}", f"{best.solved:.0%}", *values)
+    console.print(table)
+    for judged in dict.fromkeys(one.judged for one in found):
+        console.print(escape(judged))
+    console.print(f"\nUse it with: boolit run {escape(study)} --hparams {escape(str(path))}", soft_wrap=True)

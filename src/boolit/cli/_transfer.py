@@ -48,8 +48,7 @@ def transfer(
     it sees. A tenth of the pictures is for validation and chooses each activation's learning rate, a fifth is for the test. A
     table, a verdict and figures. The same command goes on where it was stopped.
     """
-    from boolit.lab.comparing.picture_rates import final_plan
-    from boolit.lab.comparing.pictures import PROFILE, PictureQuestion
+    from boolit.lab.compare.images import PROFILE, PictureQuestion, final_plan
     from boolit.lab.execute import execute
     from boolit.lab.results.statistics import Method
     from boolit.lab.results.store import Store
@@ -74,7 +73,7 @@ def transfer(
 
 def _rates(planned: Plan, store: Store, shown: bool | None) -> tuple[Summary, dict[str, float]]:
     """Tries the learning rates, and says which were chosen."""
-    from boolit.lab.comparing.picture_rates import chosen_rates, trial_plan
+    from boolit.lab.compare.images import chosen_rates, trial_plan
     from boolit.lab.execute import execute
 
     trials = trial_plan(planned)
@@ -90,7 +89,7 @@ def _rates(planned: Plan, store: Store, shown: bool | None) -> tuple[Summary, di
 
 
 def _notes(final: Plan, store: Store) -> list[str]:
-    from boolit.lab.comparing.picture_rates import divergence_note
+    from boolit.lab.compare.images import divergence_note
 
     keys = {run.key for run in final.runs}
     records = [record for record in store.records(history=False) if record.key in keys]
@@ -100,7 +99,7 @@ def _notes(final: Plan, store: Store) -> list[str]:
 
 def _tell(planned: Plan, views: int) -> None:
     """What was found, before anything is encoded."""
-    from boolit.lab.data import load
+    from boolit.lab.datasets import load
 
     found = load(planned.study.data)
     samples = {name: len(split) for name, split in found.splits.items()}

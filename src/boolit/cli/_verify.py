@@ -11,8 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from boolit.cli._terminal import output, plain_table, print_json, progress
-from boolit.lab.verification import FAMILIES, Check, Family, Value, choose
-from boolit.lab.verification import verify as compute
+from boolit.lab.paper.verification import FAMILIES, Check, Family, Value, choose
+from boolit.lab.paper.verification import verify as compute
 
 Results: TypeAlias = list[tuple[Family, list[Check]]]
 

@@ -14,8 +14,8 @@ from typing import TypeAlias
 import torch
 
 from boolit import __version__
-from boolit.lab.extras import EXTRAS
-from boolit.lab.folders import data_folder
+from boolit.lab.common.errors import EXTRAS
+from boolit.lab.common.files import data_folder
 from boolit.logic import kernels
 
 Fact: TypeAlias = "str | int | bool | Mapping[str, str | None] | None"

@@ -1,10 +1,12 @@
 """Logical activations and their baselines as modules, and what a network around them needs."""
 
-from boolit.nn._activation import Activation
-from boolit.nn.baselines import Extremum, Gated, Pointwise, SignedGeomean
-from boolit.nn.convert import Conversion, convert
-from boolit.nn.gates import Ensemble, Gate
+from typing import TYPE_CHECKING, Any
+
+from boolit.nn.activations import Activation, Ensemble, Extremum, Gate, Gated, Pointwise, SignedGeomean
 from boolit.nn.specs import Custom, activation, known_specs, register
+
+if TYPE_CHECKING:
+    from boolit.nn.conversion import Conversion, convert
 
 __all__ = [
     "Activation",
@@ -21,3 +23,11 @@ __all__ = [
     "known_specs",
     "register",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Conversion", "convert"):  # loaded when used, so that `import boolit` need not wait for them
+        from boolit.nn import conversion
+
+        return getattr(conversion, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

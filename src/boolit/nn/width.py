@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from torch import nn
 
-from boolit.nn._activation import Activation
+from boolit.nn.activations import Activation
 
 
 def round_width(nominal: float | Fraction, divisor: int) -> int:

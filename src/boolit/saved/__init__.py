@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from boolit.saved.errors import SavedModelError
+from boolit.saved.columns import SavedModelError
 
 if TYPE_CHECKING:
     from boolit.saved.model import SavedModel

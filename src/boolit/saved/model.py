@@ -14,11 +14,9 @@ import torch
 from torch import nn
 
 from boolit.saved import file
-from boolit.saved.columns import Floats, encoded
-from boolit.saved.description import Description, Label
-from boolit.saved.errors import SavedModelError
+from boolit.saved.columns import Floats, SavedModelError, encoded, raw_columns
+from boolit.saved.file import Description, Label
 from boolit.saved.network import Probabilities
-from boolit.saved.values import raw_columns
 
 NUMBERS_AT_ONCE = 2**22  # of features; bounds the memory of a prediction
 

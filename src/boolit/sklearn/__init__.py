@@ -8,8 +8,7 @@ Example:
 """
 
 try:
-    from boolit.sklearn._classifier import LogicalMLPClassifier
-    from boolit.sklearn._regressor import LogicalMLPRegressor
+    from boolit.sklearn._estimators import LogicalMLPClassifier, LogicalMLPRegressor
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "sklearn":
         raise

@@ -1,18 +1,132 @@
-"""One plain loop: shuffled batches, AdamW, one cycle of the learning rate, and early stopping if there is validation."""
+"""Training an estimator's network: samples with weights, AdamW, one cycle of the learning rate, early stopping."""
 
 from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import OneCycleLR
 
-from boolit.sklearn._tasks import Task
+# What is trained on: distinct samples with weights, and some of them set aside for validation.
+
+Array = npt.NDArray[Any]
+
+
+class Samples(NamedTuple):
+    """Inputs, targets and how much each sample counts.
+
+    Shape: ``(n, features)``, ``(n, …)`` and ``(n,)``.
+    """
+
+    x: Array
+    y: Array
+    weight: Array
+
+    def take(self, rows: Array) -> Samples:
+        """Some of the samples."""
+        return Samples(self.x[rows], self.y[rows], self.weight[rows])
+
+
+def distinct(samples: Samples) -> Samples:
+    """The distinct samples of positive weight, in an order of their own, each with the weight of all its copies.
+
+    So a weight of 2 is a sample given twice, to the last bit, and no sample is both trained on and validated with.
+
+    Example:
+        >>> x, y = np.array([[3.0], [3.0], [5.0]]), np.array([0, 0, 1])
+        >>> distinct(Samples(x, y, np.array([1.0, 2.0, 0.0])))
+        Samples(x=array([[3.]]), y=array([0]), weight=array([3.]))
+    """
+    samples = samples.take(np.flatnonzero(samples.weight))
+    if not len(samples.x):
+        raise ValueError("sample_weight is 0 for every sample; give at least one a positive weight")
+    first, copies = _sample_groups(samples.x, samples.y)
+    return samples.take(first)._replace(weight=np.bincount(copies, samples.weight, len(first)))
+
+
+def _sample_groups(x: Array, y: Array) -> tuple[Array, Array]:
+    """The first row of each group of equal rows, and the group of every row; compared as bytes, which is quickest."""
+    rows = [np.ascontiguousarray(part.reshape(len(x), -1)).view(np.uint8) for part in (x, y)]
+    joined = np.hstack(rows)
+    _, first, group = np.unique(joined.view(f"V{joined.shape[1]}").ravel(), return_index=True, return_inverse=True)
+    return first, group
+
+
+def split(samples: Samples, fraction: float, drawn: np.random.RandomState) -> tuple[Samples, Samples]:
+    """Training and validation samples, drawn at random along the sorted targets: both have about the same mix of them."""
+    n = len(samples.x)
+    if n < 2:
+        raise ValueError(f"n_samples={n} cannot be split for early_stopping; give two distinct samples or more")
+    held = min(max(round(fraction * n), 1), n - 1)
+    order = drawn.permutation(n)
+    order = order[np.argsort(samples.y.reshape(n, -1)[order, 0], kind="stable")]
+    chosen = ((np.arange(held) + 0.5) * n / held).astype(int)
+    return samples.take(np.delete(order, chosen)), samples.take(order[chosen])
+
+
+def scaling(values: Array, weight: Array) -> tuple[Array, Array]:
+    """Weighted mean and standard deviation of every column; 1 in place of the deviation of a constant column.
+
+    Example:
+        >>> scaling(np.array([[1.0, 7.0], [3.0, 7.0]]), np.ones(2))
+        (array([2., 7.]), array([1., 1.]))
+    """
+    mean = np.average(values, 0, weight)
+    deviation = np.sqrt(np.average(np.square(values - mean), 0, weight))
+    # A constant column may have a deviation by rounding alone, and a nearly constant one none by underflow.
+    return mean, np.where((np.ptp(values, 0) > 0) & (deviation > 0), deviation, 1.0)
+
+
+# What the network learns: how each sample's output is penalised, and how all of them are judged.
+
+
+class Task(NamedTuple):
+    """``loss(outputs, targets)`` gives a number a sample, ``score(outputs, targets, weight)`` one for all, 1 the best.
+
+    ``numeric`` says that the targets are numbers, not classes.
+    """
+
+    loss: Callable[[Tensor, Tensor], Tensor]
+    score: Callable[[Tensor, Tensor, Tensor], Tensor]
+    numeric: bool
+
+
+def _cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(outputs, targets, reduction="none")
+
+
+def _accuracy(outputs: Tensor, targets: Tensor, weight: Tensor) -> Tensor:
+    return ((outputs.argmax(1) == targets) * weight).sum() / weight.sum()
+
+
+def _squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
+    return (outputs - targets).square().mean(1)
+
+
+def _r2(outputs: Tensor, targets: Tensor, weight: Tensor) -> Tensor:
+    """The mean of the columns' R²; 0 for a column of one value, of which there is nothing to explain.
+
+    Shape: ``(n, columns)`` twice and ``(n,)``, to ``()``.
+    """
+    mean = (weight @ targets) / weight.sum()
+    spread, error = weight @ (targets - mean).square(), weight @ (targets - outputs).square()
+    return torch.where(spread > 0, 1 - error / spread, 0.0).mean()
+
+
+CLASSIFICATION = Task(_cross_entropy, _accuracy, numeric=False)
+REGRESSION = Task(_squared_error, _r2, numeric=True)
+
+
+# One plain loop: shuffled batches, AdamW, one cycle of the learning rate, and early stopping if there is validation.
 
 
 class Tensors(NamedTuple):

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import boolit
-from boolit.lab.data import Dataset, Split
-from boolit.lab.errors import UserError
+from boolit.lab.common.errors import UserError
+from boolit.lab.datasets import Dataset, Split
 from boolit.lab.models import family, restore
-from boolit.lab.models._cnn_sizes import nominal, size_for_budget
+from boolit.lab.models.cnn import nominal, size_for_budget
 from boolit.lab.training import Job, Recipe, StackedTraining
-from boolit.lab.training.outcome import Outcome, outcomes
+from boolit.lab.training.cohort import Outcome, outcomes
 from boolit.nn.width import count_parameters
 
 SPECS = ("relu", "prelu", "or_ail", "xnor_il", "max_min_d", "or_and_xnor_nail_d", "or_xnor_ail_p", "or_and_xnor_ail_p")

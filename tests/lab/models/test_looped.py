@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from boolit.lab.models._looped import PIECE, Looped
+from boolit.lab.models.unstacked import PIECE, Looped
 
 RUNS, BATCH = 5, 8
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import boolit
-from boolit.lab.data import Dataset, Split
-from boolit.lab.errors import UserError
+from boolit.lab.common.errors import UserError
+from boolit.lab.datasets import Dataset, Split
 from boolit.lab.models import family, restore
-from boolit.lab.models._preact_sizes import BLOCKS, base_widths, hidden_widths
+from boolit.lab.models.preact_resnet import BLOCKS, base_widths, hidden_widths
 from boolit.lab.training import Job, Recipe, StackedTraining
 from boolit.nn.width import count_parameters
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from boolit.lab.data.weights import resnet18_shapes
+from boolit.lab.datasets.features.weights import resnet18_shapes
 from boolit.lab.models.resnet18 import Resnet18, folded
 from boolit.nn.width import count_parameters
 

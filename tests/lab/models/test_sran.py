@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import boolit
-from boolit.lab.data import Dataset, Split
-from boolit.lab.errors import UserError
+from boolit.lab.common.errors import UserError
+from boolit.lab.datasets import Dataset, Split
 from boolit.lab.models import Family, family, restore
-from boolit.lab.models._sran_encoders import of_pairs, of_panels, of_rows
 from boolit.lab.models.resnet18 import Resnet18
+from boolit.lab.models.sran.encoders import of_pairs, of_panels, of_rows
 from boolit.lab.training import Job, Recipe, StackedTraining
 from boolit.lab.training.checkpoint import Checkpoint
 from boolit.nn.width import count_parameters

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import boolit
-from boolit.lab.errors import UserError
+from boolit.lab.common.errors import UserError
 from boolit.lab.models import Stacked, family, restore
-from boolit.lab.models import _tmn_layers as layers
-from boolit.lab.models import _tmn_network as network
-from boolit.lab.models._tmn_mixing import mixed
-from boolit.lab.models.moments import moments
+from boolit.lab.models.layers import moments
+from boolit.lab.models.tmn import layers, network
+from boolit.lab.models.tmn.layers import mixed
 from boolit.nn.width import round_width
 
 FEATURES, PAIRS, BATCH, CANDIDATES = 7, 9, 4, 5

@@ -16,8 +16,12 @@ from pytorch_logit_logic import IL_AND, IL_OR, IL_XNOR
 from torch import nn
 
 from boolit import combine
-from boolit.lab.errors import UserError
-from boolit.lab.reports.figures import FIGURES, _density, _differences, _plane, _saturation, draw, save
+from boolit.lab.common.errors import UserError
+from boolit.lab.reports.figures import FIGURES, draw, save
+from boolit.lab.reports.figures import approximation as _density
+from boolit.lab.reports.figures import approximation as _differences
+from boolit.lab.reports.figures import approximation as _saturation
+from boolit.lab.reports.figures import gates as _plane
 from boolit.logic import moments
 
 OPS = ("and", "or", "xnor")

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 
-from boolit.lab.reports.figures import Network, _style, label, learnt_weights, style
+from boolit.lab.reports.figures import Network, label, learnt_weights, style
+from boolit.lab.reports.figures import style as _style
 from boolit.nn import known_specs
 
 PAPER_FIGURE = [

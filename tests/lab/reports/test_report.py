@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from boolit.cli._app import application
 from boolit.lab.execute import execute
-from boolit.lab.reports.report import write_report
-from boolit.lab.reports.study_figures import _best_of_each, choice_of
+from boolit.lab.reports.figures.study import _best_of_each, choice_of
+from boolit.lab.reports.page import write_report
 from boolit.lab.results.statistics import BEST_SIZES, COVERAGE, Metric
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run

@@ -13,10 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from boolit.lab.errors import UserError
-from boolit.lab.reports._table_model import DARK
-from boolit.lab.reports.marks import marks, shades
-from boolit.lab.reports.study_tables import study_tables
+from boolit.lab.common.errors import UserError
 from boolit.lab.reports.tables import (
     FORMATS,
     Cell,
@@ -26,8 +23,10 @@ from boolit.lab.reports.tables import (
     comparison_table,
     render,
     score_table,
+    study_tables,
     terminal_table,
 )
+from boolit.lab.reports.tables.model import DARK, marks, shades
 from boolit.lab.results.statistics import Comparison, Method, Metric, Score, Summary, compare, compare_summaries
 from boolit.lab.runs import Record, Run
 

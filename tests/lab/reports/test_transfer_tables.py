@@ -2,9 +2,9 @@
 
 import pytest
 
-from boolit.lab.errors import UserError
-from boolit.lab.reports.paper_tables import paper_table
-from boolit.lab.reports.study_tables import study_tables
+from boolit.lab.common.errors import UserError
+from boolit.lab.paper.comparison import paper_table
+from boolit.lab.reports.tables import study_tables
 from boolit.lab.runs import JSON, Record, Run
 
 

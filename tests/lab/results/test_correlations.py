@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import save_file
 
 from boolit.cli._app import run as run_command
-from boolit.lab.errors import UserError
-from boolit.lab.results.correlations import correlations, row_similarities, together
+from boolit.lab.common.errors import UserError
+from boolit.lab.reports.figures.correlations import correlations, row_similarities, together
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run
 

@@ -17,9 +17,9 @@ import pytest
 import torch
 
 from boolit.cli._app import run as command
-from boolit.lab.errors import UserError
-from boolit.lab.results._encoding import LONGEST_CURVE, epochs_from
+from boolit.lab.common.errors import UserError
 from boolit.lab.results.rescue import rescue
+from boolit.lab.results.rows import LONGEST_CURVE, epochs_from
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run
 
@@ -106,7 +106,7 @@ def test_what_was_changed_is_one_line_and_exit_2(tmp_path: Path, kind: str, caps
 def test_a_large_store_s_records_are_checked_when_they_are_read(
     tmp_path: Path, history: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boolit.lab.results._database.SMALL", 0)
+    monkeypatch.setattr("boolit.lab.results.database.SMALL", 0)
     change(fill(tmp_path), STATEMENTS["metrics"])
     with Store(tmp_path) as store, pytest.raises(UserError, match=rf"run '{KEY}' is not as it was written"):
         store.records(history=history)

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from boolit.lab.errors import UserError
+from boolit.lab.common.errors import UserError
 from boolit.lab.execute import execute
-from boolit.lab.results import _migration
-from boolit.lab.results._encoding import epochs_from, metrics_from
-from boolit.lab.results._process import this_process
+from boolit.lab.results import migrations as _migration
+from boolit.lab.results.claims import this_process
 from boolit.lab.results.rescue import rescue
+from boolit.lab.results.rows import epochs_from, metrics_from
 from boolit.lab.results.store import Store
 from boolit.lab.runs import key_of
 from boolit.lab.studies import Plan, load_study, plan

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from boolit.lab.errors import UserError
+from boolit.lab.common.errors import UserError
 from boolit.lab.results.resampled import SplitComparison, Splits, compare_splits, estimate
-from boolit.lab.results.split_verdict import SplitVerdict, rows_text
 from boolit.lab.results.statistics import Metric, holm
+from boolit.lab.results.verdicts import SplitVerdict, rows_text
 
 ACCURACY, RMSE = Metric("test_accuracy"), Metric("test_rmse", "min")
 TEN = Splits(10, 20, 80)

@@ -9,13 +9,13 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from boolit.lab.composition import curves
-from boolit.lab.data import load, source
-from boolit.lab.data.compositional import Compositional
-from boolit.lab.errors import UserError
+from boolit.lab.common.errors import UserError
+from boolit.lab.datasets import load, source
+from boolit.lab.datasets.composition import curves
+from boolit.lab.datasets.composition.base import Compositional
 from boolit.lab.reports.figures import seen_against_unseen
-from boolit.lab.reports.study_figures import study_figures
-from boolit.lab.results.seen_unseen import RunCurve, seen_unseen
+from boolit.lab.reports.figures.seen_unseen import RunCurve, seen_unseen
+from boolit.lab.reports.figures.study import study_figures
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from boolit.lab.errors import UserError
-from boolit.lab.results.notation import p_number
+from boolit.lab.common.errors import UserError
+from boolit.lab.results.scores import p_number
 from boolit.lab.results.statistics import (
     Method,
     Metric,
@@ -25,8 +25,8 @@ from boolit.lab.results.statistics import (
     metric_of,
     scores,
     summarise,
-    verdict,
 )
+from boolit.lab.results.verdicts import verdict
 from boolit.lab.runs import Record, Run
 
 ACCURACY = Metric("test_accuracy")

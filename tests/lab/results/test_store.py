@@ -14,11 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from boolit.lab.errors import UserError
-from boolit.lab.results import _claims, _process
+from boolit.lab.common.errors import UserError
+from boolit.lab.results import claims as _claims
+from boolit.lab.results import claims as _process
 from boolit.lab.results import store as store_module
-from boolit.lab.results._encoding import epochs_blob, epochs_from, metrics_from, metrics_text
-from boolit.lab.results._process import lives, this_process
+from boolit.lab.results.claims import lives, this_process
+from boolit.lab.results.rows import epochs_blob, epochs_from, metrics_from, metrics_text
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from boolit.lab.data import Dataset, Source, Split, load, source_type
+from boolit.lab.datasets import Dataset, Source, Split, load, source_type
 from boolit.lab.models import family
+from boolit.lab.paper.verification.resnet50 import HEADINGS, KINDS, ROWS
 from boolit.lab.studies import load_study, plan
 from boolit.lab.training import Recipe
-from boolit.lab.verification.resnet50 import HEADINGS, KINDS, ROWS
 
 # beta1 and beta2 are 1 − 10ˣ; eps, weight decay and learning rate 10ˣ; the peak as it is.
 EXPONENTS = {

@@ -1,8 +1,8 @@
 """The study of I-RAVEN is the paper's: its networks, row by row, and the published recipe."""
 
-from boolit.lab.data import source
+from boolit.lab.datasets import source
+from boolit.lab.paper.verification.sran import ROWS, UNEVEN
 from boolit.lab.studies import load_study, plan
-from boolit.lab.verification.sran import ROWS, UNEVEN
 
 CONFIGURATIONS = 7
 

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boolit.lab.studies.lines import line_numbers, line_of
+from boolit.lab.studies.validation_errors import line_numbers, line_of
 
 if sys.version_info >= (3, 11):
     import tomllib

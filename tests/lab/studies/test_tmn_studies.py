@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from boolit.lab.errors import UserError
+from boolit.lab.common.errors import UserError
 from boolit.lab.execute import execute
 from boolit.lab.paper import table
+from boolit.lab.paper.verification.tmn import rows
 from boolit.lab.results.store import Store
 from boolit.lab.studies import load_study, plan
-from boolit.lab.verification.tmn import rows
 
 TINY = [
     "data.attributes=3",

@@ -2,10 +2,10 @@
 
 import pytest
 
-from boolit.lab.data.embeddings import Embeddings
-from boolit.lab.errors import UserError
+from boolit.lab.common.errors import UserError
+from boolit.lab.datasets.features.embeddings import Embeddings
 from boolit.lab.paper import table
-from boolit.lab.reports._paper_columns import DATASETS
+from boolit.lab.paper.columns import DATASETS
 from boolit.lab.studies import load_study
 
 NAMES = list(DATASETS.values())

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from boolit.lab.training.batch_norm import SynchronisedBatchNorm, synchronised
+from boolit.lab.training.distributed import SynchronisedBatchNorm, synchronised
 
 SHAPES = [(8, 3), (4, 3, 5, 6), (1, 3, 7), (2, 3, 4, 4, 2)]
 

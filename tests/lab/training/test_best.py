@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from boolit.lab.data import Split
-from boolit.lab.randomness import generator
+from boolit.lab.common.random import generator
+from boolit.lab.datasets import Split
 from boolit.lab.training import Checkpoint, Job, Outcome, train
 
 Config = Callable[..., dict[str, Any]]

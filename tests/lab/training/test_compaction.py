@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boolit.lab.training import Checkpoint, Finished, Job, StackedTraining, train
+from boolit.lab.training.cohort import outcomes
 from boolit.lab.training.compaction import FEWEST, SHRUNK, Compacted, present_runs
-from boolit.lab.training.outcome import outcomes
 
 RUNS = 24
 

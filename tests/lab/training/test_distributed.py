@@ -16,7 +16,7 @@ from boolit.lab.results.store import Store
 from boolit.lab.studies import load_study, plan
 from boolit.lab.training import Job, Outcome, train
 from boolit.lab.training.distributed import all_agree, leading, processes, rank, size
-from boolit.lab.training.share import Share
+from boolit.lab.training.single import Share
 
 Config = Callable[..., dict[str, Any]]
 ByOne = Callable[[dict[str, Any]], Outcome]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boolit.lab.randomness import uniform
+from boolit.lab.common.random import uniform
 from boolit.lab.training import Job, StackedTraining, train
 
 Config = Callable[..., dict[str, Any]]

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from boolit.lab.data import Split
-from boolit.lab.errors import UserError
-from boolit.lab.randomness import generator
+from boolit.lab.common.errors import UserError
+from boolit.lab.common.random import generator
+from boolit.lab.datasets import Split
 from boolit.lab.runs import options
 from boolit.lab.training import Checkpoint, Job, Outcome, train
-from boolit.lab.training.evaluation import answers
+from boolit.lab.training.metrics import answers
 from boolit.lab.training.stacked import StackedTraining
 
 Config = Callable[..., dict[str, Any]]
@@ -67,7 +67,7 @@ def test_pieces_of_a_split_are_judged_together(
 ) -> None:
     wanted = in_double(job(config, range(2), epochs=2))
     whole = trained(wanted)
-    monkeypatch.setattr("boolit.lab.training.evaluation.NUMBERS_AT_ONCE", 2 * 16 * 7)
+    monkeypatch.setattr("boolit.lab.training.metrics.NUMBERS_AT_ONCE", 2 * 16 * 7)
     for one, other in zip(whole, trained(wanted), strict=True):
         agree(wanted, one, other)
 

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from boolit.lab.training.losses import figure, finite, losses, mean_of_run, scores
+from boolit.lab.training.metrics import figure, finite, losses, mean_of_run, scores
 
 RUNS, BATCH = 3, 17
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from boolit.lab.data import Split
+from boolit.lab.datasets import Split
 from boolit.lab.training import Job, find_learning_rate, train
 from boolit.lab.training.lr_finder import candidate_rates, plateau
 

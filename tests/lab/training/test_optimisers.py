@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from boolit.lab.models import family
-from boolit.lab.training.optimisers import OPTIMISERS, FlatParameters
+from boolit.lab.training.optimisers import OPTIMISERS, FlatParameters, learning_rates
 from boolit.lab.training.recipe import Optimiser
-from boolit.lab.training.schedules import learning_rates
 
 RUNS, STEPS = 6, 40
 HYPER = {

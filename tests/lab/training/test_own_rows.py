@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from boolit.lab.data import Dataset, Split, load, source
+from boolit.lab.datasets import Dataset, Split, load, source
 from boolit.lab.training import Finished, Job, StackedTraining, train
 from boolit.lab.training.own_rows import OwnRows
 

@@ -7,7 +7,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from boolit.lab.runs import options
 from boolit.lab.training import Recipe
-from boolit.lab.training.schedules import epoch_rates
+from boolit.lab.training.optimisers import epoch_rates
 
 STEPS = 7
 

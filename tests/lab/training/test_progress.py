@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from boolit.lab import progress
+from boolit.lab.common import progress
 from boolit.lab.training import Job, StackedTraining
-from boolit.lab.training.progress import StudyProgress
+from boolit.lab.training.cohort import StudyProgress
 
 
 def shown(console: Console, training: StackedTraining, shown: bool | None = None) -> str:

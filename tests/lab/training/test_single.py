@@ -10,18 +10,17 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn, update_bn
 
-from boolit.lab.data import load, source
-from boolit.lab.errors import UserError
+from boolit.lab.common.errors import UserError
+from boolit.lab.datasets import load, source
 from boolit.lab.models import restore
-from boolit.lab.models._looped import Looped
+from boolit.lab.models.unstacked import Looped
 from boolit.lab.studies import load_study, plan
 from boolit.lab.training import Checkpoint, Finished, Job, StackedTraining, train
-from boolit.lab.training.average import estimate_statistics
-from boolit.lab.training.bfloat16 import check_bfloat16
-from boolit.lab.training.evaluation import assess
-from boolit.lab.training.outcome import Outcome, outcomes
+from boolit.lab.training.cohort import Outcome, outcomes
+from boolit.lab.training.kept_weights import estimate_statistics
+from boolit.lab.training.metrics import assess
 from boolit.lab.training.recipe import ALONE
-from boolit.lab.training.single import SingleTraining
+from boolit.lab.training.single import SingleTraining, check_bfloat16
 
 Config = Callable[..., dict[str, Any]]
 Double = Callable[[Job], Job]
@@ -322,6 +321,6 @@ def test_costly_checkpoints_are_written_more_rarely(tmp_path: Path, monkeypatch:
 
 
 def test_bfloat16_that_the_machine_only_announces_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("boolit.lab.training.bfloat16.TRIAL", "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
+    monkeypatch.setattr("boolit.lab.training.single.TRIAL", "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
     with pytest.raises(UserError, match="ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16, or use 'float16'"):
         check_bfloat16.__wrapped__()

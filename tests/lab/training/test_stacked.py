@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 import boolit
-from boolit.lab.data import Split
-from boolit.lab.randomness import generator
+from boolit.lab.common.random import generator
+from boolit.lab.datasets import Split
 from boolit.lab.training import Job, StackedTraining
-from boolit.lab.training.outcome import Outcome, outcomes
+from boolit.lab.training.cohort import Outcome, outcomes
 
 Config = Callable[..., dict[str, Any]]
 Double = Callable[[Job], Job]

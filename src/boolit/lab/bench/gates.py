@@ -10,13 +10,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from boolit.lab.bench import candidates as who
-from boolit.lab.bench.candidates import Candidate, Key
-from boolit.lab.bench.memory import bytes_kept
+from boolit.lab.bench import settings as who
+from boolit.lab.bench.record import stamp
 from boolit.lab.bench.result import Group, Result
-from boolit.lab.bench.settings import DIRECTIONS, Case, Direction, Settings, Style
-from boolit.lab.bench.stamp import stamp
-from boolit.lab.bench.timing import WARM_UP, Task, Timing, interleave
+from boolit.lab.bench.settings import DIRECTIONS, Candidate, Case, Direction, Key, Settings, Style
+from boolit.lab.bench.timing import WARM_UP, Task, Timing, bytes_kept, interleave
 
 SLOW_STRIDE = 12  # the published package and compiled formulas would take nine tenths of the run if they had every round
 SMALL = 8  # rows and channels of a tensor whose activation is all overhead

@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-import difflib
-import pkgutil
 from collections.abc import Mapping
-from functools import lru_cache
-from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any
 
 from torch import Tensor
 
-from boolit.lab.models._family import Family, Stacked
+from boolit.lab.common.registry import Registry
+from boolit.lab.models.base import Family, Stacked
 
-__all__ = ["Family", "Stacked", "family", "family_names", "family_type", "register", "restore"]
+__all__ = ["MODELS", "Family", "Stacked", "family", "family_names", "family_type", "register", "restore"]
 
-_FAMILIES: dict[str, type[Family]] = {}
-F = TypeVar("F", bound=Family)
-
-
-def register(kind: type[F]) -> type[F]:
-    """Makes a family known under the default of its field ``name``, which none of boolit's own may have."""
-    name = kind.model_fields["name"].default
-    if not _built_in(kind) and name in _known() and _built_in(_known()[name]):
-        raise ValueError(f"{name!r} is already a model of boolit; choose another name")
-    _FAMILIES[name] = kind
-    return kind
+MODELS: Registry[Family] = Registry(
+    "model",
+    {
+        "cnn": f"{__name__}.cnn",
+        "head": f"{__name__}.mlp",
+        "mlp": f"{__name__}.mlp",
+        "preact-resnet": f"{__name__}.preact_resnet",
+        "sran": f"{__name__}.sran",
+        "tmn": f"{__name__}.tmn",
+    },
+)
+register = MODELS.register
 
 
 def family_names() -> list[str]:
     """Every model family there is."""
-    return sorted(_known())
+    return MODELS.names()
 
 
 def family(table: Mapping[str, Any]) -> Family:
@@ -45,11 +43,7 @@ def family(table: Mapping[str, Any]) -> Family:
 
 def family_type(name: object) -> type[Family]:
     """The class of the family with a name."""
-    known = _known()
-    if not isinstance(name, str) or name not in known:
-        near = difflib.get_close_matches(str(name), known, n=2) or sorted(known)
-        raise ValueError(f"unknown model {name!r}; choose {' or '.join(near)}")
-    return known[name]
+    return MODELS.get(name)
 
 
 def restore(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Stacked:
@@ -60,19 +54,3 @@ def restore(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Stacked
     model = family(config["model"]).build(1, config["inputs"], config["outputs"], config["width"], config["activation"])
     model.load_state_dict({name: value.unsqueeze(0) for name, value in weights.items()})
     return model.eval()
-
-
-def _known() -> dict[str, type[Family]]:
-    _import_all()
-    return _FAMILIES
-
-
-def _built_in(kind: type) -> bool:
-    return kind.__module__.startswith(f"{__name__}.")
-
-
-@lru_cache(maxsize=1)
-def _import_all() -> None:
-    for module in pkgutil.iter_modules(__path__):
-        if not module.name.startswith("_"):
-            import_module(f"{__name__}.{module.name}")

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from boolit.lab.errors import UserError
-from boolit.lab.files import csv_cell
+from boolit.lab.common.errors import UserError
+from boolit.lab.common.files import csv_cell
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record
 from boolit.lab.studies.schema import Metric

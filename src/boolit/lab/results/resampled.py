@@ -19,9 +19,9 @@ from statistics import fmean, stdev
 
 from scipy import stats
 
-from boolit.lab.errors import UserError
-from boolit.lab.results._contrasts import holm
-from boolit.lab.results._scores import Metric
+from boolit.lab.common.errors import UserError
+from boolit.lab.results.scores import Metric
+from boolit.lab.results.statistics import holm
 
 ALPHA, POWER = 0.05, 0.8
 

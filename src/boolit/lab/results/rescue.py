@@ -9,10 +9,10 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from boolit.lab.errors import UserError
-from boolit.lab.results import _migration as version_1
-from boolit.lab.results._database import FILE, columns
-from boolit.lab.results._rows import DamagedError, record_of, select_one
+from boolit.lab.common.errors import UserError
+from boolit.lab.results import migrations as version_1
+from boolit.lab.results.database import FILE, columns
+from boolit.lab.results.rows import DamagedError, record_of, select_one
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record
 

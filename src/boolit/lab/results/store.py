@@ -14,11 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
-from boolit.lab.errors import UserError
-from boolit.lab.results._claims import Holder, Watch, beat, bury, give_back, holders, take
-from boolit.lab.results._database import FILE, explained, open_database, transaction
-from boolit.lab.results._process import PULSE, this_process
-from boolit.lab.results._rows import insert, record_of, select
+from boolit.lab.common.errors import UserError
+from boolit.lab.results.claims import PULSE, Holder, Watch, beat, bury, give_back, holders, take, this_process
+from boolit.lab.results.database import FILE, explained, open_database, transaction
+from boolit.lab.results.rows import insert, record_of, select
 from boolit.lab.runs import JSON, Record, Run, key_of
 
 __all__ = ["Holder", "Store"]

@@ -11,15 +11,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from boolit.lab.errors import UserError
-from boolit.lab.files import read_bounded
-from boolit.lab.studies.limits import MOST_LEVELS, MOST_TEXT, broken_limit
-from boolit.lab.studies.lines import line_numbers, line_of
-from boolit.lab.studies.overrides import Tables, assignment, merged, parse_toml, shorten
-from boolit.lab.studies.problems import Location, first_problem
+from boolit.lab.common.errors import UserError
+from boolit.lab.common.files import read_bounded
+from boolit.lab.studies.overrides import MOST_LEVELS, MOST_TEXT, Tables, assignment, broken_limit, merged, parse_toml, shorten
 from boolit.lab.studies.schema import Study
+from boolit.lab.studies.validation_errors import Location, first_problem, line_numbers, line_of
 
-SHIPPED = Path(__file__).parent
+SHIPPED = Path(__file__).parent / "definitions"
 DEFAULT_PROFILE = "quick"
 MOST_PROFILES = 100
 _NAME = re.compile(r"[\w+-][\w+. -]{0,99}", re.ASCII)

@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import boolit
-from boolit.lab.data import Description, describe, source
-from boolit.lab.data import check_memory as check_data_memory
-from boolit.lab.errors import user_input
-from boolit.lab.memory import require_memory
+from boolit.lab.common.errors import user_input
+from boolit.lab.common.parallel import require_memory
+from boolit.lab.datasets import Description, describe, source
+from boolit.lab.datasets import check_memory as check_data_memory
 from boolit.lab.models import family
 from boolit.lab.runs import JSON, KEY_DIGITS, Run, canonical, options
 from boolit.lab.studies.files import Resolved, StudyFile
 from boolit.lab.studies.schema import Study
 from boolit.lab.training import Job
 from boolit.lab.training.job import COPIES_OF_PARAMETERS, FLOAT_BYTES, bytes_per_run, trains_alone
-from boolit.lab.training.losses import FIGURE_OF_TASK, LOSS_OF_TASK, TASKS_OF_LOSS
+from boolit.lab.training.metrics import FIGURE_OF_TASK, LOSS_OF_TASK, TASKS_OF_LOSS
 from boolit.lab.training.recipe import PER_RUN, Recipe
 from boolit.nn import Activation
 from boolit.nn.width import round_width

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 import boolit
-from boolit.lab.data import Source, source
+from boolit.lab.datasets import Source, source
 from boolit.lab.models import Family, family
 from boolit.lab.training import Recipe
 from boolit.lab.training.recipe import FALLING

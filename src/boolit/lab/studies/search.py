@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boolit.lab.randomness import generator
+from boolit.lab.common.random import generator
 from boolit.lab.training import Recipe
 
 BEST_OF_A_ROUND = 5

@@ -1,6 +1,6 @@
 """Checkpoints of a running cohort: everything a training goes on from, in one safetensors file (no pickle).
 
-Randomness needs no saving, as every random number is a function of seed, purpose and step (see `boolit.lab.randomness`).
+Randomness needs no saving, as every random number is a function of seed, purpose and step (see `boolit.lab.common.random`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from boolit.lab.errors import UserError
+from boolit.lab.common.errors import UserError
 from boolit.lab.training.stacked import Position, StackedTraining
 
 FORMAT = "2"

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from boolit.lab.models import Stacked
-from boolit.lab.training.evaluation import NUMBERS_AT_ONCE
 from boolit.lab.training.job import Job
-from boolit.lab.training.losses import losses, mean_of_run, scores
+from boolit.lab.training.metrics import NUMBERS_AT_ONCE, losses, mean_of_run, scores
 
 KEPT_NUMBERS = 2**22  # of the samples of all runs that are gathered once for all epochs: 16 MiB
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from boolit.lab.data.augmentations import AUGMENTATIONS
+from boolit.lab.datasets.images.augmentation import AUGMENTATIONS
 
 Optimiser = Literal["adam", "adamw", "sgd"]
 Schedule = Literal["constant", "cosine", "one-cycle"]

@@ -1,32 +1,129 @@
 """One large network: micro-batches, half precision, clipping, averaged weights, compilation, several processes.
 
+Some virtual machines announce AMX, Intel's instructions for it, and do not have them: torch believes the announcement, and its
+first product of two matrices ends the process. Nothing but trying tells, and the trial must be another process.
+
 Everything else is the stacked trainer's, of a cohort of one run, and without these options so are the numbers, up to rounding.
 """
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from boolit.lab.data import Split
+from boolit.lab.common.errors import UserError
+from boolit.lab.datasets import Split
 from boolit.lab.training import distributed
-from boolit.lab.training.average import Average, estimate_statistics
-from boolit.lab.training.batch_norm import SynchronisedBatchNorm
-from boolit.lab.training.bfloat16 import check_bfloat16
-from boolit.lab.training.evaluation import assess
+from boolit.lab.training.devices import Prefetch
+from boolit.lab.training.distributed import SynchronisedBatchNorm
 from boolit.lab.training.job import Job
-from boolit.lab.training.loss_scale import LossScale
-from boolit.lab.training.losses import losses, mean_of_run, scores
+from boolit.lab.training.kept_weights import Average, estimate_statistics
+from boolit.lab.training.metrics import assess, losses, mean_of_run, scores
 from boolit.lab.training.optimisers import FlatParameters
-from boolit.lab.training.prefetch import Prefetch
 from boolit.lab.training.recipe import Precision
-from boolit.lab.training.share import Share
 from boolit.lab.training.stacked import StackedTraining
+
+# Whether this machine can compute in bfloat16.
+
+TRIAL = "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); a @ a"
+
+
+@lru_cache(1)
+def check_bfloat16() -> None:
+    """Refuses where a product in bfloat16 is an illegal instruction."""
+    if subprocess.run([sys.executable, "-c", TRIAL], check=False).returncode == -signal.SIGILL:
+        raise UserError(
+            "training.precision is 'bfloat16', but this machine announces AMX instructions for it that it does not have; "
+            "set the environment variable ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16, or use 'float16' or 'float32'"
+        )
+
+
+# Loss scaling: float16 has no numbers below 6e-8, where most gradients lie, so they are computed many times as large.
+
+FIRST, GROWTH, INTERVAL = 2.0**16, 2.0, 2000  # those of torch.amp.GradScaler
+
+
+class LossScale:
+    """As ``torch.amp.GradScaler``: twice as large after 2000 steps without an overflow, half as large after one.
+
+    ``state`` holds the scale and the steps since it last changed.
+    """
+
+    def __init__(self) -> None:
+        self.state = torch.tensor([FIRST, 0.0], dtype=torch.float64)
+
+    @property
+    def factor(self) -> float:
+        """What losses are multiplied by; a power of two, so that nothing is rounded."""
+        return float(self.state[0])
+
+    def undo(self, gradients: Tensor) -> bool:
+        """Divides gradients by the scale, in place, and says whether they are usable; the scale is adapted."""
+        usable = bool(gradients.isfinite().all())
+        gradients.div_(self.factor)
+        if not usable:
+            self.state[0], self.state[1] = self.state[0] / GROWTH, 0
+        elif self.state[1] + 1 == INTERVAL:
+            self.state[0], self.state[1] = self.state[0] * GROWTH, 0
+        else:
+            self.state[1] += 1
+        return usable
+
+
+# Which samples of a step's batch belong to which process and micro-batch.
+
+
+@dataclass(frozen=True)
+class Share:
+    """A batch is cut into micro-batches, one after the other, and each of these into one part a process.
+
+    So a micro-batch has the same samples however many processes there are.
+    """
+
+    micro_batches: int
+    processes: int
+    rank: int
+
+    @staticmethod
+    def of(job: Job) -> Share:
+        """This process's share of every batch of a job."""
+        share = Share(job.recipe.accumulate, distributed.size(), distributed.rank())
+        parts = share.micro_batches * share.processes
+        if job.batch % parts:
+            by = f"accumulate ({share.micro_batches}) × processes ({share.processes})"
+            raise UserError(f"a batch of {job.batch} samples must be a multiple of {by} = {parts}; change one of them")
+        return share
+
+    def taken(self, values: Tensor, axis: int) -> Tensor:
+        """What this process has of a whole batch along an axis, micro-batch by micro-batch.
+
+        Example:
+            >>> import torch
+            >>> Share(micro_batches=2, processes=2, rank=1).taken(torch.arange(8), 0)
+            tensor([2, 3, 6, 7])
+        """
+        parts: Tensor = values.unflatten(axis, (self.micro_batches, self.processes, -1))
+        return parts.select(axis + 1, self.rank).flatten(axis, axis + 1)
+
+    def moment(self, step: int, micro_batch: int) -> int:
+        """A number of its own for every step, micro-batch and process; the step itself if there is one of each."""
+        return (step * self.micro_batches + micro_batch) * self.processes + self.rank
+
+    def part(self, samples: int) -> slice:
+        """This process's part of some samples that are divided among all processes."""
+        first, last = (samples * edge // self.processes for edge in (self.rank, self.rank + 1))
+        return slice(first, last)
+
 
 HALVES: dict[Precision, torch.dtype] = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 COMPILER = "inductor"

@@ -8,19 +8,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from boolit.lab.data import Split
-from boolit.lab.data.augmentations import AUGMENTATIONS
-from boolit.lab.errors import UserError
+from boolit.lab.common.errors import UserError
+from boolit.lab.common.random import generator, keys
+from boolit.lab.datasets import Split
+from boolit.lab.datasets.images.augmentation import AUGMENTATIONS
 from boolit.lab.models.layers import StackedDropout
-from boolit.lab.randomness import generator, keys
-from boolit.lab.training.best import Best
-from boolit.lab.training.evaluation import assess
 from boolit.lab.training.job import Job
-from boolit.lab.training.losses import FIGURE_OF_TASK, figure, finite, losses, mean_of_run, scores
-from boolit.lab.training.optimisers import OPTIMISERS, FlatParameters
+from boolit.lab.training.kept_weights import Best
+from boolit.lab.training.metrics import FIGURE_OF_TASK, assess, figure, finite, losses, mean_of_run, scores
+from boolit.lab.training.optimisers import OPTIMISERS, FlatParameters, epoch_rates
 from boolit.lab.training.own_rows import OwnRows
 from boolit.lab.training.recipe import FALLING
-from boolit.lab.training.schedules import epoch_rates
 
 CPU = torch.device("cpu")
 GATHERED_NUMBERS = 2**20

@@ -18,10 +18,10 @@ from torch.jit import is_tracing  # type: ignore[attr-defined]
 from torch.nn import Parameter
 from torch.overrides import TorchFunctionMode, has_torch_function_unary
 
-from boolit.logic.formulas import formula
+from boolit.logic.kernels.library import fits, out_shape, plan_for
 from boolit.logic.kernels.logits import check_logits, check_memory, contiguous, position, sizes, traced_quietly
-from boolit.logic.kernels.plan import fits, out_shape, plan_for
 from boolit.logic.program import Program
+from boolit.logic.reference import formula
 from boolit.logic.vocabulary import as_int
 
 _SCHEMAS = (

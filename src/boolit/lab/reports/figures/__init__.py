@@ -1,23 +1,33 @@
-"""Figures with one look, in which an activation has the same colour, marker and line everywhere.
+"""Every figure that needs no results: its name, what draws it, its label in the paper; and drawing them into files.
 
 `FIGURES` holds those that need no results and `draw` writes them; the functions below take models or results.
 """
 
-from boolit.lab.reports.figures._catalogue import FIGURES, Entry
-from boolit.lab.reports.figures._correlations import row_correlations
-from boolit.lab.reports.figures._draw import draw
-from boolit.lab.reports.figures._names import label
-from boolit.lab.reports.figures._results import (
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from matplotlib.figure import Figure
+
+from boolit.lab.common.errors import UserError
+from boolit.lab.reports.figures.approximation import differences, gradients, normalised, saturation
+from boolit.lab.reports.figures.correlations import row_correlations
+from boolit.lab.reports.figures.gates import gate, relu_approximation
+from boolit.lab.reports.figures.networks import Network, learnt_weights, parity_by_hand, xor_by_hand, xor_decision
+from boolit.lab.reports.figures.pathways import Wire, pathways, wiring
+from boolit.lab.reports.figures.results import (
     accuracy_against_parameters,
     learning_curves,
     score_intervals,
     solved_share,
 )
-from boolit.lab.reports.figures._seen_unseen import seen_against_unseen
-from boolit.lab.reports.figures._style import Style, save, style
-from boolit.lab.reports.figures._weights import Network, learnt_weights
-from boolit.lab.reports.figures._wiring import Wire, wiring
-from boolit.lab.reports.figures._xor import xor_decision
+from boolit.lab.reports.figures.seen_unseen import seen_against_unseen
+from boolit.lab.reports.figures.style import FORMATS, Style, save, style
+from boolit.lab.reports.names import label
 
 __all__ = [
     "FIGURES",
@@ -39,3 +49,152 @@ __all__ = [
     "wiring",
     "xor_decision",
 ]
+
+# Every figure that needs no results: its name, what draws it, its label in the paper, its caption.
+
+
+class Entry(NamedTuple):
+    """A figure of the catalogue; ``label`` is the paper's, or None where the paper has no such figure."""
+
+    draw: Callable[[], Figure]
+    label: str | None
+    caption: str
+
+
+FIGURES: dict[str, Entry] = {
+    "gate-and": Entry(
+        partial(gate, "and"),
+        "fig:AND",
+        "AND of two independent logits: exact (IL), approximate (AIL), and min(x, y), which is too high where both are "
+        "negative. The paper's caption and third panel say max(x, y); AND is approximated by the minimum, drawn here.",
+    ),
+    "gate-or": Entry(
+        partial(gate, "or"),
+        "fig:OR",
+        "OR of two independent logits: exact (IL), approximate (AIL), and max(x, y), which is too low where both are positive.",
+    ),
+    "gate-xnor": Entry(
+        partial(gate, "xnor"),
+        "fig:XNOR",
+        "XNOR of two independent logits: exact (IL), approximate (AIL), and the signed geometric mean, which is further from "
+        "the exact gate and whose slope diverges along both axes.",
+    ),
+    "difference-and": Entry(
+        partial(differences, "and"),
+        "fig:ap:AND",
+        "AND exact, approximate, their difference and their relative difference (which diverges where the exact gate is 0). "
+        "The paper says the difference never exceeds 1; it is ln 3 = 1.0986 at the origin and above 1 in the small triangle.",
+    ),
+    "difference-or": Entry(
+        partial(differences, "or"),
+        "fig:ap:OR",
+        "OR exact, approximate, their difference and their relative difference (which diverges where the exact gate is 0). "
+        "The paper says the difference never exceeds 1; it is ln 3 = 1.0986 at the origin and above 1 in the small triangle.",
+    ),
+    "difference-xnor": Entry(
+        partial(differences, "xnor"),
+        "fig:ap:XNOR",
+        "XNOR exact, approximate, their difference and their relative difference. The paper's bound of 1 holds here and is "
+        "not tight: the difference grows towards ln 2 = 0.6931 along both diagonals.",
+    ),
+    "gradient-and": Entry(
+        partial(gradients, "and"),
+        "fig:ap:grad:AND",
+        "Slopes of AND by x and by y: exact above, approximate below, from autograd. Where one slope of AIL is 0 (white), "
+        "the other is not.",
+    ),
+    "gradient-or": Entry(
+        partial(gradients, "or"),
+        "fig:ap:grad:OR",
+        "Slopes of OR by x and by y: exact above, approximate below, from autograd. Where one slope of AIL is 0 (white), the "
+        "other is not. (The paper's caption joins IL and AIL by “or” where “and” is meant.)",
+    ),
+    "gradient-xnor": Entry(
+        partial(gradients, "xnor"),
+        "fig:ap:grad:XNOR",
+        "Slopes of XNOR by x and by y: exact above, approximate below, from autograd. Exactly one slope of AIL is 0 (white) "
+        "off the diagonals. (The paper's caption joins IL and AIL by “xnor” where “and” is meant.)",
+    ),
+    "relu-approximation": Entry(
+        relu_approximation,
+        "fig:ap:relu",
+        "Two ReLU units, the sum a second linear layer can make of them, and exact OR. Each unit is 0 in half of the plane, "
+        "and the sum is 0 (hatched) in the quadrant where OR must be negative.",
+    ),
+    "xor-decision": Entry(
+        xor_by_hand,
+        "fig:toy-xor",
+        "XOR with one hidden layer of 2 units. ReLU joins two of the regions by a stripe that does not hold beyond the "
+        "samples (dashed box); XNOR has all four quadrants. Blue circles: negative samples; orange squares: positive ones; "
+        "background: probability. The weights are set by hand here; the study `xor` draws the same for trained networks.",
+    ),
+    "pathways": Entry(
+        pathways,
+        "fig:pathways",
+        "Channels through one layer. Lines show which channels feed which gate, found by probing each module's gradient. "
+        "Both weight matrices make C channels. A duplication of m gates on pairs leaves mC/2 channels (section 3.5 of the "
+        "paper says mC), so three gates are 2→3.",
+    ),
+    "parity-weights": Entry(
+        parity_by_hand,
+        "fig:parity",
+        "The sparse network that computes the parity of four logits: pairs of units feed XNOR gates. Line width: size of the "
+        "weight; orange positive, blue negative; biases are 0. The weights are set by hand here; the study `parity` draws "
+        "the same for trained networks.",
+    ),
+    "normalised": Entry(
+        normalised,
+        "tab:normalization-constants",
+        "Density of each gate's output for independent N(0, 1) operands: exact and approximate (above), and their normalised "
+        "forms (below), which have mean 0 and standard deviation 1. Exact XNOR has a logarithmic peak at 0, cut off here.",
+    ),
+    "accuracy-of-package": Entry(
+        saturation,
+        None,
+        "The exact gates along y = x, in float32: computed by this library, and by the definition with probabilities clamped "
+        "at 1e-7, as the published package does. The latter (a formula of our own, not the package's code) saturates at ±16.1 "
+        "and has lost digits long before. An error below 1e-9 is drawn at 1e-9.",
+    ),
+}
+
+
+# Figures by name into files.
+
+
+def draw(
+    names: Iterable[str],
+    out: Path,
+    format: str = "png",  # noqa: A002 (the command's option has that name)
+    progress: Callable[[Path], None] | None = None,
+) -> list[Path]:
+    """Draws the named figures, or all if none is named, as ``out/NAME.FORMAT``; ``progress`` gets each file once written."""
+    chosen = list(dict.fromkeys(names)) or list(FIGURES)
+    _check(chosen, format)
+    paths = []
+    for name in chosen:
+        path = out / f"{name}.{format}"
+        figure = FIGURES[name].draw()
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            save(figure, path, FIGURES[name].caption)
+        except OSError as error:
+            raise UserError(
+                f"cannot write {path}: {error.strerror or error}; choose a folder that can be written to"
+            ) from error
+        paths.append(path)
+        if progress is not None:
+            progress(path)
+    return paths
+
+
+def _check(names: list[str], format: str) -> None:  # noqa: A002 (as above)
+    if format not in FORMATS:
+        raise UserError(f"unknown format {format!r}; choose one of {', '.join(FORMATS)}")
+    for name in names:
+        if name not in FIGURES:
+            raise UserError(f"unknown figure {name!r}; {_hint(name)}")
+
+
+def _hint(name: str) -> str:
+    near = [known for known in FIGURES if name and name in known] or difflib.get_close_matches(name, FIGURES, n=3, cutoff=0.5)
+    return f"did you mean {' or '.join(near[:4])}?" if near else f"choose from {', '.join(FIGURES)}"

@@ -1,0 +1,263 @@
+"""The model a comparison saves: chosen by validation rows, and its predictions for every row of a table."""
+
+from __future__ import annotations
+
+import csv
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from boolit._version import __version__
+from boolit.lab.common.errors import UserError, user_input
+from boolit.lab.common.files import csv_cell
+from boolit.lab.compare.outcomes import Outcomes
+from boolit.lab.datasets import Resample
+from boolit.lab.datasets.tables import Prepared, open_table
+from boolit.lab.datasets.tables.profile import Step, numbers, plain, table_progress
+from boolit.lab.results.resampled import Estimate
+from boolit.lab.results.scores import p_text
+from boolit.lab.results.store import Store
+from boolit.lab.results.verdicts import SplitVerdict
+from boolit.lab.runs import Record
+from boolit.nn import Activation
+from boolit.saved import load
+from boolit.saved.columns import Column, Kind, is_missing
+from boolit.saved.file import Description
+from boolit.saved.model import SavedModel
+from boolit.saved.network import InUnit, Standardise, network
+
+# The model a comparison saves, for use: chosen by validation rows of one split, described by what that choice is worth.
+
+FILE = "best.safetensors"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """The model that was saved: where, whose, why, and what it is expected to score on new rows, in the target's own unit."""
+
+    path: Path
+    activation: str
+    split: int
+    learning_rate: float
+    metric: str
+    expected: Estimate
+    reason: str
+
+
+def write_saved(outcomes: Outcomes, verdict: SplitVerdict, table: Prepared, resample: Resample, store: Store) -> Saved | None:
+    """Writes the model of the first split into the store's folder; None if every run there diverged.
+
+    ``resample`` is that split.
+    """
+    number = outcomes.numbers[0]
+    spec = outcomes.chosen(number)
+    if spec is None:
+        return None
+    record = outcomes.records[spec, number]
+    rate = float(record.metrics["learning_rate"])
+    saved = Saved(
+        store.folder / FILE,
+        spec,
+        number,
+        rate,
+        outcomes.metric.name,
+        outcomes.expected(),
+        _reason(spec, number, outcomes, verdict),
+    )
+    about = {
+        "chosen": saved.reason,
+        "metric": saved.metric,
+        "expected": asdict(saved.expected),
+        "figures": figures(record),
+    }
+    saved_model(record, table, resample, load_file(store.weights(record.key)), about).save(saved.path)
+    return saved
+
+
+def _reason(spec: str, number: int, outcomes: Outcomes, verdict: SplitVerdict) -> str:
+    said = (
+        f"{spec} has the lowest validation loss on split {number}, whose network is saved. Its expected score is that of the "
+        f"same choice made on each of the {len(outcomes.numbers)} splits by its validation rows, measured on its test rows."
+    )
+    if spec == verdict.leader:
+        return said
+    pair = verdict.comparison.pair(verdict.leader, spec)
+    if verdict.comparison.better(verdict.leader, spec):
+        why = f"on other splits {verdict.leader} is better ({p_text(pair.p_holm)}), so consider --activations {verdict.leader}"
+    else:
+        why = f"the difference between the two is not significant ({p_text(pair.p_holm)})"
+    return f"{said} The table's {verdict.first} mean is {verdict.leader}'s: test rows choose no model, and {why}."
+
+
+def saved_model(
+    record: Record, table: Prepared, resample: Resample, weights: Mapping[str, Tensor], about: Mapping[str, Any] | None = None
+) -> SavedModel:
+    """The network of a run with everything it needs to read other rows of such a table."""
+    config: Mapping[str, Any] = record.config
+    regress = table.task == "regress"
+    about = {
+        "split": config["split"],
+        "seed": config["seed"],
+        "parameters": config["parameters"],
+        "learning_rate": config["training"]["learning_rate"],
+        **(about or {}),
+        "table": config["data"]["digest"],
+        "rows": dict(table.rows),
+        "versions": {"boolit": __version__, "torch": str(torch.__version__), "python": platform.python_version()},
+    }
+    spec, widths = str(config["activation"]), tuple(config["width"])
+    description = Description(table.columns, table.target, table.task, table.classes, spec, widths, about)
+    module = network(table.features, widths, description.outputs, spec, in_unit=regress)
+    _fill(module, table, resample, weights)
+    return SavedModel(module.eval(), description)
+
+
+def figures(record: Record) -> dict[str, float]:
+    """A run's figures on the rows it did not learn from."""
+    return {name: value for name, value in sorted(record.metrics.items()) if name.startswith(("valid_", "test_"))}
+
+
+def _fill(module: nn.Sequential, table: Prepared, resample: Resample, weights: Mapping[str, Tensor]) -> None:
+    """Copies the weights of a stacked network, whose layers are in lists by kind, into a plain one."""
+    numbers = {nn.Linear: "linear", nn.BatchNorm1d: "norm", Activation: "activation"}
+    seen = dict.fromkeys(numbers.values(), 0)
+    # Stored features are standardised once and a run's own moments are of those: both together are one mean and one scale.
+    stored_mean, stored_scale = (torch.from_numpy(np.array(values)) for values in (table.mean, table.scale))
+    for layer in module:
+        kind = next((name for type_, name in numbers.items() if isinstance(layer, type_)), None)
+        if kind is not None:
+            _copy(layer, weights, f"{kind}.{seen[kind]}")
+            seen[kind] += 1
+        elif isinstance(layer, Standardise):
+            layer.mean.copy_(stored_mean + stored_scale * resample.mean.double())
+            layer.scale.copy_(stored_scale * resample.scale.double())
+        elif isinstance(layer, InUnit):
+            layer.mean.fill_(table.target_mean + table.target_scale * resample.target_mean)
+            layer.scale.fill_(table.target_scale * resample.target_scale)
+
+
+def _copy(layer: nn.Module, weights: Mapping[str, Tensor], prefix: str) -> None:
+    for name, own in layer.state_dict().items():
+        if name == "num_batches_tracked":
+            continue  # counts batches where the momentum is none, which it never is here
+        learnt = isinstance(layer, Activation)
+        own.copy_(weights[f"{prefix}.learnt.{name.replace('.', '_')}" if learnt else f"{prefix}.{name}"])
+
+
+# The predictions of a saved model for every row of a table, piece by piece.
+
+SHOWN_TEXTS, TEXT_LENGTH = 5, 40  # of a column's unknown ones, to name a few
+
+
+@dataclass
+class Unknown:
+    """Rows of a column whose text is no category that the model knows, and the first few of these texts."""
+
+    rows: int = 0
+    texts: list[str] = field(default_factory=list)
+    more: bool = False
+
+    def add(self, column: Column, values: pa.Array) -> None:
+        """Looks through further rows."""
+        counts = pc.value_counts(plain(values))
+        for value, count in zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True):
+            text = str(value).strip()
+            if is_missing(value) or text in column.levels:
+                continue
+            self.rows += count
+            if text[:TEXT_LENGTH] not in self.texts:
+                self.more |= len(self.texts) == SHOWN_TEXTS
+                self.texts += [text[:TEXT_LENGTH]] * (not self.more)
+
+    def note(self, name: str) -> str:
+        """What a user is told."""
+        rows = f"{self.rows} row{'s' if self.rows > 1 else ''}"
+        texts = ", ".join(map(repr, self.texts)) + ", …" * self.more
+        return f"column {name!r}: {rows} with a category that the model does not know, predicted all the same: {texts}"
+
+
+@dataclass
+class Predicted:
+    """How many rows were predicted, and what of each column of categories the model does not know."""
+
+    rows: int = 0
+    unknown: dict[str, Unknown] = field(default_factory=dict)
+
+    def add(self, columns: Sequence[Column], piece: pa.RecordBatch) -> None:
+        """Looks through further rows."""
+        self.rows += piece.num_rows
+        for column, values in zip(columns, piece.columns, strict=True):
+            if column.kind == "category":
+                self.unknown.setdefault(column.name, Unknown()).add(column, values)
+
+    def notes(self) -> list[str]:
+        """A sentence for each column with such rows."""
+        return [found.note(name) for name, found in self.unknown.items() if found.rows]
+
+
+def write_predictions(model: Path, table: Path, to: Path | TextIO, shown: bool | None = None) -> Predicted:
+    """Writes CSV: the prediction and the probabilities of the classes.
+
+    A label that a spreadsheet would take for a formula gets an apostrophe before it. A file is written whole or not at all.
+    ``shown`` may hide the progress.
+    """
+    with user_input():
+        loaded = load(model)
+    with table_progress(shown) as progress:
+        step = progress.step("predicting")
+        return _write_file(loaded, table, to, step) if isinstance(to, Path) else _write(loaded, table, to, step)
+
+
+def _write_file(model: SavedModel, table: Path, to: Path, step: Step) -> Predicted:
+    unfinished = to.with_name(f".{to.name}.{os.getpid()}.part")
+    try:
+        with unfinished.open("w", newline="", encoding="utf-8") as file:
+            predicted = _write(model, table, file, step)
+        unfinished.replace(to)
+    except OSError as error:
+        raise UserError(f"cannot write {to} ({error.strerror or error}); choose a place you may write to") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return predicted
+
+
+def _write(model: SavedModel, path: Path, file: TextIO, step: Step) -> Predicted:
+    table, predicted = open_table(path), Predicted()
+    for name in model.columns:
+        if name not in table.names:
+            raise UserError(f"{path} has no column {name!r}; the model reads {', '.join(model.columns)}")
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([csv_cell(model.description.target), *(f"P({label})" for label in model.classes)])
+    for piece in table.pieces(model.columns):
+        writer.writerows(_rows(model, piece))
+        predicted.add(model.description.columns, piece)
+        step(piece.num_rows)
+    return predicted
+
+
+def _rows(model: SavedModel, piece: pa.RecordBatch) -> list[list[Any]]:
+    wanted = model.description.columns
+    columns = {column.name: _read(column.kind, own) for column, own in zip(wanted, piece.columns, strict=True)}
+    with user_input():
+        if not model.classes:
+            return [[value] for value in model.predict(columns).tolist()]
+        chances = model.predict_proba(columns)
+    chosen = (model.classes[place] for place in np.argmax(chances, axis=1))
+    return [[csv_cell(label), *own] for label, own in zip(chosen, chances.tolist(), strict=True)]
+
+
+def _read(kind: Kind, column: pa.Array) -> pa.Array:
+    """Numbers written as texts are read by pyarrow, much faster than the model would; categories stay texts."""
+    column = plain(column)
+    found = numbers(column) if kind in ("number", "flag") and pa.types.is_string(column.type) else None
+    return column if found is None else found

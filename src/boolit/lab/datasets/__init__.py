@@ -1,0 +1,143 @@
+"""Datasets: one file each. A file here, or any module that calls `register`, adds one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from boolit.lab.common.errors import UserError
+from boolit.lab.common.files import data_folder
+from boolit.lab.common.parallel import require_memory
+from boolit.lab.common.registry import Registry
+from boolit.lab.datasets.base import Dataset, Description, Draw, Encode, Probe, Resample, Source, Split, Task
+from boolit.lab.datasets.download.fetch import tensors
+from boolit.lab.datasets.download.published import Published, Remote
+
+__all__ = [
+    "DATASETS",
+    "Dataset",
+    "Description",
+    "Draw",
+    "Encode",
+    "Probe",
+    "Published",
+    "Remote",
+    "Resample",
+    "Source",
+    "Split",
+    "Task",
+    "check_memory",
+    "dataset_names",
+    "describe",
+    "load",
+    "register",
+    "source",
+    "source_type",
+    "tensors",
+]
+
+FLOAT_BYTES, COPIES = 4, 2  # samples, and what they are made from
+
+DATASETS: Registry[Source] = Registry(
+    "dataset",
+    {
+        name: f"{__name__}.{module}"
+        for module, names in {
+            "boolean": ("parity", "parity8", "xor"),
+            "chorales": ("chorales",),
+            "composition.composed": ("composed",),
+            "composition.mitstates": ("mitstates",),
+            "covertype": ("covertype",),
+            "digits": ("digits",),
+            "features.embeddings": ("embeddings",),
+            "holdout": ("holdout",),
+            "images.cifar": ("cifar10", "cifar100"),
+            "images.folder": ("pictures",),
+            "images.mnist": ("mnist",),
+            "images.photographs": ("caltech101", "cars", "flowers"),
+            "images.stl10": ("stl10",),
+            "images.svhn": ("svhn",),
+            "raven.dataset": ("iraven",),
+            "tables.dataset": ("table",),
+        }.items()
+        for name in names
+    },
+)
+register = DATASETS.register
+
+
+def dataset_names() -> list[str]:
+    """Every dataset there is.
+
+    Example:
+        >>> {"parity", "parity8", "xor"} <= set(dataset_names())
+        True
+    """
+    return DATASETS.names()
+
+
+def source(table: Mapping[str, Any]) -> Source:
+    """The dataset a ``[data]`` table names, its options checked.
+
+    Example:
+        >>> source({"name": "xor", "spread": 0.2}).load().inputs
+        (2,)
+    """
+    return source_type(table.get("name")).model_validate(dict(table))
+
+
+def source_type(name: object) -> type[Source]:
+    """The class of the dataset with a name."""
+    return DATASETS.get(name)
+
+
+@lru_cache(maxsize=8)
+def load(wanted: Source) -> Dataset:
+    """A source's data, made or read once: all cohorts share the tensors."""
+    check_memory(wanted)
+    dataset, described = wanted.load(), wanted.describe()
+    if described is not None:
+        _compare(wanted.name, described, dataset)
+    return dataset
+
+
+def describe(wanted: Source) -> Description:
+    """What is known of a source's data without loading it; it is loaded only where nothing else can tell.
+
+    Example:
+        >>> described = describe(source({"name": "mnist"}))
+        >>> described.inputs, described.outputs, described.task
+        ((28, 28), 10, 'classes')
+    """
+    return _described(wanted, data_folder())
+
+
+@lru_cache(maxsize=32)
+def _described(wanted: Source, _folder: Path) -> Description:
+    """Found once for all cohorts of a plan: some sources read lists of files for it."""
+    described = wanted.describe()
+    return load(wanted).description if described is None else described
+
+
+def check_memory(wanted: Source) -> None:
+    """Refuses data that is generated at once and does not fit into this machine."""
+    described = wanted.describe() if wanted.generated else None
+    if described is not None:
+        numbers = sum(described.samples.values()) * math.prod(described.inputs)
+        require_memory(COPIES * FLOAT_BYTES * numbers, f"the data {wanted.name}", "ask for fewer samples")
+
+
+def _compare(name: str, described: Description, dataset: Dataset) -> None:
+    """Plans rely on what a source says beforehand, so data that is otherwise is refused."""
+    pairs = {
+        "samples of shape": (described.inputs, dataset.inputs),
+        "outputs": (described.outputs, dataset.outputs),
+        "the task": (described.task, dataset.task),
+        "the splits": (sorted(described.samples), sorted(dataset.splits)),
+    }
+    for what, (said, found) in pairs.items():
+        if said != found:
+            raise UserError(f"the data of {name} has {what} {found}, not {said}; put the published files there, or fetch them")

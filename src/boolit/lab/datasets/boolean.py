@@ -1,0 +1,144 @@
+"""Small Boolean problems: XOR in the plane, the parity of some logits, and nested XNOR as a regression."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from boolit.functional import combine
+from boolit.lab.common.random import generator
+from boolit.lab.datasets import register
+from boolit.lab.datasets.base import Dataset, Description, Probe, Source, Split
+
+# XOR as four noisy clusters in the plane (a:xor).
+
+
+@register
+class Xor(Source):
+    """Normal clusters at (±1, ±1); the target is 1 where the signs of the centre differ.
+
+    NOTE[paper]: the number of samples and their spread are not given.
+    """
+
+    name: Literal["xor"] = "xor"
+    train: int = Field(256, ge=4)
+    test: int = Field(1024, ge=4)
+    spread: float = Field(0.25, ge=0)
+    seed: int = 0
+
+    generated: ClassVar[bool] = True
+
+    def describe(self) -> Description:
+        return Description((2,), 1, "binary", {"train": self.train, "test": self.test})
+
+    def load(self) -> Dataset:
+        splits = {"train": self._drawn("train", self.train), "test": self._drawn("test", self.test)}
+        return Dataset(splits, "binary", 1)
+
+    def _drawn(self, split: str, samples: int) -> Split:
+        drawn = generator(self.seed, "xor", split)
+        centres = 2.0 * torch.randint(2, (samples, 2), generator=drawn) - 1
+        x = centres + self.spread * torch.randn(samples, 2, generator=drawn)
+        return Split(x, (centres.prod(1, keepdim=True) < 0).to(x.dtype))
+
+
+# The parity of some logits: is the number of positive ones even? (s:parity)
+
+
+@register
+class Parity(Source):
+    """Independent N(0,1) logits; the target is 1 where an even number of them is positive.
+
+    Even, not odd, is the positive class, as nested XNORs are positive there for an even number of inputs.
+    NOTE[paper]: neither the distribution of the logits nor the number of samples is given. With 4096 samples of N(0,1) in
+    batches of 128, ReLU comes out near the paper's 60% and XNOR_AIL's best seeds solve the task; with 512 they do not.
+    """
+
+    name: Literal["parity"] = "parity"
+    inputs: int = Field(4, ge=2, le=12)
+    train: int = Field(4096, ge=1)
+    test: int = Field(2048, ge=1)
+    seed: int = 0
+
+    generated: ClassVar[bool] = True
+
+    def describe(self) -> Description:
+        return Description((self.inputs,), 1, "binary", {"train": self.train, "test": self.test})
+
+    def load(self) -> Dataset:
+        signs = torch.tensor(list(product((-1.0, 1.0), repeat=self.inputs)))
+        splits = {"train": self._drawn("train", self.train), "test": self._drawn("test", self.test)}
+        return Dataset(splits, "binary", 1, (Probe(signs, lambda outputs: patterns(outputs, even_parity(signs))),))
+
+    def _drawn(self, split: str, samples: int) -> Split:
+        x = torch.randn(samples, self.inputs, generator=generator(self.seed, "parity", split))
+        return Split(x, even_parity(x))
+
+
+def even_parity(x: Tensor) -> Tensor:
+    """1 where an even number of the logits is positive, otherwise 0.
+
+    Shape: ``(…, inputs)`` to ``(…, 1)``.
+
+    Example:
+        >>> even_parity(torch.tensor([[1.0, -2.0], [3.0, 4.0]]))
+        tensor([[0.],
+                [1.]])
+    """
+    return 1.0 - (x > 0).sum(-1, keepdim=True).remainder(2).to(x.dtype)
+
+
+def patterns(outputs: Tensor, targets: Tensor) -> Mapping[str, Tensor]:
+    """How many sign patterns of unit logits a network gets right.
+
+    Shape: ``(runs, patterns, 1)`` to ``(runs,)``.
+    """
+    return {"patterns": ((outputs > 0) == (targets > 0.5)).sum((1, 2))}
+
+
+# Nested XNOR_IL of eight logits, as a regression (a:parity).
+
+INPUTS = 8
+
+
+@register
+class Parity8(Source):
+    """Independent logits, uniform in ±``scale``, and their nested XNOR_IL.
+
+    NOTE[paper]: the inputs' distribution is not given. An untrained network had an RMSE of 0.287 and a failing one 0.271,
+    so the target's standard deviation lies near those: ±5 is the round number that gives 0.285. Nor is the number of samples;
+    with 4,096 no network of the paper's size learns anything.
+    """
+
+    name: Literal["parity8"] = "parity8"
+    train: int = Field(16384, ge=1)
+    test: int = Field(4096, ge=1)
+    scale: float = Field(5.0, gt=0)
+    seed: int = 0
+
+    generated: ClassVar[bool] = True
+
+    def describe(self) -> Description:
+        return Description((INPUTS,), 1, "regression", {"train": self.train, "test": self.test})
+
+    def load(self) -> Dataset:
+        splits = {"train": self._drawn("train", self.train), "test": self._drawn("test", self.test)}
+        return Dataset(splits, "regression", 1)
+
+    def _drawn(self, split: str, samples: int) -> Split:
+        x = self.scale * (2 * torch.rand(samples, INPUTS, generator=generator(self.seed, "parity8", split)) - 1)
+        return Split(x, nested_xnor(x))
+
+
+def nested_xnor(x: Tensor) -> Tensor:
+    """The labelling function of a:parity.
+
+    Shape: ``(…, 8)`` to ``(…, 1)``.
+    """
+    pairs = [combine("xnor", x[..., i], x[..., j]) for i, j in ((2, 5), (3, 4), (6, 7), (0, 1))]
+    return combine("xnor", combine("xnor", *pairs[:2]), combine("xnor", *pairs[2:])).unsqueeze(-1)

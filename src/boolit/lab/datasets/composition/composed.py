@@ -1,0 +1,123 @@
+"""A compositional set that needs no download: features of things with attributes, some pairs of which are kept for the test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from boolit.lab.common.random import generator
+from boolit.lab.datasets import register
+from boolit.lab.datasets.base import Dataset, Description, Source
+from boolit.lab.datasets.composition import FIGURES, Pairs
+from boolit.lab.datasets.composition.base import Words, compositional
+
+# The proportions of MIT-States: of 1,962 pairs 1,262 are trained, and 300 and 400 others are in the other splits, beside as
+# many trained ones; the splits have 30,338, 10,420 and 12,995 images.
+UNSEEN = {"valid": 300 / 1962, "test": 400 / 1962}
+SAMPLES = {"valid": 10_420 / 30_338, "test": 12_995 / 30_338}
+LATENT = 6  # numbers behind each attribute and object
+HIDDEN = 48
+GAIN = 3.0  # the more, the further from a sum of what attribute and object show alone
+OWN = 0.5
+
+
+@register
+class Composed(Source):
+    """Attributes and objects have hidden codes. An image shows the object's own part, what its attribute makes of it, by a
+    fixed random network of both codes, and ``noise``; words say the codes, but not exactly (``vagueness``). ``listed`` is the
+    share of all pairs that occur; the splits are in MIT-States' proportions, with ``samples`` to train on.
+    """
+
+    name: Literal["composed"] = "composed"
+    attributes: int = Field(12, ge=3, le=1000)
+    objects: int = Field(16, ge=3, le=1000)
+    listed: float = Field(0.6, gt=0, le=1)
+    samples: int = Field(3000, ge=100)
+    features: int = Field(64, ge=2, le=2**20)
+    words: int = Field(16, ge=LATENT, le=2**16)
+    noise: float = Field(1.5, ge=0)
+    vagueness: float = Field(0.3, ge=0)
+    negatives: int = Field(32, ge=1, le=10**6)
+    seed: int = 0
+
+    @model_validator(mode="after")
+    def _enough_pairs(self) -> Composed:
+        count, least = round(self.listed * self.attributes * self.objects), 2 * max(self.attributes, self.objects)
+        if count < least:
+            raise ValueError(
+                f"listed = {self.listed} of {self.attributes} × {self.objects} pairs are {count}; raise it, as {least} are the "
+                "fewest with which every attribute and object is trained"
+            )
+        return self
+
+    generated: ClassVar[bool] = True
+
+    def describe(self) -> Description:
+        pairs = round(self.listed * self.attributes * self.objects)
+        samples = {split: self._count(split) for split in ("train", *UNSEEN)}
+        return Description((self.features,), pairs, "classes", samples, FIGURES)
+
+    def load(self) -> Dataset:
+        pairs = self._pairs()
+        targets = {split: self._targets(pairs, split) for split in ("train", *UNSEEN)}
+        codes = [
+            self._normal(word, count, LATENT) for word, count in (("attributes", self.attributes), ("objects", self.objects))
+        ]
+        shown = self._images(*(code[number] for code, number in zip(codes, pairs.numbers.T, strict=True)))
+        labels = torch.cat(list(targets.values()))
+        table = shown[labels] + self.noise * self._normal("noise", len(labels), self.features)
+        words = Words(*(self._words(word, code) for word, code in zip(("attribute words", "object words"), codes, strict=True)))
+        return compositional(pairs, targets, lambda: table, self.features, words, self.negatives)
+
+    def _pairs(self) -> Pairs:
+        """Pairs in random order: first one for every attribute and object, which is trained, then others."""
+        every = [(a, o) for a in range(self.attributes) for o in range(self.objects)]
+        order = torch.randperm(len(every), generator=generator(self.seed, "composed", "pairs")).tolist()
+        diagonal = [(i % self.attributes, i % self.objects) for i in range(max(self.attributes, self.objects))]
+        others = [every[place] for place in order if every[place] not in diagonal]
+        listed = (diagonal + others)[: round(self.listed * len(every))]
+        return Pairs.of_names(_split([(f"attribute {a:03d}", f"object {o:03d}") for a, o in listed]))
+
+    def _count(self, split: str) -> int:
+        return round(self.samples * SAMPLES.get(split, 1.0))
+
+    def _targets(self, pairs: Pairs, split: str) -> Tensor:
+        """The pairs of a split's images: each as often as the others, in random order."""
+        count = self._count(split)
+        numbers = pairs.of[split].nonzero().squeeze(1)
+        draw = generator(self.seed, "composed", "images", split)
+        order = torch.randperm(len(numbers), generator=draw)
+        repeated = numbers[order].repeat(-(-count // len(numbers)))[:count]
+        return repeated[torch.randperm(count, generator=draw)]
+
+    def _images(self, attributes: Tensor, objects: Tensor) -> Tensor:
+        """What images of some pairs show, without noise.
+
+        Shape: ``(pairs, latent)`` twice, to ``(pairs, features)``.
+        """
+        inside = torch.cat([attributes, objects], 1) @ self._normal("first", 2 * LATENT, HIDDEN)
+        changed = (GAIN * inside * LATENT**-0.5).tanh() @ self._normal("second", HIDDEN, self.features) * HIDDEN**-0.5
+        shown: Tensor = changed + OWN * objects @ self._normal("own", LATENT, self.features) * LATENT**-0.5
+        return shown
+
+    def _words(self, what: str, codes: Tensor) -> Tensor:
+        said: Tensor = codes @ self._normal(what, LATENT, self.words) * LATENT**-0.5
+        return said + self.vagueness * self._normal(f"{what}, vague", *said.shape)
+
+    def _normal(self, what: str, *shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator(self.seed, "composed", what))
+
+
+def _split(listed: list[tuple[str, str]]) -> Mapping[str, list[tuple[str, str]]]:
+    """The last pairs are the unseen ones; beside them, each split has as many of the trained."""
+    numbers = {split: max(1, round(share * len(listed))) for split, share in UNSEEN.items()}
+    first_unseen = after_seen = len(listed) - sum(numbers.values())
+    splits = {"train": listed[:first_unseen]}
+    for split, count in numbers.items():
+        splits[split] = listed[after_seen - count : after_seen] + listed[first_unseen : first_unseen + count]
+        first_unseen, after_seen = first_unseen + count, after_seen - count
+    return splits

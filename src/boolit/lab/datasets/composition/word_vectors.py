@@ -1,0 +1,169 @@
+"""Vectors of words from a text file, a word and its numbers a line: GloVe's, or anybody's."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal, TypeAlias, cast
+from uuid import uuid4
+
+import torch
+from rich.console import Console
+from rich.progress import wrap_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from boolit.lab.common.errors import UserError
+from boolit.lab.common.files import data_folder, regular_file
+from boolit.lab.common.random import generator
+
+Missing: TypeAlias = Literal["error", "random"]
+Vectors: TypeAlias = dict[str, Tensor]
+VERSION = 1  # counts the changes of what is made of a file
+LONGEST_LINE = 2**20  # bytes; a word with 300 numbers has 3,000
+APART = re.compile(r"[\s_.\-]+")  # between the words of a name
+
+
+@dataclass(frozen=True)
+class WordFile:
+    """A text file of vectors, or ``member`` of a zip file. ``missing`` says what becomes of a name of which it has no word: an
+    error, or a random vector, from ``seed`` and the name, with the spread of the others. ``verify`` is called before reading.
+    """
+
+    path: Path
+    member: str | None = None
+    missing: Missing = "error"
+    seed: int = 0
+    verify: Callable[[], None] | None = None
+
+    def vectors(self, names: Sequence[str]) -> Tensor:
+        """A vector for each name: that of the name in small letters, else the mean of its words'. What is found is kept.
+
+        Shape: ``(names, size)``.
+        """
+        kept = data_folder() / "vectors" / f"{self._identity(names)}.safetensors"
+        try:
+            return load_file(kept)["vectors"]
+        except (OSError, SafetensorError, KeyError):
+            if self.verify:
+                self.verify()
+            made = self._of(names, self._read({word for name in names for word in (name.lower(), *words_of(name))}))
+            _keep(made, kept)
+            return made
+
+    def _of(self, names: Sequence[str], found: Vectors) -> Tensor:
+        if not found:
+            raise UserError(
+                f"{self} has none of the {len(names)} names, such as {names[0]!r}; give a file of words with vectors"
+            )
+        size, spread = len(next(iter(found.values()))), float(torch.stack(list(found.values())).std())
+        known = {name: self._mean(name, found) for name in names}
+        lost = [name for name, vector in known.items() if vector is None]
+        if lost and self.missing == "error":
+            raise UserError(
+                f"{self} has no vector for {lost[0]!r} ({len(lost)} of {len(names)} names); add one, or set missing = 'random'"
+            )
+        random = {name: spread * torch.randn(size, generator=generator(self.seed, "word", name)) for name in lost}
+        return torch.stack([random[name] if vector is None else vector for name, vector in known.items()])
+
+    def _mean(self, name: str, found: Vectors) -> Tensor | None:
+        if name.lower() in found:
+            return found[name.lower()]
+        parts = [found[word] for word in words_of(name) if word in found]
+        return torch.stack(parts).mean(0) if parts else None
+
+    def _read(self, wanted: set[str]) -> Vectors:
+        looked_for = {word.encode(): word for word in wanted}
+        found: Vectors = {}
+        with self._opened() as file:
+            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), start=1):
+                if len(line) > LONGEST_LINE:
+                    raise UserError(f"line {number} of {self} has more than {LONGEST_LINE:,} bytes; give a file of vectors")
+                word, _, numbers = line.strip().partition(b" ")
+                if word in looked_for and not _is_header(number, word, numbers):
+                    found[looked_for[word]] = self._parsed(numbers, number, found)
+        return found
+
+    def _parsed(self, numbers: bytes, line: int, found: Vectors) -> Tensor:
+        try:
+            vector = torch.tensor([float(number) for number in numbers.split()])
+        except ValueError:
+            raise UserError(f"line {line} of {self} has more than a word and its numbers; give a file of vectors") from None
+        size = len(next(iter(found.values()), vector))
+        if len(vector) != size or size == 0 or not bool(vector.isfinite().all()):
+            raise UserError(f"line {line} of {self} has {len(vector)} numbers, not {size or 'some'} finite ones; mend it")
+        return vector
+
+    @contextmanager
+    def _opened(self) -> Iterator[BinaryIO]:
+        console = Console(stderr=True)
+        try:
+            with (
+                self._plain() as (file, size),
+                wrap_file(
+                    file,
+                    size,
+                    description="reading word vectors",
+                    console=console,
+                    disable=not console.is_terminal,
+                    transient=True,
+                ) as shown,
+            ):
+                yield shown
+        except (OSError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise UserError(f"{self} cannot be read ({error}); give another file, or fetch it again") from None
+
+    @contextmanager
+    def _plain(self) -> Iterator[tuple[BinaryIO, int]]:
+        if self.member is None:
+            with regular_file(self.path).open("rb") as file:
+                yield file, self.path.stat().st_size
+        else:
+            with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as member:
+                yield cast(BinaryIO, member), archive.getinfo(self.member).file_size
+
+    def _identity(self, names: Sequence[str]) -> str:
+        try:
+            state = regular_file(self.path).stat()
+        except OSError as error:
+            raise UserError(f"there are no word vectors in {self} ({error.strerror}); check the path") from None
+        facts = (VERSION, self.path.name, self.member, state.st_size, state.st_mtime_ns, self.missing, self.seed, *names)
+        return hashlib.sha256("\n".join(map(str, facts)).encode()).hexdigest()[:16]
+
+    def __str__(self) -> str:
+        return str(self.path) if self.member is None else f"{self.member} in {self.path}"
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a name.
+
+    Example:
+        >>> words_of("Old_bear"), words_of("moss-covered stone")
+        (['old', 'bear'], ['moss', 'covered', 'stone'])
+    """
+    return [word for word in APART.split(name.lower()) if word]
+
+
+def _is_header(line: int, word: bytes, numbers: bytes) -> bool:
+    """Whether a line says how many words and numbers follow, as some programs write it."""
+    return line == 1 and word.isdigit() and numbers.isdigit()
+
+
+def _keep(vectors: Tensor, kept: Path) -> None:
+    part = kept.with_name(f"{kept.name}.{uuid4().hex}.part")
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        save_file({"vectors": vectors}, part)
+        os.replace(part, kept)
+    except (OSError, SafetensorError):
+        return  # read anew at the next start
+    finally:
+        part.unlink(missing_ok=True)

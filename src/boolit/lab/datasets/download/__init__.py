@@ -1,0 +1,1 @@
+"""Published files: fetched, verified, and read without trusting them."""

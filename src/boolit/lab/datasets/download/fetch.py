@@ -1,0 +1,209 @@
+"""Downloads through pooch, with progress; and what was parsed once, kept as mapped memory."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import TypeAlias
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from boolit.lab.common.errors import UserError
+from boolit.lab.datasets.download.published import Remote, check, verified, verified_members
+
+# Download bars: what pooch reports to, drawn by rich, on a terminal only.
+
+
+class FileBar:
+    """The bar of one file. pooch sets ``total`` and calls the rest, as it would with tqdm's bars."""
+
+    def __init__(self, bars: Progress, file: str) -> None:
+        self._bars, self._task = bars, bars.add_task(file, total=None)
+
+    @property
+    def total(self) -> float | None:
+        """The bytes to come; unknown until the server says."""
+        return self._bars.tasks[self._task].total
+
+    @total.setter
+    def total(self, size: int) -> None:
+        self._bars.update(self._task, total=size or None)
+
+    def update(self, size: int) -> None:
+        """So many bytes more have come."""
+        self._bars.advance(self._task, size)
+
+    def reset(self) -> None:
+        """Begins anew; pooch does so before it fills the bar."""
+        self._bars.update(self._task, completed=0)
+
+    def close(self) -> None:
+        """The file is complete."""
+
+
+class DownloadBars(AbstractContextManager["DownloadBars"]):
+    """The bars of some files, on the error stream."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        console = console or Console(stderr=True)
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(30),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+        )
+        self._bars = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
+
+    def __enter__(self) -> DownloadBars:
+        self._bars.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._bars.stop()
+
+    def file(self, name: str) -> FileBar:
+        """A further bar."""
+        return FileBar(self._bars, name)
+
+
+# Downloads, through pooch: a file is in its place only once it is whole and holds what was published.
+
+CHUNK = 2**16
+
+
+def fetch_missing(remotes: Sequence[Remote]) -> None:
+    """Downloads the files that are not there, nor unpacked."""
+    missing = [remote for remote in remotes if remote.kept is None]
+    if missing:
+        with DownloadBars() as bars:
+            for remote in missing:
+                fetch(remote, bars.file(remote.file))
+
+
+def fetch(remote: Remote, bar: FileBar | None = None) -> None:
+    """Downloads a file from the first of its addresses that has it, over a copy that is there."""
+    if not remote.urls:
+        raise UserError(f"{remote.file} of {remote.dataset} is not here, and no longer published; {remote.fix}")
+    failures = []
+    for url in remote.urls:
+        try:
+            return _download(remote, url, bar)
+        except (OSError, UserError) as error:  # what requests raises is an OSError
+            failures.append(f"{urlsplit(url).hostname}: {_reason(error)}")
+    raise UserError(
+        f"{remote.file} of {remote.dataset} could not be downloaded to {remote.path.parent} ({'; '.join(failures)}); "
+        f"with a network, {remote.fix}"
+    )
+
+
+def _download(remote: Remote, url: str, bar: FileBar | None) -> None:
+    # pooch.retrieve would compare a hash of the download itself, which is another one at every mirror that packed the file
+    # anew. So pooch's downloader writes aside, the content is checked there, and only then does the file get its name.
+    from pooch import HTTPDownloader
+
+    # A server may else send an archive as the compressed form of its content, and requests would unpack it.
+    download = HTTPDownloader(progressbar=bar or False, chunk_size=CHUNK, headers={"Accept-Encoding": "identity"})
+    part = _beside(remote.path)
+    try:
+        with part.open("xb") as file:
+            download(url, file, None)
+        check(remote, part)
+        os.replace(part, remote.path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _beside(path: Path) -> Path:
+    """A name nobody else writes to, however many processes fetch the same file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.with_name(f"{path.name}.{uuid4().hex}.part")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, UserError):
+        return "what it sent is not the published file"
+    response = getattr(error, "response", None)
+    if response is not None:
+        return f"HTTP status {response.status_code}"
+    return getattr(error, "strerror", None) or type(error).__name__
+
+
+# What was parsed once, kept as mapped memory: a later start reads no more of it than is used.
+
+Tensors: TypeAlias = dict[str, Tensor]
+Parse: TypeAlias = Callable[[Mapping[str, bytes]], Tensors]
+Stamp: TypeAlias = dict[str, str]
+
+
+def tensors(remotes: Sequence[Remote], version: int, parse: Parse) -> Tensors:
+    """The tensors ``parse`` makes of the files' contents, by file or member; ``version`` counts the changes of what it makes.
+
+    Missing files are fetched. Contents are verified whenever they are parsed; while size and time of the files stay as they
+    were, the tensors of that time are mapped instead. In a folder that cannot be written to, they are parsed at every start.
+    """
+    fetch_missing(remotes)
+    cache, stamp = _cache(remotes, version), _stamp(remotes)
+    kept = _mapped(cache, stamp)
+    if kept is not None:
+        return kept
+    parsed = parse(dict(content for remote in remotes for content in _contents(remote)))
+    try:
+        _keep(parsed, cache, stamp)
+    except (OSError, SafetensorError):
+        return parsed
+    return _mapped(cache, stamp) or parsed
+
+
+def _contents(remote: Remote) -> Iterable[tuple[str, bytes]]:
+    if remote.members:
+        return verified_members(remote, remote.kept or remote.path)
+    return [(remote.file, b"".join(verified(remote, remote.path)))]
+
+
+def _cache(remotes: Sequence[Remote], version: int) -> Path:
+    digests = (digest for remote in remotes for digest in (remote.sha256, *(member.digest for member in remote.members)))
+    named = "\n".join([str(version), *digests])
+    return remotes[0].path.parent / "parsed" / f"{hashlib.sha256(named.encode()).hexdigest()[:16]}.safetensors"
+
+
+def _stamp(remotes: Sequence[Remote]) -> Stamp:
+    states = {path.name: path.stat() for remote in remotes for path in _files(remote)}
+    return {file: f"{state.st_size} {state.st_mtime_ns}" for file, state in states.items()}
+
+
+def _files(remote: Remote) -> Iterator[Path]:
+    if remote.path.is_file():
+        return iter([remote.path])
+    beside = (remote.path.parent / member.name for member in remote.members)
+    return (path for path in beside if path.is_file())
+
+
+def _mapped(cache: Path, stamp: Stamp) -> Tensors | None:
+    try:
+        with safe_open(cache, "pt") as file:
+            if file.metadata() != stamp:
+                return None
+        return load_file(cache)
+    except (OSError, SafetensorError):
+        return None
+
+
+def _keep(parsed: Tensors, cache: Path, stamp: Stamp) -> None:
+    cache.parent.mkdir(exist_ok=True)
+    part = cache.with_name(f"{cache.name}.{uuid4().hex}.part")
+    try:
+        save_file(parsed, part, stamp)
+        os.replace(part, cache)
+    finally:
+        part.unlink(missing_ok=True)

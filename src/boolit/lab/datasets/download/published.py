@@ -1,0 +1,273 @@
+"""Published files: where they come from, where they are kept, what they must hold, and the check that they do."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zipfile
+import zlib
+from abc import ABC
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+from tarfile import TarFile, TarInfo
+from typing import IO, BinaryIO, ClassVar, cast
+
+from boolit.lab.common.errors import UserError
+from boolit.lab.common.files import AT_ONCE, LARGEST_CONTENT, BoundedReader, data_folder, read_bounded
+from boolit.lab.datasets.base import Source, Task
+
+# A published file: where it comes from, where it is kept, and what it must hold.
+
+
+class UnreadableError(ValueError):
+    """What is wrong with a file, to be said after its name."""
+
+
+def md5_of(content: bytes) -> str:
+    """Of some archives nothing else was published. It tells damage, not malice: what is read is never run."""
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file in an archive, by its path there: ``hashed`` of its content must be ``digest``, or raises `UnreadableError`."""
+
+    name: str
+    digest: str
+    hashed: Callable[[bytes], str] = md5_of
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file of a dataset. ``sha256`` and ``size`` (in bytes) are those of its content: of what a ``.gz`` holds.
+
+    Two archives of the same bytes differ with the program that packed them, so mirrors and hand-filled folders do; what they
+    hold does not. For the same reason a tarball with ``members`` is compared by those alone, and ``size`` is its own. The
+    folder ``unpacked`` beside a file may take its place.
+    """
+
+    dataset: str
+    file: str
+    urls: tuple[str, ...]
+    sha256: str
+    size: int
+    unpacked: str = ""
+    members: tuple[Member, ...] = ()
+
+    @property
+    def path(self) -> Path:
+        """Where the file is kept, or would be."""
+        return data_folder() / self.dataset / self.file
+
+    @property
+    def kept(self) -> Path | None:
+        """The file, or the folder in its place, if one is here."""
+        folder = self.path.with_name(self.unpacked or self.file)
+        return self.path if self.path.is_file() else folder if folder.is_dir() and self.unpacked else None
+
+    @property
+    def fix(self) -> str:
+        """What to do where the file is missing or bad."""
+        folder = f" or what it unpacks to, {self.unpacked}/," if self.unpacked else ""
+        by_hand = f"put the published {self.file}{folder} into {self.path.parent}"
+        return f"run `boolit data fetch {self.dataset}`, or {by_hand}" if self.urls else by_hand
+
+
+def faulty(remote: Remote, path: Path, fault: str) -> UserError:
+    """What is said of a bad copy."""
+    return UserError(f"{path} {fault}; {remote.fix}")
+
+
+# Datasets, and other files, that somebody published, as opposed to those we generate.
+
+
+class Origin:
+    """Where something comes from, its licence, and the files to fetch; none if ``package`` brings it along."""
+
+    home: ClassVar[str]
+    licence: ClassVar[str]
+    remotes: ClassVar[tuple[Remote, ...]] = ()
+    package: ClassVar[str | None] = None
+
+
+class Published(Source, Origin, ABC):
+    """What is known of a dataset before it is here: ``samples`` by split (with the default options), and its origin."""
+
+    task: ClassVar[Task]
+    samples: ClassVar[Mapping[str, int]]
+
+
+# Archives are read, never unpacked: so no name in one can lead out of a folder. A folder is read the same way.
+
+TARBALLS = (".tar.gz", ".tgz")
+LARGEST = LARGEST_CONTENT
+MOST_HEADERS = 2**27  # bytes of all headers of a tarball: a quarter of a million files
+MOST_UNPACKED = 2**33  # bytes a tarball may unpack to; STL-10's, the largest, has 3.2 GB
+DIRECTORY = 2**24  # bytes of a zip file's directory: a third of a million files
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file in an archive or folder; ``read`` gives its content, and only until the next entry is asked for."""
+
+    name: str
+    read: Callable[[], bytes]
+
+
+def entries(path: Path) -> Iterator[Entry]:
+    """The files in a folder, a tarball, or a zip file; of tarballs in a zip file, theirs.
+
+    Names are paths within the archive. Those in a folder begin with its own name, as they would in a tarball of it.
+    """
+    if path.is_dir():
+        yield from _in_folder(path)
+        return
+    with _told(), path.open("rb") as file:
+        yield from _in_zip(file) if path.suffix == ".zip" else _in_tarball(file)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Around reading: whatever the standard library raises of a damaged archive, of many kinds, becomes `UnreadableError`."""
+    try:
+        yield
+    except (UnreadableError, UserError):
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise UnreadableError(f"cannot be read ({error.strerror})") from None
+        raise UnreadableError(f"is no whole archive ({' '.join(str(error).split()) or type(error).__name__})") from None
+
+
+def _in_folder(folder: Path) -> Iterator[Entry]:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            yield Entry(f"{folder.name}/{path.relative_to(folder).as_posix()}", partial(_content_of_file, path))
+
+
+def _in_tarball(file: IO[bytes]) -> Iterator[Entry]:
+    with gzip.GzipFile(fileobj=file) as unpacked:
+        # A header says how long the next one is, and is believed by tarfile.
+        bounded = BoundedReader(cast(IO[bytes], unpacked), MOST_HEADERS, forwards=True)
+        with TarFile(fileobj=cast(IO[bytes], bounded)) as archive:
+            for member in archive:
+                _refuse_unsafe(member)
+                if member.offset_data + member.size > MOST_UNPACKED:
+                    raise UnreadableError(f"unpacks to more than {MOST_UNPACKED:,} bytes, more than any that was published")
+                if member.isfile():
+                    yield Entry(member.name.removeprefix("./"), partial(_content, archive, member, bounded))
+        while unpacked.read(2**20):  # to the end, where the checksum of it all is
+            if unpacked.tell() > MOST_UNPACKED:
+                raise UnreadableError(f"unpacks to more than {MOST_UNPACKED:,} bytes, more than any that was published")
+
+
+def _in_zip(file: IO[bytes]) -> Iterator[Entry]:
+    with zipfile.ZipFile(cast(IO[bytes], BoundedReader(file, 2**62, DIRECTORY))) as archive:
+        for name in archive.namelist():
+            if name.endswith(TARBALLS):
+                with archive.open(name) as inner:
+                    yield from _in_tarball(inner)
+
+
+def _refuse_unsafe(member: TarInfo) -> None:
+    path = PurePosixPath(member.name.replace("\\", "/"))
+    if path.is_absolute() or ".." in path.parts:
+        raise UnreadableError(f"holds {member.name!r}, a path that leads out of its folder")
+    if not (member.isfile() or member.isdir()) or member.issparse():
+        raise UnreadableError(f"holds {member.name!r}, which is neither file nor folder")
+
+
+def _content_of_file(path: Path) -> bytes:
+    try:
+        return read_bounded(path, LARGEST, "put the published one there")
+    except OSError as error:
+        raise UnreadableError(f"has {path.name}, which cannot be read ({error.strerror or error})") from None
+
+
+def _content(archive: TarFile, member: TarInfo, bounded: BoundedReader) -> bytes:
+    if member.size > LARGEST:
+        raise UnreadableError(f"holds {member.name!r} of {member.size:,} bytes, more than any that was published")
+    with _told():
+        stream = archive.extractfile(member)
+        bounded.at_once, bounded.counted = LARGEST, False
+        content = stream.read() if stream else b""
+        bounded.at_once, bounded.counted = AT_ONCE, True
+        if len(content) != member.size:
+            raise UnreadableError(f"is cut off in {member.name!r}")
+        return content
+
+
+# Copies of published files are read through this: nothing else of a copy is believed.
+
+PIECE = 2**20
+
+
+def verified(remote: Remote, path: Path) -> Iterator[bytes]:
+    """The content of a copy, piece by piece; a `UserError` says what is wrong with it, after the last piece at the latest."""
+    digest, size = hashlib.sha256(), 0
+    for piece in _pieces(remote, path):
+        digest.update(piece)
+        size += len(piece)
+        if size > remote.size:  # also keeps an archive that unpacks without end from doing so
+            raise faulty(remote, path, f"holds more than the published {remote.size:,} bytes")
+        yield piece
+    if size < remote.size:
+        raise faulty(remote, path, f"is cut off after {size:,} of {remote.size:,} bytes")
+    if digest.hexdigest() != remote.sha256:
+        raise faulty(
+            remote, path, f"was altered: the SHA-256 of its content begins {digest.hexdigest()[:8]}, not {remote.sha256[:8]}"
+        )
+
+
+def verified_members(remote: Remote, path: Path) -> Iterator[tuple[str, bytes]]:
+    """Name and content of every member that is compared, from a tarball or the folder it unpacks to."""
+    awaited = {member.name: member for member in remote.members}
+    try:
+        for entry in entries(path):
+            if entry.name in awaited:
+                content = entry.read()
+                _compare(awaited.pop(entry.name), content)
+                yield entry.name, content
+    except UnreadableError as error:
+        raise faulty(remote, path, str(error)) from None
+    if awaited:
+        raise faulty(remote, path, f"lacks {next(iter(awaited))}")
+
+
+def check(remote: Remote, path: Path) -> None:
+    """Reads a copy through, to its last byte, and refuses a bad one; of a folder without known members nothing is compared."""
+    if remote.members:
+        for _ in verified_members(remote, path):
+            pass
+    elif not (path.is_dir() and remote.unpacked):
+        for _ in verified(remote, path):
+            pass
+
+
+def _compare(member: Member, content: bytes) -> None:
+    try:
+        found = member.hashed(content)
+    except UnreadableError as error:
+        raise UnreadableError(f"holds {member.name}, which {error}") from None
+    if found != member.digest:
+        raise UnreadableError(f"was altered: the hash of {member.name} begins {found[:8]}, not {member.digest[:8]}")
+
+
+def _pieces(remote: Remote, path: Path) -> Iterator[bytes]:
+    try:
+        with _opened(remote, path) as content:
+            while piece := content.read(PIECE):
+                yield piece
+    except EOFError:
+        raise faulty(remote, path, "is cut off in the middle of its gzip stream") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise faulty(remote, path, f"is no whole gzip file ({error})") from None
+    except OSError as error:
+        raise faulty(remote, path, f"cannot be read ({error.strerror or error})") from None
+
+
+def _opened(remote: Remote, path: Path) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(path)) if remote.file.endswith(".gz") else path.open("rb")

@@ -1,0 +1,1 @@
+"""Images as features of a frozen, pretrained network."""

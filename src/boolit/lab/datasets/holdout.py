@@ -1,0 +1,122 @@
+"""What a search may see of a dataset: rows to train on and rows to choose by, and none of its test rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import BeforeValidator, Field, SerializeAsAny
+from torch import Tensor
+
+from boolit.lab.common.errors import UserError
+from boolit.lab.common.random import generator, keys
+from boolit.lab.datasets import describe, load, register, source
+from boolit.lab.datasets.base import Dataset, Description, Source, Split
+
+# An order of samples in which every stretch has its share of every class.
+
+
+def interleaved(y: Tensor, seed: int, *words: str | int) -> Tensor:
+    """A random order with the classes spread evenly: so the splits cut out of it are stratified, and may be cut anywhere.
+
+    The i-th of n samples of a class has the place (i + u) / n, with u drawn for the class.
+
+    Shape: ``(samples,)`` class numbers to ``(samples,)`` row numbers.
+
+    Example:
+        >>> y = torch.tensor([0] * 20 + [1] * 10)
+        >>> y[interleaved(y, 0)[:6]].bincount().tolist()
+        [4, 2]
+    """
+    draw = generator(seed, *words, "order")
+    shuffled = torch.randperm(len(y), generator=draw)
+    by_class = shuffled[y[shuffled].argsort(stable=True)]
+    counts = y.bincount()
+    ends = counts.cumsum(0)
+    ranks = torch.arange(len(y)) - (ends - counts)[y[by_class]]
+    offsets = torch.rand(len(counts), generator=draw, dtype=torch.float64)
+    places = (ranks + offsets[y[by_class]]) / counts[y[by_class]]
+    return by_class[places.argsort(stable=True)]
+
+
+SHARE = 0.2
+
+
+def _any_source(value: Any) -> Source:
+    if isinstance(value, Source):
+        return value
+    if not isinstance(value, Mapping):
+        raise ValueError(f'a table that names a dataset, such as {{name = "parity"}}, not {value!r}')
+    return source(value)
+
+
+@register
+class Holdout(Source):
+    """The splits ``train`` and ``valid`` ``of`` another dataset. With ``share`` the latter is that share of the training rows,
+    the same of every class, drawn with ``seed``; without, it is the dataset's own.
+
+    Rows are encoded as those of the whole dataset are: a standardisation, for one, knows the held-out rows' inputs. Where
+    training draws its samples anew in every step, the held-out ones are drawn once. Figures of a dataset's own that know its
+    splits by name (``judge``) know nothing of held-out rows: such a dataset needs a ``valid`` of its own.
+    """
+
+    name: Literal["holdout"] = "holdout"
+    of: Annotated[SerializeAsAny[Source], BeforeValidator(_any_source)]
+    share: float | None = Field(SHARE, gt=0, lt=1)
+    seed: int = 0
+
+    def prepare(self) -> None:
+        self.of.prepare()
+
+    def describe(self) -> Description:
+        whole = describe(self.of)
+        rows, valid = whole.samples["train"], whole.samples.get("valid", 0)
+        if self.share is not None:
+            valid = round(self.share * rows)
+            rows -= valid
+        return replace(whole, samples={"train": rows, "valid": valid})
+
+    def load(self) -> Dataset:
+        whole = load(self.of)
+        if self.share is not None:
+            return replace(whole, splits=self._cut(whole, self.share))
+        if "valid" not in whole.splits:
+            raise UserError(f"{self.of.name} has no split valid; give the share of its training rows to hold out")
+        return replace(whole, splits={name: whole.splits[name] for name in ("train", "valid")})
+
+    def _cut(self, whole: Dataset, share: float) -> Mapping[str, Split]:
+        rows = whole.splits["train"]
+        held = round(share * len(rows))
+        if not 0 < held < len(rows):
+            raise UserError(
+                f"{share:g} of {len(rows)} training rows of {self.of.name} cannot be held out to choose by; give it more rows"
+            )
+        if whole.judge is not None:
+            raise UserError(
+                f"{self.of.name} judges the splits {', '.join(whole.splits)} in its own way, and no rows held out of one; give "
+                "it a split valid to choose by"
+            )
+        order = self._order(whole, rows.y)
+        valid, train = (_taken(rows, part.sort().values) for part in (order[:held], order[held:]))
+        if whole.draw is not None:
+            x, y = whole.draw(valid.x.unsqueeze(0), valid.y.unsqueeze(0), keys([self.seed], "holdout", "draw"), 0)
+            valid = Split(x.squeeze(0), y.squeeze(0))
+        return {"train": train, "valid": valid}
+
+    def _order(self, whole: Dataset, y: Tensor) -> Tensor:
+        """The row numbers in an order whose first part is held out."""
+        words = ("holdout", self.of.name)
+        if whole.task == "regression" or y.numel() != len(y):
+            return torch.randperm(len(y), generator=generator(self.seed, *words, "order"))
+        return interleaved(y.flatten().long(), self.seed, *words)
+
+
+def _taken(split: Split, rows: Tensor) -> Split:
+    return Split(split.x[rows], split.y[rows])
+
+
+def for_choosing(data: Source) -> Holdout:
+    """What a search sees of some data: its own split ``valid``, or rows held out of ``train`` where it has none."""
+    return Holdout(of=data, share=None if "valid" in describe(data).samples else SHARE)

@@ -1,0 +1,125 @@
+"""Pictures decoded once, kept as mapped memory: a start with the same pictures decodes none."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+from uuid import uuid4
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import track
+from torch import Tensor
+
+from boolit.lab.common.errors import UserError
+from boolit.lab.common.files import name_bytes
+from boolit.lab.datasets.download.published import UnreadableError, entries
+from boolit.lab.datasets.images.decoding import Decoded, Encoded, decode_all
+
+VERSION = 1  # counts the changes of what is made of a picture
+
+
+@dataclass(frozen=True)
+class Album:
+    """A folder or archive of pictures. ``identity`` tells them from others at the same place; what is made of them is kept in
+    the folder ``cache``, and taken from there while the identity stays the same.
+    """
+
+    path: Path
+    cache: Path
+    identity: str
+
+    def kept(self, *words: object) -> Path:
+        """Where something made of the pictures is kept."""
+        named = "\n".join(map(str, (VERSION, self.identity, *words)))
+        return self.cache / hashlib.sha256(name_bytes(named)).hexdigest()[:16]
+
+
+def pictures(album: Album, names: Sequence[str], side: int, verify: Callable[[], None]) -> Tensor:
+    """The pictures of some names, in that order; before they are decoded, ``verify`` is called.
+
+    Shape: ``(pictures, 3, side, side)`` bytes.
+    """
+    kept, shape = album.kept(side, *names), (len(names), 3, side, side)
+    if not (kept.is_file() and kept.stat().st_size == math.prod(shape)):
+        verify()
+        with _keeping(kept, f"{math.prod(shape) / 1e6:,.0f} MB of decoded pictures") as file:
+            _write(file, decode_all(_encoded(album.path, names), len(names), side), len(names))
+    # Copied on writing, as torch has no tensors that cannot be written to.
+    return torch.from_numpy(np.memmap(kept, np.uint8, "c", shape=shape))
+
+
+def names_in(album: Album, verify: Callable[[], None]) -> list[str]:
+    """The names of all files; of an archive they are kept, as it must be read through to find them; ``verify`` is called before
+    it is opened.
+    """
+    kept = album.kept("names")
+    if album.path.is_dir() or not kept.is_file():
+        verify()
+        with _told(album.path):
+            names = [entry.name for entry in entries(album.path)]
+        if album.path.is_dir():
+            return names
+        with _keeping(kept, "the names of the pictures") as file:
+            file.write(name_bytes("\n".join(names)))
+    return kept.read_text("utf-8", "surrogateescape").split("\n")
+
+
+def stamp_of(path: Path) -> str:
+    """Size and time of a file, or of all files in a folder."""
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    states = ((file.relative_to(path), file.stat()) for file in files if file.is_file())
+    lines = "\n".join(f"{name} {state.st_size} {state.st_mtime_ns}" for name, state in states)
+    return hashlib.sha256(name_bytes(lines)).hexdigest()
+
+
+@contextmanager
+def _keeping(kept: Path, what: str) -> Iterator[IO[bytes]]:
+    """A file that gets its name once it is complete."""
+    part = kept.with_name(f"{kept.name}.{uuid4().hex}.part")
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("xb") as file:
+            yield file
+        os.replace(part, kept)
+    except OSError as error:
+        raise UserError(
+            f"{what} cannot be kept in {kept.parent} ({error.strerror or error}); make room there, or set BOOLIT_DATA to "
+            "another folder"
+        ) from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _write(file: IO[bytes], decoded: Iterator[Decoded], count: int) -> None:
+    console = Console(stderr=True)
+    hidden = not console.is_terminal
+    for row, pixels in track(decoded, "decoding pictures", count, console=console, disable=hidden, transient=True):
+        file.seek(row * pixels.nbytes)
+        file.write(pixels.data)
+
+
+def _encoded(path: Path, names: Sequence[str]) -> Iterator[Encoded]:
+    rows = {name: row for row, name in enumerate(names)}
+    with _told(path):
+        for entry in entries(path):
+            if entry.name in rows:
+                place = str(path.parent / entry.name) if path.is_dir() else f"{entry.name} in {path}"
+                yield rows.pop(entry.name), place, entry.read()
+    if rows:
+        raise UserError(f"{path} lacks the picture {next(iter(rows))}; put the whole one there")
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except UnreadableError as error:
+        raise UserError(f"{path} {error}; put the whole one there") from None

@@ -1,0 +1,104 @@
+"""Encoded images to the bytes that are stored, by worker processes. They import this file, so it is light."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import chain, islice
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from boolit.lab.common.errors import UserError
+from boolit.lab.common.parallel import in_processes, processors
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+# One encoded picture to the bytes that are stored. Worker processes import this.
+
+Pixels: TypeAlias = NDArray[np.uint8]
+TRANSPARENT = ("RGBA", "LA", "PA", "RGBa", "La")
+# Named, as Pillow would otherwise try all it knows, and start Ghostscript for one of them.
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF")
+MOST_PIXELS = 40_000_000  # to be decoded, at no more than 24 bytes each on the way: under a gibibyte
+MOST_HEADER_PIXELS = 89_000_000  # of a JPEG that is decoded at a part of its size; Pillow warns of more
+
+
+def decoded_picture(content: bytes, name: str, side: int) -> Pixels:
+    """The square in the middle of a picture, scaled to a side; ``name`` is for what is said of a bad one.
+
+    Shape: ``(3, side, side)``.
+    """
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
+    try:
+        with _opened(content) as picture:
+            _refuse_huge(picture, name, MOST_HEADER_PIXELS)
+            picture.draft(None, (2 * side, 2 * side))  # a JPEG far larger than that is decoded at a half, quarter or eighth
+            _refuse_huge(picture, name, MOST_PIXELS)
+            upright = ImageOps.exif_transpose(picture)
+            fitted = ImageOps.fit(_in_colours(upright), (side, side), Image.Resampling.BILINEAR)
+            return np.ascontiguousarray(np.asarray(fitted).transpose(2, 0, 1))
+    except UserError:
+        raise
+    except UnidentifiedImageError:
+        raise UserError(
+            f"{name} is a picture in none of the formats {', '.join(FORMATS)}; replace it or take it away"
+        ) from None
+    except Exception as error:  # a damaged picture may fail with any exception
+        raise UserError(f"{name} cannot be decoded ({type(error).__name__}: {error}); replace it or take it away") from None
+
+
+def _opened(content: bytes) -> Image.Image:
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # of what is refused in a line of our own
+        return Image.open(io.BytesIO(content), formats=FORMATS)
+
+
+def _refuse_huge(picture: Image.Image, name: str, most: int) -> None:
+    """Before anything is decoded, by the size in the header."""
+    width, height = picture.size
+    if width * height > most:
+        raise UserError(f"{name} has {width:,} × {height:,} pixels, more than {most:,}; scale it down or take it away")
+
+
+def _in_colours(picture: Image.Image) -> Image.Image:
+    from PIL import Image
+
+    if picture.mode.startswith("I"):  # 16 bits a pixel, which convert() would cut off at 255
+        return Image.fromarray((np.asarray(picture).clip(0, 2**16 - 1) // 256).astype(np.uint8)).convert("RGB")
+    if picture.mode in TRANSPARENT or "transparency" in picture.info:
+        white = Image.new("RGBA", picture.size, "white")  # the colour under what is transparent is anyone's guess
+        return Image.alpha_composite(white, picture.convert("RGBA")).convert("RGB")
+    return picture.convert("RGB")
+
+
+# Pictures are decoded by worker processes, few at a time: memory does not grow with their number.
+
+Encoded: TypeAlias = tuple[int, str, bytes]  # row, name and content of a picture
+Decoded: TypeAlias = tuple[int, Pixels]
+TOGETHER = 16  # pictures a worker gets at once
+WORTH_A_PROCESS = 400  # pictures: starting a process, which imports torch, takes about as long as decoding them
+
+
+def decode_all(pictures: Iterable[Encoded], count: int, side: int) -> Iterator[Decoded]:
+    """Decodes about ``count`` pictures, in the order they come."""
+    workers = min(processors(), count // WORTH_A_PROCESS)
+    work = partial(decode_portion, side=side)
+    return chain.from_iterable(in_processes(work, _portions(pictures), workers, "decodes pictures"))
+
+
+def decode_portion(portion: list[Encoded], side: int) -> list[Decoded]:
+    """Decodes some pictures in this process."""
+    return [(row, decoded_picture(content, name, side)) for row, name, content in portion]
+
+
+def _portions(pictures: Iterable[Encoded]) -> Iterator[list[Encoded]]:
+    remaining = iter(pictures)
+    return iter(lambda: list(islice(remaining, TOGETHER)), [])

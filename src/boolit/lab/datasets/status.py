@@ -1,0 +1,114 @@
+"""Which datasets there are, which are here, and whether their files are what was published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from boolit.lab.common.errors import UserError, user_input
+from boolit.lab.datasets import dataset_names, load, source_type
+from boolit.lab.datasets.base import Source, Task
+from boolit.lab.datasets.download.fetch import DownloadBars, fetch
+from boolit.lab.datasets.download.published import Origin, Published, Remote, check
+from boolit.lab.datasets.features.weights import NAME as WEIGHTS
+from boolit.lab.datasets.features.weights import Weights, own_resnet18, resnet18_here
+
+State = Literal["whole", "unpacked", "own", "fetched", "replaced", "missing", "bad"]
+MODULES = {"scikit-learn": "sklearn"}
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A dataset with its default options, or the weights, which are no dataset (``kind`` is none)."""
+
+    name: str
+    kind: type[Source] | None
+
+    @property
+    def published(self) -> type[Origin] | None:
+        """Where it comes from, if somebody published it."""
+        if self.kind is None:
+            return Weights
+        return self.kind if issubclass(self.kind, Published) else None
+
+    @property
+    def own(self) -> bool:
+        """Whether it stands for data of the user's: it has options without a default, as the path of a file."""
+        return self.kind is not None and any(option.is_required() for option in self.kind.model_fields.values())
+
+    @cached_property
+    def task_and_samples(self) -> tuple[Task | None, Mapping[str, int]]:
+        """What is asked of a network, and how many samples each split has; a generated one is made to see."""
+        if self.kind is None or self.own:
+            return None, {}
+        if issubclass(self.kind, Published):
+            return self.kind.task, self.kind.samples
+        made = load(self.kind.model_validate({"name": self.name}))
+        return made.task, {name: len(split) for name, split in made.splits.items()}
+
+    @property
+    def remotes(self) -> tuple[Remote, ...]:
+        """The files to fetch."""
+        return self.published.remotes if self.published else ()
+
+    @property
+    def here(self) -> bool:
+        """Whether it can be loaded without a network."""
+        if self.kind is None:
+            return resnet18_here()
+        package = self.published.package if self.published else None
+        installed = package is None or find_spec(MODULES[package]) is not None
+        return installed and all(remote.kept for remote in self.remotes)
+
+
+@dataclass(frozen=True)
+class FileState:
+    """A file after it was looked for: ``fault`` says what is wrong with a bad one, and what to do.
+
+    ``own`` is a file of the user's that stands in for the published one.
+    """
+
+    remote: Remote
+    state: State
+    fault: str | None = None
+    own: Path | None = None
+
+
+def holdings(names: Sequence[str] = ()) -> list[Holding]:
+    """The datasets with some names, or all, and the weights."""
+    with user_input():
+        return [Holding(name, None if name == WEIGHTS else source_type(name)) for name in names or [*dataset_names(), WEIGHTS]]
+
+
+def checked(remote: Remote) -> FileState:
+    """Reads a file through, if it is here.
+
+    A folder of pictures in its place, or a file of the user's own, cannot be compared: nothing was published of it.
+    """
+    kept = remote.kept
+    if kept is None:
+        own = own_resnet18() if remote in Weights.remotes else None
+        return FileState(remote, "own" if own else "missing", own=own)
+    try:
+        check(remote, kept)
+    except UserError as error:
+        return FileState(remote, "bad", str(error))
+    return FileState(remote, "unpacked" if kept.is_dir() and not remote.members else "whole")
+
+
+def brought(remotes: Sequence[Remote]) -> list[FileState]:
+    """Downloads what is missing or bad and has an address; the rest stays."""
+    with DownloadBars() as bars:
+        return [_brought(remote, bars) for remote in remotes]
+
+
+def _brought(remote: Remote, bars: DownloadBars) -> FileState:
+    found = checked(remote)
+    if found.state in ("whole", "unpacked") or not remote.urls:
+        return found
+    fetch(remote, bars.file(remote.file))
+    return FileState(remote, "replaced" if found.state == "bad" else "fetched")

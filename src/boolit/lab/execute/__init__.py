@@ -1,0 +1,262 @@
+"""Where cohorts run: one after the other on this machine, each recorded as a whole when it is done."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from boolit._version import __version__
+from boolit.lab.common.errors import UserError
+from boolit.lab.common.plugins import loaded_plugins
+from boolit.lab.results.store import Holder, Store
+from boolit.lab.runs import JSON, Record
+from boolit.lab.studies import Cohort, Plan, Study
+from boolit.lab.studies.planner import MEMORY
+from boolit.lab.training import Checkpoint, Finished, StackedTraining, distributed, train
+from boolit.lab.training.checkpoint import EVERY_SECONDS
+from boolit.lab.training.cohort import StudyProgress
+from boolit.logic import kernels
+
+END = -1  # what the leader says of a cohort when nothing more is trained
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What became of a plan's runs: in the store already, trained now (of which diverged), another process's, not done.
+
+    ``holders`` are the processes that train the runs elsewhere.
+    """
+
+    already: int
+    trained: int
+    diverged: int
+    elsewhere: int
+    undone: int
+    seconds: float
+    holders: tuple[Holder, ...] = ()
+
+    def again(self, later: Summary) -> Summary:
+        """What became of the runs in this and a later pass over the same plan."""
+        return replace(
+            later,
+            already=later.already - self.trained,
+            trained=self.trained + later.trained,
+            diverged=self.diverged + later.diverged,
+            seconds=self.seconds + later.seconds,
+        )
+
+    @property
+    def elsewhere_sentence(self) -> str:
+        """Who trains the runs that another process has; nothing if there are none."""
+        if not self.elsewhere:
+            return ""
+        told = [
+            f"process {one.pid} on {one.host} (since {datetime.fromtimestamp(one.since):%Y-%m-%d %H:%M}, {one.runs} runs)"
+            for one in self.holders
+        ]
+        return f"{self.elsewhere} runs are being trained by {' and '.join(told) or 'another process, which has just ended'}"
+
+    @property
+    def complete(self) -> bool:
+        """Whether every run of the plan is in the store."""
+        return not self.undone and not self.elsewhere
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether it was stopped; what was begun has a checkpoint and goes on from there next time."""
+        return self.undone > 0
+
+    def then(self, after: Summary) -> Summary:
+        """What became of a plan's runs and of those of the plan that followed from it."""
+        return replace(
+            after,
+            already=self.already + after.already,
+            trained=self.trained + after.trained,
+            diverged=self.diverged + after.diverged,
+            seconds=self.seconds + after.seconds,
+        )
+
+
+def execute(
+    plan: Plan,
+    store: Store,
+    progress: bool | None = None,
+    checkpoint_every: float = EVERY_SECONDS,
+    memory: int = MEMORY,
+    checkpoint_steps: int | None = None,
+) -> Summary:
+    """Trains what the store does not have yet. Safe to kill, to repeat and to run from several processes at once.
+
+    ``progress`` hides the bars, or the lines where there is no terminal. Ctrl-C or SIGTERM stops after the present step.
+    Checkpoints are written every so many seconds and, if given, every so many steps. Where several processes train together,
+    this is for their leader; the others `follow`.
+    """
+    keys = {run.key for run in plan.runs}
+    if not keys <= store.finished() or _without_weights(plan.study, store, keys):
+        plan.study.data.prepare()
+    return _Execution(plan.study, store, checkpoint_every, checkpoint_steps, memory).over(plan.cohorts, progress)
+
+
+def follow(plan: Plan, memory: int = MEMORY) -> None:
+    """Takes this process's part in what the leader of several processes trains; it has no store and records nothing."""
+    with stop_requests() as stop:
+        for cohort in plan.cohorts:
+            told = distributed.shared(torch.zeros(len(cohort.runs), dtype=torch.int64)).tolist()
+            if END in told:
+                return
+            claimed = [run.key for run, mine in zip(cohort.runs, told, strict=True) if mine]
+            if claimed and train(cohort.of(claimed).job(), None, lambda _: not stop(), memory) is None:
+                return
+
+
+class _Execution:
+    def __init__(self, study: Study, store: Store, every: float, steps: int | None, memory: int) -> None:
+        self.study, self.store, self.every, self.steps, self.memory = study, store, every, steps, memory
+        self.owner = f"{platform.node()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self.already = self.trained = self.diverged = self.elsewhere = 0
+
+    def over(self, cohorts: Sequence[Cohort], progress: bool | None) -> Summary:
+        started, total = time.monotonic(), sum(len(cohort.runs) for cohort in cohorts)
+        with StudyProgress(total, progress) as bars, stop_requests() as stop:
+            for cohort in cohorts:
+                if stop():
+                    distributed.shared(torch.full((len(cohort.runs),), END))
+                    break
+                if not self._cohort(cohort, bars, stop):
+                    break
+        undone = total - self.already - self.trained - self.elsewhere
+        seconds = time.monotonic() - started
+        holders = tuple(self.store.holders()) if self.elsewhere else ()
+        return Summary(self.already, self.trained, self.diverged, self.elsewhere, undone, seconds, holders)
+
+    def _cohort(self, cohort: Cohort, bars: StudyProgress, stop: Callable[[], bool]) -> bool:
+        """Trains and records what this process can claim of a cohort; whether to go on with the next."""
+        keys = [run.key for run in cohort.runs]
+        claimed = self.store.claim(keys, self.owner, again=_without_weights(self.study, self.store, keys))
+        distributed.shared(torch.tensor([run.key in claimed for run in cohort.runs], dtype=torch.int64))
+        self._count(cohort, claimed)
+        bars.finish(len(cohort.runs) - len(claimed))
+        if not claimed:
+            return True
+        try:
+            finished = self._train(cohort.of(claimed), bars, stop)
+        except BaseException:
+            with suppress(UserError):  # what went wrong before is what the user has to know
+                self.store.release(claimed, self.owner)
+            raise
+        if finished is None:
+            self.store.release(claimed, self.owner)
+            return False
+        bars.finish(len(claimed))
+        return True
+
+    def _count(self, cohort: Cohort, claimed: Sequence[str]) -> None:
+        unclaimed = {run.key for run in cohort.runs} - set(claimed)
+        done = len(unclaimed & self.store.finished())
+        self.already += done
+        self.elsewhere += len(unclaimed) - done
+
+    def _train(self, cohort: Cohort, bars: StudyProgress, stop: Callable[[], bool]) -> Finished | None:
+        first = cohort.runs[0].config
+        bars.begin(f"{first['activation']}, {first['parameters']} parameters, {len(cohort.runs)} runs: epochs")
+        checkpoint = Checkpoint(self.store.checkpoint_folder(cohort.key), self.every, self.steps, cohort.key, bars.note)
+
+        def watch(training: StackedTraining) -> bool:
+            bars.after_step(training)
+            return not stop()
+
+        finished = train(cohort.job(), checkpoint, watch, self.memory)
+        if finished is not None:
+            self._record(cohort, finished)
+            checkpoint.delete()
+        return finished
+
+    def _record(self, cohort: Cohort, finished: Finished) -> None:
+        pairs = list(zip(cohort.runs, finished.outcomes, strict=True))
+        if self.study.keep_weights:
+            # Before the records: a run in the store always has its weights.
+            for run, outcome in pairs:
+                save_weights(outcome.weights, self.store.weights(run.key))
+        share = finished.seconds / len(pairs)
+        self.store.record(
+            Record(run.key, run.config, outcome.state, outcome.metrics, outcome.history, environment(), share)
+            for run, outcome in pairs
+        )
+        self.trained += len(pairs)
+        self.diverged += sum(outcome.state == "diverged" for _, outcome in pairs)
+
+
+def environment() -> dict[str, JSON]:
+    """What a run's numbers may depend on besides its configuration."""
+    status = kernels.status()
+    return {
+        "boolit": __version__,
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "threads": torch.get_num_threads(),
+        **({"processes": distributed.size()} if distributed.size() > 1 else {}),
+        "kernels": status.instructions if status.active else None,
+        **({"plugins": dict(loaded_plugins())} if loaded_plugins() else {}),
+    }
+
+
+def save_weights(weights: dict[str, Tensor], path: Path) -> None:
+    """Writes a run's weights so that the file is there whole or not at all."""
+    unfinished = path.with_suffix(f".{os.getpid()}.part")
+    try:
+        try:
+            unfinished.write_bytes(save(weights))
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"cannot write the weights {path} ({error.strerror or error}); make room for them and run again: the finished runs "
+            "are in the store, and the others go on from their last checkpoint"
+        ) from error
+
+
+def _without_weights(study: Study, store: Store, keys: Iterable[str]) -> list[str]:
+    """Runs whose weights are to be kept and are not there: of a run in the store, that was trained before this was asked."""
+    return [key for key in keys if not store.weights(key).exists()] if study.keep_weights else []
+
+
+@contextmanager
+def stop_requests() -> Iterator[Callable[[], bool]]:
+    """Turns the first Ctrl-C or SIGTERM into a request that is asked for between steps; a second one acts as always."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked.is_set
+        return
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        asked.set()
+        restore()
+
+    for number in SIGNALS:
+        signal.signal(number, ask)
+    try:
+        yield asked.is_set
+    finally:
+        restore()

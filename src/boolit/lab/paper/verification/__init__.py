@@ -1,0 +1,69 @@
+"""The paper's numbers against ours: what can be checked without training anything.
+
+A family is one file with a function ``checks`` and one line in `FAMILIES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from boolit.lab.common.errors import UserError
+from boolit.lab.paper.verification import (
+    difference,
+    identities,
+    maps,
+    mnist_cnn,
+    mnist_mlp,
+    normalisation,
+    resnet50,
+    sran,
+    tmn,
+    transfer,
+)
+from boolit.lab.paper.verification.check import Check, Value
+
+__all__ = ["FAMILIES", "Check", "Family", "Value", "choose", "verify"]
+
+
+class Family(NamedTuple):
+    """Checks that belong together; ``source`` is where the paper has them, by its labels."""
+
+    name: str
+    title: str
+    source: str
+    checks: Callable[[], Iterable[Check]]
+
+
+FAMILIES = (
+    Family("normalisation", "Mean and sd under N(0,1) inputs", "tab:normalization-constants", normalisation.checks),
+    Family("difference", "Largest |AIL − IL|", "a:diff", difference.checks),
+    Family("identities", "Identities of the gates", "eq:and_il … eq:xnor_ail", identities.checks),
+    Family("maps", "Channels in → out, and widths", "tab:transfer-nparam-big, tab:tmnx", maps.checks),
+    Family("transfer", "Parameters of the transfer heads", "tab:transfer-nparam-big, -512", transfer.checks),
+    Family("mnist-mlp", "Parameters of the MLPs on MNIST", "tab:mlp-mnist", mnist_mlp.checks),
+    Family("mnist-cnn", "Widths and parameters of the CNNs on MNIST", "tab:cnn-mnist", mnist_cnn.checks),
+    Family("resnet50-cifar", "Parameters of the ResNet-50s on CIFAR", "tab:resnet50-cifar10, -cifar100", resnet50.checks),
+    Family("sran", "Parameters of SRAN on I-RAVEN", "tab:sran", sran.checks),
+    Family("tmn", "Widths and parameters of TMN and TMNx", "tab:tmn-og, tab:tmnx", tmn.checks),
+)
+
+
+def choose(names: Iterable[str]) -> list[Family]:
+    """The named families in their own order; all of them if none is named.
+
+    Example:
+        >>> [family.name for family in choose(["maps", "difference"])]
+        ['difference', 'maps']
+    """
+    wanted = set(names)
+    known = [family.name for family in FAMILIES]
+    for name in wanted.difference(known):
+        raise UserError(f"unknown family of checks {name!r}; choose from {', '.join(known)}")
+    return [family for family in FAMILIES if not wanted or family.name in wanted]
+
+
+def verify(families: Iterable[Family] = FAMILIES) -> Iterator[tuple[Family, list[Check]]]:
+    """Each family with its checks, computed as you iterate."""
+    for family in families:
+        yield family, list(family.checks())

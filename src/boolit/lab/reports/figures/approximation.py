@@ -1,0 +1,216 @@
+"""How far AIL is from IL (a:diff), where clamped probabilities saturate, and how outputs are distributed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+from torch.quasirandom import SobolEngine
+
+from boolit.functional import combine
+from boolit.lab.reports.figures.gates import colour_bar, heatmap, plane, positive_heatmap, surface
+from boolit.lab.reports.figures.style import style, styled
+from boolit.lab.reports.names import label
+from boolit.logic import moments
+
+# How far the approximation is from the exact gate (a:diff), and how far their slopes are apart (a:gradients).
+
+
+class Extreme(NamedTuple):
+    """Where |AIL - IL| is largest, and the closed form of its value there."""
+
+    x: float
+    y: float
+    where: str
+    closed_form: str
+    free_corner: tuple[float, float]  # of the panel, as fractions: nothing else is drawn there
+
+
+# NOTE[paper]: a:diff says the difference never exceeds 1; it reaches ln 3 for AND and OR, and tends to ln 2 for XNOR.
+EXTREMES = {
+    "and": Extreme(0.0, 0.0, "at the origin", "ln 3", (0, 0)),
+    "or": Extreme(0.0, 0.0, "at the origin", "ln 3", (1, 1)),
+    "xnor": Extreme(50.0, 50.0, "as |x| = |y| → ∞", "ln 2", (0.5, 0)),
+}
+
+
+def difference(op: str, x: Tensor, y: Tensor) -> Tensor:
+    """AIL - IL of a gate.
+
+    Shape: that of x.
+
+    Example:
+        >>> difference("or", torch.zeros(1), torch.zeros(1))
+        tensor([-1.0986])
+    """
+    return surface(f"{op}_ail", x, y) - surface(f"{op}_il", x, y)
+
+
+@styled
+def differences(op: str) -> Figure:
+    """IL, AIL, AIL - IL, and its size relative to |IL|, in four panels."""
+    x, y = plane()
+    exact, approximate = surface(f"{op}_il", x, y), surface(f"{op}_ail", x, y)
+    limit = max(float(exact.abs().max()), float(approximate.abs().max()))
+    figure = Figure(figsize=(7.6, 6.2), layout="compressed")
+    panels = figure.subplots(2, 2, sharex=True, sharey=True)
+    for axes, spec, values in zip(panels[0], (f"{op}_il", f"{op}_ail"), (exact, approximate), strict=True):
+        image = heatmap(axes, values, limit, range(-10, 11, 1 if limit < 7 else 2))
+        axes.set_title(label(spec))
+        colour_bar(figure, image, axes)
+    image = heatmap(panels[1, 0], approximate - exact, 1.1, (-1, -0.5, -0.1, 0.1, 0.5, 1))
+    panels[1, 0].set_title("difference, AIL − IL")
+    _state_maximum(panels[1, 0], op)
+    colour_bar(figure, image, panels[1, 0])
+    image = positive_heatmap(panels[1, 1], (approximate - exact).abs() / exact.abs(), 1.0, (0.1, 0.5))
+    panels[1, 1].set_title("relative difference, |AIL − IL| / |IL|")
+    colour_bar(figure, image, panels[1, 1], extend="max")
+    return figure
+
+
+def _state_maximum(axes: Axes, op: str) -> None:
+    """Writes the largest difference, computed here, and its closed form into the panel."""
+    x, y, where, closed_form, (right, up) = EXTREMES[op]
+    point = torch.tensor([[x, y]], dtype=torch.float64)
+    size = float(difference(op, point[:, 0], point[:, 1]).abs())
+    axes.annotate(
+        f"largest |AIL − IL|:\n{size:.4f} = {closed_form}\n{where}",
+        (0.03 + 0.94 * right, 0.03 + 0.94 * up),
+        xycoords="axes fraction",
+        ha={0: "left", 0.5: "center", 1: "right"}[right],
+        va="top" if up else "bottom",
+        fontsize=8,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 2},
+    )
+
+
+def slopes(spec: str, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """∂/∂x and ∂/∂y of a 2→1 activation, by autograd.
+
+    Shape: two of that of x.
+    """
+    x, y = x.clone().requires_grad_(), y.clone().requires_grad_()
+    by_x, by_y = torch.autograd.grad(surface(spec, x, y).sum(), (x, y))
+    return by_x, by_y
+
+
+@styled
+def gradients(op: str) -> Figure:
+    """∂/∂x and ∂/∂y of IL (above) and of AIL (below)."""
+    figure = Figure(figsize=(6.6, 5.6), layout="compressed")
+    panels = figure.subplots(2, 2, sharex=True, sharey=True)
+    for row, spec in zip(panels, (f"{op}_il", f"{op}_ail"), strict=True):
+        for axes, name, values in zip(row, "xy", slopes(spec, *plane()), strict=True):
+            levels = (-0.8, -0.5, -0.2, 0.2, 0.5, 0.8) if spec.endswith("_il") else ()
+            image = heatmap(axes, values, 1.0, levels)
+            axes.set_title(f"∂ {label(spec)} / ∂{name}")
+    colour_bar(figure, image, panels, "slope")
+    return figure
+
+
+# Where a gate computed through clamped probabilities stops being the gate.
+
+CLAMP = 1e-7  # what the authors' published package clamps probabilities at before each logarithm
+_CLAMPED = f"clamped at $10^{{{round(math.log10(CLAMP))}}}$"
+_GATES = ("and", "or", "xnor")
+
+
+def clamped(op: str, x: Tensor, y: Tensor) -> Tensor:
+    """A gate by its definition: log p - log(1 - p), with both clamped from below.
+
+    Shape: the broadcast shape of x and y.
+
+    Example:
+        >>> clamped("or", torch.tensor(40.0), torch.tensor(40.0))
+        tensor(16.1181)
+    """
+    both, neither = torch.sigmoid(x) * torch.sigmoid(y), torch.sigmoid(-x) * torch.sigmoid(-y)
+    true, false = {"and": (both, 1 - both), "or": (1 - neither, neither), "xnor": (both + neither, 1 - both - neither)}[op]
+    return torch.log(true.clamp_min(CLAMP)) - torch.log(false.clamp_min(CLAMP))
+
+
+@styled
+def saturation() -> Figure:
+    """The gates along y = x, and the errors of both ways to compute them in float32."""
+    t = torch.linspace(-40, 40, 241)
+    figure = Figure(figsize=(9.4, 3.6), layout="constrained")
+    value_axes, error_axes = figure.subplots(1, 2)
+    for op in _GATES:
+        exact = combine(op, t.double(), t.double())
+        for name, computed, line in (("boolit", combine(op, t, t), "-"), (_CLAMPED, clamped(op, t, t), ":")):
+            look = {"color": style(f"{op}_il").colour, "linestyle": line}
+            value_axes.plot(t, computed, **look, label=f"{op.upper()}, {name}")
+            error_axes.semilogy(t, _error(computed, exact), **look, linewidth=1.1)
+    value_axes.set(xlabel="x = y", ylabel="output logit")
+    error_axes.set(xlabel="x = y", ylabel="absolute error in float32", ylim=(5e-10, 1e2))
+    for axes in (value_axes, error_axes):
+        axes.grid(visible=True)
+    figure.legend(*value_axes.get_legend_handles_labels(), loc="outside right upper")
+    return figure
+
+
+def _error(computed: Tensor, exact: Tensor) -> Tensor:
+    """Absolute, and at least 1e-9 so that an error of 0 has a place on a logarithmic axis."""
+    return (computed.double() - exact).abs().clamp_min(1e-9)
+
+
+# How a gate's output is distributed when its operands are standard normal, before and after normalisation.
+
+GATES = ("and", "or", "xnor")
+EDGES = np.linspace(-5, 5, 101)
+_PAIRS = 2**17
+
+
+@styled
+def normalised() -> Figure:
+    """Densities of IL and AIL (above), of NIL and NAIL beside the normal they are brought to (below)."""
+    figure = Figure(figsize=(9.4, 5.4), layout="constrained")
+    panels = figure.subplots(2, len(GATES), sharex=True, sharey="row")
+    for column, op in enumerate(GATES):
+        for row, forms in enumerate((("il", "ail"), ("nil", "nail"))):
+            _compare(panels[row, column], op, forms)
+        panels[1, column].set_xlabel("output")
+    for axes in panels[:, 0]:
+        axes.set_ylabel("density")
+    panels[0, 0].set_ylim(0, 1.5)
+    panels[1, 0].set_ylim(0, 0.8)
+    return figure
+
+
+def _compare(axes: Axes, op: str, forms: tuple[str, str]) -> None:
+    normal = np.exp(-(EDGES**2) / 2) / math.sqrt(2 * math.pi)
+    axes.fill_between(EDGES, normal, color="0.88", linewidth=0, label="N(0, 1)")
+    pairs = normal_pairs(_PAIRS)
+    for form in forms:
+        spec = f"{op}_{form}"
+        mean, sd = moments(op, form)
+        look: dict[str, Any] = {"color": style(spec).colour, "linestyle": style(spec).line}
+        name = f"{label(spec)}: mean {mean:.3f}, sd {sd:.3f}"
+        axes.plot((EDGES[1:] + EDGES[:-1]) / 2, density(spec, pairs), **look, linewidth=1.4, label=name)
+        axes.axvline(mean, **look, linewidth=0.7)
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0))
+
+
+def density(spec: str, pairs: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The density of a gate between `EDGES`, from equally likely pairs of operands.
+
+    Shape: pairs ``(n, 2)``; one value a bin.
+    """
+    counts, _ = np.histogram(surface(spec, pairs[:, 0], pairs[:, 1]).numpy(), bins=EDGES)
+    return np.asarray(counts / len(pairs) / np.diff(EDGES), dtype=np.float64)
+
+
+def normal_pairs(count: int) -> Tensor:
+    """Pairs of independent N(0, 1) operands, spread more evenly than random ones, always the same.
+
+    Shape: ``(count, 2)``.
+    """
+    engine: Any = SobolEngine(2, scramble=True, seed=0)  # torch does not annotate it
+    uniform: Tensor = engine.draw(count, dtype=torch.float64)
+    normal: Tensor = torch.special.ndtri(uniform)
+    return normal

@@ -1,0 +1,192 @@
+"""Are the weights that a gate reads together alike? Measured on finished runs, and drawn (a:correlations).
+
+All features of a layer see the same inputs, so two of them are alike as far as their rows of the weight matrix are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+import boolit
+from boolit.lab.common.errors import UserError
+from boolit.lab.reports.figures.style import style, styled
+from boolit.lab.reports.names import label
+from boolit.lab.results.store import Store
+from boolit.lab.runs import Record
+
+# Are the pre-activations a gate reads together independent of each other? (a:correlations)
+
+PROBES = 32
+
+
+@dataclass(frozen=True)
+class Correlations:
+    """Cosine similarities of weight rows of one activation's runs of one size, in one layer.
+
+    ``paired`` are of rows that one gate reads; where every gate reads one, of neighbouring rows (0, 1), (2, 3), … as if they
+    were a pair. ``others`` are of all other pairs of rows.
+    """
+
+    activation: str
+    study: str
+    layer: int
+    width: int
+    runs: int
+    paired: Tensor
+    others: Tensor
+
+    def figures(self) -> dict[str, float]:
+        """What there is to say in numbers; NaN where there are too few pairs to say it."""
+        return {
+            "paired_mean": float(self.paired.mean()),
+            "paired_sd": _deviation(self.paired),
+            "paired_negative": float((self.paired < 0).float().mean()),
+            "others_mean": float(self.others.mean()),
+            "others_sd": _deviation(self.others),
+        }
+
+
+def correlations(store: Store, layer: int = 1, records: Sequence[Record] | None = None) -> list[Correlations]:
+    """The correlations of every study and activation whose weights a store has kept, at its largest size, all seeds together.
+
+    ``records`` are those to look at, instead of all in the store. Of several sizes that are as wide in this layer, the largest
+    is that with the most parameters.
+    """
+    looked_at = store.records() if records is None else records
+    kept = [r for r in looked_at if r.state == "finished" and _config(r)["model"]["name"] == "mlp"]
+    kept = [record for record in kept if store.weights(record.key).exists()]
+    if not kept:
+        raise UserError(f"{store.folder} keeps no weights of a multi-layer perceptron; run a study with keep_weights = true")
+    deep = [record for record in kept if layer in range(1, len(_config(record)["width"]) + 1)]
+    if not deep:
+        depth = max(len(_config(record)["width"]) for record in kept)
+        raise UserError(f"layer is {layer}; the networks of {store.folder} have {depth} hidden layers")
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in deep:
+        groups.setdefault((_study(record), str(record.config["activation"])), []).append(record)
+    return [_of_activation(study, spec, own, store, layer) for (study, spec), own in groups.items()]
+
+
+def _of_activation(study: str, spec: str, own: Sequence[Record], store: Store, layer: int) -> Correlations:
+    """Weights are stacked, so they must be of one size: the same widths before this layer, too."""
+
+    def size(record: Record) -> tuple[int, int, list[int]]:
+        config = _config(record)
+        return config["width"][layer - 1], config["parameters"], config["width"]
+
+    largest = max(map(size, own))
+    chosen = [record for record in own if size(record) == largest]
+    weights = torch.stack([_layer_weights(store.weights(record.key), layer) for record in chosen])
+    width = largest[0]
+    return Correlations(spec, study, layer, width, len(chosen), *row_similarities(weights, together(spec, width)))
+
+
+def _layer_weights(path: Path, layer: int) -> Tensor:
+    try:
+        return load_file(path)[f"linear.{layer - 1}.weight"]
+    except (SafetensorError, KeyError, OSError) as error:
+        fix = "delete it and run the study again in another folder"
+        raise UserError(f"{path} does not hold the weights of layer {layer} ({error}); {fix}") from None
+
+
+def _study(record: Record) -> str:
+    return "-".join(str(record.config[name]) for name in ("study", "profile") if record.config.get(name))
+
+
+def _deviation(values: Tensor) -> float:
+    return float(values.std()) if len(values) > 1 else math.nan
+
+
+def row_similarities(weights: Tensor, paired: Tensor) -> tuple[Tensor, Tensor]:
+    """The cosine similarities of rows that are read together, and of those that are not.
+
+    Shape: ``(…, rows, columns)`` and ``(rows, rows)``; all pairs of all matrices in one row each.
+
+    Example:
+        >>> rows = torch.tensor([[1.0, 0.0], [-2.0, 0.0], [0.0, 3.0]])
+        >>> row_similarities(rows, torch.tensor([[0, 1, 0], [1, 0, 0], [0, 0, 0]]).bool())
+        (tensor([-1.]), tensor([0., 0.]))
+    """
+    unit = torch.nn.functional.normalize(weights.double(), dim=-1)
+    similar = (unit @ unit.mT).float()
+    each_once = torch.ones_like(paired).triu(1)
+    return similar[..., paired & each_once].flatten(), similar[..., ~paired & each_once].flatten()
+
+
+def together(spec: str, channels: int) -> Tensor:
+    """Which channels an activation reads together, found by changing one at a time; neighbours if it reads one at a time.
+
+    Shape: ``(channels, channels)``, without the diagonal.
+
+    Example:
+        >>> together("or_ail", 4).nonzero().tolist()
+        [[0, 1], [1, 0], [2, 3], [3, 2]]
+        >>> together("glu", 4).nonzero().tolist()
+        [[0, 2], [1, 3], [2, 0], [3, 1]]
+    """
+    module = boolit.activation(spec)
+    if channels == 1:
+        return torch.zeros(1, 1, dtype=torch.bool)
+    if module.map[0] == 1:
+        evenly = channels - channels % 2
+        return torch.nn.functional.pad(together("max", evenly), (0, channels - evenly) * 2)
+    x = torch.randn(PROBES, 1, channels, generator=torch.Generator().manual_seed(0))
+    changed = x + torch.diag(torch.full((channels,), 10.0))
+    with torch.no_grad():
+        depends = ((module(changed) - module(x)).abs() > 0).any(0).float()
+    shared: Tensor = (depends @ depends.mT) > 0
+    return shared & ~torch.eye(channels, dtype=torch.bool)
+
+
+def _config(record: Record) -> Mapping[str, Any]:
+    return record.config
+
+
+# How alike the weight rows are that a gate reads together, beside all others (fig:correlations).
+
+EDGES = np.linspace(-1, 1, 81).tolist()
+_COLUMNS = 3
+
+
+@styled
+def row_correlations(found: Sequence[Correlations]) -> Figure:
+    """A panel an activation: densities of the cosine similarity of paired rows and of all other pairs."""
+    columns = min(_COLUMNS, len(found))
+    rows = math.ceil(len(found) / columns)
+    figure = Figure(figsize=(3.2 * columns, 0.6 + 2.0 * rows), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False, sharex=True).flatten()
+    several = len({each.study for each in found}) > 1
+    for axes, each in zip(panels, found, strict=False):
+        _panel(axes, each, f"{each.study}: " if several else "")
+    for axes in panels[len(found) :]:
+        axes.set_visible(False)
+    figure.supxlabel("cosine similarity of two rows of the weight matrix")
+    figure.supylabel("density")
+    return figure
+
+
+def _panel(axes: Axes, each: Correlations, study: str) -> None:
+    figures = each.figures()
+    axes.hist(
+        each.others.numpy(), EDGES, density=len(each.others) > 0, color="0.8", label=f"others: sd {figures['others_sd']:.2f}"
+    )
+    name = f"paired: {figures['paired_mean']:+.2f} ± {figures['paired_sd']:.2f}".replace("-", "−")
+    look: dict[str, Any] = {"histtype": "step", "linewidth": 1.6, "color": style(each.activation).colour}
+    axes.hist(each.paired.numpy(), EDGES[::2], density=len(each.paired) > 0, label=name, **look)
+    axes.axvline(0, color="0.4", linewidth=0.6)
+    axes.set_title(f"{study}{label(each.activation)}, {each.runs} runs of width {each.width}")
+    axes.legend(loc="upper right", fontsize="x-small")
+    axes.set_xticks([-1, -0.5, 0, 0.5, 1])
+    axes.set_yticks([])

@@ -1,0 +1,145 @@
+"""The gates themselves, as heatmaps of two logits: exact, approximate, and what one might use instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.contour import QuadContourSet
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
+from torch import Tensor
+
+from boolit.lab.reports.figures.style import DIVERGING, SEQUENTIAL, styled
+from boolit.lab.reports.names import label
+from boolit.nn import activation
+
+# Functions of two logits as heatmaps with contours.
+
+Extend: TypeAlias = Literal["neither", "min", "max", "both"]
+
+REACH = 5.0
+POINTS = 300  # even, so no grid line lies on an axis, where a relative difference may be 0/0
+
+
+def plane(reach: float = REACH, points: int = POINTS) -> tuple[Tensor, Tensor]:
+    """x (growing along columns) and y (growing along rows) of a square around the origin.
+
+    Shape: two of ``(points, points)``.
+    """
+    line = torch.linspace(-reach, reach, points, dtype=torch.float64)
+    y, x = torch.meshgrid(line, line, indexing="ij")
+    return x, y
+
+
+def surface(spec: str, x: Tensor, y: Tensor) -> Tensor:
+    """A 2→1 activation of x and y.
+
+    Shape: that of x.
+    """
+    output: Tensor = activation(spec)(torch.stack([x, y], -1))
+    return output.squeeze(-1)
+
+
+def heatmap(axes: Axes, values: Tensor, limit: float, contours: Sequence[float] = (), reach: float = REACH) -> AxesImage:
+    """Draws ``values`` on a scale from -limit (blue) over 0 (white) to limit (orange), with labelled contours."""
+    return _draw(axes, values, (-limit, limit), contours, reach)
+
+
+def positive_heatmap(axes: Axes, values: Tensor, limit: float, contours: Sequence[float] = ()) -> AxesImage:
+    """Draws sizes, which have no sign, on the orange half of that scale."""
+    return _draw(axes, values, (0.0, limit), contours, REACH)
+
+
+def _draw(axes: Axes, values: Tensor, limits: tuple[float, float], contours: Sequence[float], reach: float) -> AxesImage:
+    low, high = limits
+    colours = DIVERGING if low < 0 else SEQUENTIAL
+    corners = (-reach, reach, -reach, reach)
+    image = axes.imshow(values.numpy(), cmap=colours, vmin=low, vmax=high, origin="lower", extent=corners)
+    axes.set(xlabel="x", ylabel="y", aspect="equal")
+    axes.label_outer()
+    inside = [level for level in contours if float(values.min()) < level < float(values.max())]
+    if inside:
+        line = np.linspace(-reach, reach, values.shape[0])
+        widths = [1.4 if level == 0 else 0.6 for level in inside]
+        lines = axes.contour(line, line, values.numpy(), levels=inside, colors="0.15", linewidths=widths)
+        axes.clabel(lines, fontsize=7, fmt="%g", manual=_label_positions(lines, 0.88 * reach))
+    return image
+
+
+def _label_positions(lines: QuadContourSet, reach: float) -> list[tuple[float, float]]:
+    """One point a contour, a third along the part of it that is not near the edge, where a label would be cut."""
+    positions = []
+    for segments in lines.allsegs:
+        longest = max(segments, key=len)
+        inner = longest[np.abs(longest).max(axis=1) < reach]
+        small_loop = (longest[0] == longest[-1]).all() and np.ptp(longest, axis=0).max() < reach / 4
+        if len(inner) > 45 and not small_loop:  # those would vanish under their label
+            x, y = inner[len(inner) // 3]
+            positions.append((float(x), float(y)))
+    return positions
+
+
+def colour_bar(figure: Figure, image: AxesImage, panels: Any, label: str = "", extend: Extend = "neither") -> None:
+    """The scale beside its panels, with few and round numbers."""
+    figure.colorbar(image, ax=panels, label=label, extend=extend, pad=0.02, ticks=MaxNLocator(5, steps=[1, 2, 5, 10]))
+
+
+# The gates themselves: exact, approximate, and what one might use instead (fig:AND, fig:OR, fig:XNOR, a:relu).
+
+# NOTE[paper]: the caption and third panel of fig:AND say max(x, y); AND is approximated by the minimum.
+ROUGH = {"and": "min", "or": "max", "xnor": "signed_geomean"}
+_ROUGH_TITLES = {"min": "min(x, y)", "max": "max(x, y)", "signed_geomean": "SignedGeomean(x, y)"}
+
+
+@styled
+def gate(op: str) -> Figure:
+    """IL, AIL and the rough approximation of a gate on one colour scale."""
+    x, y = plane()
+    specs = [f"{op}_il", f"{op}_ail", ROUGH[op]]
+    values = [surface(spec, x, y) for spec in specs]
+    limit = max(float(value.abs().max()) for value in values)
+    step = 1 if limit < 7 else 2
+    figure = Figure(figsize=(9.6, 3.3), layout="compressed")
+    panels = figure.subplots(1, 3, sharex=True, sharey=True)
+    for axes, spec, value in zip(panels, specs, values, strict=True):
+        image = heatmap(axes, value, limit, range(-10, 11, step))
+        axes.set_title(_ROUGH_TITLES.get(spec, label(spec)))
+    colour_bar(figure, image, panels, "output logit")
+    return figure
+
+
+@styled
+def relu_approximation() -> Figure:
+    """What two ReLU units and a linear layer make of OR."""
+    x, y = plane()
+    surfaces = {
+        "ReLU(x)": torch.relu(x),
+        "ReLU(y)": torch.relu(y),
+        "ReLU(x) + ReLU(y)": torch.relu(x) + torch.relu(y),
+        label("or_il"): surface("or_il", x, y),
+    }
+    figure = Figure(figsize=(6.6, 5.6), layout="compressed")
+    panels = figure.subplots(2, 2, sharex=True, sharey=True)
+    for axes, (title, value) in zip(panels.flat, surfaces.items(), strict=True):
+        image = heatmap(axes, value, 2 * REACH, range(-10, 11, 2))
+        axes.set_title(title)
+    _mark_dead(panels[0, 0], Rectangle((-REACH, -REACH), REACH, 2 * REACH))
+    _mark_dead(panels[0, 1], Rectangle((-REACH, -REACH), 2 * REACH, REACH))
+    _mark_dead(panels[1, 0], Rectangle((-REACH, -REACH), REACH, REACH))
+    colour_bar(figure, image, panels, "output")
+    return figure
+
+
+def _mark_dead(axes: Axes, region: Rectangle) -> None:
+    """Hatches the region where the output is 0."""
+    region.set(facecolor="none", edgecolor="0.75", hatch="//", linewidth=0)
+    axes.add_patch(region)
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 2}
+    x, y = region.get_center()
+    axes.text(x, y, "dead: 0", ha="center", va="center", bbox=box)

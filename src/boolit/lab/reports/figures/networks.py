@@ -1,0 +1,203 @@
+"""What small networks have learnt: weights as lines between units, and how they divide the plane (a:parity, a:xor)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+from torch import Tensor, nn
+
+from boolit.lab.reports.figures.gates import plane
+from boolit.lab.reports.figures.pathways import wiring
+from boolit.lab.reports.figures.style import DIVERGING, NEGATIVE, POSITIVE, style, styled
+from boolit.lab.reports.names import label
+from boolit.nn import activation
+
+# The weights a small network has learnt, as lines between its units (fig:parity, fig:2nd_parity).
+
+_WIDEST = 5.0  # points, of the largest weight in a network
+_LAYER, _GATE = 2.2, 0.8  # how far a weight matrix and a gate reach to the right
+
+
+class Network(NamedTuple):
+    """A multilayer perceptron: its activation, the weight matrices (outputs, inputs) in order, and a title."""
+
+    activation: str
+    weights: Sequence[Tensor]
+    title: str = ""
+
+
+@styled
+def learnt_weights(*networks: Network) -> Figure:
+    """Networks side by side: a line a weight, wide where it is large, orange where positive, blue where negative.
+
+    Between layers, gates are drawn where the activation has them: the units they read, and the feature they make.
+    """
+    tallest = max(max(weight.shape) for network in networks for weight in network.weights)
+    widths = [_LAYER * len(network.weights) + _GATE * (len(network.weights) - 1) for network in networks]
+    figure = Figure(figsize=(sum(widths) * 0.62 + 0.6, 1.3 + 0.42 * tallest), layout="constrained")
+    panels = figure.subplots(1, len(networks), squeeze=False, width_ratios=widths)[0]
+    for axes, network in zip(panels, networks, strict=True):
+        _draw(axes, network)
+    handles = [Line2D([], [], color=colour, linewidth=3, label=name) for name, colour in _SIGNS.items()]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    return figure
+
+
+_SIGNS = {"positive weight": POSITIVE, "negative weight": NEGATIVE}
+
+
+def _draw(axes: Axes, network: Network) -> None:
+    check(network)
+    largest = max(float(weight.abs().max()) for weight in network.weights)
+    left, features = 0.0, spread(network.weights[0].shape[1])
+    axes.scatter([left] * len(features), features, s=50, color="0.25", zorder=4)
+    for index, height in enumerate(features):
+        axes.text(left - 0.25, height, f"$x_{{{index}}}$", ha="right", va="center")
+    for layer, weight in enumerate(network.weights):
+        units = spread(weight.shape[0])
+        _lines(axes, weight.detach(), left, features, units, largest)
+        left += _LAYER
+        axes.scatter([left] * len(units), units, s=50, facecolor="white", edgecolor="0.25", zorder=4)
+        if layer < len(network.weights) - 1:
+            features = _gates(axes, network.activation, left, units)
+            left += _GATE
+    axes.set_title(f"{network.title or label(network.activation)}\nlargest |weight| {largest:.2g}")
+    axes.set(xlim=(-0.7, left + 0.2))
+    axes.axis("off")
+
+
+def check(network: Network) -> None:
+    """Raises where a matrix does not take what the activation makes of the one before."""
+    module = activation(network.activation)
+    for index, (weight, following) in enumerate(zip(network.weights, network.weights[1:], strict=False)):
+        expected = module.out_features(weight.shape[0])
+        if following.shape[1] != expected:
+            raise ValueError(
+                f"{network.activation} makes {expected} features of the {weight.shape[0]} units of layer {index}, "
+                f"but the weights of layer {index + 1} have shape {tuple(following.shape)}; they need {expected} columns"
+            )
+
+
+def spread(count: int) -> list[float]:
+    """Heights of that many units, centred, the first one on top."""
+    return [(count - 1) / 2 - index for index in range(count)]
+
+
+def _lines(axes: Axes, weight: Tensor, left: float, features: list[float], units: list[float], largest: float) -> None:
+    """Small weights first, so that the large ones lie on top."""
+    for flat in torch.argsort(weight.abs().flatten()).tolist():
+        unit, feature = divmod(flat, weight.shape[1])
+        value = float(weight[unit, feature])
+        if value:
+            colour, width = (POSITIVE if value > 0 else NEGATIVE), _WIDEST * abs(value) / largest
+            axes.plot([left, left + _LAYER], [features[feature], units[unit]], color=colour, linewidth=width, zorder=2)
+
+
+def _gates(axes: Axes, spec: str, left: float, units: list[float]) -> list[float]:
+    """Draws the activation's wires and gates; returns the heights of the features it makes."""
+    wires = wiring(activation(spec), len(units))
+    if len({wire.inputs for wire in wires}) == len(wires):
+        features = [sum(units[channel] for channel in wire.inputs) / len(wire.inputs) for wire in wires]
+    else:
+        features = spread(len(wires))
+    for wire, height in zip(wires, features, strict=True):
+        look = style(wire.gate.spec)
+        for channel in wire.inputs:
+            axes.plot([left, left + _GATE], [units[channel], height], color="0.5", linewidth=1.0, zorder=1)
+        axes.plot(left + _GATE, height, marker=look.marker, color=look.colour, markersize=8, zorder=4)
+    return features
+
+
+def parity_by_hand() -> Figure:
+    """The sparse XNOR network that computes the parity of four logits, its weights set by hand."""
+    weights = [torch.eye(4), torch.eye(2), -torch.ones(1, 1)]
+    return learnt_weights(Network("xnor_ail", weights, f"{label('xnor_ail')}, weights set by hand"))
+
+
+# How networks divide the plane when they solve XOR (a:xor).
+
+Model = Callable[[Tensor], Tensor]
+
+
+@styled
+def xor_decision(models: Mapping[str, Model], points: Tensor, labels: Tensor, note: str = "") -> Figure:
+    """The probability each model gives to every point of the plane, far beyond the training samples.
+
+    Args:
+        models: by spec or by any name; each maps points to one logit a point, or to two, one a class.
+        points: the training samples.
+        labels: 1 or True for positive samples.
+        note: written under each title.
+
+    Shape: points ``(n, 2)``, labels ``(n,)`` or ``(n, 1)``.
+    """
+    positive = labels.flatten().bool()
+    figure = Figure(figsize=(0.9 + 2.9 * len(models), 3.6), layout="compressed")
+    panels = figure.subplots(1, len(models), sharex=True, sharey=True, squeeze=False)[0]
+    for axes, (name, model) in zip(panels, models.items(), strict=True):
+        right = float((probability(model, points).gt(0.5) == positive).float().mean())
+        image = _decision(axes, model, reach=2.5 * float(points.abs().max()))
+        _samples(axes, points, positive)
+        axes.set_title("\n".join(filter(None, [label(name), note, f"{right:.0%} of samples right"])))
+    figure.colorbar(image, ax=panels, label="probability of positive", pad=0.02, ticks=[0, 0.25, 0.5, 0.75, 1])
+    return figure
+
+
+def probability(model: Model, points: Tensor) -> Tensor:
+    """What a model with one logit (or two, one a class) gives to the positive class.
+
+    Shape: ``(n, 2)`` to ``(n,)``.
+    """
+    with torch.no_grad():
+        logits = model(points).reshape(len(points), -1)
+    return torch.sigmoid(logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits[:, 0])
+
+
+def _decision(axes: Axes, model: Model, reach: float) -> AxesImage:
+    x, y = plane(reach, 200)
+    values = probability(model, torch.stack([x, y], -1).flatten(0, 1).float()).reshape(x.shape).numpy()
+    corners = (-reach, reach, -reach, reach)
+    image = axes.imshow(values, cmap=DIVERGING, vmin=0, vmax=1, origin="lower", extent=corners)
+    if values.min() < 0.5 < values.max():
+        line = np.linspace(-reach, reach, len(values))
+        axes.contour(line, line, values, levels=[0.5], colors="0.15", linewidths=1.4)
+    axes.set(xlabel="x", ylabel="y", aspect="equal")
+    axes.label_outer()
+    return image
+
+
+def _samples(axes: Axes, points: Tensor, positive: Tensor) -> None:
+    """The samples, and a dashed box around all of them: what lies outside it is extrapolation."""
+    for chosen, colour, marker in ((~positive, NEGATIVE, "o"), (positive, POSITIVE, "s")):
+        x, y = points[chosen].T.numpy()
+        axes.scatter(x, y, c=colour, marker=marker, edgecolors="white", linewidths=0.8, s=36, zorder=3)
+    low, high = points.min(0).values.tolist(), points.max(0).values.tolist()
+    size = (high[0] - low[0], high[1] - low[1])
+    axes.add_patch(Rectangle((low[0], low[1]), *size, facecolor="none", edgecolor="0.15", linestyle="--", linewidth=0.8))
+
+
+def xor_by_hand() -> Figure:
+    """The same for networks with one hidden layer of 2 units whose weights are set by hand."""
+    generator = torch.Generator().manual_seed(0)
+    corners = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
+    points = corners.repeat(10, 1) + 0.15 * torch.randn(40, 2, generator=generator)
+    models = {spec: hand_set(spec) for spec in ("relu", "xnor_nil", "xnor_nail")}
+    return xor_decision(models, points, points[:, 0] * points[:, 1] < 0, note="weights set by hand")
+
+
+def hand_set(spec: str) -> nn.Sequential:
+    """A network with 2 hidden units that solves XOR: |x - y| > 1 by ReLU, -XNOR(x, y) by an XNOR gate."""
+    hidden = [[1.0, -1.0], [-1.0, 1.0]] if spec == "relu" else [[1.0, 0.0], [0.0, 1.0]]
+    outer, bias = ([[2.0, 2.0]], [-2.0]) if spec == "relu" else ([[-1.5]], [0.0])
+    first, last = nn.Linear(2, 2), nn.Linear(len(outer[0]), 1)
+    first.load_state_dict({"weight": torch.tensor(hidden), "bias": torch.zeros(2)})
+    last.load_state_dict({"weight": torch.tensor(outer), "bias": torch.tensor(bias)})
+    return nn.Sequential(first, activation(spec), last)

@@ -1,0 +1,134 @@
+"""Where channels go in one layer (a:ensembling), drawn from the modules' own wiring."""
+
+from __future__ import annotations
+
+import copy
+from typing import NamedTuple
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import FancyBboxPatch
+from torch import Tensor
+
+from boolit.lab.reports.figures.style import Style, style, styled
+from boolit.lab.reports.names import gate_name, multiple_of_c
+from boolit.nn import Activation, Ensemble, activation
+
+# Which inputs feed which output of an activation, and by which gate, found by probing the module itself.
+
+
+class Wire(NamedTuple):
+    """One output channel: the input channels it depends on, and the activation that makes it from them."""
+
+    inputs: tuple[int, ...]
+    gate: Activation
+
+
+def wiring(module: Activation, channels: int) -> list[Wire]:
+    """The wire of every output channel of a module with so many input channels.
+
+    Example:
+        >>> from boolit import activation
+        >>> [(wire.inputs, wire.gate.spec) for wire in wiring(activation("or_xnor_ail_p"), 4)]
+        [((0, 1), 'or_ail'), ((2, 3), 'xnor_ail')]
+    """
+    module = copy.deepcopy(module).double()
+    x = _probes(module, channels)
+    values = module(x)
+    wires = []
+    for output in range(values.shape[1]):
+        slopes = torch.autograd.grad(values[:, output].sum(), x, retain_graph=True)[0]
+        inputs = tuple(slopes.ne(0).any(0).nonzero().flatten().tolist())
+        wires.append(Wire(inputs, _maker(module, x[:, list(inputs)], values[:, output])))
+    return wires
+
+
+def _probes(module: Activation, channels: int) -> Tensor:
+    """Random inputs, so many that every operand has a slope at one of them.
+
+    An approximate XNOR of k passes a slope to one operand at a time, so 32 k probes miss one with probability e⁻³².
+    """
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(32 * module.map[0], channels, dtype=torch.float64, generator=generator).requires_grad_()
+
+
+def _maker(module: Activation, operands: Tensor, output: Tensor) -> Activation:
+    """The member of an ensemble that gives this output for these operands."""
+    if not isinstance(module, Ensemble):
+        return module
+    for part in module.parts:
+        if part.divisor == operands.shape[1] and torch.allclose(part(operands)[:, 0], output):
+            return part
+    raise ValueError(f"no member of {module.spec} gives one of its outputs; a wiring needs gates that act on each group alone")
+
+
+CHANNELS = 12
+PANELS = {
+    "relu": "ReLU",
+    "or_ail": "OR",
+    "or_xnor_ail_p": "partition, OR and XNOR",
+    "or_xnor_ail_d": "duplication, OR and XNOR",
+    "or_and_xnor_ail_p": "partition, OR, AND and XNOR",
+    "or_and_xnor_ail_d": "duplication, OR, AND and XNOR",
+}
+_BEFORE, _PRE, _GATE, _POST, _AFTER = 0.0, 1.5, 4.0, 5.2, 6.7
+
+
+@styled
+def pathways() -> Figure:
+    """One panel a layer: weights, channels before the activation, its gates, channels after it, the next weights."""
+    figure = Figure(figsize=(8.6, 10.2), layout="constrained")
+    used: dict[str, Style] = {}
+    for axes, letter, (spec, title) in zip(figure.subplots(3, 2).flat, "abcdef", PANELS.items(), strict=True):
+        used |= pathway(axes, activation(spec), CHANNELS)
+        axes.set_title(f"({letter}) {title} ({_map(spec)})\n{_parameters(spec)} parameters a layer")
+    handles = [Line2D([], [], color=look.colour, marker=look.marker, label=name) for name, look in sorted(used.items())]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+    return figure
+
+
+def pathway(axes: Axes, module: Activation, channels: int) -> dict[str, Style]:
+    """Draws one layer and returns the look of each gate in it."""
+    wires = wiring(module, channels)
+    before, after = heights(channels), heights(len(wires))
+    used = {}
+    for wire, height in zip(wires, after, strict=True):
+        look = used[gate_name(wire.gate)] = style(wire.gate.spec)
+        for channel in wire.inputs:
+            axes.plot([_PRE, _GATE], [before[channel], height], color=look.colour, linewidth=0.9)
+        axes.plot([_GATE, _AFTER], [height, height], color=look.colour, linewidth=0.9, zorder=1)
+        axes.plot(_GATE, height, marker=look.marker, color=look.colour, markersize=7)
+    axes.hlines(before, _BEFORE, _PRE, color="0.6", linewidth=0.7)
+    axes.scatter([_PRE] * channels, before, s=14, color="0.25", zorder=3)
+    axes.scatter([_POST] * len(wires), after, s=14, color="0.25", zorder=3)
+    _frame(axes, module, channels, len(wires))
+    return used
+
+
+def heights(count: int) -> list[float]:
+    """Where that many channels lie: evenly spread over the panel, the first one on top."""
+    return [1 - (index + 0.5) / count for index in range(count)]
+
+
+def _map(spec: str) -> str:
+    return "{}→{}".format(*activation(spec).map)
+
+
+def _parameters(spec: str) -> str:
+    """Weights and biases of the next layer, which turns what the activation leaves into C channels again."""
+    return f"{multiple_of_c(activation(spec).feature_factor).replace('C', 'C²')} + C"
+
+
+def _frame(axes: Axes, module: Activation, channels: int, outputs: int) -> None:
+    """The two weight matrices, and how many channels there are between them."""
+    for centre, name in ((_BEFORE, "$W_l$"), (_AFTER, "$W_{l+1}$")):
+        shape = "round,pad=0,rounding_size=0.05"
+        axes.add_patch(FancyBboxPatch((centre - 0.5, 0.0), 1.0, 1.0, boxstyle=shape, fc="0.9", ec="0.4", zorder=4))
+        axes.text(centre, 0.5, name, ha="center", va="center", zorder=5)
+    axes.text(_PRE, -0.06, f"C = {channels}", ha="center")
+    axes.text(_POST, -0.06, f"{multiple_of_c(module.feature_factor)} = {outputs}", ha="center")
+    axes.text(_AFTER + 0.6, 0.5, "→ C", va="center")
+    axes.set(xlim=(-0.6, 8.1), ylim=(-0.1, 1.02))
+    axes.axis("off")

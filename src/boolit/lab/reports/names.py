@@ -1,0 +1,136 @@
+"""Names in reports: specs as the paper writes them, columns, metrics, and their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+from boolit.lab.results.statistics import Metric
+from boolit.nn import Activation, Ensemble, Extremum, Gate, activation, known_specs
+
+# Specs as the paper writes them.
+
+_PROPER = {
+    "relu": "ReLU",
+    "leaky_relu": "LeakyReLU",
+    "prelu": "PReLU",
+    "elu": "ELU",
+    "celu": "CELU",
+    "selu": "SELU",
+    "gelu": "GELU",
+    "silu": "SiLU",
+    "glu": "GLU",
+    "swiglu": "SwiGLU",
+    "geglu": "GEGLU",
+    "signed_geomean": "SignedGeomean",
+}
+
+
+def label(spec: str) -> str:
+    """An activation's name for a legend, in matplotlib's mathtext; a text that is no spec stays as it is.
+
+    Example:
+        >>> label("or_xnor_ail_p")
+        'OR, XNOR$_{\\\\mathrm{AIL}}$ (p)'
+        >>> label("relu"), label("my net, $5")
+        ('ReLU', 'my net, \\\\$5')
+    """
+    try:
+        return module_label(activation(spec))
+    except ValueError:
+        return spec.replace("$", r"\$")
+
+
+def module_label(module: Activation) -> str:
+    """The same for a module."""
+    if isinstance(module, Ensemble):
+        *others, last = module.parts
+        return f"{', '.join([*_heads(others, last), module_label(last)])} ({module.strategy})"
+    if isinstance(module, Gate):
+        return f"{gate_name(module)}$_{{\\mathrm{{{module.form.upper()}}}}}${_group(module.k)}"
+    if isinstance(module, Extremum):
+        return f"{module.name.capitalize()}{_group(module.k)}"
+    return _PROPER.get(module.spec, module.spec.capitalize().replace("_", " "))
+
+
+def gate_name(module: Activation) -> str:
+    """A gate's operation alone, or the activation's name.
+
+    Example:
+        >>> gate_name(activation("implied_by_il")), gate_name(activation("relu"))
+        ('IMPLIED BY', 'ReLU')
+    """
+    return module.op.upper().replace("_", " ") if isinstance(module, Gate) else module_label(module)
+
+
+def multiple_of_c(factor: Fraction) -> str:
+    """Channels after an activation, in terms of the channels C before it.
+
+    Example:
+        >>> multiple_of_c(Fraction(1, 2)), multiple_of_c(Fraction(3, 2)), multiple_of_c(Fraction(1))
+        ('C/2', '3C/2', 'C')
+    """
+    top = "C" if factor.numerator == 1 else f"{factor.numerator}C"
+    return top if factor.denominator == 1 else f"{top}/{factor.denominator}"
+
+
+def _heads(others: list[Activation], last: Activation) -> list[str]:
+    """The members before the last; the form is written once, at the last, when all have it."""
+    form = getattr(last, "form", None)
+    return [gate_name(part) if form and getattr(part, "form", None) == form else module_label(part) for part in others]
+
+
+def _group(k: int) -> str:
+    return "" if k == 2 else f" k={k}"
+
+
+# Words and order of a table's rows and columns.
+
+
+def map_of(spec: str) -> str:
+    """Channels in → out of an activation; nothing for a name that is no spec.
+
+    Example:
+        >>> map_of("or_and_xnor_ail_d"), map_of("a linear layer only")
+        ('2→3', '')
+    """
+    try:
+        into, out = activation(spec).map
+    except ValueError:
+        return ""
+    return f"{into}→{out}"
+
+
+def by_family(spec: str) -> tuple[int, str]:
+    """A key that sorts specs as `boolit.nn.known_specs` does, pointwise ones first; others follow by name."""
+    known = known_specs()
+    return (known.index(spec) if spec in known else len(known)), spec
+
+
+def metric_label(metric: Metric) -> str:
+    """A metric in words.
+
+    Example:
+        >>> metric_label(Metric("test_accuracy"))
+        'test accuracy (%)'
+    """
+    return metric.name.replace("_", " ") + (" (%)" if metric.percent else "")
+
+
+def amounts(numbers: Iterable[int]) -> dict[int, str]:
+    """Numbers in a few figures, or in full if some could not be told apart.
+
+    Example:
+        >>> amounts([36, 16384, 4000000]), amounts([65501, 65502])
+        ({36: '36', 16384: '16.4k', 4000000: '4M'}, {65501: '65501', 65502: '65502'})
+    """
+    numbers = list(dict.fromkeys(numbers))
+    short = {number: _short(number) for number in numbers}
+    return short if len(set(short.values())) == len(numbers) else {number: str(number) for number in numbers}
+
+
+def _short(number: int) -> str:
+    for unit, letter in ((10**6, "M"), (10**3, "k")):
+        if number >= unit:
+            return f"{number / unit:.3g}{letter}"
+    return str(number)

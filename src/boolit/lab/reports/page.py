@@ -1,0 +1,232 @@
+"""The report of a study or a comparison: tables in every format, figures, and one HTML page that holds them all."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from boolit.lab.common.errors import UserError
+from boolit.lab.reports.figures import learning_curves, save, score_intervals
+from boolit.lab.reports.figures.study import study_figures
+from boolit.lab.reports.names import map_of, metric_label
+from boolit.lab.reports.tables import FORMATS, render, study_tables
+from boolit.lab.reports.tables.model import Cell, Marks, Row, Table
+from boolit.lab.results.resampled import Estimate, Pair, SplitComparison
+from boolit.lab.results.scores import Notation, p_number
+from boolit.lab.results.statistics import Method, compare, metric_of, scores
+from boolit.lab.results.store import Store
+from boolit.lab.results.verdicts import SplitVerdict, verdict
+from boolit.lab.runs import Record
+
+# The report of a study: tables in every format, figures, and one HTML page that holds them all.
+
+SUFFIXES = {"markdown": "md", "latex": "tex", "csv": "csv"}
+_STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}"
+    "table{border-collapse:collapse;margin:1rem 0}caption{text-align:left;font-weight:600;padding:.3rem 0}"
+    "th,td{padding:.2rem .6rem;text-align:right;border-bottom:1px solid #ddd}th[scope=row]{text-align:left}"
+    ".unfinished{font-weight:600;border-left:4px solid #d55e00;padding-left:.8rem}"
+    ".verdict{font-size:1.15rem;border-left:4px solid #0072b2;padding-left:.8rem}"
+    ".notes,figcaption,footer{color:#555;font-size:.85rem}"
+    "figure{margin:1.5rem 0}img{max-width:100%}div.wide{overflow-x:auto}"
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found, and where it was written; ``unfinished`` is what is said in place of a verdict while runs are missing."""
+
+    verdict: str
+    tables: tuple[Table, ...]
+    page: Path
+    files: tuple[Path, ...]
+    unfinished: str = ""
+
+
+def unfinished_sentence(done: int, planned: int) -> str:
+    """What stands in place of a verdict until every planned run is done; nothing once all are.
+
+    Example:
+        >>> unfinished_sentence(37, 320)
+        'Unfinished: 37 of 320 runs are done; there is no verdict before all are.'
+    """
+    return f"Unfinished: {done} of {planned} runs are done; there is no verdict before all are." if done < planned else ""
+
+
+def write_report(
+    records: Sequence[Record],
+    store: Store,
+    title: str,
+    solved: float | None = None,
+    method: Method | None = None,
+    planned: int | None = None,
+) -> Report:
+    """Writes ``report/`` in the store's folder: the page, each table as Markdown, LaTeX and CSV, each figure as PNG.
+
+    If more runs were ``planned`` than there are records, that is the first line, and there is no verdict.
+    """
+    metric = metric_of(records)
+    unfinished = unfinished_sentence(len(records), planned or 0)
+    found = () if unfinished else (verdict(compare(scores(records, metric.name), metric, method, solved)),)
+    tables = study_tables(records, method, solved, bool(unfinished))
+    return write_pages(records, store, title, found, tables, study_figures(records, store, solved), unfinished)
+
+
+def write_pages(
+    records: Sequence[Record],
+    store: Store,
+    title: str,
+    found: Sequence[str],
+    tables: Sequence[Table],
+    figures: Iterable[tuple[str, str, Figure]],
+    unfinished: str = "",
+) -> Report:
+    """Writes a report of these parts; ``found`` is the verdict and what else is to be said, a paragraph each."""
+    folder = store.folder / "report"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        files = [_write_tables(folder / f"tables.{SUFFIXES[name]}", name, tables) for name in SUFFIXES]
+        pictures = []
+        for name, caption, figure in figures:
+            save(figure, folder / f"{name}.png", caption)
+            pictures.append((folder / f"{name}.png", caption))
+        page = folder / "report.html"
+        page.write_text(_page(title, found, tables, pictures, records, unfinished), encoding="utf-8")
+    except OSError as error:
+        raise UserError(
+            f"cannot write the report to {folder} ({error.strerror or error}); the runs are safe in the store"
+        ) from error
+    verdict_found = found[0] if found else ""
+    return Report(verdict_found, tuple(tables), page, (*files, *(path for path, _ in pictures), page), unfinished)
+
+
+def _write_tables(path: Path, name: str, tables: Sequence[Table]) -> Path:
+    path.write_text("\n".join(render(table, name) for table in tables), encoding="utf-8")
+    return path
+
+
+def _page(
+    title: str,
+    found: Sequence[str],
+    tables: Sequence[Table],
+    pictures: Sequence[tuple[Path, str]],
+    records: Sequence[Record],
+    unfinished: str,
+) -> str:
+    body = [
+        *([f'<p class="unfinished">{escape(unfinished)}</p>'] if unfinished else []),
+        f"<h1>{escape(title)}</h1>",
+        *(f'<p class="verdict">{escape(paragraph)}</p>' for paragraph in found[:1]),
+        *(f"<p>{escape(paragraph)}</p>" for paragraph in found[1:]),
+        *(f'<div class="wide">{FORMATS["html"](table)}</div>' for table in tables),
+        *map(_picture, pictures),
+        f"<footer>{escape(_origin(records))}</footer>",
+    ]
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{_STYLE}</style>'
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n' + "\n".join(body) + "\n</body></html>\n"
+
+
+def _picture(picture: tuple[Path, str]) -> str:
+    """Embedded, so that the page is one file that can be sent."""
+    path, caption = picture
+    data = base64.b64encode(path.read_bytes()).decode()
+    words = escape(caption)
+    return f'<figure><img alt="{words}" src="data:image/png;base64,{data}"><figcaption>{words}</figcaption></figure>'
+
+
+def _origin(records: Sequence[Record]) -> str:
+    environments = sorted({", ".join(f"{name} {value}" for name, value in r.environment.items()) for r in records})
+    seconds = sum(record.seconds for record in records)
+    return f"{len(records)} runs, {seconds:.0f} s of training; {'; '.join(environments)}."
+
+
+# The report of a comparison on resampled splits: its tables, its figures, and what its intervals and p-values cover.
+
+NOTHING = Cell("")
+
+
+def coverage(comparison: SplitComparison) -> str:
+    """What the intervals and the p-values cover, in words."""
+    splits, pairs = comparison.splits, len(comparison.pairs)
+    return (
+        f"Means over {splits.number} random splits, each with its own seed, tested on {splits.tested} of {splits.rows} rows. "
+        "Intervals (95 %) and p cover the splits, the seeds and the test rows (Nadeau and Bengio's corrected variance); "
+        f"differences are paired by split, and p is corrected for all {pairs} pair{'s' * (pairs != 1)} by Holm's method."
+    )
+
+
+def split_tables(
+    verdict: SplitVerdict, title: str, parameters: Mapping[str, int], diverged: Mapping[str, int] | None = None
+) -> list[Table]:
+    """The scores, each with its difference from the reference; and all pairs, where there are more than these."""
+    tables = [_scores(verdict, title, parameters, diverged or {})]
+    if len(verdict.activations) > 2:
+        tables.append(_pairs(verdict, title))
+    return tables
+
+
+def split_figures(verdict: SplitVerdict, records: Sequence[Record]) -> Iterator[tuple[str, str, Figure]]:
+    """Name, caption and figure: the scores with their intervals, and the learning curves."""
+    metric, found = verdict.comparison.metric, verdict.comparison.estimates
+    shown = {name: (found[name].mean, found[name].low, found[name].high) for name in verdict.activations}
+    words = metric.name.replace("_", " ")
+    caption = f"{words} with 95 % intervals; the dashed line is {verdict.guess}."
+    yield "scores", caption, score_intervals(shown, metric.name, (verdict.baseline, found[verdict.baseline].mean))
+    yield "curves", f"{words} by epoch, over the splits.", learning_curves(records, metric.name)
+
+
+def _scores(verdict: SplitVerdict, title: str, parameters: Mapping[str, int], diverged: Mapping[str, int]) -> Table:
+    comparison, reference, writing = verdict.comparison, verdict.reference, verdict.notation
+
+    def against(other: str, write: Callable[[Pair], Cell]) -> Callable[[str], Cell]:
+        return lambda name: NOTHING if name == other else write(comparison.pair(name, other))
+
+    columns: dict[str, Callable[[str], Cell]] = {
+        metric_label(comparison.metric).removeprefix("test "): lambda name: _estimate(
+            comparison.estimates[name], writing, Marks(bold=name == verdict.leader), comparison.metric.percent
+        ),
+        f"minus {reference}": against(reference, lambda pair: _estimate(pair.difference, writing)),
+        "p": against(reference, lambda pair: Cell(p_number(pair.p_holm), data={"": pair.p_holm})),
+        "p, guess": against(verdict.baseline, lambda pair: Cell(p_number(pair.p_holm), data={"": pair.p_holm})),
+        "parameters": lambda name: Cell(str(parameters[name]), data={"": parameters[name]}) if name in parameters else NOTHING,
+    }
+    if any(diverged.values()):
+        columns["diverged"] = lambda name: Cell(str(diverged.get(name, "")), data={"": diverged.get(name, 0)})
+    rows = tuple(Row(name, map_of(name), tuple(write(name) for write in columns.values())) for name in comparison.ranking)
+    bold = f"Bold: the {verdict.first} mean, which need not be significantly so."
+    baseline = (
+        f"{verdict.baseline}: {verdict.guess} (p, guess: against it), on the same test rows. A diverged run counts as a guess."
+    )
+    return Table(title, tuple(columns), rows, (coverage(comparison), bold, baseline))
+
+
+def _pairs(verdict: SplitVerdict, title: str) -> Table:
+    comparison, writing = verdict.comparison, verdict.notation
+    order = comparison.ranking
+    pairs = [comparison.pair(a, b) for place, a in enumerate(order) for b in order[place + 1 :]]
+    rows = tuple(
+        Row(
+            f"{pair.first} − {pair.second}",
+            "",
+            (
+                _estimate(pair.difference, writing, Marks(bold=pair.p_holm <= 0.05)),
+                Cell(p_number(pair.p_holm), data={"": pair.p_holm}),
+                Cell(p_number(pair.p), data={"": pair.p}),
+            ),
+        )
+        for pair in pairs
+    )
+    note = "Intervals are of each difference alone; bold: significant after the correction (p ≤ 0.05)."
+    return Table(f"{title}: all pairs", ("difference [95 % interval]", "p", "p, uncorrected"), rows, (note,))
+
+
+def _estimate(found: Estimate, writing: Notation, marks: Marks | None = None, share: bool = False) -> Cell:
+    low, high = (max(0.0, found.low), min(1.0, found.high)) if share else (found.low, found.high)
+    spread = f" [{writing.number(low)}, {writing.number(high)}]"
+    data = {"": found.mean, " low": low, " high": high, " standard error": found.error}
+    return Cell(writing.number(found.mean), spread, marks or Marks(), data=data)

@@ -1,0 +1,258 @@
+"""A table as CSV, HTML, LaTeX, Markdown, or for the terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from html import escape
+from itertools import chain
+
+from rich import box
+from rich.color import Color
+from rich.style import Style
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from boolit.lab.reports.tables.model import Cell, Row, Table
+from boolit.nn import activation
+
+# A table in CSV, for machines: numbers unrounded and not in percent, and the marks in words.
+
+
+def csv_text(table: Table) -> str:
+    """A score's column ``x`` becomes ``x``, ``x standard error`` and ``x marks``; an interval ``x low`` and ``x high``."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    parts = [_parts(table, column) for column in range(len(table.columns))]
+    headings = ([name.removesuffix(" (%)") + part for part in found] for name, found in zip(table.columns, parts, strict=True))
+    writer.writerow(["activation", "map", *chain(*headings)])
+    for row in table.rows:
+        values = ([cell.data.get(part, "") for part in found] for cell, found in zip(row.cells, parts, strict=True))
+        writer.writerow([row.activation, row.map, *chain(*values)])
+    return file.getvalue()
+
+
+def _parts(table: Table, column: int) -> list[str]:
+    return list(dict.fromkeys(part for row in table.rows for part in row.cells[column].data))
+
+
+# A table in HTML; everything that is not our own markup is escaped.
+
+
+def html_text(table: Table) -> str:
+    """Bold, underlined and italic as ``b``, ``u`` and ``i``; the background is a style of the cell."""
+    notes = " ".join([*table.notes, table.background]).strip()
+    headings = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.heading)
+    lines = [
+        '<table class="results">',
+        f"<caption>{escape(table.title)}</caption>",
+        f"<thead><tr>{headings}</tr></thead>",
+        "<tbody>",
+        *map(_html_row, table.rows),
+        "</tbody>",
+        "</table>",
+        f'<p class="notes">{escape(notes)}</p>',
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _html_row(row: Row) -> str:
+    head = f'<th scope="row"><code>{escape(row.activation)}</code></th><td>{escape(row.map)}</td>'
+    return f"<tr>{head}{''.join(map(_html_cell, row.cells))}</tr>"
+
+
+def _html_cell(cell: Cell) -> str:
+    text = escape(cell.text)
+    for applies, tag in ((cell.marks.italic, "i"), (cell.marks.underlined, "u"), (cell.marks.bold, "b")):
+        text = f"<{tag}>{text}</{tag}>" if applies and text else text
+    return f"<td{_style(cell)}>{text}{escape(cell.spread)}</td>"
+
+
+def _style(cell: Cell) -> str:
+    if cell.shade is None:
+        return ""
+    grey = f"{round(255 * (1 - cell.shade)):02x}" * 3
+    text = "fff" if cell.dark else "000"
+    return f' style="background:#{grey};color:#{text}"'
+
+
+# A table in LaTeX (booktabs, and xcolor with its option ``table``).
+
+_ESCAPES = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": "$<$",
+        ">": "$>$",
+        "≥": r"$\geq$",
+        "≤": r"$\leq$",
+        "±": r"$\pm$",
+        "−": "$-$",
+        "–": "--",
+        "→": r"$\to$",
+    }
+)
+
+
+def latex_text(table: Table) -> str:
+    r"""Bold as ``\textbf``, underlined as ``\underline``, italic as ``\textit``, background as ``\cellcolor``."""
+    caption = " ".join([f"{table.title}.", *table.notes, table.background]).strip()
+    lines = [
+        r"% needs \usepackage{booktabs} and \usepackage[table]{xcolor}",
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{_latex_escape(caption)}}}",
+        rf"\begin{{tabular}}{{lc{'r' * len(table.columns)}}}",
+        r"\toprule",
+        _latex_line([_latex_escape(name) for name in table.heading]),
+        r"\midrule",
+        *(
+            _latex_line([_latex_name(row.activation), _latex_escape(row.map), *map(_latex_cell, row.cells)])
+            for row in table.rows
+        ),
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _latex_line(cells: list[str]) -> str:
+    return rf"{' & '.join(cells)} \\"
+
+
+def _latex_cell(cell: Cell) -> str:
+    text = _latex_escape(cell.text)
+    for applies, command in (
+        (cell.marks.italic, "textit"),
+        (cell.marks.underlined, "underline"),
+        (cell.marks.bold, "textbf"),
+    ):
+        text = rf"\{command}{{{text}}}" if applies and text else text
+    shade = "" if cell.shade is None else rf"\cellcolor{{black!{round(100 * cell.shade)}}}"
+    colour = r"\color{white}" if cell.dark else ""
+    return f"{shade}{colour}{text}{_latex_escape(cell.spread)}"
+
+
+def _latex_name(spec: str) -> str:
+    # The figures' names, which are LaTeX as well, come with matplotlib, which no other format needs.
+    from boolit.lab.reports.names import module_label
+
+    try:
+        return module_label(activation(spec))
+    except ValueError:
+        return _latex_escape(spec)
+
+
+def _latex_escape(text: str) -> str:
+    return text.translate(_ESCAPES)
+
+
+# A table in Markdown, as GitHub reads it.
+
+_SPEC = re.compile(r"[a-z0-9_+]+")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|])")
+
+
+def markdown_text(table: Table) -> str:
+    """Bold as ``**``, italic as ``*``, underlined as ``<u>``; no background."""
+    right = ["---:"] * len(table.columns)
+    lines = [
+        f"**{_markdown_escape(table.title)}**",
+        "",
+        _markdown_line(map(_markdown_escape, table.heading)),
+        _markdown_line(["---", "---", *right]),
+        *(
+            _markdown_line([_markdown_name(row.activation), _markdown_escape(row.map), *map(_markdown_cell, row.cells)])
+            for row in table.rows
+        ),
+        "",
+        " ".join(map(_markdown_escape, table.notes)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _markdown_name(activation: str) -> str:
+    # A spec is code; what a user may have called an activation instead could end the code early.
+    return f"`{activation}`" if _SPEC.fullmatch(activation) else _markdown_escape(activation)
+
+
+def _markdown_cell(cell: Cell) -> str:
+    text = _markdown_escape(cell.text)
+    for applies, before, after in (
+        (cell.marks.italic, "*", "*"),
+        (cell.marks.bold, "**", "**"),
+        (cell.marks.underlined, "<u>", "</u>"),
+    ):
+        text = f"{before}{text}{after}" if applies and text else text
+    return text + _markdown_escape(cell.spread)
+
+
+def _markdown_escape(text: str) -> str:
+    return _SPECIAL.sub(r"\\\1", text)
+
+
+# A table for the terminal, by rich.
+
+_FIRST_TO_GO = ("effect", "difference", "map", "n", "parameters", "p, guess")
+LEFT_OUT = "What follows ± is left out for want of width."
+_TEXT = {True: (255, 255, 255), False: (0, 0, 0)}  # not "white" and "black", which a terminal's theme may change
+
+
+def terminal_table(table: Table, width: int | None = None) -> RichTable:
+    """What a rich console prints; marks and background are left out where the terminal has none.
+
+    Where ``width`` columns of text do not hold the table, it goes without its widest details, which every file has; where they
+    still do not, without what follows each ±, and with headings in two lines.
+    """
+    hidden: tuple[str, ...] = ()
+    for name in _FIRST_TO_GO:
+        if width is None or _natural_width(table, hidden) <= width:
+            break
+        hidden += (name,)
+    if width is not None and _natural_width(table, hidden) > width:
+        table = _narrowed(table)
+    notes = Text(" ".join([*table.notes, table.background]).strip())
+    shown = RichTable(title=Text(table.title), caption=notes, caption_justify="left", title_justify="left", box=box.SIMPLE_HEAD)
+    kept = [number for number, name in enumerate(table.heading) if name not in hidden]
+    for number in kept:
+        shown.add_column(Text(table.heading[number]), justify="right" if number > 1 else "left", no_wrap=True)
+    for row in table.rows:
+        texts = [Text(row.activation), Text(row.map), *map(_terminal_cell, row.cells)]
+        shown.add_row(*(texts[number] for number in kept))
+    return shown
+
+
+def _narrowed(table: Table) -> Table:
+    rows = tuple(replace(row, cells=tuple(replace(cell, spread="") for cell in row.cells)) for row in table.rows)
+    columns = tuple(name.replace(", ", ",\n") for name in table.columns)
+    return replace(
+        table, columns=columns, rows=rows, notes=(*table.notes, "What follows ± is left out here; --format csv has it.")
+    )
+
+
+def _natural_width(table: Table, hidden: tuple[str, ...]) -> int:
+    rows = [[row.activation, row.map, *(cell.text + cell.spread for cell in row.cells)] for row in table.rows]
+    columns = zip(table.heading, *rows, strict=True)
+    return 2 + sum(3 + max(map(len, column)) for column in columns if column[0] not in hidden)
+
+
+def _terminal_cell(cell: Cell) -> Text:
+    marked = Style(bold=cell.marks.bold, underline=cell.marks.underlined, italic=cell.marks.italic)
+    return Text.assemble((cell.text, marked), cell.spread, style=_background(cell))
+
+
+def _background(cell: Cell) -> Style:
+    if cell.shade is None:
+        return Style()
+    level = round(255 * (1 - cell.shade))
+    return Style(color=Color.from_rgb(*_TEXT[cell.dark]), bgcolor=Color.from_rgb(level, level, level))

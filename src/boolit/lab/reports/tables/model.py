@@ -1,0 +1,201 @@
+"""A table of results before it is known how it is shown: its cells, columns, and which of them are marked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from boolit.lab.reports.names import amounts, metric_label
+from boolit.lab.results.scores import Notation, notation, p_number
+from boolit.lab.results.statistics import Comparison, Contrast, Summary
+
+# A table of results, before it is known how it will be shown.
+
+# White text is easier to read than black on greys darker than this: their contrasts (WCAG) are equal at 54 % black.
+DARK = 0.54
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The paper's marks: bold for the best, underlined for the top two, italic for no significant difference from the best."""
+
+    bold: bool = False
+    underlined: bool = False
+    italic: bool = False
+
+    def __str__(self) -> str:
+        return " ".join(name for name in ("bold", "underlined", "italic") if getattr(self, name))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a cell says: a text, with a spread after it that is not marked, and a background from 0 (white) to 1 (black).
+
+    ``data`` is what a machine should read instead: values by what follows the column's name, "" for the column itself.
+    """
+
+    text: str
+    spread: str = ""
+    marks: Marks = field(default_factory=Marks)
+    shade: float | None = None
+    data: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def dark(self) -> bool:
+        """Whether the text must be white."""
+        return self.shade is not None and self.shade > DARK
+
+
+@dataclass(frozen=True)
+class Row:
+    """An activation, its map, and a cell for each column."""
+
+    activation: str
+    map: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Activations by columns. ``notes`` say how to read it, ``background`` what the shades mean where they are shown."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+    background: str = ""
+
+    @property
+    def heading(self) -> tuple[str, ...]:
+        """The names of all columns, the first two included."""
+        return ("activation", "map", *self.columns)
+
+
+# Which cells of a column are bold, underlined, italic, and how dark, by the rules of the paper's tables.
+
+
+def marks(comparison: Comparison, resolution: float = 0.0) -> dict[str, Marks]:
+    """The marks of each activation.
+
+    Means closer than half of what the table can show (``resolution``) are not told apart: so it is in the paper, where two
+    97.12 are both bold although one is 0.001 less.
+    """
+    finished = [summary for summary in comparison.ranking if summary.n]
+    same = {contrast.other.activation for contrast in comparison.indistinguishable}
+    if finished and finished[0].n > 1:
+        same.add(finished[0].activation)
+    return {
+        summary.activation: Marks(
+            bold=_is_one_of(summary, finished[:1], resolution),
+            underlined=_is_one_of(summary, finished[:2], resolution),
+            italic=summary.activation in same,
+        )
+        for summary in comparison.ranking
+    }
+
+
+def shades(comparison: Comparison) -> dict[str, float]:
+    """How far each mean lies from the worst (0) to the best (1); nothing if all are equal.
+
+    Example:
+        >>> from boolit.lab.results.statistics import Metric, compare_summaries
+        >>> means = {"relu": 0.5, "tanh": 0.7, "or_ail": 0.6}
+        >>> summaries = [Summary.printed(name, mean, 0.1, n=5) for name, mean in means.items()]
+        >>> {name: round(shade, 2) for name, shade in shades(compare_summaries(summaries, Metric("accuracy"))).items()}
+        {'tanh': 1.0, 'or_ail': 0.5, 'relu': 0.0}
+    """
+    means = {summary.activation: summary.mean for summary in comparison.ranking if not math.isnan(summary.mean)}
+    ordered = list(means.values())
+    if not ordered or ordered[0] == ordered[-1]:
+        return {}
+    best, worst = ordered[0], ordered[-1]
+    return {activation: (mean - worst) / (best - worst) for activation, mean in means.items()}
+
+
+def _is_one_of(summary: Summary, leaders: list[Summary], resolution: float) -> bool:
+    return any(summary is leader or abs(summary.mean - leader.mean) < resolution / 2 for leader in leaders)
+
+
+# The columns of a comparison: scores with their marks, diverged and solved runs, and the tests.
+
+Column = tuple[str, Callable[[Summary], Cell]]
+NOTHING = Cell("")
+TESTS = ("difference", "p", "effect")  # the columns of a contrast with the best
+
+
+def score_column(name: str, comparison: Comparison, decimals: int | None = None) -> Column:
+    """Mean ± standard error, marked and shaded."""
+    writing = notation(comparison.metric, comparison.ranking)
+    writing = writing if decimals is None else Notation(writing.percent, decimals)
+    marked, shaded = marks(comparison, writing.resolution), shades(comparison)
+
+    def cell(summary: Summary) -> Cell:
+        mark, error = marked[summary.activation], summary.standard_error
+        return Cell(
+            text=writing.number(summary.mean),
+            spread="" if math.isnan(error) else f" ± {writing.number(error)}",
+            marks=mark,
+            shade=shaded.get(summary.activation),
+            data={"": summary.mean, " standard error": error, " marks": str(mark)},
+        )
+
+    return name, cell
+
+
+def count_columns(comparison: Comparison) -> list[Column]:
+    """Solved runs if they were counted, and diverged ones if there are any."""
+    columns: list[Column] = []
+    if comparison.solved is not None:
+        sign = "≥" if comparison.metric.goal == "max" else "≤"
+        threshold = f"{100 * comparison.solved:g} %" if comparison.metric.percent else f"{comparison.solved:g}"
+        columns.append((f"solved ({sign} {threshold})", _solved))
+    if any(summary.diverged for summary in comparison.ranking):
+        columns.append(("diverged", _diverged))
+    return columns
+
+
+def contrast_columns(comparison: Comparison) -> list[Column]:
+    """Size, score, counts, and each activation's contrast with the best."""
+    writing = notation(comparison.metric, comparison.ranking)
+    contrasts = {contrast.other.activation: contrast for contrast in comparison.contrasts}
+    sizes = amounts(summary.size for summary in comparison.ranking)
+
+    def of_contrast(write: Callable[[Contrast], Cell]) -> Callable[[Summary], Cell]:
+        return lambda s: write(contrasts[s.activation]) if s.activation in contrasts else NOTHING
+
+    return [
+        ("parameters", lambda s: Cell(sizes[s.size], data={"": s.size})),
+        score_column(metric_label(comparison.metric), comparison),
+        ("n", lambda s: Cell(str(s.n), data={"": s.n})),
+        *count_columns(comparison),
+        (TESTS[0], of_contrast(lambda c: _with_interval(c.difference, c.interval, writing.number))),
+        (TESTS[1], of_contrast(lambda c: Cell(p_number(comparison.p(c)), data={"": comparison.p(c)}))),
+        (TESTS[2], of_contrast(lambda c: _with_interval(c.effect, c.effect_interval, _effect))),
+    ]
+
+
+def cells(columns: Sequence[Column], summary: Summary | None) -> tuple[Cell, ...]:
+    """A row of these columns; empty for an activation that is not among the compared."""
+    return tuple(NOTHING if summary is None else write(summary) for _, write in columns)
+
+
+def _solved(summary: Summary) -> Cell:
+    solved = summary.solved or 0
+    text = f"{100 * solved / summary.runs:.0f} % ({solved}/{summary.runs})"
+    return Cell(text, data={"": solved, " runs": summary.runs})
+
+
+def _diverged(summary: Summary) -> Cell:
+    text = f"{summary.diverged}/{summary.runs}" if summary.diverged else ""
+    return Cell(text, data={"": summary.diverged, " runs": summary.runs})
+
+
+def _with_interval(value: float, interval: tuple[float, float], write: Callable[[float], str]) -> Cell:
+    low, high = interval
+    around = "" if math.isnan(low) or math.isnan(high) else f" [{write(low)}, {write(high)}]"
+    return Cell(f"{write(value)}{around}", data={"": value, " low": low, " high": high})
+
+
+def _effect(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.2f}"

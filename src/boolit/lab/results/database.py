@@ -1,0 +1,206 @@
+"""The SQLite file below the store: opening it, its tables, its transactions, and its errors in plain words."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Literal
+
+from boolit.lab.common.errors import UserError
+from boolit.lab.results.migrations import bring_forward
+from boolit.lab.results.rows import DamagedError, check, select
+
+FILE = "store.sqlite"
+VERSION = 2
+SMALL = 2**24  # bytes of a file that is checked thoroughly whenever it is opened
+APPLICATION = 0x626F6F6C  # "bool": tells our files from other programs' SQLite files
+
+_TABLES = """
+CREATE TABLE environments (id INTEGER PRIMARY KEY, json TEXT NOT NULL UNIQUE);
+CREATE TABLE runs (
+    key TEXT PRIMARY KEY,
+    config TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('finished', 'diverged')),
+    metrics TEXT NOT NULL,
+    environment INTEGER NOT NULL REFERENCES environments (id),
+    seconds REAL NOT NULL,
+    recorded TEXT NOT NULL,
+    curves BLOB NOT NULL,
+    checksum BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE history (
+    key TEXT NOT NULL REFERENCES runs (key),
+    metric TEXT NOT NULL,
+    epochs BLOB NOT NULL,
+    PRIMARY KEY (key, metric)
+) WITHOUT ROWID;
+CREATE TABLE claims (
+    key TEXT PRIMARY KEY,
+    owner TEXT NOT NULL,
+    host TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    started TEXT NOT NULL,
+    since REAL NOT NULL,
+    beats INTEGER NOT NULL
+) WITHOUT ROWID
+"""
+
+# SQLite's words (Python 3.10 gives no error codes) and ours.
+_SENTENCES = {
+    "not a database": "is no store: it is not an SQLite file; choose another output folder",
+    "locked": "has been kept busy by another process for too long; try again or end that process",
+    "readonly": "cannot be written to; choose an output folder you may write to",
+    "unable to open": "cannot be opened for writing; choose an output folder you may write to",
+    "disk is full": "cannot grow because the disk is full; free some space and run again",
+    "disk I/O": "cannot be read or written (disk error); choose an output folder on another disk",
+}
+
+
+def open_database(folder: Path, create: bool, patience: float) -> sqlite3.Connection:
+    """A connection to a folder's store, made if need be and allowed."""
+    path = folder / FILE
+    if create:
+        _make(folder)
+    elif not path.is_file():
+        raise UserError(f"{folder} holds no store ({FILE}); name a folder that `boolit run --out` has written to")
+    with explained(path):
+        connection = sqlite3.connect(_address(path, create), patience, isolation_level=None, check_same_thread=False, uri=True)
+        try:
+            _prepare(connection, path, create)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection, kind: Literal["DEFERRED", "IMMEDIATE"] = "IMMEDIATE") -> Iterator[None]:
+    """One transaction: it reads one state of the store, and is written whole or not at all.
+
+    An immediate one has the only pen from its beginning, so that what it reads stays true until it has written.
+    """
+    try:
+        connection.execute(f"BEGIN {kind}")
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turns SQLite's errors that a user can do something about into a sentence that says what."""
+    try:
+        yield
+    except sqlite3.ProgrammingError:  # ours, not the file's
+        raise
+    except (sqlite3.Error, MemoryError) as error:  # SQLite runs out of memory where a damaged length says so
+        sentence = next((ours for theirs, ours in _SENTENCES.items() if theirs in str(error)), None)
+        raise (UserError(f"{path} {sentence}") if sentence else damaged(path, error)) from error
+    except DamagedError as error:
+        raise damaged(path, error) from error
+
+
+def damaged(path: Path, reason: object) -> UserError:
+    """What is said of a damaged store."""
+    return UserError(f"{path} is damaged: {reason}; `boolit rescue {path.parent}` copies the intact runs to a new folder")
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder {folder} ({error.strerror}); choose one you may write to") from error
+
+
+def _address(path: Path, create: bool) -> str:
+    address = path.absolute().as_uri()
+    # A store that was closed cleanly and lies where we may not write (no -shm file can be made) can still be read.
+    frozen = not create and not os.access(path.parent, os.W_OK) and not path.with_name(f"{FILE}-wal").exists()
+    return f"{address}?mode=ro&immutable=1" if frozen else address
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, create: bool) -> None:
+    with transaction(connection, "DEFERRED"):  # one state of the file, which another process may be making
+        version = _version(connection, path)
+    if version == 0 and not create:
+        raise DamagedError("it is empty")
+    if version == 0:
+        connection.execute("PRAGMA journal_mode = WAL")
+        with transaction(connection):
+            if _version(connection, path) == 0:
+                make_tables(connection)
+    elif version == 1:
+        with transaction(connection):
+            if _version(connection, path) == 1:
+                check_pages(connection, path)
+                bring_forward(connection, path.parent, make_tables)
+    # A transaction is on the disk when it returns, not only in the system's cache; there are few of them.
+    connection.execute("PRAGMA synchronous = FULL")
+    with transaction(connection, "DEFERRED"):
+        check_tables(connection)
+        check_pages(connection, path)
+        if path.stat().st_size <= SMALL:
+            for row, curves in select(connection, history=True):
+                check(row, curves)
+
+
+def check_pages(connection: sqlite3.Connection, path: Path) -> None:
+    """Lets SQLite look through the file: thoroughly, or where that takes long at the structure of its pages only."""
+    pragma = "integrity_check" if path.stat().st_size <= SMALL else "quick_check"
+    found = connection.execute(f"PRAGMA {pragma}(1)").fetchone()
+    if found != ("ok",):
+        raise DamagedError(" ".join(str(found[0] if found else "no answer").replace("*** in database main ***", "").split()))
+
+
+def check_tables(connection: sqlite3.Connection) -> None:
+    """Whether tables and columns are those of a store."""
+    with closing(sqlite3.connect(":memory:")) as blank:
+        make_tables(blank)
+        ours = columns(blank)
+    found = columns(connection)
+    for table, names in ours.items():
+        missing = [name for name in names if name not in found.get(table, [])]
+        if missing:
+            raise DamagedError(f"its table {table} lacks {', '.join(missing)}")
+    if found != ours:
+        raise DamagedError("its tables are not those of a store")
+
+
+def columns(connection: sqlite3.Connection) -> dict[str, list[str]]:
+    """The columns of every table."""
+    named = "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table' ORDER BY 1, c.cid"
+    found: dict[str, list[str]] = {}
+    for table, column in connection.execute(named):
+        found.setdefault(table, []).append(column)
+    return found
+
+
+def make_tables(connection: sqlite3.Connection) -> None:
+    """The tables of an empty store."""
+    for statement in _TABLES.split(";"):
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _version(connection: sqlite3.Connection, path: Path) -> int:
+    """The version of the file's tables, 0 if it has none; an error if they are not ours or too new for us."""
+    version, tables = (_single(connection, query) for query in ("PRAGMA user_version", "SELECT count(*) FROM sqlite_master"))
+    ours = _single(connection, "PRAGMA application_id") == APPLICATION
+    if tables and not ours:
+        raise UserError(f"{path} is another program's SQLite file; choose another output folder")
+    if version > VERSION and ours:
+        raise UserError(f"{path} was written by a newer boolit (store version {version}, ours is {VERSION}); upgrade boolit")
+    if tables and version < 1:
+        raise DamagedError(f"its version is {version}")
+    return version if ours else 0
+
+
+def _single(connection: sqlite3.Connection, query: str) -> int:
+    return int(connection.execute(query).fetchone()[0])

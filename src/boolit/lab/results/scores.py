@@ -1,0 +1,255 @@
+"""From records to scores (one value per seed) to summaries, and how scores and p-values are written."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from boolit.lab.common.errors import UserError
+from boolit.lab.runs import JSON, Record
+
+# From records to scores (one activation at one size, a value a seed) to summaries (mean, sd, n).
+
+Goal: TypeAlias = Literal["max", "min"]
+
+NO_SHARES = ("loss", "rmse")  # how the names of metrics end that are not between 0 and 1
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What runs are judged by: a name among their metrics, and whether more or less of it is better."""
+
+    name: str
+    goal: Goal = "max"
+
+    @property
+    def percent(self) -> bool:
+        """Whether it is shown in percent: accuracies and other shares are, losses and errors are not."""
+        return not self.name.endswith(NO_SHARES)
+
+    def merit(self, value: float) -> float:
+        """A number that is larger the better ``value`` is; that of no number is the worst."""
+        return -math.inf if math.isnan(value) else value if self.goal == "max" else -value
+
+
+@dataclass(frozen=True)
+class Score:
+    """How one activation did at one size: a value for each seed that finished, and how many diverged.
+
+    Runs of different depths are different scores, even where their sizes agree.
+    """
+
+    activation: str
+    size: int
+    values: tuple[float, ...]
+    diverged: int = 0
+    depth: int = 0
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Mean and sample standard deviation of ``n`` values; ``runs`` of which ``diverged`` were behind them.
+
+    ``solved`` is how many runs reached a threshold, if one was given.
+    """
+
+    activation: str
+    size: int
+    n: int
+    mean: float
+    sd: float
+    runs: int
+    diverged: int = 0
+    solved: int | None = None
+    depth: int = 0
+
+    @property
+    def standard_error(self) -> float:
+        """The standard error of the mean."""
+        return self.sd / math.sqrt(self.n) if self.n else math.nan
+
+    @classmethod
+    def printed(cls, activation: str, mean: float, standard_error: float, n: int, size: int = 0) -> Summary:
+        """A summary from what a paper prints.
+
+        Example:
+            >>> Summary.printed("relu", 92.06, 0.07, n=5).standard_error
+            0.07
+        """
+        return cls(activation, size, n, mean, standard_error * math.sqrt(n), runs=n)
+
+
+def metric_of(records: Sequence[Record]) -> Metric:
+    """The metric these records were trained for; an error if there are several, or no records."""
+    metrics = {_metric(record.config) for record in records}
+    if len(metrics) != 1:
+        found = ", ".join(sorted(metric.name for metric in metrics)) or "none: there are no runs"
+        raise UserError(f"runs are compared by one metric, but these have {found}; choose the runs of one study")
+    return metrics.pop()
+
+
+def size_of(record: Record) -> int:
+    """The size a run counts as: its parameter budget, so that activations of one budget stand together, or its own count."""
+    budget = record.config.get("budget")
+    size = record.config.get("parameters") if budget is None else budget
+    return int(size) if isinstance(size, (int, float)) else 0
+
+
+def scores(records: Sequence[Record], metric: str) -> list[Score]:
+    """The records' values of a metric, by activation, size and depth, each ordered by seed.
+
+    A run counts as diverged if it says so or if its value is not finite. Two runs with one seed are an error: they differ in
+    something else, and pooling them would pass for more seeds.
+    """
+    groups: dict[tuple[str, int, int], list[Record]] = defaultdict(list)
+    for record in records:
+        if metric not in record.metrics and record.state == "finished":
+            known = ", ".join(sorted(record.metrics)) or "none"
+            raise UserError(f"run {record.key} has no metric {metric!r}; it has {known}")
+        groups[str(record.config["activation"]), size_of(record), _whole(record, "depth")].append(record)
+    return [_score(*labels, group, metric) for labels, group in sorted(groups.items())]
+
+
+def summarise(score: Score, metric: Metric, instead: float | None = None, solved: float | None = None) -> Summary:
+    """A score's mean and standard deviation, with ``instead`` as the value of each diverged run if given.
+
+    Example:
+        >>> summarise(Score("relu", 36, (0.5, 0.7), diverged=1), Metric("test_accuracy")).mean
+        0.6
+    """
+    values = [*score.values, *([] if instead is None else [instead] * score.diverged)]
+    return Summary(
+        activation=score.activation,
+        size=score.size,
+        n=len(values),
+        mean=statistics.fmean(values) if values else math.nan,
+        sd=statistics.stdev(values) if len(values) > 1 else math.nan,
+        runs=len(score.values) + score.diverged,
+        diverged=score.diverged,
+        solved=None if solved is None else sum(metric.merit(v) >= metric.merit(solved) for v in score.values),
+        depth=score.depth,
+    )
+
+
+def _score(activation: str, size: int, depth: int, records: list[Record], metric: str) -> Score:
+    seeds = [_whole(record, "seed") for record in records]
+    if len(set(seeds)) < len(seeds):
+        repeated = next(seed for seed in seeds if seeds.count(seed) > 1)
+        raise UserError(
+            f"seed {repeated} of {activation} with {size} parameters is there more than once, in runs of different settings; "
+            "compare runs of one setting, or give each setting its own folder"
+        )
+    finished = [r for r in records if r.state == "finished" and math.isfinite(r.metrics[metric])]
+    values = tuple(r.metrics[metric] for r in sorted(finished, key=lambda r: _whole(r, "seed")))
+    return Score(activation, size, values, len(records) - len(finished), depth)
+
+
+def _whole(record: Record, name: str) -> int:
+    value = record.config.get(name)
+    return value if isinstance(value, int) else 0
+
+
+def _metric(config: Mapping[str, JSON]) -> Metric:
+    entry = config.get("metric")
+    if not isinstance(entry, Mapping):
+        raise UserError(f"a run's metric is a table with name, split and goal, not {entry!r}")
+    name = "_".join(str(entry[part]) for part in ("split", "name") if entry.get(part))
+    return Metric(name, "min" if entry.get("goal") == "min" else "max")
+
+
+# How scores and p-values are written: as many figures as the standard error supports, accuracies in percent.
+
+_MOST_DECIMALS = 6
+
+
+@dataclass(frozen=True)
+class Notation:
+    """A way to write the scores of one column: in percent or not, with so many figures after the point."""
+
+    percent: bool
+    decimals: int
+
+    @property
+    def resolution(self) -> float:
+        """The smallest difference that is shown, in the score's own unit."""
+        return 10.0**-self.decimals / self._scale
+
+    @property
+    def unit(self) -> str:
+        """What follows a number, with its space."""
+        return " %" if self.percent else ""
+
+    @property
+    def _scale(self) -> int:
+        return 100 if self.percent else 1
+
+    def number(self, value: float) -> str:
+        """A score, without its unit.
+
+        Example:
+            >>> Notation(percent=True, decimals=1).number(0.93249)
+            '93.2'
+        """
+        return "–" if math.isnan(value) else f"{value * self._scale:.{self.decimals}f}"
+
+    def score(self, summary: Summary) -> str:
+        """Mean ± standard error and the unit.
+
+        Example:
+            >>> Notation(percent=True, decimals=1).score(Summary.printed("relu", 0.932, 0.004, n=32))
+            '93.2 ± 0.4 %'
+        """
+        spread = "" if math.isnan(summary.standard_error) else f" ± {self.number(summary.standard_error)}"
+        return f"{self.number(summary.mean)}{spread}{self.unit}"
+
+
+def notation(metric: Metric, summaries: Iterable[Summary]) -> Notation:
+    """The notation in which these summaries' typical standard error has one figure, or two if the first is a 1.
+
+    Example:
+        >>> notation(Metric("rmse", "min"), [Summary.printed("relu", 0.27123, 0.0042, n=9)]).decimals
+        3
+    """
+    return notation_for(metric, (summary.standard_error for summary in summaries))
+
+
+def notation_for(metric: Metric, errors: Iterable[float]) -> Notation:
+    """The notation in which the typical one of some standard errors has one figure, or two if the first is a 1."""
+    scale = 100 if metric.percent else 1
+    errors = [error * scale for error in errors if error > 0]
+    if not errors:
+        return Notation(metric.percent, 2 if metric.percent else 4)
+    digit, _, exponent = f"{statistics.median(errors):.0e}".partition("e")
+    decimals = (digit == "1") - int(exponent)
+    return Notation(metric.percent, min(max(decimals, 0), _MOST_DECIMALS))
+
+
+def p_number(p: float) -> str:
+    """A p-value with two figures (one below 0.001, three where two could be read as the other side of 0.05).
+
+    Example:
+        >>> p_number(0.2104), p_number(1.234e-9), p_number(0.0498), p_number(0.0), p_number(float("nan"))
+        ('0.21', '1e-9', '0.0498', '< 1e-300', 'no test')
+    """
+    if math.isnan(p):
+        return "no test"
+    if p < 1e-300:
+        return "< 1e-300"
+    if p < 1e-3:
+        return f"{p:.0e}".replace("e-0", "e-")
+    return f"{p:.3g}" if 0.045 < p < 0.055 else f"{p:.2g}"
+
+
+def p_text(p: float) -> str:
+    """A p-value for a sentence.
+
+    Example:
+        >>> p_text(0.21), p_text(0.0)
+        ('p = 0.21', 'p < 1e-300')
+    """
+    number = p_number(p)
+    return number if math.isnan(p) else f"p {number}" if number.startswith("<") else f"p = {number}"

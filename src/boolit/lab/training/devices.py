@@ -1,0 +1,110 @@
+"""Threads: how many a training is worth, and one that makes the next batch meanwhile.
+
+OpenMP's threads wait for each other by spinning. On an idle machine two of them nearly halve a step; where another process
+has one of the cores, each operation waits for a thread that is not running, and the same step takes up to thirty times as
+long as with one thread. Products of several runs are divided among threads by runs, so the number of threads changes a cohort's
+numbers by rounding at most, and may change while it is trained.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Generic, TypeVar
+
+import torch
+
+from boolit.lab.training.job import Job
+
+# How many threads a training is worth: none but one for small operations, and for large ones what is faster at the moment.
+
+NUMBERS_PER_THREAD = 2**17  # an operation on so many takes some 20 µs, well above the cost of waking a thread
+TRIED_STEPS = 5
+SETTLED_SECONDS = 10.0
+
+
+class Threads(AbstractContextManager["Threads"]):
+    """Makes steps with one thread or with many: tries both now and then, and settles on the faster.
+
+    Fewer runs than threads always get all threads: a single large product is then split among them, which changes the order
+    of its sums, and a run's numbers must not depend on how busy the machine is.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._before = torch.get_num_threads()
+        most = max(1, min(self._before, -(-job.runs * job.batch * job.widest // NUMBERS_PER_THREAD)))
+        self._choices = [most, 1] if 1 < most <= job.runs else [most]
+        self._present = most
+        self._durations: dict[int, list[float]] = {}
+        self._settled_until = 0.0
+
+    def __enter__(self) -> Threads:
+        torch.set_num_threads(self._present)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        torch.set_num_threads(self._before)
+
+    def make(self, step: Callable[[], None]) -> None:
+        """One step, with as many threads as seem best."""
+        if len(self._choices) == 1 or time.monotonic() < self._settled_until:
+            step()
+            return
+        untried = next(n for n in self._choices if len(self._durations.get(n, [])) < TRIED_STEPS)
+        torch.set_num_threads(untried)
+        started = time.perf_counter()
+        step()
+        self._durations.setdefault(untried, []).append(time.perf_counter() - started)
+        if all(len(self._durations.get(n, [])) == TRIED_STEPS for n in self._choices):
+            self._settle()
+
+    def _settle(self) -> None:
+        # By the sum, not the best: the steps that wait for a busy core are what many threads cost.
+        self._present = min(self._choices, key=lambda n: sum(self._durations[n]))
+        torch.set_num_threads(self._present)
+        self._durations.clear()
+        self._settled_until = time.monotonic() + SETTLED_SECONDS
+
+
+# Making the next batch while the present one is trained on.
+
+T = TypeVar("T")
+
+
+class Prefetch(Generic[T]):
+    """Makes things by number, one ahead in a thread of its own; what is made depends on the number only.
+
+    The thread ends with the last thing before the ``end``.
+
+    Example:
+        >>> squares = Prefetch(lambda number: number**2, end=4)
+        >>> [squares.take(number) for number in (2, 3)]
+        [4, 9]
+    """
+
+    def __init__(self, make: Callable[[int], T], end: int) -> None:
+        self._make, self._end = make, end
+        self._ahead: tuple[int, Future[T]] | None = None
+        threads = torch.get_num_threads()
+        self._pool = ThreadPoolExecutor(1, "prefetch", _use_one_thread)
+        self._pool.submit(int).result()
+        torch.set_num_threads(threads)  # torch gives the number set last, in any thread, to threads that are yet to start
+
+    def take(self, number: int) -> T:
+        """The thing of a number; that of the next, if it is before the end, is begun."""
+        number_ahead, future = self._ahead or (None, None)
+        self._ahead = None
+        made = future.result() if future is not None and number_ahead == number else self._make(number)
+        if number + 1 < self._end:
+            self._ahead = number + 1, self._pool.submit(self._make, number + 1)
+        else:
+            self._pool.shutdown(wait=False)
+        return made
+
+
+def _use_one_thread() -> None:
+    torch.get_num_threads()  # a new thread takes over the common number at its first question, and not again
+    torch.set_num_threads(1)

@@ -1,0 +1,134 @@
+"""Which weights of a run are kept: those of its best epoch, or their exponential moving average.
+
+Batch norms need statistics of the averaged network: those gathered in training belong to the weights of the moment, and an
+average of them belongs to no network at all. So they are estimated anew from training batches, as torch's
+``swa_utils.update_bn`` does it, whenever the average is evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+# Early stopping: every run's best epoch so far, and its weights then.
+
+NEVER = -1
+
+
+class Best:
+    """Keeps of every row of some tensors what it was after its run's best epoch.
+
+    The best epoch is that of the lowest ``loss``; of a figure that ought to rise, its negative stands for the loss.
+
+    Shape: each tensor is ``(runs, …)``; ``epoch``, ``loss`` and ``trained`` are ``(runs,)``. ``trained`` says how many epochs
+    a run was trained for.
+    """
+
+    def __init__(self, live: dict[str, Tensor], runs: int, epochs: int, patience: int) -> None:
+        self.patience, self._live, self._epochs = patience, live, epochs
+        self.kept = {name: values.clone() for name, values in live.items()}
+        self.loss = torch.full((runs,), torch.inf, dtype=torch.float64)
+        self.epoch = torch.full((runs,), NEVER, dtype=torch.int64)
+        self.trained = torch.full((runs,), epochs, dtype=torch.int64)
+
+    @property
+    def going(self) -> Tensor:
+        """Which runs have not been stopped.
+
+        Shape: ``(runs,)``.
+        """
+        return self.trained == self._epochs
+
+    def after(self, epoch: int, loss: Tensor) -> None:
+        """Takes note of an epoch's validation loss; a loss that is not a number improves nothing."""
+        better = self.going & (loss < self.loss)
+        self.loss[better], self.epoch[better] = loss[better], epoch
+        for name, values in self._live.items():
+            self.kept[name][better] = values[better]
+        self.trained[self.going & (epoch - self.epoch >= self.patience)] = epoch + 1
+
+    def put_back(self) -> None:
+        """Gives every run that had a best epoch the weights of it."""
+        had = self.epoch != NEVER
+        for name, values in self._live.items():
+            values[had] = self.kept[name][had]
+
+    def state(self) -> dict[str, Tensor]:
+        """What a checkpoint has to hold; changed in place."""
+        return {"best.loss": self.loss, "best.epoch": self.epoch, "best.trained": self.trained} | {
+            f"best.{name}": values for name, values in self.kept.items()
+        }
+
+
+# The exponential moving average of weights, which is evaluated and kept in place of the weights themselves.
+
+
+class Average:
+    """After the first step that was taken it is the weights; then each leaves ``decay`` of it, as torch's ``AveragedModel``.
+
+    Shape: ``values`` and ``kept`` are ``(runs, parameters)``; ``steps`` says how many were taken in; ``buffers`` are the
+    averaged network's own of the model's.
+    """
+
+    def __init__(self, values: Tensor, model: nn.Module, decay: float) -> None:
+        self.values, self.decay, self.kept = values, decay, values.clone()
+        self.steps = torch.zeros(1, dtype=torch.int64)
+        self.buffers = {name: own.clone() for name, own in model.named_buffers()}
+        self._pairs = [(values, self.kept), *((own, self.buffers[name]) for name, own in model.named_buffers())]
+
+    def update(self) -> None:
+        """Takes in the weights after a step. A step that was left out must not come here: the average would begin with it."""
+        self.kept.lerp_(self.values, 1 - self.decay) if int(self.steps) else self.kept.copy_(self.values)
+        self.steps += 1
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Within it the averaged network is where the network is, and the other way round."""
+        self._exchange()
+        yield
+        self._exchange()
+
+    def replace(self) -> None:
+        """Leaves the averaged network where the network was."""
+        for live, kept in self._pairs:
+            live.copy_(kept)
+
+    def state(self) -> dict[str, Tensor]:
+        """What a checkpoint has to hold; changed in place."""
+        buffers = {f"average.buffer.{name}": values for name, values in self.buffers.items()}
+        return {"average": self.kept, "average.steps": self.steps} | buffers
+
+    def _exchange(self) -> None:
+        for live, kept in self._pairs:
+            before = live.clone()
+            live.copy_(kept)
+            kept.copy_(before)
+
+
+def estimate_statistics(model: nn.Module, passes: Iterable[object]) -> None:
+    """Gives every batch norm the mean of its statistics over some batches, all of one size.
+
+    ``passes`` makes one forward pass in training mode for each item. Whatever computes a batch norm, it moves the running
+    statistics by the layer's ``momentum`` towards the batch's: from zero, that share of them is what is found there.
+    """
+    norms: list[Any] = [layer for layer in model.modules() if isinstance(getattr(layer, "running_mean", None), Tensor)]
+    running: list[tuple[Tensor, float]] = [
+        (values, layer.momentum) for layer in norms for values in (layer.running_mean, layer.running_var)
+    ]
+    if not running:
+        return
+    sums = [torch.zeros_like(values, dtype=torch.float64) for values, _ in running]
+    for values, _ in running:
+        values.zero_()
+    count = 0
+    for _ in passes:
+        count += 1
+        for (values, momentum), total in zip(running, sums, strict=True):
+            total += values.double() / momentum
+            values.zero_()
+    for (values, _), total in zip(running, sums, strict=True):
+        values.copy_(total / count)

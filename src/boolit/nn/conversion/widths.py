@@ -1,0 +1,165 @@
+"""New widths: those that keep the old ones as far as the activation allows, or those that keep the parameter count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
+
+from boolit.nn.conversion.constraints import Axes, Link, Net, Part, Use
+from boolit.nn.width import round_width, width_for_budget
+
+Widths = tuple[Fraction, ...]
+
+
+@dataclass
+class Component:
+    """Axes whose widths hang together through activations: those before have one, those after ``ratio`` times it."""
+
+    before: set[int]
+    after: dict[int, Fraction]
+    links: list[Link]
+    unit: int
+    nominal: Fraction
+    multiple: int
+    fixed: bool
+
+
+class Scale:
+    """By what factor every axis changes, given the width of each component."""
+
+    def __init__(self, net: Net, found: Sequence[Component], widths: Widths) -> None:
+        self._axes = net.axes
+        self._factors: dict[int, Fraction] = {}
+        for one, width in zip(found, widths, strict=True):
+            self._factors |= dict.fromkeys(one.before, width / one.unit)
+            self._factors |= {root: ratio * width / one.unit for root, ratio in one.after.items()}
+
+    def size(self, use: Use) -> int:
+        """A layer's new width."""
+        return use.times * sum(self._part(part) for part in use.parts)
+
+    def _part(self, part: Part) -> int:
+        return int(part.size * self._factors.get(self._axes.root(part.axis), Fraction(1)))
+
+
+def components(net: Net) -> list[Component]:
+    """The components of a net; entries in ``net.refusals`` say which activations stand in the way."""
+    found = [_component(net, links) for links in _connected(net)]
+    return [component for component in found if component is not None]
+
+
+def rounded(found: Sequence[Component], scale: Fraction = Fraction(1)) -> Widths:
+    """The width of each component at a common scale of the free ones, as near as it divides."""
+    return tuple(one.nominal if one.fixed else Fraction(round_width(one.nominal * scale, one.multiple)) for one in found)
+
+
+def fit(found: Sequence[Component], budget: int, count: Callable[[Widths], int]) -> Widths:
+    """Widths whose parameter count is near the budget: a common scale, then each rounded up or down as serves best."""
+    widest = max((one.nominal for one in found if not one.fixed), default=Fraction(0))
+    wide = rounded(found, Fraction(2 * max((one.multiple for one in found), default=1)))
+    if not widest or count(wide) == count(rounded(found)):
+        return rounded(found)
+
+    def miss(widths: Widths) -> int:
+        return abs(count(widths) - budget)
+
+    # One step moves the widest layer by a channel.
+    steps = width_for_budget(lambda n: count(rounded(found, n / widest)), budget)
+    near = [_turned(found, n / widest, miss, budget // 100) for n in (steps, steps - 1, steps + 1) if n > 0]
+    return min(near, key=miss)
+
+
+def _turned(found: Sequence[Component], scale: Fraction, miss: Callable[[Widths], int], tolerance: int) -> Widths:
+    """Rounds widths the other way where that serves: like layers alike, unless the count then still misses by much."""
+    free = sorted((i for i, one in enumerate(found) if not one.fixed), key=lambda i: -found[i].nominal)
+    kinds: dict[tuple[Fraction, int], set[int]] = {}
+    for i in free:
+        kinds.setdefault((found[i].nominal, found[i].multiple), set()).add(i)
+    widths = rounded(found, scale)
+    for turning in (*kinds.values(), *({i} for i in free)):
+        if turning in kinds.values() or miss(widths) > tolerance:
+            other = tuple(_turn(found[i], width, scale) if i in turning else width for i, width in enumerate(widths))
+            widths = min(widths, other, key=miss)
+    return widths
+
+
+def _turn(one: Component, width: Fraction, scale: Fraction) -> Fraction:
+    return width + one.multiple if width <= one.nominal * scale else max(width - one.multiple, Fraction(one.multiple))
+
+
+def _connected(net: Net) -> list[list[Link]]:
+    """The links, sorted into those that share axes, directly or through others."""
+    ends = {link: (net.axes.root(link.before.axis), net.axes.root(link.after.axis)) for link in net.links}
+    hanging = Axes()
+    parts = {root: hanging.new(1) for root in dict.fromkeys(root for pair in ends.values() for root in pair)}
+    for before, after in ends.values():
+        hanging.join(parts[before], parts[after])
+    groups: dict[int, list[Link]] = {}
+    for link, (before, _) in ends.items():
+        groups.setdefault(hanging.root(parts[before].axis), []).append(link)
+    return list(groups.values())
+
+
+def _component(net: Net, links: list[Link]) -> Component | None:
+    axes = net.axes
+    before = {axes.root(link.before.axis) for link in links}
+    after = {axes.root(link.after.axis): link.ratio for link in links if link.ratio != 1}
+    if _refuse_sums(net, links, after):
+        return None
+    unit = axes.unit(before)
+    fixed_before = any(axes.pinned(root) for root in before)
+    fixed_after = [root for root in after if axes.pinned(root)]
+    if fixed_before and fixed_after:
+        _refuse(net, _into(axes, links, fixed_after), lambda link: _both_fixed(axes, link))
+        return None
+    # A stream that others add to keeps its width; else what comes before the activation does.
+    anchors = fixed_after or [root for root in after if axes.produced(root)]
+    nominal = Fraction(unit) if fixed_before or not anchors else unit / after[anchors[0]]
+    multiple = _multiple(axes, before, after, unit)
+    fixed = fixed_before or bool(fixed_after)
+    if fixed and nominal % multiple:
+        reason = next(filter(None, map(axes.pinned, (*before, *after))))
+        needed = "" if fixed_before else f"would need {nominal} before it, which "
+        _refuse(
+            net, links, lambda _: f"its {unit} channels are fixed by {reason}, and {needed}must be a multiple of {multiple}"
+        )
+        return None
+    return Component(before, after, links, unit, nominal, multiple, fixed)
+
+
+def _multiple(axes: Axes, before: set[int], after: dict[int, Fraction], unit: int) -> int:
+    """What the width of ``unit`` channels must be a multiple of, for all sizes to be whole and divide as demanded."""
+    ratios = {**dict.fromkeys(before, Fraction(1)), **after}
+    needs = [
+        (Fraction(multiple * unit, size) / ratio).numerator
+        for root, ratio in ratios.items()
+        for size, multiple in axes.multiples(root).items()
+    ]
+    return lcm(*needs)
+
+
+def _refuse_sums(net: Net, links: list[Link], after: dict[int, Fraction]) -> bool:
+    """An activation that changes the width cannot act on a sum with what another such activation made."""
+    clashing = [link for link in links if net.axes.root(link.before.axis) in after]
+    ratios = {(net.axes.root(link.after.axis), link.ratio) for link in links if link.ratio != 1}
+    mixed = [link for link in links if len(ratios) > len(after)] if not clashing else []
+    tied = "a residual sum, a product or a depthwise layer makes its input as wide as what a converted activation makes"
+    _refuse(net, clashing, lambda _: tied)
+    _refuse(net, mixed, lambda _: "activations of different maps meet after it")
+    return bool(clashing or mixed)
+
+
+def _into(axes: Axes, links: list[Link], roots: list[int]) -> list[Link]:
+    return [link for link in links if axes.root(link.after.axis) in roots]
+
+
+def _both_fixed(axes: Axes, link: Link) -> str:
+    before, after = axes.pinned(axes.root(link.before.axis)), axes.pinned(axes.root(link.after.axis))
+    return f"its output is fixed by {after}, and its input by {before or 'layers that share its width'}"
+
+
+def _refuse(net: Net, links: Iterable[Link], reason: Callable[[Link], str]) -> None:
+    for link in links:
+        net.refusals.setdefault(link.site, reason(link))

@@ -1,0 +1,240 @@
+"""The parts of the benchmark of the gates: its clockwork on a fake clock, its counting of bytes, its bars and candidates."""
+
+from __future__ import annotations
+
+import gc
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import boolit
+from boolit.lab.bench import settings as candidates
+from boolit.lab.bench.record import cpu_model, stamp
+from boolit.lab.bench.result import call_bar, kept_bar, time_bars
+from boolit.lab.bench.settings import CASES, SPECS, Settings, read
+from boolit.lab.bench.timing import WARM_UP, Task, Timing, bytes_kept, interleave
+from boolit.lab.common.errors import UserError
+
+
+class Clock:
+    """Stands still but for what the tasks add to it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def task(
+        self, key: str, durations: list[float], log: list[str] | None = None, reset: float = 0.0, stride: int = 1
+    ) -> Task[str]:
+        """Takes the durations in turn, the last one ever after."""
+        left = list(durations)
+
+        def call() -> None:
+            self.now += left.pop(0) if len(left) > 1 else left[0]
+            if log is not None:
+                log.append(key)
+
+        def forget() -> None:
+            self.now += reset
+
+        return Task(key, call, forget, stride)
+
+
+class TestInterleaving:
+    def test_minimum_median_and_both_ratios(self) -> None:
+        clock = Clock()
+        unmeasured = [100.0] * WARM_UP
+        tasks = [clock.task("a", [*unmeasured, 6, 2, 4]), clock.task("b", [*unmeasured, 3, 2, 8])]
+        a, b = interleave(tasks, rounds=3, clock=clock).values()
+        assert (a.minimum, a.median, b.minimum, b.median) == (2, 4, 2, 3)
+        assert (a.ratio(b), a.paired_ratio(b)) == (1, 1)
+        assert dict(a.rounds) == {0: 6, 1: 2, 2: 4}
+
+    def test_a_ratio_is_over_the_rounds_both_took_part_in(self) -> None:
+        often, seldom = Timing({0: 1.0, 1: 2.0, 2: 4.0}), Timing({1: 8.0, 2: 8.0})
+        assert (often.ratio(seldom), seldom.ratio(often)) == (0.25, 4.0)
+        assert often.paired_ratio(seldom) == (0.25 + 0.5) / 2
+
+    def test_every_round_holds_every_task_once_in_changing_order(self) -> None:
+        clock, log = Clock(), []
+        interleave([clock.task(key, [1.0], log) for key in "abcd"], rounds=8, clock=clock)
+        rounds = ["".join(log[start : start + 4]) for start in range(0, len(log), 4)]
+        assert len(rounds) == WARM_UP + 8
+        assert {"".join(sorted(each)) for each in rounds} == {"abcd"}
+        assert len(set(rounds)) > 3
+
+    def test_a_drift_of_the_machine_leaves_the_ratios_alone(self) -> None:
+        clock = Clock()
+        tasks = [clock.task(key, [scale * 1.1**n for n in range(40)]) for key, scale in (("slow", 3.0), ("fast", 1.0))]
+        slow, fast = interleave(tasks, rounds=20, clock=clock).values()
+        assert slow.paired_ratio(fast) == pytest.approx(3)
+        assert slow.ratio(fast) == pytest.approx(3)
+
+    def test_the_reset_is_not_timed_and_a_sample_is_the_mean_of_its_calls(self) -> None:
+        clock, log = Clock(), []
+        timing = interleave([clock.task("a", [0.5], log, reset=7.0)], rounds=2, calls=10, clock=clock)["a"]
+        assert timing.rounds == pytest.approx({0: 0.5, 1: 0.5})
+        assert len(log) == 10 * (2 + WARM_UP)
+
+    @pytest.mark.parametrize(("rounds", "samples"), [(1, 1), (2, 1), (12, 3), (13, 3)])
+    def test_slow_tasks_take_part_in_some_rounds_and_never_in_none(self, rounds: int, samples: int) -> None:
+        clock = Clock()
+        tasks = [clock.task("fast", [1.0]), *(clock.task(f"slow {n}", [5.0], stride=4) for n in range(6))]
+        timings = interleave(tasks, rounds, clock=clock)
+        fast = timings.pop("fast")
+        assert len(fast.rounds) == rounds
+        for timing in timings.values():
+            assert samples <= len(timing.rounds) <= samples + 1
+            assert timing.paired_ratio(fast) == 5
+
+    def test_the_collector_sleeps_meanwhile_and_is_woken_even_by_a_failure(self) -> None:
+        seen: list[bool] = []
+        interleave([Task("a", lambda: seen.append(gc.isenabled()))], rounds=2)
+        assert seen == [False] * (2 + WARM_UP)
+        assert gc.isenabled()
+        with pytest.raises(ZeroDivisionError):
+            interleave([Task("a", lambda: 1 // 0)], rounds=1)
+        assert gc.isenabled()
+
+    def test_the_report_comes_between_rounds(self) -> None:
+        clock, log = Clock(), []
+        interleave([clock.task(key, [1.0], log) for key in "ab"], 2, clock=clock, after_round=lambda: log.append("|"))
+        assert [len(part) for part in "".join(log).split("|")] == [2] * (2 + WARM_UP) + [0]
+
+
+class TestBytesKept:
+    X = torch.randn(64, 64, requires_grad=True)
+
+    @pytest.mark.parametrize(
+        ("spec", "expected"),
+        [
+            ("or_ail", 1 / 8),
+            ("and_nail", 1 / 8),
+            ("xnor_ail", 1 / 8),
+            ("or_and_xnor_ail_d", 3 / 8),
+            ("or_il", 4),
+            ("xnor_nil", 4),
+        ],
+    )
+    def test_of_our_gates_per_element(self, spec: str, expected: float) -> None:
+        assert bytes_kept(boolit.activation(spec), self.X) / self.X.numel() == expected
+
+    def test_of_an_exact_gate_in_double_precision(self) -> None:
+        assert bytes_kept(boolit.activation("or_il"), self.X.detach().double().requires_grad_()) == 8 * self.X.numel()
+
+    def test_of_what_torch_keeps(self) -> None:
+        size = 4 * self.X.numel()
+        assert bytes_kept(torch.clone, self.X) == 0
+        assert bytes_kept(nn.ReLU(), self.X) == size  # its output
+        assert bytes_kept(lambda x: x * x, self.X) == size  # its input, saved twice
+        assert bytes_kept(lambda x: x[:1].sin(), self.X) == size  # a view keeps the whole
+        assert bytes_kept(lambda x: x.exp() * x, self.X) == 2 * size
+
+    def test_counts_although_gradients_are_off_outside(self) -> None:
+        with torch.no_grad():
+            assert bytes_kept(torch.sin, self.X) == 4 * self.X.numel()
+
+
+class TestBars:
+    """As issue and docs state them."""
+
+    def test_of_the_default_specs(self) -> None:
+        for spec in SPECS:
+            expected = {"relu": 0.7, "published": 1 / 20} if "ail" in spec else {"silu": 1.0, "published": 1 / 5}
+            if spec == "or_and_xnor_ail_d":
+                expected = {"silu": 1.0, "published": 1 / 20}
+            assert time_bars(spec) == expected
+            assert call_bar(spec) == 2.5
+
+    def test_bytes(self) -> None:
+        assert [kept_bar(spec, 4) for spec in ("or_nail", "xnor_il", "or_xnor_ail_d", "relu")] == [1 / 8, 4, None, None]
+
+    @pytest.mark.parametrize("spec", ["relu", "max", "glu", "max+xnor_ail_d"])
+    def test_baselines_have_none(self, spec: str) -> None:
+        assert (time_bars(spec), call_bar(spec)) == ({}, None)
+
+    def test_other_ensembles_are_held_against_the_published_ones_only(self) -> None:
+        assert time_bars("or_xnor_nail_p") == {"published": 1 / 20}
+        assert time_bars("or_il+xnor_ail_d") == {}
+
+
+class TestCandidates:
+    @pytest.mark.parametrize("dim", [-1, 1])
+    def test_the_published_ones_compute_what_ours_do(self, dim: int) -> None:
+        x = torch.randn(6, 12, generator=torch.Generator().manual_seed(3))
+        specs = [*(spec for spec in SPECS if "_d" not in spec), "or_ail_k3", "or_xnor_nil_p", "or_xnor_il_d"]
+        found = candidates.published(specs, dim)
+        assert [candidate.key.name for candidate in found] == specs
+        for candidate in found:
+            torch.testing.assert_close(
+                candidate.function(x), boolit.activation(candidate.key.name, dim)(x), atol=2e-3, rtol=1e-3
+            )
+
+    def test_what_the_published_package_lacks_is_not_among_them(self) -> None:
+        assert candidates.published(["nand_ail", "or_ail_halves", "or_and_xnor_ail_pu", "relu", "or_il+xnor_ail_d"], -1) == []
+
+    def test_functions_are_those_of_the_specs(self) -> None:
+        found = {candidate.key.name: candidate.function for candidate in candidates.our_functions(SPECS)}
+        assert set(found) == set(SPECS) - {"or_and_xnor_ail_d"}
+        assert found["xnor_nil"] is boolit.functional.xnor_nil
+
+    def test_formulas_to_be_compiled_are_right_and_share_no_code_object(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+        x = torch.randn(4, 12)
+        found = candidates.compiled(["or_ail", "xnor_il", "or_and_xnor_ail_d", "relu"], 1)
+        assert len(found) == 3
+        assert len({id(candidate.function.__code__) for candidate in found}) == 3  # type: ignore[attr-defined]
+        for candidate in found:
+            torch.testing.assert_close(candidate.function(x), boolit.activation(candidate.key.name, 1)(x))
+
+
+class TestSettings:
+    def test_defaults_are_what_the_bars_are_set_for(self) -> None:
+        assert read() == Settings(CASES, SPECS)
+        assert [(case.shape, case.dim) for case in CASES] == [((1024, 1024), -1), ((64, 64, 32, 32), 1)]
+        assert len(SPECS) == len(set(SPECS)) == 13
+
+    def test_specs_are_spelt_one_way_and_kept_once(self) -> None:
+        assert read(["4x4"], specs=["or_ail_k2,or_ail", "or_ail"]).specs == ("or_ail",)
+
+    def test_one_dim_a_shape(self) -> None:
+        assert [case.dim for case in read(["4x4", "4x4x4"], [0, -2]).cases] == [0, -2]
+        with pytest.raises(UserError, match="1 times --dim do not go with 2 shapes"):
+            read(["4x4", "4x4"], [0])
+
+
+def test_the_stamp_says_how_both_sides_were_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "avx2")
+    monkeypatch.setenv("BOOLIT_INSTRUCTIONS", "x86-64-v3")
+    stamped = stamp()
+    environment = stamped["environment"]
+    assert isinstance(environment, dict)
+    assert (environment["ATEN_CPU_CAPABILITY"], environment["BOOLIT_INSTRUCTIONS"]) == ("avx2", "x86-64-v3")
+    assert {"date", "cpu", "threads", "torch", "boolit", "published", "kernels", "torch_instructions"} <= set(stamped)
+    assert "/" not in json.dumps({name: stamped[name] for name in ("cpu", "system", "environment")})
+
+
+def test_the_processor_is_known_by_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "cpuinfo"
+    file.write_text("processor\t: 0\nmodel name\t: A Fine CPU @ 3 GHz\nprocessor\t: 1\nmodel name\t: Another\n")
+    assert cpu_model(file) == "A Fine CPU @ 3 GHz"
+    assert cpu_model(tmp_path / "none")
+
+
+def test_the_readme_says_of_speed_what_was_measured() -> None:
+    root = Path(__file__).parents[2]
+    ratios = [
+        own["ratio"]
+        for name in ("gates-avx2", "gates-avx512")
+        for own in json.loads((root / "benchmarks" / "results" / f"{name}.json").read_text())["ratios"]
+        if own["kind"] == "tensor" and own["against"] == "relu" and own["direction"] == "forward+backward"
+        if own["style"] == "module" and own["spec"].endswith("ail")
+    ]
+    text = " ".join((root / "README.md").read_text(encoding="utf-8").split())
+    assert f"the piecewise linear ones take {min(ratios):.2f} to {max(ratios):.2f} of ReLU's time" in text
+    assert "cheaper than ReLU" not in text, "without the condition it is not so"

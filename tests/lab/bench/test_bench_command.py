@@ -1,0 +1,244 @@
+"""The benchmark of the gates as a whole: who is compared with whom, and what it says to people and programs."""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from boolit.cli import main
+from boolit.lab.bench import gates
+from boolit.lab.bench import settings as candidates
+from boolit.lab.bench.gates import run
+from boolit.lab.bench.presentation import remarks, tables
+from boolit.lab.bench.record import stamp
+from boolit.lab.bench.result import Group, Result
+from boolit.lab.bench.settings import REFERENCES, Candidate, Case, Key, Settings, read
+from boolit.lab.bench.timing import WARM_UP, Timing
+
+TINY = (
+    "--shape",
+    "8x12",
+    "--shape",
+    "2x12x3",
+    "--repeats",
+    "2",
+    "--threads",
+    "1",
+    "--specs",
+    "or_ail,xnor_il,or_and_xnor_ail_d",
+)
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    return run(read(["8x12", "2x12x3"], specs=["or_ail,xnor_il", "or_and_xnor_ail_d", "tanh"], repeats=2), threads=1)
+
+
+class TestRun:
+    def test_groups(self, result: Result) -> None:
+        big, small = result.groups[:4], result.groups[4:]
+        assert [(group.case, group.direction) for group in big] == [
+            (case, direction)
+            for case in (Case((8, 12), -1), Case((2, 12, 3), 1))
+            for direction in ("forward", "forward+backward")
+        ]
+        assert [group.style for group in small] == ["module", "module", "function", "function"]
+        assert [group.call for group in result.groups] == [False] * 4 + [True] * 4
+        assert all(group.specs == ["or_ail", "xnor_il", "or_and_xnor_ail_d", "tanh"] for group in [*big, *small[:2]])
+
+    def test_everyone_is_compared_with_everyone(self, result: Result) -> None:
+        for group in result.groups[:4]:
+            assert set(group.ratios("or_ail")) == {*REFERENCES, "published"}
+            assert set(group.ratios("tanh")) == {*REFERENCES}
+            assert all(0 < timing.minimum <= timing.median for timing in group.timings.values())
+
+    def test_the_bars_are_on_forward_with_backward_and_on_calls(self, result: Result) -> None:
+        bars = [[name for name, ratio in group.ratios("xnor_il").items() if ratio.bar is not None] for group in result.groups]
+        assert bars == [[], ["silu", "published"]] * 2 + [["relu"]] * 4
+
+    def test_bytes_kept(self, result: Result) -> None:
+        assert result.worst_kept(Key("boolit", "xnor_il")) == 4
+        assert result.kept[Case((8, 12), -1)][Key("boolit", "or_ail")] == 1 / 8
+        assert result.worst_kept(Key("torch", "copy")) == 0
+        assert result.worst_kept(Key("compiled", "or_ail")) is None
+
+    def test_it_leaves_torch_as_it_was(self, result: Result) -> None:
+        del result
+        before = torch.get_num_threads()
+        run(Settings((Case((4, 4), -1),), ("or_ail",), 1), threads=before + 1)
+        assert torch.get_num_threads() == before
+        assert torch.is_grad_enabled()
+
+    def test_progress_adds_up_to_the_whole(self) -> None:
+        shares: list[float] = []
+        run(Settings((Case((4, 4), -1),), ("or_ail",), 2), lambda _, share: shares.append(share), threads=1)
+        assert sum(shares) == pytest.approx(1)
+
+    def test_forward_is_timed_without_gradients_and_a_backward_starts_from_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        calls: list[tuple[bool, bool]] = []
+
+        def watched(x: torch.Tensor) -> torch.Tensor:
+            calls.append((torch.is_grad_enabled(), x.grad is None))
+            return x.relu()
+
+        monkeypatch.setattr(candidates, "ours", lambda *_: [Candidate(Key("boolit", "or_ail"), watched, 2)])
+        run(Settings((Case((4, 4), -1),), ("or_ail",), 2), threads=1)
+        backwards = [clean for enabled, clean in calls if enabled]
+        assert len(backwards) == 1 + 1 + (2 + WARM_UP) * (1 + gates.SMALL_CALLS)  # counting bytes, trying, timing
+        assert all(backwards)
+
+    def test_another_type(self) -> None:
+        half = run(Settings((Case((4, 4), -1),), ("xnor_il",), 1, torch.bfloat16), threads=1)
+        assert half.kept[Case((4, 4), -1)][Key("boolit", "xnor_il")] == half.kept_bar("xnor_il") == 2
+
+    def test_a_group_that_does_not_divide_eight_gets_its_multiple(self) -> None:
+        wide = run(Settings((Case((2, 9), -1),), ("or_ail_k3",), 1), threads=1)
+        assert all("or_ail_k3" in group.specs for group in wide.groups[:4])
+        assert "torch glu" in wide.skipped  # 9 channels have no halves
+        assert remarks(wide)[0].startswith("left out: torch glu (RuntimeError ")
+
+    def test_without_the_published_package_the_rest_is_measured(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "pytorch_logit_logic", None)
+        alone = run(Settings((Case((4, 4), -1),), ("or_ail",), 1), threads=1)
+        assert remarks(alone)[0] == "left out: published (not installed; pip install pytorch-logit-logic==1.0.0)"
+        assert tables(alone)[0].headings == ["spec", "ms", "median", *REFERENCES]
+        assert tables(alone)[-1].rows[0][2] == "–"
+
+    def test_without_a_compiler_the_compiled_formulas_are_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(_: object) -> torch.Tensor:
+            raise RuntimeError("backend failed:\nno compiler\nmuch more")
+
+        found = [Candidate(Key("compiled", spec), refuse, 2) for spec in ("or_ail", "or_il")]
+        monkeypatch.setattr(candidates, "compiled", lambda *_: found)
+        without = run(Settings((Case((4, 4), -1),), ("or_ail", "or_il"), 1, compiled=True), threads=1)
+        assert remarks(without)[0] == "left out: compiled or_ail, compiled or_il (RuntimeError backend failed: no compiler)"
+
+    def test_a_failure_of_our_own_is_not_hidden(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(_: object) -> torch.Tensor:
+            raise RuntimeError("a bug")
+
+        monkeypatch.setattr(candidates, "ours", lambda *_: [Candidate(Key("boolit", "or_ail"), fail, 2)])
+        with pytest.raises(RuntimeError, match="a bug"):
+            run(Settings((Case((4, 4), -1),), ("or_ail",), 1), threads=1)
+
+
+class TestVerdicts:
+    """A made-up run, whose ratios are known."""
+
+    @staticmethod
+    def made_up(ours: float, paired: float = 1.0) -> Result:
+        rounds = {"relu": 1.0, "silu": 2.0, "gelu": 2.0, "glu": 2.0, "copy": 0.5}
+        timings = {Key("torch", name): Timing({0: seconds, 1: seconds}) for name, seconds in rounds.items()}
+        timings |= {Key("boolit", "or_ail"): Timing({0: ours, 1: ours * paired}), Key("published", "or_ail"): Timing({1: 15.0})}
+        case = Case((4, 4), -1)
+        groups = [Group(case, "forward+backward", timings), Group(case, "forward", timings, call=True)]
+        kept = {case: {Key("boolit", "or_ail"): 0.125, Key("published", "or_ail"): 8.5}}
+        return Result(stamp(), Settings((case,), ("or_ail",), 2), groups, kept, {})
+
+    def test_cells(self) -> None:
+        times, calls = tables(self.made_up(0.5))
+        assert times.title == "4×4, dim −1: forward+backward"
+        assert times.rows == [["or_ail", "500", "500", "0.50 ≤0.7 ✓", "0.25", "0.25", "0.25", "1.00", "30.0× ≥20 ✓"]]
+        assert times.references[1][:3] == ["silu", "2000", "2000"]
+        assert calls.rows == [["or_ail", "0.125 ≤0.125 ✓", "8.5", "0.50 ✓"]]
+
+    @pytest.mark.parametrize(
+        ("ours", "met"), [(0.7, [True] * 4), (0.74, [False, True, True, True]), (3.0, [False, False, False, True])]
+    )
+    def test_each_bar_is_judged_by_itself(self, ours: float, met: list[bool]) -> None:
+        assert self.made_up(ours).verdicts() == met
+
+    def test_a_busy_machine_is_told(self) -> None:
+        assert remarks(self.made_up(0.5)) == []
+        (line,) = remarks(self.made_up(0.5, paired=2.0))
+        assert "50% apart" in line
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """``boolit bench …`` in this process: exit code, standard output, standard error."""
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as exit_:
+            main(["bench", *arguments])
+        captured = capsys.readouterr()
+        assert isinstance(exit_.value.code, int)
+        return exit_.value.code, captured.out, captured.err
+
+    return command
+
+
+class TestCommand:
+    def test_tables_within_100_columns(self, command: Run) -> None:
+        code, out, err = command("gates", *TINY)
+        assert (code, err) == (0, "")  # whatever the figures
+        lines = out.splitlines()
+        assert max(map(len, lines)) <= 100
+        assert sum(line.startswith("or_and_xnor_ail_d ") for line in lines) == 5
+        assert "8×12, dim −1: forward+backward" in lines
+        assert "✓" in out
+        assert "≤0.7" in out
+        assert "≥20" in out
+
+    def test_json_and_chart(self, command: Run, tmp_path: Path) -> None:
+        file = tmp_path / "chart.png"
+        code, out, err = command("gates", *TINY, "--json", "--chart", str(file))
+        record = json.loads(out)
+        assert (code, err.split()[0]) == (0, "wrote")
+        assert (record["benchmark"], record["format"], record["stamp"]["threads"]) == ("gates", 1, 1)
+        assert record["settings"]["shapes"] == [[8, 12], [2, 12, 3]]
+        assert len(record["times"]) == 4 * (3 + 5 + 3) + 2 * (3 + 5) + 2 * (2 + 5)
+        ratio = next(each for each in record["ratios"] if each["against"] == "relu" and each["direction"] == "forward+backward")
+        assert (ratio["spec"], ratio["bar"], ratio["met"]) == ("or_ail", 0.7, ratio["ratio"] <= 0.7)
+        kept = {
+            entry["name"]: entry["bytes"]
+            for entry in record["kept"]
+            if entry["maker"] == "boolit" and entry["shape"] == [8, 12]
+        }
+        assert kept["or_ail"] == 1 / 8
+        judged = [each["met"] for each in [*record["ratios"], *record["kept"]] if each["met"] is not None]
+        assert 0 < record["bars"]["all"] <= len(judged)
+        width, height = struct.unpack(">II", file.read_bytes()[16:24])
+        assert width > 2 * height > 400
+
+    def test_without_a_name_it_shows_what_there_is(self, command: Run) -> None:
+        code, out, _ = command()
+        assert code == 0
+        assert "\n  gates " in out
+
+    @pytest.mark.parametrize(
+        ("arguments", "named"),
+        [
+            (("gatez",), "'gatez'"),
+            (("gates", "--shape", "8by8"), "'8by8'"),
+            (("gates", "--shape", "0x8"), "'0x8'"),
+            (("gates", "--shape", "8x7"), "got 7"),
+            (("gates", "--shape", "8x8", "--dim", "2"), "--dim 2"),
+            (("gates", "--dim", "1"), "--dim"),
+            (("gates", "--specs", "or_bil"), "'or_bil'"),
+            (("gates", "--repeats", "0"), "--repeats"),
+            (("gates", "--threads", "0"), "--threads"),
+            (("gates", "--dtype", "int8"), "'int8'"),
+            (("gates", "--chart", "ratios.gif"), "'ratios.gif'"),
+            (("gates", "--chart", "no-such-folder/ratios.png"), "no-such-folder"),
+        ],
+    )
+    def test_bad_input_is_one_line_before_anything_is_measured(
+        self, command: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], named: str
+    ) -> None:
+        monkeypatch.setattr(gates, "run", None)
+        code, out, err = command(*arguments)
+        assert (code, out) == (2, "")
+        assert err.startswith("error: ")
+        assert err.count("\n") == 1
+        assert named in err

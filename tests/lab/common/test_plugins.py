@@ -1,0 +1,135 @@
+"""Activations, datasets and models of files outside the package, those of the docs among them, by the command line."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from boolit.cli._app import run
+from boolit.lab.common import plugins
+from boolit.lab.datasets import DATASETS
+from boolit.lab.models import MODELS
+from boolit.lab.results.store import Store
+from boolit.nn import specs
+
+DOCS = Path(__file__).parents[2] / "docs"
+TINY = """import torch
+from boolit.nn import Custom, register
+
+register("{name}", lambda dim: Custom(torch.sin, dim, name="{name}"))
+"""
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+def command(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """``boolit`` as a user starts it, in a folder that has nothing to do with the package."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "BOOLIT_DATA": str(folder / "data"), **variables}
+    whole = [sys.executable, "-m", "boolit", *arguments]
+    return subprocess.run(whole, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(autouse=True)
+def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What tests register in this process is forgotten."""
+    monkeypatch.setattr(DATASETS, "registered", dict(DATASETS.registered))
+    monkeypatch.setattr(MODELS, "registered", dict(MODELS.registered))
+    monkeypatch.setattr(specs, "_REGISTERED", dict(specs._REGISTERED))
+    monkeypatch.setattr(plugins, "_LOADED", {})
+    monkeypatch.delenv(plugins.VARIABLE, raising=False)
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name.startswith(("boolit_plugin_", "of_a_module")):
+            del sys.modules[name]
+
+
+def test_the_page_s_activation_dataset_and_study_run(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("".join(blocks("extend.md", "python")))
+    (tmp_path / "mine.toml").write_text("".join(blocks("extend.md", "toml")))
+    few = ("--seeds", "2", "--set", "training.epochs=2", "--out", "out", "--json")
+    done = command("--plugin", "mine.py", "run", "mine.toml", *few, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["summary"]["trained"] == 6
+    with Store(tmp_path / "out", create=False) as store:
+        records = store.records()
+    own = [record for record in records if record.config["activation"] == "soft_xnor"]
+    built_in = [record for record in records if record.config["activation"] == "xnor_ail"]
+    assert [record.config["width"] for record in own] == [record.config["width"] for record in built_in], "both are 2 → 1"
+    assert [record.state for record in own] == ["finished"] * 2
+    loaded = own[0].environment["plugins"]
+    assert isinstance(loaded, dict)
+    assert list(loaded) == ["mine.py"]
+    assert len(loaded["mine.py"]) == plugins.DIGEST_DIGITS
+
+
+def test_an_installed_package_s_plugin_and_the_variable_s(tmp_path: Path) -> None:
+    package = tmp_path / "site" / "theirs-1.0.dist-info"
+    package.mkdir(parents=True)
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text("[boolit.plugins]\ntheirs = theirs_plugin\n")
+    (tmp_path / "site" / "theirs_plugin.py").write_text(TINY.format(name="theirs_sine"))
+    (tmp_path / "one.py").write_text(TINY.format(name="one_sine"))
+    (tmp_path / "two.py").write_text(TINY.format(name="two_sine"))
+    both = os.pathsep.join(["one.py", str(tmp_path / "two.py")])
+    done = command("list", "--json", folder=tmp_path, BOOLIT_PLUGINS=both, PYTHONPATH=str(tmp_path / "site"))
+    assert done.returncode == 0, done.stderr
+    assert {"theirs_sine", "one_sine", "two_sine"} <= {entry["spec"] for entry in json.loads(done.stdout)}
+
+
+def test_a_dataset_and_a_model_of_two_plugins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ring, perceptron = blocks("studies.md", "python")
+    (tmp_path / "ring.py").write_text(ring)
+    (tmp_path / "of_a_module.py").write_text(perceptron)
+    monkeypatch.syspath_prepend(tmp_path)
+    study = blocks("extend.md", "toml")[0].replace('"checkers"\nfields = 4', '"ring"').replace('"mlp"', '"perceptron"')
+    study = study.replace(', "soft_xnor"', "").replace("params = [1000]", "width = [4]").replace("depth = 2\n", "")
+    (tmp_path / "own.toml").write_text(study)
+    given = ["--plugin", str(tmp_path / "ring.py"), "--plugin", "of_a_module", "show", str(tmp_path / "own.toml"), "--json"]
+    assert run(given) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [row["parameters"] for row in shown["runs"]] == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import nothing_of_the_kind\n", "line 1: ModuleNotFoundError: No module named 'nothing_of_the_kind'"),
+        ("x = 1\nif x:\n", "line 2: IndentationError"),
+        ("\nraise RuntimeError('no\\nluck')\n", "line 2: RuntimeError: no luck"),
+        ("import sys\nsys.exit(3)\n", "line 2: SystemExit: 3"),
+        (TINY.format(name="relu"), "'relu' is already an activation of boolit"),
+        (blocks("studies.md", "python")[0].replace('"ring"', '"xor"'), "'xor' is already a dataset of boolit"),
+        (blocks("studies.md", "python")[1].replace('"perceptron"', '"mlp"'), "'mlp' is already a model of boolit"),
+    ],
+)
+def test_a_plugin_that_fails_is_one_line(text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "bad.py").write_text(text)
+    assert run(["--plugin", str(tmp_path / "bad.py"), "list"]) == 2
+    caught = capsys.readouterr()
+    assert caught.out == ""
+    assert caught.err.count("\n") == 1
+    assert f"the plugin {tmp_path / 'bad.py'} cannot be loaded: " in caught.err
+    assert said in caught.err
+
+
+@pytest.mark.parametrize("name", ["nowhere.py", "some/folder", "no_such_module"])
+def test_a_plugin_that_is_not_there_is_named(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--plugin", name, "list"]) == 2
+    assert f"the plugin {name} " in capsys.readouterr().err
+
+
+def test_a_plugin_is_loaded_once(tmp_path: Path) -> None:
+    (tmp_path / "count.py").write_text(f"with open({str(tmp_path / 'count')!r}, 'a') as f:\n    f.write('x')\n")
+    for _ in range(2):
+        plugins.load_plugins([str(tmp_path / "count.py")])
+    assert (tmp_path / "count").read_text() == "x"

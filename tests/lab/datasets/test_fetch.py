@@ -1,0 +1,158 @@
+"""Files are fetched whole or not at all, and what is wrong with one is said in a sentence."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from boolit.lab.common.errors import UserError
+from boolit.lab.datasets.download.fetch import DownloadBars, FileBar, fetch, fetch_missing
+from boolit.lab.datasets.download.published import Remote, check, verified
+
+CONTENT = bytes(range(256)) * 400
+NOWHERE = "http://127.0.0.1:9/file"  # the port of the discard service, where nobody answers
+Publish = Callable[..., Remote]
+
+
+def named_files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("level", [0, 9])
+def test_how_a_file_was_packed_does_not_matter(publish: Publish, level: int) -> None:
+    remote = publish("sample", "file.gz", CONTENT)
+    remote.path.write_bytes(gzip.compress(CONTENT, level))
+    assert b"".join(verified(remote, remote.path)) == CONTENT
+
+
+def test_a_file_that_is_not_packed_is_read_as_it_is(publish: Publish) -> None:
+    remote = publish("sample", "file.json", CONTENT)
+    assert b"".join(verified(remote, remote.path)) == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("damage", "fault"),
+    [
+        (lambda packed: packed[: len(packed) // 2], "is cut off in the middle of its gzip stream"),
+        (lambda packed: b"<html>" + packed, "is no whole gzip file"),
+        (lambda packed: packed[:60] + bytes([packed[60] ^ 255]) + packed[61:], "is no whole gzip file"),
+        (lambda _: gzip.compress(CONTENT[:-5]), "is cut off after 102,395 of 102,400 bytes"),
+        (lambda _: gzip.compress(CONTENT + b"more"), "holds more than the published 102,400 bytes"),
+        (lambda _: gzip.compress(b"\1" + CONTENT[1:]), "was altered"),
+        (lambda _: b"", "is cut off after 0 of 102,400 bytes"),
+    ],
+)
+def test_a_bad_file_is_named_with_its_fault_and_the_fix(publish: Publish, damage: Callable[[bytes], bytes], fault: str) -> None:
+    remote = publish("sample", "file.gz", CONTENT)
+    remote.path.write_bytes(damage(remote.path.read_bytes()))
+    with pytest.raises(UserError) as error:
+        check(remote, remote.path)
+    message = str(error.value)
+    assert message.startswith(f"{remote.path} {fault}")
+    assert "run `boolit data fetch sample`, or put the published file.gz into" in message
+    assert "\n" not in message
+
+
+def test_a_folder_in_the_place_of_a_file_cannot_be_read(publish: Publish) -> None:
+    remote = publish("sample", "file.json", CONTENT, here=False)
+    remote.path.mkdir(parents=True)
+    with pytest.raises(UserError, match="cannot be read"):
+        check(remote, remote.path)
+
+
+def test_a_download_is_whole_and_alone(publish: Publish, pages: Any, folder: Path) -> None:
+    remote = publish("sample", "file.gz", CONTENT, (pages.url("/a"),), here=False)
+    pages["/a"] = gzip.compress(CONTENT)
+    fetch(remote)
+    assert b"".join(verified(remote, remote.path)) == CONTENT
+    assert named_files(folder) == ["file.gz"]
+
+
+def test_mirrors_are_tried_in_order(publish: Publish, pages: Any) -> None:
+    urls = (NOWHERE, pages.url("/lost"), pages.url("/other"), pages.url("/right"), pages.url("/unused"))
+    remote = publish("sample", "file.gz", CONTENT, urls, here=False)
+    pages["/other"], pages["/right"] = gzip.compress(b"an error page"), gzip.compress(CONTENT)
+    fetch(remote)
+    assert pages.asked == ["/lost", "/other", "/right"]
+    check(remote, remote.path)
+
+
+def test_without_a_network_one_sentence_says_what_to_do(publish: Publish, pages: Any, folder: Path) -> None:
+    remote = publish("sample", "file.gz", CONTENT, (NOWHERE, pages.url("/lost")), here=False)
+    with pytest.raises(UserError) as error:
+        fetch(remote)
+    assert str(error.value) == (
+        f"file.gz of sample could not be downloaded to {folder / 'sample'} (127.0.0.1: ConnectionError; 127.0.0.1: HTTP status "
+        f"404); with a network, run `boolit data fetch sample`, or put the published file.gz into {folder / 'sample'}"
+    )
+    assert named_files(folder) == []
+
+
+def test_a_connection_that_breaks_off_leaves_nothing(publish: Publish, pages: Any, folder: Path) -> None:
+    remote = publish("sample", "file.gz", CONTENT, (pages.url("/a"),), here=False)
+    pages["/a"] = gzip.compress(CONTENT, 0)
+    pages.cut.add("/a")
+    with pytest.raises(UserError, match="could not be downloaded"):
+        fetch(remote)
+    assert named_files(folder) == []
+
+
+def test_an_interrupt_leaves_nothing(publish: Publish, pages: Any, folder: Path) -> None:
+    class Interrupting(FileBar):
+        def update(self, _: int) -> None:
+            assert named_files(folder)[0].endswith(".part")
+            raise KeyboardInterrupt
+
+    remote = publish("sample", "file.gz", CONTENT, (pages.url("/a"),), here=False)
+    pages["/a"] = gzip.compress(CONTENT, 0)
+    with DownloadBars() as bars, pytest.raises(KeyboardInterrupt):
+        fetch(remote, Interrupting(bars._bars, "file"))
+    assert named_files(folder) == []
+
+
+def test_a_failed_download_leaves_the_old_copy(publish: Publish, pages: Any) -> None:
+    remote = publish("sample", "file.gz", CONTENT, (pages.url("/lost"),))
+    before = remote.path.read_bytes()
+    with pytest.raises(UserError):
+        fetch(remote)
+    assert remote.path.read_bytes() == before
+
+
+def test_a_folder_that_cannot_be_made_is_told(publish: Publish, folder: Path) -> None:
+    remote = publish("sample", "file.gz", CONTENT, (NOWHERE,), here=False)
+    folder.write_text("a file, not a folder")
+    with pytest.raises(UserError, match=r"could not be downloaded.*(Not a directory|File exists)"):
+        fetch(remote)
+
+
+def test_only_what_is_missing_is_fetched(publish: Publish, pages: Any) -> None:
+    there = publish("sample", "there.gz", CONTENT, (pages.url("/there"),))
+    missing = publish("sample", "missing.gz", CONTENT, (pages.url("/missing"),), here=False)
+    pages["/missing"] = gzip.compress(CONTENT)
+    fetch_missing([there, missing])
+    assert pages.asked == ["/missing"]
+
+
+def test_the_bar_shows_the_bytes_that_came(publish: Publish, pages: Any) -> None:
+    screen = io.StringIO()
+    pages["/a"] = gzip.compress(CONTENT, 0)
+    remote = publish("sample", "file.gz", CONTENT, (pages.url("/a"),), here=False)
+    with DownloadBars(Console(file=screen, force_terminal=True, width=120)) as bars:
+        bar = bars.file("file.gz")
+        fetch(remote, bar)
+        assert bar.total == len(pages["/a"])
+        assert bars._bars.finished
+    assert "file.gz" in screen.getvalue()
+
+
+def test_nothing_is_drawn_where_there_is_no_terminal() -> None:
+    screen = io.StringIO()
+    with DownloadBars(Console(file=screen)) as bars:
+        bars.file("file.gz").update(3)
+    assert screen.getvalue() == ""

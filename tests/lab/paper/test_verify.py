@@ -1,0 +1,199 @@
+"""Every check agrees, and each family notices when the thing it checks is broken."""
+
+from __future__ import annotations
+
+import math
+import time
+from fractions import Fraction
+from types import ModuleType
+
+import pytest
+from scipy import integrate, stats
+from torch import Tensor, nn
+
+import boolit.nn.width
+from boolit.lab.common.errors import UserError
+from boolit.lab.models import cnn
+from boolit.lab.paper.verification import (
+    FAMILIES,
+    Check,
+    choose,
+    difference,
+    identities,
+    maps,
+    mnist_cnn,
+    mnist_mlp,
+    normalisation,
+    transfer,
+    verify,
+)
+from boolit.lab.paper.verification.check import agreed, uniform
+from boolit.lab.paper.verification.transfer import CLASSES, TABLES, built_parameters, head_rows
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, list[Check]]:
+    start = time.process_time()
+    computed = {family.name: checks for family, checks in verify()}
+    assert time.process_time() - start < 10
+    return computed
+
+
+@pytest.mark.parametrize("name", [family.name for family in FAMILIES])
+def test_every_check_agrees(results: dict[str, list[Check]], name: str) -> None:
+    assert [check for check in results[name] if not check.ok] == []
+    names = [check.name for check in results[name]]
+    assert len(set(names)) == len(names) >= 10
+
+
+def test_slips_are_explained_and_their_target_is_not_the_papers(results: dict[str, list[Check]]) -> None:
+    slips = [check for checks in results.values() for check in checks if check.slip]
+    assert len(slips) == 14
+    for check in slips:
+        assert " says " in check.note or "proof" in check.note
+        assert check.target != check.paper or "up to the order of channels" in check.note
+
+
+class TestCheck:
+    def test_compares_with_what_is_expected_rather_than_printed(self) -> None:
+        assert Check("count", "578k", 578_276, expected=578_276).ok
+        assert not Check("count", "578k", 578_277, expected=578_276).ok
+
+    @pytest.mark.parametrize("ours", [1.0 + 2e-6, 1.0 - 2e-6, math.nan, math.inf, "1.0"])
+    def test_fails_beyond_the_tolerance(self, ours: float | str) -> None:
+        assert not Check("number", 1.0, ours, tolerance=1e-6).ok
+
+    def test_tolerance_is_absolute_and_includes_itself(self) -> None:
+        assert Check("number", 1.0, 1.5, tolerance=0.5).ok
+
+    def test_ways_that_disagree_fail_it(self) -> None:
+        assert not Check("count", 8, agreed(formula=8, built=9)).ok
+        assert uniform({"a": "1", "b": "1", "c": "2", "d": "3"}) == "1, but c 2 and 1 more"
+
+
+class TestChoice:
+    def test_keeps_the_families_own_order(self) -> None:
+        assert [family.name for family in choose(["transfer", "maps"])] == ["maps", "transfer"]
+        assert choose([]) == list(FAMILIES)
+
+    def test_refuses_an_unknown_name(self) -> None:
+        with pytest.raises(UserError, match=r"unknown family of checks 'cnn'; choose from normalisation, .*mnist-mlp"):
+            choose(["maps", "cnn"])
+
+
+class TestQuadrature:
+    """The quadrature that judges our table of moments, judged by scipy's."""
+
+    def test_xnor_ail(self) -> None:
+        square, _ = integrate.quad(lambda m: 2 * m * (2 * stats.norm.sf(m)) ** 2, 0, math.inf)
+        assert normalisation.integrate("xnor", "ail") == pytest.approx((0, math.sqrt(square)), abs=1e-12)
+
+    def test_or_il(self) -> None:
+        def density(y: float, x: float) -> float:
+            return math.log(math.exp(x) + math.exp(y) + math.exp(x + y)) * math.exp(-(x * x + y * y) / 2) / math.tau
+
+        mean, _ = integrate.dblquad(density, -7, 7, -7, 7, epsabs=1e-5)
+        assert normalisation.integrate("or", "il")[0] == pytest.approx(mean, abs=1e-5)
+
+
+class TestItNoticesWhatIsBroken:
+    """One thing is broken at a time; the family that guards it must fail."""
+
+    @staticmethod
+    def failures(family: ModuleType) -> list[str]:
+        return [check.name for check in family.checks() if not check.ok]
+
+    def test_a_moment(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        true = normalisation.moments
+        monkeypatch.setattr(normalisation, "moments", lambda op, form: (true(op, form)[0] + 1e-5, true(op, form)[1]))
+        assert len(self.failures(normalisation)) >= 8
+
+    def test_a_gate(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        true = identities.combine
+
+        def nearly(op: str, *logits: Tensor, form: str) -> Tensor:
+            return true(op, *logits, form=form) + (1e-9 if (op, form) == ("or", "ail") else 0)
+
+        for family in (difference, identities, normalisation):
+            monkeypatch.setattr(family, "combine", nearly)
+        assert "or: at the origin" in self.failures(difference)
+        assert "or_ail(x, 0) = ReLU(x): error" in self.failures(identities)
+        assert "ail: our table against quadrature" in self.failures(normalisation)
+
+    def test_a_truth_table(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        true = identities.combine
+
+        def swapped(op: str, *logits: Tensor, form: str) -> Tensor:
+            swap = {"implies": "implied_by", "implied_by": "implies"}
+            return true(swap.get(op, op), *logits, form=form)
+
+        monkeypatch.setattr(identities, "combine", swapped)
+        assert self.failures(identities) == ["truth table of implies, il and ail", "truth table of implied_by, il and ail"]
+
+    def test_a_width(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(maps, "round_width", lambda nominal, divisor: divisor * math.ceil(Fraction(nominal) / divisor))
+        assert len(self.failures(maps)) == 3
+
+    def test_a_map(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(boolit.nn.SignedGeomean, "map", (2, 2))
+        (check,) = [check for check in maps.checks() if not check.ok]
+        assert check.ours == "2→1, but signed_geomean stated 2→2, happened 2→1"
+
+    def test_a_count_of_parameters(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        true = transfer.mlp_parameters
+
+        def without_last_bias(inputs: int, widths: list[int], outputs: int, *rest: object, **options: bool) -> int:
+            return true(inputs, widths, outputs, *rest, **options) - outputs
+
+        monkeypatch.setattr(transfer, "mlp_parameters", without_last_bias)
+        assert len(self.failures(transfer)) >= 40
+
+    def test_a_search_for_the_width(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        true = mnist_mlp.width_for_budget
+        monkeypatch.setattr(mnist_mlp, "width_for_budget", lambda count, budget, step: true(count, budget, step) + step)
+        assert len(self.failures(mnist_mlp)) >= 24
+
+    def test_the_widths_of_a_cnn(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cnn, "truncated", boolit.nn.width.round_width)
+        assert len(self.failures(mnist_cnn)) >= 20
+
+    def test_the_size_of_a_cnn(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        true = cnn.size_for_budget
+        monkeypatch.setattr(cnn, "size_for_budget", lambda *arguments: 1.01 * true(*arguments))
+        assert len(self.failures(mnist_cnn)) >= 20
+
+    def test_the_layers_of_a_cnn(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        true = nn.Conv2d
+        monkeypatch.setattr(nn, "Conv2d", lambda *sizes, padding: true(*sizes, padding=padding, bias=False))
+        failed = self.failures(mnist_cnn)
+        assert len([name for name in failed if name.endswith("parameters")]) == 20
+
+
+class TestPaperTable:
+    """The data file against what the paper's tables say of themselves."""
+
+    def test_has_every_row_of_both_tables(self) -> None:
+        for table in TABLES:
+            rows = [row for row in head_rows() if row.table == table]
+            assert len(rows) == len({row.activation for row in rows}) == 46
+            assert rows[0].activation == "linear"
+            assert rows[0].width is None
+
+    def test_every_activation_is_one_of_ours_and_every_width_fits_it(self) -> None:
+        for row in head_rows()[1:]:
+            if row.width is not None:
+                boolit.activation(row.activation).out_features(row.width)
+
+    def test_datasets_of_ten_classes_have_equal_counts(self) -> None:
+        assert CLASSES["CIFAR10"] == CLASSES["STL-10"] == CLASSES["SVHN"] == 10
+        for row in head_rows():
+            assert row.thousands["CIFAR10"] == row.thousands["STL-10"] == row.thousands["SVHN"]
+
+
+def test_a_built_network_has_a_slope_for_every_prelu() -> None:
+    assert built_parameters(512, [512, 512], 10, "prelu") == built_parameters(512, [512, 512], 10, "relu") + 2
+
+
+def test_a_network_whose_width_does_not_fit_is_refused() -> None:
+    with pytest.raises(ValueError, match="multiple of 6"):
+        built_parameters(8, [16], 2, "or_and_xnor_ail_p")
