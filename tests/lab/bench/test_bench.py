@@ -227,7 +227,7 @@ def test_the_processor_is_known_by_its_name(tmp_path: Path) -> None:
 
 
 def test_the_readme_says_of_speed_what_was_measured() -> None:
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     ratios = [
         own["ratio"]
         for name in ("gates-avx2", "gates-avx512")

@@ -17,7 +17,7 @@ from boolit.lab.models import MODELS
 from boolit.lab.results.store import Store
 from boolit.nn import specs
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 TINY = """import torch
 from boolit.nn import Custom, register
 

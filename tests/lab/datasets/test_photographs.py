@@ -22,8 +22,8 @@ from boolit.lab.datasets import source
 from boolit.lab.datasets.base import Dataset
 from boolit.lab.datasets.download.published import Published
 from boolit.lab.datasets.images import archive as _album
-from boolit.lab.datasets.images.photographs import FLOWERS_PAPER as CALTECH
-from boolit.lab.datasets.images.photographs import FLOWERS_PAPER as FLOWERS
+from boolit.lab.datasets.images.photographs import CALTECH_SIZES as CALTECH
+from boolit.lab.datasets.images.photographs import FLOWERS_SIZES as FLOWERS
 from boolit.lab.datasets.images.photographs import Caltech101, Cars, Flowers
 
 SIDE = 8

@@ -111,7 +111,7 @@ class Cifar10(PictureSet):
 # CIFAR-100: photographs of 100 classes, 32 × 32 (s:cifar).
 
 FOLDER_100 = "cifar-100-python"
-TRAIN_100, TEST_100 = f"{FOLDER}/train", f"{FOLDER}/test"
+TRAIN_100, TEST_100 = f"{FOLDER_100}/train", f"{FOLDER_100}/test"
 
 
 @register

@@ -21,7 +21,7 @@ from boolit.lab.datasets.images.base import DecodedSet, Labelled, album_of, publ
 
 FOLDER = "101_ObjectCategories"
 CLUTTER = "BACKGROUND_Google"  # pictures of nothing in particular, which no class is made of
-PAPER = {"train": 6_162, "valid": 820, "test": 1_695}
+CALTECH_SIZES = {"train": 6_162, "valid": 820, "test": 1_695}
 
 
 @register
@@ -35,7 +35,7 @@ class Caltech101(DecodedSet):
     name: Literal["caltech101"] = "caltech101"
 
     classes: ClassVar[int] = 101
-    samples: ClassVar[Mapping[str, int]] = MappingProxyType(PAPER)
+    samples: ClassVar[Mapping[str, int]] = MappingProxyType(CALTECH_SIZES)
     home: ClassVar[str] = "Fei-Fei, Fergus and Perona 2004, data.caltech.edu/records/mzrjq-6wc02"
     licence: ClassVar[str] = "CC BY 4.0"
     remotes: ClassVar[tuple[Remote, ...]] = (
@@ -52,7 +52,7 @@ class Caltech101(DecodedSet):
     def splits(self) -> dict[str, Split]:
         (remote,) = self.remotes
         labelled = self._labelled(remote)
-        parts = stratified(labelled, scaled(PAPER, len(labelled)), 0, "caltech101", "split")
+        parts = stratified(labelled, scaled(CALTECH_SIZES, len(labelled)), 0, "caltech101", "split")
         return published_splits(remote, parts, self.size)
 
     def _labelled(self, remote: Remote) -> Labelled:
@@ -163,7 +163,7 @@ def _member(remote: Remote, name: str) -> bytes:
 # Oxford Flowers: photographs of 102 kinds of flowers (s:transfer).
 
 HOME = "https://www.robots.ox.ac.uk/~vgg/data/flowers/102/"
-FLOWERS_PAPER = {"train": 6_552, "valid": 819, "test": 818}
+FLOWERS_SIZES = {"train": 6_552, "valid": 819, "test": 818}
 OFFICIAL_SIZES = {"train": 1_020, "valid": 1_020, "test": 6_149}
 OFFICIAL = {"train": "trnid", "valid": "valid", "test": "tstid"}
 
@@ -180,7 +180,7 @@ class Flowers(DecodedSet):
     split: Literal["paper", "official"] = "paper"
 
     classes: ClassVar[int] = 102
-    samples: ClassVar[Mapping[str, int]] = MappingProxyType(FLOWERS_PAPER)
+    samples: ClassVar[Mapping[str, int]] = MappingProxyType(FLOWERS_SIZES)
     home: ClassVar[str] = "Nilsback and Zisserman 2008, www.robots.ox.ac.uk/~vgg/data/flowers/102"
     licence: ClassVar[str] = "none stated"
     remotes: ClassVar[tuple[Remote, ...]] = (
@@ -209,7 +209,7 @@ class Flowers(DecodedSet):
     )
 
     def sizes(self) -> Mapping[str, int]:
-        return FLOWERS_PAPER if self.split == "paper" else OFFICIAL_SIZES
+        return FLOWERS_SIZES if self.split == "paper" else OFFICIAL_SIZES
 
     def splits(self) -> dict[str, Split]:
         pictures, _, _ = self.remotes
@@ -218,7 +218,7 @@ class Flowers(DecodedSet):
     def _parts(self, labelled: Labelled) -> Mapping[str, Labelled]:
         if self.split == "official":
             return {name: [labelled[number - 1] for number in _column(self.remotes[2], ids)] for name, ids in OFFICIAL.items()}
-        return stratified(labelled, scaled(FLOWERS_PAPER, len(labelled)), 0, "flowers", "split")
+        return stratified(labelled, scaled(FLOWERS_SIZES, len(labelled)), 0, "flowers", "split")
 
     def _labelled(self) -> Labelled:
         labels = _column(self.remotes[1], "labels")
