@@ -16,14 +16,7 @@ import torch
 import typer
 
 from boolit import __version__
-from boolit.cli import _bench, _compare, _data, _list, _run, _transfer, _verify
-from boolit.cli import _list as _doctor
-from boolit.cli import _results as _correlations
-from boolit.cli import _results as _export
-from boolit.cli import _results as _figures
-from boolit.cli import _results as _paper
-from boolit.cli import _results as _rescue
-from boolit.cli import _run as _search
+from boolit.cli import _bench, _compare, _data, _list, _results, _run, _transfer, _verify
 from boolit.cli._terminal import print_error
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.plugins import load_plugins
@@ -53,14 +46,14 @@ def application() -> typer.Typer:
     app.command("compare")(_compare.compare)
     app.command("predict")(_compare.predict)
     app.command("transfer")(_transfer.transfer)
-    app.command("search")(_search.search)
-    app.command("correlations")(_correlations.correlations)
-    app.command("export")(_export.export)
-    app.command("rescue")(_rescue.rescue)
-    app.command("figures")(_figures.figures)
-    app.command("paper")(_paper.paper)
+    app.command("search")(_run.search)
+    app.command("correlations")(_results.correlations)
+    app.command("export")(_results.export)
+    app.command("rescue")(_results.rescue)
+    app.command("figures")(_results.figures)
+    app.command("paper")(_results.paper)
     app.command("list")(_list.list_)
-    app.command("doctor")(_doctor.doctor)
+    app.command("doctor")(_list.doctor)
     app.command("verify")(_verify.verify)
     app.add_typer(_data.application(), name="data")
     app.add_typer(_bench.application(), name="bench")

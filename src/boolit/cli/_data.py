@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from boolit.cli import _data as _generate
 from boolit.cli._terminal import output, plain_table, print_json
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def application() -> typer.Typer:
     app.command("list")(list_)
     app.command("fetch")(fetch)
     app.command("check")(check)
-    app.add_typer(_generate.application(), name="generate")
+    app.add_typer(generate_application(), name="generate")
     return app
 
 

@@ -16,7 +16,7 @@ S = TypeVar("S", bound=BaseModel)
 class Registry(Generic[T]):
     """Classes by the default of their field ``name``.
 
-    ``own`` says in which module each of boolit's own is: none is imported before it is used.
+    ``own`` says for each of boolit's own where it is, as ``module:Class``: none is imported before it is used.
     """
 
     def __init__(self, what: str, own: Mapping[str, str]) -> None:
@@ -27,7 +27,7 @@ class Registry(Generic[T]):
     def register(self, kind: type[S]) -> type[S]:
         """Makes a class known under the default of its field ``name``, which none of boolit's own may have."""
         name = kind.model_fields["name"].default
-        if self.own.get(name, kind.__module__) != kind.__module__:
+        if name in self.own:
             raise ValueError(f"{name!r} is already a {self.what} of boolit; choose another name")
         self.registered[name] = kind  # type: ignore[assignment]  # S is a T, which a type variable cannot say
         return kind
@@ -42,6 +42,8 @@ class Registry(Generic[T]):
         if not isinstance(name, str) or name not in known:
             near = difflib.get_close_matches(str(name), known, n=2) or known
             raise ValueError(f"unknown {self.what} {name!r}; choose {' or '.join(near)}")
-        if name not in self.registered:
-            import_module(self.own[name])
-        return self.registered[name]
+        if name in self.registered:
+            return self.registered[name]
+        module, _, kind = self.own[name].partition(":")
+        found: type[T] = getattr(import_module(module), kind)
+        return found

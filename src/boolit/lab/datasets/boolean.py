@@ -12,13 +12,11 @@ from torch import Tensor
 
 from boolit.functional import combine
 from boolit.lab.common.random import generator
-from boolit.lab.datasets import register
 from boolit.lab.datasets.base import Dataset, Description, Probe, Source, Split
 
 # XOR as four noisy clusters in the plane (a:xor).
 
 
-@register
 class Xor(Source):
     """Normal clusters at (±1, ±1); the target is 1 where the signs of the centre differ.
 
@@ -50,7 +48,6 @@ class Xor(Source):
 # The parity of some logits: is the number of positive ones even? (s:parity)
 
 
-@register
 class Parity(Source):
     """Independent N(0,1) logits; the target is 1 where an even number of them is positive.
 
@@ -106,7 +103,6 @@ def patterns(outputs: Tensor, targets: Tensor) -> Mapping[str, Tensor]:
 INPUTS = 8
 
 
-@register
 class Parity8(Source):
     """Independent logits, uniform in ±``scale``, and their nested XNOR_IL.
 

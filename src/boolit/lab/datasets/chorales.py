@@ -21,7 +21,6 @@ from torch import Tensor
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.random import keys, uniform
-from boolit.lab.datasets import register
 from boolit.lab.datasets.base import Dataset, Description, Split, Task
 from boolit.lab.datasets.download.fetch import Tensors, tensors
 from boolit.lab.datasets.download.published import Published, Remote
@@ -151,7 +150,6 @@ VERSION = 1
 SIXTEENTH_SAMPLES = {"train": 54_541, "valid": 18_180, "test": 18_669}
 
 
-@register
 class Chorales(Published):
     """Every excerpt of four steps on a ``grid``; 1 is genuine, 0 changed. Training excerpts are transposed, and half of them
     changed, anew in every step; those of the other splits once, from ``seed``.

@@ -12,7 +12,6 @@ from pydantic import Field
 from torch import Tensor
 
 from boolit.lab.common.random import generator
-from boolit.lab.datasets import register
 from boolit.lab.datasets.base import Dataset, Description, Split, Task
 from boolit.lab.datasets.download.fetch import Tensors, tensors
 from boolit.lab.datasets.download.published import Published, Remote
@@ -23,7 +22,6 @@ TEST_SHARE = 0.2
 VERSION = 1
 
 
-@register
 class Covertype(Published):
     """A fixed random 80:20 split. ``subset`` is the share of the training rows to train on, ``validation`` that of them to hold
     out as the split ``valid``; both are the same rows at every time.

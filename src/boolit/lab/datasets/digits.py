@@ -12,7 +12,6 @@ from torch import Tensor
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.random import generator
-from boolit.lab.datasets import register
 from boolit.lab.datasets.base import Dataset, Description, Split, Task
 from boolit.lab.datasets.download.published import Published
 
@@ -20,7 +19,6 @@ BRIGHTEST = 16
 TEST = 360  # a fifth of the 1,797
 
 
-@register
 class Digits(Published):
     """A fixed random 80:20 split; ``validation`` of the training images become the split ``valid``."""
 

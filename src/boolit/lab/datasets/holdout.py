@@ -12,7 +12,7 @@ from torch import Tensor
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.random import generator, keys
-from boolit.lab.datasets import describe, load, register, source
+from boolit.lab.datasets import describe, load, source
 from boolit.lab.datasets.base import Dataset, Description, Source, Split
 
 # An order of samples in which every stretch has its share of every class.
@@ -52,7 +52,6 @@ def _any_source(value: Any) -> Source:
     return source(value)
 
 
-@register
 class Holdout(Source):
     """The splits ``train`` and ``valid`` ``of`` another dataset. With ``share`` the latter is that share of the training rows,
     the same of every class, drawn with ``seed``; without, it is the dataset's own.

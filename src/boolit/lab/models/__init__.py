@@ -1,4 +1,4 @@
-"""Model families: one file each. A file here, or any module that calls `register`, adds one."""
+"""Model families: one file or folder each. Any module that calls `register` adds one."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["MODELS", "Family", "Stacked", "family", "family_names", "family_type
 MODELS: Registry[Family] = Registry(
     "model",
     {
-        "cnn": f"{__name__}.cnn",
-        "head": f"{__name__}.mlp",
-        "mlp": f"{__name__}.mlp",
-        "preact-resnet": f"{__name__}.preact_resnet",
-        "sran": f"{__name__}.sran",
-        "tmn": f"{__name__}.tmn",
+        "cnn": f"{__name__}.cnn:Cnn",
+        "head": f"{__name__}.mlp:Head",
+        "mlp": f"{__name__}.mlp:Mlp",
+        "preact-resnet": f"{__name__}.preact_resnet:PreactResnet",
+        "sran": f"{__name__}.sran:Sran",
+        "tmn": f"{__name__}.tmn:Tmn",
     },
 )
 register = MODELS.register

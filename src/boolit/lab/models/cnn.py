@@ -20,7 +20,6 @@ from torch import Tensor, nn
 
 import boolit
 from boolit.lab.common.errors import UserError
-from boolit.lab.models import register
 from boolit.lab.models.base import Family, Stacked
 from boolit.lab.models.mlp import SMALL
 from boolit.lab.models.unstacked import Looped
@@ -92,7 +91,6 @@ CONVOLUTIONS, HIDDEN = 6, 2
 SHRINKAGE = 8  # of height and width, by three poolings
 
 
-@register
 class Cnn(Family):
     """``structure`` is ``small``, ``large``, or ``auto``: small for budgets below ``small_below`` parameters.
 

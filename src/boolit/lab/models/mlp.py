@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 import boolit
 from boolit.lab.common.errors import UserError
-from boolit.lab.models import register
 from boolit.lab.models.base import Family, Stacked, flat_size
 from boolit.lab.models.layers import StackedBatchNorm, StackedDropout, StackedLayerNorm, StackedLinear, stacked_activation
 from boolit.nn import Activation
@@ -23,7 +22,6 @@ SMALL = 0.005
 NORMALISATIONS: dict[str, type[StackedBatchNorm | StackedLayerNorm]] = {"batch": StackedBatchNorm, "layer": StackedLayerNorm}
 
 
-@register
 class Mlp(Family):
     """``initialisation`` is ``torch`` (as nn.Linear) or ``small`` (uniform in ±0.005 without bias, as the authors' code)."""
 
@@ -96,7 +94,6 @@ LINEAR = "identity"
 PLAIN = Mlp.model_validate({})
 
 
-@register
 class Head(Family):
     """Multi-layer perceptrons without normalisation; ``identity`` stands for one linear layer, without hidden ones.
 

@@ -22,7 +22,6 @@ from torch import Tensor, nn
 
 import boolit
 from boolit.lab.common.errors import UserError
-from boolit.lab.models import register
 from boolit.lab.models.base import Family, Stacked
 from boolit.lab.models.mlp import SMALL
 from boolit.lab.models.unstacked import Looped
@@ -174,7 +173,6 @@ class Network(nn.Module):
 NEAR = 1.25  # how many times larger or smaller than a network of the paper a budget for it may be
 
 
-@register
 class PreactResnet(Family):
     """``depth`` is 18 or 34 (basic blocks), 50, 101 or 152 (bottlenecks); ``base`` is the base width of the first stage.
 

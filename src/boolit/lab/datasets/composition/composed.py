@@ -10,7 +10,6 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from boolit.lab.common.random import generator
-from boolit.lab.datasets import register
 from boolit.lab.datasets.base import Dataset, Description, Source
 from boolit.lab.datasets.composition import FIGURES, Pairs
 from boolit.lab.datasets.composition.base import Words, compositional
@@ -25,7 +24,6 @@ GAIN = 3.0  # the more, the further from a sum of what attribute and object show
 OWN = 0.5
 
 
-@register
 class Composed(Source):
     """Attributes and objects have hidden codes. An image shows the object's own part, what its attribute makes of it, by a
     fixed random network of both codes, and ``noise``; words say the codes, but not exactly (``vagueness``). ``listed`` is the

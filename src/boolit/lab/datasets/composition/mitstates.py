@@ -14,7 +14,6 @@ from torch import Tensor
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import data_folder, file_digest
-from boolit.lab.datasets import register
 from boolit.lab.datasets.base import Dataset, Description, Task
 from boolit.lab.datasets.composition import FIGURES
 from boolit.lab.datasets.composition.base import Words, compositional
@@ -42,7 +41,6 @@ GLOVE = Remote(
 GLOVE_FILE = "glove.6B.300d.txt"
 
 
-@register
 class MitStates(Published):
     """Features of the pictures by a frozen ResNet-18, and vectors of the words.
 

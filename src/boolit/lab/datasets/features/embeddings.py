@@ -16,7 +16,7 @@ from torch import Tensor
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import data_folder, file_digest
 from boolit.lab.common.random import uniform
-from boolit.lab.datasets import describe, load, register, source
+from boolit.lab.datasets import describe, load, source
 from boolit.lab.datasets.base import Dataset, Description, Source, Split
 from boolit.lab.datasets.features.encoder import embedded, encoder
 from boolit.lab.datasets.features.views import Gallery
@@ -37,7 +37,6 @@ def _picture_source(value: Any) -> Source:
     return source(value)
 
 
-@register
 class Embeddings(Source):
     """Features of the pictures ``of`` another dataset: of several augmented ``views`` of each training picture, one of which is
     drawn in every step, and of the others whole. ``size`` is the side of what the encoder sees, ``flip`` whether views may be

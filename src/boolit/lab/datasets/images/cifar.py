@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.datasets import register
 from boolit.lab.datasets.download.fetch import Tensors
 from boolit.lab.datasets.download.pickles import plain
 from boolit.lab.datasets.download.published import Member, Remote, UnreadableError
@@ -78,7 +77,6 @@ BATCHES = {
 *TRAIN, TEST = (f"{FOLDER}/{name}" for name in BATCHES)
 
 
-@register
 class Cifar10(PictureSet):
     """Pixels are scaled to −1 … 1, as in the authors' code, unless ``normalisation`` says otherwise.
 
@@ -114,7 +112,6 @@ FOLDER_100 = "cifar-100-python"
 TRAIN_100, TEST_100 = f"{FOLDER_100}/train", f"{FOLDER_100}/test"
 
 
-@register
 class Cifar100(PictureSet):
     """The fine labels. Pixels as `Cifar10`'s."""
 

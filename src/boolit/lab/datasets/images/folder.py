@@ -11,7 +11,6 @@ from pydantic import Field, model_validator
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import data_folder, name_bytes, read_bounded
-from boolit.lab.datasets import register
 from boolit.lab.datasets.base import Dataset, Description, Source
 from boolit.lab.datasets.images.archive import Album, pictures
 from boolit.lab.datasets.images.base import LARGEST, SMALLEST, Labelled, Normalisation, normaliser, splits_of, stratified
@@ -20,7 +19,6 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
 Share = Annotated[float, Field(gt=0, lt=1)]
 
 
-@register
 class Pictures(Source):
     """The square in the middle of every picture, scaled to ``size``; ``test`` and ``validation`` are shares of all pictures,
     the same of every class, drawn with ``seed``.

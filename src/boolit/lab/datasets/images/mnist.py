@@ -14,7 +14,6 @@ from pydantic import Field
 from torch import Tensor
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.datasets import register
 from boolit.lab.datasets.base import Dataset, Description, Split, Task
 from boolit.lab.datasets.download.fetch import Tensors, tensors
 from boolit.lab.datasets.download.published import Published, Remote
@@ -55,7 +54,6 @@ CONTENTS = (
 )
 
 
-@register
 class Mnist(Published):
     """The last ``validation`` training images are the split ``valid``; of the others a share, ``subset``, is trained on.
 

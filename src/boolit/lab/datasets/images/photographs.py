@@ -10,7 +10,6 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.datasets import register
 from boolit.lab.datasets.base import Split
 from boolit.lab.datasets.download.mat import records, variable
 from boolit.lab.datasets.download.published import Remote, UnreadableError, check, entries, faulty, verified
@@ -24,7 +23,6 @@ CLUTTER = "BACKGROUND_Google"  # pictures of nothing in particular, which no cla
 CALTECH_SIZES = {"train": 6_162, "valid": 820, "test": 1_695}
 
 
-@register
 class Caltech101(DecodedSet):
     """A fixed random split with every class in every part.
 
@@ -74,7 +72,6 @@ NOWHERE: tuple[str, ...] = ()
 TRAIN_ANNOTATIONS = "devkit/cars_train_annos.mat"
 
 
-@register
 class Cars(DecodedSet):
     """The published split, by the published annotations; ``validation`` is the share of the training pictures to hold out as
     the split ``valid``, the same of every class.
@@ -168,7 +165,6 @@ OFFICIAL_SIZES = {"train": 1_020, "valid": 1_020, "test": 6_149}
 OFFICIAL = {"train": "trnid", "valid": "valid", "test": "tstid"}
 
 
-@register
 class Flowers(DecodedSet):
     """``split`` is "paper", or "official": the 1,020 / 1,020 / 6,149 pictures of setid.mat.
 

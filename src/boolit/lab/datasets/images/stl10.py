@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.datasets import register
 from boolit.lab.datasets.download.fetch import Tensors
 from boolit.lab.datasets.download.published import Member, Remote
 from boolit.lab.datasets.images.base import PictureSet
@@ -27,7 +26,6 @@ MEMBERS = {
 }
 
 
-@register
 class Stl10(PictureSet):
     """The labelled pictures, all ten folds of the training part together."""
 

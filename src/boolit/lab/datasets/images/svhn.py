@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from boolit.lab.datasets import register
 from boolit.lab.datasets.download.fetch import Tensors
 from boolit.lab.datasets.download.mat import variable
 from boolit.lab.datasets.download.published import Remote
@@ -23,7 +22,6 @@ FILES = (
 )
 
 
-@register
 class Svhn(PictureSet):
     """The cut-out digits, without the 531,131 easier "extra" ones."""
 

@@ -14,7 +14,6 @@ from torch import Tensor
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import data_folder, read_bounded
 from boolit.lab.common.parallel import alone
-from boolit.lab.datasets import register
 from boolit.lab.datasets.base import Dataset, Description, Source
 from boolit.lab.datasets.raven.configurations import CONFIGURATIONS, configuration_named
 from boolit.lab.datasets.raven.drawing import SIDE
@@ -25,7 +24,6 @@ FILE_SPLITS = {"train": "train", "valid": "val", "test": "test"}  # our word, an
 PER_TEN = 10  # problems among which all splits occur
 
 
-@register
 class Iraven(Source):
     """The first ``problems`` of each configuration, made with ``seed`` where they are not here yet, every panel scaled to
     ``side``. Six of ten are to train on, two to validate and two to test.

@@ -11,7 +11,6 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from boolit.lab.datasets import register
 from boolit.lab.datasets.base import Dataset, Resample, Source, Split, Task
 from boolit.lab.datasets.tables import Prepared, Wanted, digest_of, prepared
 from boolit.lab.datasets.tables.prepared import SPLITS, resample
@@ -22,7 +21,6 @@ ROWS_AT_ONCE = 2**16
 ROUNDING = 2.0**-20  # a spread of so small a share of its mean is float32's rounding, not a quantity's
 
 
-@register
 class Table(Source):
     """A file and its target; see `boolit.lab.datasets.tables.Wanted`.
 

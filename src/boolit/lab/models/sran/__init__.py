@@ -13,7 +13,6 @@ from pydantic import Field
 from torch import nn
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.models import register
 from boolit.lab.models.base import Family, Stacked
 from boolit.lab.models.resnet18 import BLOCKS, FEATURES, STAGES, Resnet18
 from boolit.lab.models.sran.encoders import CANDIDATES, COLUMNS, PAIRS, PANELS, ROWS, NarrowEncoder
@@ -104,7 +103,6 @@ EMBEDDED = (1, 5, 6)  # the widths behind which an embedding leaves; what activa
 LAST_OF_PAIRS = 3
 
 
-@register
 class Sran(Family):
     """A width is that of the embeddings; the pre-activation widths of the seven layers that are exchanged follow from it.
 

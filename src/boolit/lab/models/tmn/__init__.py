@@ -19,7 +19,6 @@ from torch import Tensor, nn
 import boolit
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.random import generator
-from boolit.lab.models import register
 from boolit.lab.models.base import Family, Stacked
 from boolit.lab.models.layers import draw_first_weights
 from boolit.lab.models.tmn.layers import ModuleLinear
@@ -33,7 +32,6 @@ NOMINAL, MATCHED = 64, {Fraction(1, 2): 70, Fraction(3, 2): 60}
 GATER_SD = 0.1
 
 
-@register
 class Tmn(Family):
     """``variant`` is ``tmn``, whose modules end with their activation, or ``tmnx``, with a linear layer after it.
 
