@@ -95,11 +95,11 @@ def damaged(content: bytes, drawn: random.Random) -> bytes:
 def make_model(path: Path) -> None:
     """A small model of random weights."""
     import torch
+    from boolit.saved.network import network
 
     from boolit.saved.columns import Column
     from boolit.saved.file import Description
     from boolit.saved.model import SavedModel
-    from boolit.saved.network import network
 
     torch.manual_seed(0)
     columns = (Column("a", "number", 0.5, missing=True), Column("b", "category", levels=("x", "y", "z")))

@@ -25,10 +25,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
+from boolit.nn.mlp import GeneratedDropout
 from boolit.nn.width import count_parameters
 from boolit.sklearn import LogicalMLPClassifier, LogicalMLPRegressor
-from boolit.sklearn._network import GeneratedDropout
-from boolit.sklearn._training import CLASSIFICATION, REGRESSION, Recipe, Samples, Tensors, distinct, scaling, split, train
+from boolit.sklearn._training import CLASSIFICATION, REGRESSION, FitOptions, Samples, Tensors, distinct, scaling, split, train
 
 BOTH = pytest.mark.parametrize("kind", [LogicalMLPClassifier, LogicalMLPRegressor])
 # scikit-learn leaves these out itself, whatever the estimator: there is no pandas here, and SCIPY_ARRAY_API is not set.
@@ -201,7 +201,7 @@ def test_the_best_epoch_is_kept() -> None:
     x, y = torch.randn(60, 5, generator=drawn), torch.randn(60, 1, generator=drawn)
     network = torch.nn.Sequential(torch.nn.Linear(5, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))
     halves = [Tensors(x[rows], y[rows], torch.ones(30)) for rows in (slice(30), slice(30, 60))]
-    history = train(network, REGRESSION, halves[0], halves[1], Recipe(0.05, 0.0, 10, 40, 6, False), drawn)
+    history = train(network, REGRESSION, halves[0], halves[1], FitOptions(0.05, 0.0, 10, 40, 6, False), drawn)
     kept = REGRESSION.loss(network.eval()(halves[1].x), halves[1].y).mean().item()
     assert kept == pytest.approx(min(history.validation_losses), rel=1e-5)
     assert history.validation_losses.index(min(history.validation_losses)) == len(history.losses) - 1 - 6

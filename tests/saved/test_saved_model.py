@@ -19,9 +19,8 @@ from torch import nn
 from boolit.saved import SavedModelError
 from boolit.saved import load as load_model
 from boolit.saved.columns import Column
-from boolit.saved.file import Description, Label, TableTask, checksum
+from boolit.saved.file import Description, Label, TableTask, build_network, checksum
 from boolit.saved.model import SavedModel
-from boolit.saved.network import network
 
 COLUMNS = (Column("a", "number", 1e9, missing=True), Column("b", "category", levels=("x", "y", "z")))
 ROWS = {"a": [1e9 + 1, None, 1e9 - 2, 1e9], "b": ["x", "z", "unheard of", None]}
@@ -34,7 +33,7 @@ def model(
     widths: tuple[int, ...] = (6, 4),
 ) -> SavedModel:
     description = Description(COLUMNS, "c", task, classes, spec, widths, {"seed": 3})
-    module = network(5, widths, description.outputs, spec, in_unit=task == "regress")
+    module = build_network(5, widths, description.outputs, spec, in_unit=task == "regress")
     for buffer in module.buffers():
         if buffer.is_floating_point():
             buffer.uniform_(0.5, 2)
@@ -184,7 +183,7 @@ def test_weights_that_are_no_numbers_are_refused(value: torch.Tensor, tmp_path: 
 
 def test_the_module_is_plain() -> None:
     kinds = {type(layer).__name__ for layer in MODELS["a quantity"].module}
-    assert kinds == {"Standardise", "Linear", "BatchNorm1d", "Ensemble", "InUnit"}
+    assert kinds == {"Standardise", "Linear", "BatchNorm1d", "Ensemble", "Unstandardise"}
     assert isinstance(MODELS["a quantity"].module, nn.Sequential)
 
 

@@ -1,6 +1,6 @@
 """Mean and standard deviation of every gate under independent N(0,1) operands (a:normalization).
 
-`moments` reads a table for k = 2…64 and derives larger k once. ``python -m boolit.logic.moments`` prints the table anew.
+`moments` reads moments.csv for k = 2…64 and derives larger k once. ``python -m boolit.logic.moments`` prints the table anew.
 Every integrand below is smooth and decays fast at both ends, where the trapezoid rule converges faster than any power of
 its step: no nodes or weights are needed. With u = 2⁻⁵³ and k operands, rounding leaves every number right to (32 k + 128) u:
 a factor of a product of k is an exponential (its argument is at most 40 where it matters: 40 u) summed in pairs (12 u), the
@@ -10,17 +10,26 @@ makes it smaller by at most a factor of k/2.
 
 from __future__ import annotations
 
+import csv
 import math
 from functools import cache
+from importlib import resources
 
 import torch
 from torch import Tensor
 
-from boolit.logic._moments_table import TABLE
 from boolit.logic.vocabulary import FORMS, OPERATIONS, as_group_size, check_word
 
 _NORMAL = torch.arange(769, dtype=torch.float64) / 64  # one half of the line; beyond 12 lies less than 1e-30
 _WEIGHT = torch.exp(-(_NORMAL**2) / 2) / math.sqrt(2 * math.pi) / 64
+
+
+def _read_table() -> dict[tuple[str, str, int], tuple[float, float]]:
+    lines = resources.files(__package__).joinpath("moments.csv").read_text(encoding="utf-8").splitlines()
+    return {(base, form, int(k)): (float(mean), float(sd)) for base, form, k, mean, sd in list(csv.reader(lines))[1:]}
+
+
+_TABLE = _read_table()  # at import: torch.compile traces `moments` and cannot read files
 
 
 def moments(op: str, form: str, k: int = 2) -> tuple[float, float]:
@@ -37,8 +46,7 @@ def moments(op: str, form: str, k: int = 2) -> tuple[float, float]:
     if form in ("nil", "nail"):
         return 0.0, 1.0
     operation = OPERATIONS[op]
-    table = TABLE[operation.base, form]
-    mean, sd = table[k - 2] if k - 2 < len(table) else derive(operation.base, form, k)
+    mean, sd = _TABLE.get((operation.base, form, k)) or derive(operation.base, form, k)
     return operation.output_sign(k) * mean + 0.0, sd
 
 
@@ -127,17 +135,7 @@ def _half_line(reach: float) -> tuple[Tensor, Tensor]:
     return x, x * (1 + torch.exp(-u)) * (u[1] - u[0])
 
 
-def _print_table() -> None:
-    print('"""Made by ``python -m boolit.logic.moments``: (mean, sd) of each base and form for k = 2, 3, …, 64."""\n')
-    print("TABLE: dict[tuple[str, str], tuple[tuple[float, float], ...]] = {")
-    for base in ("or", "xnor"):
-        for form in ("il", "ail"):
-            print(f'    ("{base}", "{form}"): (')
-            for k in range(2, 65):
-                print("        ({!r}, {!r}),".format(*derive(base, form, k)))
-            print("    ),")
-    print("}")
-
-
 if __name__ == "__main__":
-    _print_table()
+    print("base,form,k,mean,sd")
+    for _key in _TABLE:
+        print(",".join(map(str, _key)), *map(repr, derive(*_key)), sep=",")

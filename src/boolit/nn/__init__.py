@@ -3,12 +3,14 @@
 from typing import TYPE_CHECKING, Any
 
 from boolit.nn.activations import Activation, Ensemble, Extremum, Gate, Gated, Pointwise, SignedGeomean
+from boolit.nn.mlp import MLP
 from boolit.nn.specs import Custom, activation, known_specs, register
 
 if TYPE_CHECKING:
     from boolit.nn.conversion import Conversion, convert
 
 __all__ = [
+    "MLP",
     "Activation",
     "Conversion",
     "Custom",

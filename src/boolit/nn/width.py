@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
+import torch
 from torch import nn
 
 from boolit.nn.activations import Activation
+from boolit.nn.mlp import MLP
 
 
 def round_width(nominal: float | Fraction, divisor: int) -> int:
@@ -38,12 +40,8 @@ def mlp_parameters(inputs: int, widths: Sequence[int], outputs: int, activation:
         >>> mlp_parameters(784, [250, 250], 10, activation("relu"), batch_norm=True)
         262510
     """
-    own = count_parameters(activation)
-    total, features = 0, inputs
-    for width in widths:
-        total += (features + 1) * width + (2 * width if batch_norm else 0) + own
-        features = activation.out_features(width)
-    return total + (features + 1) * outputs
+    with torch.device("meta"):  # neither memory nor random numbers are spent on weights
+        return count_parameters(MLP(inputs, widths, outputs, activation, normalisation="batch" if batch_norm else "none"))
 
 
 def width_for_budget(count: Callable[[int], int], budget: int, divisor: int = 1) -> int:

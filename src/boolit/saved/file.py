@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -14,8 +14,8 @@ from typing import Any, Literal, TypeAlias, get_args
 import torch
 from torch import nn
 
+from boolit.nn.mlp import MLP, Standardise, Unstandardise
 from boolit.saved.columns import Column, Kind, SavedModelError, column_entry
-from boolit.saved.network import network
 
 # What a saved model says of itself, as JSON; and the checks on a text that may come from anywhere.
 
@@ -168,13 +168,27 @@ def read(path: Path) -> tuple[nn.Sequential, Description]:
         description = described(text)
         if metadata.get(CHECKSUM) != checksum(tensors, text):
             raise ValueError("its content is not what its checksum says")
-        return _filled(description, tensors), description
+        return _load_network(description, tensors), description
     except (ValueError, RuntimeError, OverflowError) as error:
         reason = " ".join(str(error).split())
         raise SavedModelError(f"{path} is damaged or of another version ({reason}); save the model again") from None
 
 
-def _filled(description: Description, tensors: dict[str, torch.Tensor]) -> nn.Sequential:
+def build_network(features: int, widths: Sequence[int], outputs: int, spec: str, in_unit: bool) -> nn.Sequential:
+    """Standardisation, then an MLP with batch normalisation; widths are counted before the activation.
+
+    With ``in_unit`` the answers are brought to the target's unit.
+
+    Example:
+        >>> build_network(3, [8], 2, "or_ail", in_unit=False).eval()(torch.zeros(5, 3)).shape
+        torch.Size([5, 2])
+    """
+    before = Standardise(torch.zeros(features), torch.ones(features))
+    after = [Unstandardise(torch.zeros(()), torch.ones(()))] if in_unit else []
+    return nn.Sequential(before, *MLP(features, widths, outputs, spec, normalisation="batch"), *after)
+
+
+def _load_network(description: Description, tensors: dict[str, torch.Tensor]) -> nn.Sequential:
     """The network, with these tensors; on the device ``meta`` first, so that a false size takes no memory."""
     if len(description.widths) > len(tensors):
         raise ValueError(f"it has {len(tensors)} tensors for {len(description.widths)} hidden layers")
@@ -182,7 +196,7 @@ def _filled(description: Description, tensors: dict[str, torch.Tensor]) -> nn.Se
         raise ValueError(f"its widths {str(description.widths)[:80]} are larger than what it holds")
     with torch.device("meta"):
         shape = (len(description.features), description.widths, description.outputs)
-        module = network(*shape, description.activation, in_unit=description.task == "regress")
+        module = build_network(*shape, description.activation, in_unit=description.task == "regress")
     for name, expected in module.state_dict().items():
         if name in tensors and tensors[name].dtype != expected.dtype:
             raise ValueError(f"{name} is {tensors[name].dtype} instead of {expected.dtype}")

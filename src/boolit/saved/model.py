@@ -11,14 +11,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from boolit.saved import file
 from boolit.saved.columns import Floats, SavedModelError, encoded, raw_columns
 from boolit.saved.file import Description, Label
-from boolit.saved.network import Probabilities
 
 NUMBERS_AT_ONCE = 2**22  # of features; bounds the memory of a prediction
+
+
+class Probabilities(nn.Module):
+    """Logits as one probability a class; a single logit is that of the second of two classes.
+
+    Shape: ``(rows, outputs)`` to ``(rows, classes)``.
+
+    Example:
+        >>> Probabilities()(torch.zeros(1, 1))
+        tensor([[0.5000, 0.5000]])
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([torch.sigmoid(-x), torch.sigmoid(x)], 1) if x.shape[1] == 1 else torch.softmax(x, 1)
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,16 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from torch import Tensor, nn
 
 import boolit
-from boolit.nn import Activation
-from boolit.sklearn._network import Affine, build, finished, width_for
+from boolit.nn import Activation, Pointwise
+from boolit.nn.mlp import MLP, GeneratedDropout, Standardise, Unstandardise
+from boolit.nn.width import mlp_parameters, width_for_budget
 from boolit.sklearn._training import (
     CLASSIFICATION,
     REGRESSION,
     Array,
-    Recipe,
+    FitOptions,
+    Objective,
     Samples,
-    Task,
     Tensors,
     distinct,
     scaling,
@@ -87,6 +88,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
 
 FEWEST_BATCHES, SMALLEST_BATCH, LARGEST_BATCH = 8, 64, 256
 ROWS_AT_ONCE = 8192
+RELU_WIDTH = 64
 DTYPES = (np.float64, np.float32)
 
 
@@ -130,7 +132,7 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.verbose = verbose
 
-    def _fit(self, task: Task, x: Array, y: Array, sample_weight: npt.ArrayLike | None, outputs: int) -> None:
+    def _fit(self, objective: Objective, x: Array, y: Array, sample_weight: npt.ArrayLike | None, outputs: int) -> None:
         weight = _check_sample_weight(sample_weight, x, dtype=np.float64, ensure_non_negative=True)
         training, validation = distinct(Samples(x, y, weight)), None
         drawn = check_random_state(self.random_state)
@@ -138,38 +140,54 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
             training, validation = split(training, self.validation_fraction, drawn)
         generator = torch.Generator().manual_seed(int(drawn.randint(2**31 - 1)))
         network = self._network(outputs, generator)
-        before, after = self._ends(task, training)
+        before, after = self._standardisers(objective, training)
         history = train(
             network,
-            task,
-            _tensors(training, task, before, after),
-            None if validation is None else _tensors(validation, task, before, after),
-            self._recipe(len(training.x)),
+            objective,
+            _tensors(training, objective, before, after),
+            None if validation is None else _tensors(validation, objective, before, after),
+            self._options(len(training.x)),
             generator,
         )
-        self.module_ = finished(before, network, after and after.inverse())
+        self.module_ = _module_to_keep(before, network, after)
         self.n_iter_, self.loss_curve_ = len(history.losses), history.losses
         self.validation_scores_ = history.validation_scores if self.early_stopping else None
 
-    def _network(self, outputs: int, generator: torch.Generator) -> nn.Sequential:
-        inputs, depth, activation = self.n_features_in_, self.hidden_layers, boolit.activation(self.activation)
-        normalised = self.normalisation != "none"
-        self.width_ = self.width or width_for(self.budget, inputs, outputs, depth, activation, normalised)
-        return build(inputs, [self.width_] * depth, outputs, activation, self.normalisation, self.dropout, generator)
+    def _network(self, outputs: int, generator: torch.Generator) -> MLP:
+        """The network; its width, unless given, brings its parameters nearest to the budget.
 
-    def _ends(self, task: Task, training: Samples) -> tuple[Affine | None, Affine | None]:
+        Without a budget they are those of a ReLU network of width 64: activations are compared at equal size.
+        """
+        inputs, depth, activation = self.n_features_in_, self.hidden_layers, boolit.activation(self.activation)
+
+        def count(width: int, by: Activation = activation) -> int:
+            return mlp_parameters(inputs, [width] * depth, outputs, by, batch_norm=self.normalisation != "none")
+
+        budget = self.budget or count(RELU_WIDTH, Pointwise("relu"))
+        self.width_ = self.width or width_for_budget(count, budget, activation.divisor)
+        return MLP(
+            inputs,
+            [self.width_] * depth,
+            outputs,
+            activation,
+            normalisation=self.normalisation,
+            dropout=self.dropout,
+            generator=generator,
+        )
+
+    def _standardisers(self, objective: Objective, training: Samples) -> tuple[Standardise | None, Standardise | None]:
         """What standardises the inputs, and the targets if they are numbers."""
         if not self.standardise:
             return None, None
         before = _standardiser(training.x, training.weight)
-        return before, _standardiser(training.y, training.weight) if task.numeric else None
+        return before, _standardiser(training.y, training.weight) if objective.numeric else None
 
-    def _recipe(self, n: int) -> Recipe:
+    def _options(self, n: int) -> FitOptions:
         if n == 1 and self.normalisation == "batch":
             raise ValueError("n_samples=1 is too few for normalisation='batch'; use 'layer' or 'none'")
         automatic = min(max(n // FEWEST_BATCHES, SMALLEST_BATCH), LARGEST_BATCH)
         batch_size = automatic if self.batch_size == "auto" else self.batch_size
-        return Recipe(self.learning_rate, self.weight_decay, batch_size, self.max_iter, self.patience, bool(self.verbose))
+        return FitOptions(self.learning_rate, self.weight_decay, batch_size, self.max_iter, self.patience, bool(self.verbose))
 
     @torch.no_grad()
     def _outputs(self, X: npt.ArrayLike) -> Tensor:  # noqa: N803
@@ -182,18 +200,25 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
         return torch.cat([self.module_(piece) for piece in x.split(ROWS_AT_ONCE)])
 
 
-def _standardiser(values: Array, weight: Array) -> Affine:
+def _standardiser(values: Array, weight: Array) -> Standardise:
     mean, deviation = scaling(values, weight)
-    return Affine(torch.tensor(mean), torch.tensor(1 / deviation))
+    return Standardise(torch.tensor(mean), torch.tensor(deviation), torch.float64)
 
 
-def _tensors(samples: Samples, task: Task, before: Affine | None, after: Affine | None) -> Tensors:
+def _module_to_keep(before: Standardise | None, trained: MLP, after: Standardise | None) -> nn.Sequential:
+    """Inputs as given to outputs as wanted, of picklable layers, in float64, ready to evaluate.
+
+    In float32 a sample's prediction would depend, in its last digits, on how many samples are beside it.
+    """
+    layers = [nn.Dropout(layer.p) if isinstance(layer, GeneratedDropout) else layer for layer in trained]
+    ends = [before] if before else [], [Unstandardise(after.mean, after.scale)] if after else []
+    return nn.Sequential(*ends[0], *layers, *ends[1]).double().eval()
+
+
+def _tensors(samples: Samples, objective: Objective, before: Standardise | None, after: Standardise | None) -> Tensors:
     x, y, weight = (torch.tensor(part) for part in samples)
     x, y = before(x) if before else x, after(y) if after else y
-    return Tensors(x.float(), y.float() if task.numeric else y, (weight / weight.mean()).float())
-
-
-# The classifier.
+    return Tensors(x.float(), y.float() if objective.numeric else y, (weight / weight.mean()).float())
 
 
 class LogicalMLPClassifier(ClassifierMixin, LogicalMLP):  # type: ignore[misc]
@@ -236,9 +261,6 @@ class LogicalMLPClassifier(ClassifierMixin, LogicalMLP):  # type: ignore[misc]
         """The logarithm of each class's probability, accurate for improbable ones too."""
         logarithms: Array = self._outputs(X).log_softmax(1).numpy()
         return logarithms
-
-
-# The regressor.
 
 
 class LogicalMLPRegressor(MultiOutputMixin, RegressorMixin, LogicalMLP):  # type: ignore[misc]

@@ -86,10 +86,10 @@ def scaling(values: Array, weight: Array) -> tuple[Array, Array]:
     return mean, np.where((np.ptp(values, 0) > 0) & (deviation > 0), deviation, 1.0)
 
 
-# What the network learns: how each sample's output is penalised, and how all of them are judged.
+# What the network learns: how each sample's output is penalised, and how all of them are scored.
 
 
-class Task(NamedTuple):
+class Objective(NamedTuple):
     """``loss(outputs, targets)`` gives a number a sample, ``score(outputs, targets, weight)`` one for all, 1 the best.
 
     ``numeric`` says that the targets are numbers, not classes.
@@ -122,8 +122,8 @@ def _r2(outputs: Tensor, targets: Tensor, weight: Tensor) -> Tensor:
     return torch.where(spread > 0, 1 - error / spread, 0.0).mean()
 
 
-CLASSIFICATION = Task(_cross_entropy, _accuracy, numeric=False)
-REGRESSION = Task(_squared_error, _r2, numeric=True)
+CLASSIFICATION = Objective(_cross_entropy, _accuracy, numeric=False)
+REGRESSION = Objective(_squared_error, _r2, numeric=True)
 
 
 # One plain loop: shuffled batches, AdamW, one cycle of the learning rate, and early stopping if there is validation.
@@ -140,7 +140,7 @@ class Tensors(NamedTuple):
     weight: Tensor
 
 
-class Recipe(NamedTuple):
+class FitOptions(NamedTuple):
     """How to train."""
 
     learning_rate: float
@@ -172,20 +172,25 @@ class History:
 
 @torch.enable_grad()
 def train(
-    network: nn.Sequential, task: Task, training: Tensors, validation: Tensors | None, recipe: Recipe, drawn: torch.Generator
+    network: nn.Sequential,
+    objective: Objective,
+    training: Tensors,
+    validation: Tensors | None,
+    options: FitOptions,
+    drawn: torch.Generator,
 ) -> History:
     """Trains the network in place; with validation samples it ends with the weights of its best epoch."""
-    batches = max(1, len(training.x) // recipe.batch_size)
-    optimiser = AdamW(_groups(network, recipe.weight_decay), lr=recipe.learning_rate, fused=True)
-    schedule = OneCycleLR(optimiser, recipe.learning_rate, recipe.epochs * batches, cycle_momentum=False)
+    batches = max(1, len(training.x) // options.batch_size)
+    optimiser = AdamW(_groups(network, options.weight_decay), lr=options.learning_rate, fused=True)
+    schedule = OneCycleLR(optimiser, options.learning_rate, options.epochs * batches, cycle_momentum=False)
     history, best = History(), network.state_dict()
-    while len(history.losses) < recipe.epochs and history.waited < recipe.patience:
+    while len(history.losses) < options.epochs and history.waited < options.patience:
         order = torch.randperm(len(training.x), generator=drawn)
-        history.losses.append(_epoch(network, task, training, order.tensor_split(batches), optimiser, schedule))
+        history.losses.append(_epoch(network, objective, training, order.tensor_split(batches), optimiser, schedule))
         if validation is not None:
-            _validate(network, task, validation, history)
+            _validate(network, objective, validation, history)
             best = copy.deepcopy(network.state_dict()) if history.waited == 0 else best
-        if recipe.verbose:
+        if options.verbose:
             print(history)
         _check_finite(history)
     network.load_state_dict(best)
@@ -194,7 +199,7 @@ def train(
 
 def _epoch(
     network: nn.Sequential,
-    task: Task,
+    objective: Objective,
     training: Tensors,
     batches: tuple[Tensor, ...],
     optimiser: AdamW,
@@ -204,7 +209,7 @@ def _epoch(
     total = torch.zeros(())
     for rows in batches:
         x, y, weight = (part[rows] for part in training)
-        loss = (task.loss(network(x), y) * weight).mean()
+        loss = (objective.loss(network(x), y) * weight).mean()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -214,12 +219,12 @@ def _epoch(
 
 
 @torch.no_grad()
-def _validate(network: nn.Sequential, task: Task, validation: Tensors, history: History) -> None:
+def _validate(network: nn.Sequential, objective: Objective, validation: Tensors, history: History) -> None:
     network.eval()
     x, y, weight = validation
     outputs = network(x)
-    history.validation_losses.append((task.loss(outputs, y) * weight).mean().item())
-    history.validation_scores.append(task.score(outputs, y, weight).item())
+    history.validation_losses.append((objective.loss(outputs, y) * weight).mean().item())
+    history.validation_scores.append(objective.score(outputs, y, weight).item())
 
 
 def _check_finite(history: History) -> None:

@@ -24,9 +24,8 @@ from boolit.lab.results.store import Store
 from boolit.lab.training import StackedTraining
 from boolit.saved import load
 from boolit.saved.columns import Column
-from boolit.saved.file import Description
+from boolit.saved.file import Description, build_network
 from boolit.saved.model import SavedModel
-from boolit.saved.network import network
 
 SPECS = ("relu", "prelu", "or_and_xnor_nail_d")
 
@@ -180,7 +179,7 @@ def test_predictions_as_csv(folder: Path, classes: Compared, tmp_path: Path) -> 
 
 def test_a_category_of_digits_stays_one(tmp_path: Path) -> None:
     columns = (Column("code", "category", levels=("7", "x")), Column("flag", "flag"))
-    module = network(3, (), 1, "relu", in_unit=True)
+    module = build_network(3, (), 1, "relu", in_unit=True)
     model = SavedModel(module.eval(), Description(columns, "y", "regress", (), "relu", ()))
     model.save(tmp_path / "model.safetensors")
     (tmp_path / "t.csv").write_text("code,flag\n7,1\n7,0\n")
@@ -191,7 +190,7 @@ def test_a_category_of_digits_stays_one(tmp_path: Path) -> None:
 
 def test_categories_the_model_does_not_know_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     columns = (Column("colour", "category", levels=("red", "blue")), Column("size", "category", levels=("s",), other=True))
-    module = network(4, (), 1, "relu", in_unit=True)
+    module = build_network(4, (), 1, "relu", in_unit=True)
     SavedModel(module.eval(), Description(columns, "y", "regress", (), "relu", ())).save(tmp_path / "model.safetensors")
     sizes = [*"abcdefg", "s"]
     colours = ["red", "pink", "teal", "pink", "", "blue", " red", "NA"]
@@ -229,7 +228,7 @@ def test_a_question_without_an_answer_is_one_sentence(options: dict[str, Any], n
 
 def test_no_prediction_is_a_formula(tmp_path: Path) -> None:
     labels = ("=cmd|' /C calc'!A0", "@a", "-5", "plain")
-    module = network(1, (), 4, "relu", in_unit=False)
+    module = build_network(1, (), 4, "relu", in_unit=False)
     with torch.no_grad():
         module[-1].weight[:, 0] = torch.tensor([-2.0, -1, 1, 2])  # each is chosen somewhere between -9 and 9
         module[-1].bias[:] = torch.tensor([-3.0, 0, 0, -3])

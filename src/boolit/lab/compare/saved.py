@@ -30,11 +30,11 @@ from boolit.lab.results.store import Store
 from boolit.lab.results.verdicts import SplitVerdict
 from boolit.lab.runs import Record
 from boolit.nn import Activation
+from boolit.nn.mlp import Standardise, Unstandardise
 from boolit.saved import load
 from boolit.saved.columns import Column, Kind, is_missing
-from boolit.saved.file import Description
+from boolit.saved.file import Description, build_network
 from boolit.saved.model import SavedModel
-from boolit.saved.network import InUnit, Standardise, network
 
 # The model a comparison saves, for use: chosen by validation rows of one split, described by what that choice is worth.
 
@@ -117,7 +117,7 @@ def saved_model(
     }
     spec, widths = str(config["activation"]), tuple(config["width"])
     description = Description(table.columns, table.target, table.task, table.classes, spec, widths, about)
-    module = network(table.features, widths, description.outputs, spec, in_unit=regress)
+    module = build_network(table.features, widths, description.outputs, spec, in_unit=regress)
     _fill(module, table, resample, weights)
     return SavedModel(module.eval(), description)
 
@@ -141,7 +141,7 @@ def _fill(module: nn.Sequential, table: Prepared, resample: Resample, weights: M
         elif isinstance(layer, Standardise):
             layer.mean.copy_(stored_mean + stored_scale * resample.mean.double())
             layer.scale.copy_(stored_scale * resample.scale.double())
-        elif isinstance(layer, InUnit):
+        elif isinstance(layer, Unstandardise):
             layer.mean.fill_(table.target_mean + table.target_scale * resample.target_mean)
             layer.scale.fill_(table.target_scale * resample.target_scale)
 

@@ -1,0 +1,119 @@
+"""Multi-layer perceptrons with any activation, and the standardisation around them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from copy import deepcopy
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import skip_init
+
+from boolit.nn.activations import Activation
+from boolit.nn.specs import activation as activation_of
+
+NORMALISATIONS: dict[str, type[nn.BatchNorm1d | nn.LayerNorm]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
+
+
+class MLP(nn.Sequential):
+    """Linear, normalisation, activation, dropout, again for every width, and a last Linear.
+
+    ``widths`` are counted before each activation. With a ``generator`` initial weights (torch's usual distribution) and
+    dropout are drawn from it, in float32, and torch's global generator is neither used nor changed.
+
+    Shape: ``(…, in_features)`` to ``(…, out_features)``.
+
+    Example:
+        >>> MLP(8, [64, 64], 3, "or_ail", normalisation="batch")(torch.zeros(5, 8)).shape
+        torch.Size([5, 3])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        widths: Sequence[int],
+        out_features: int,
+        activation: str | type[nn.Module] | Activation = "relu",
+        *,
+        normalisation: str = "none",
+        dropout: float = 0.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        dtype = torch.float32 if generator else None
+        function = activation_of(activation)
+        layers: list[nn.Module] = []
+        for width in widths:
+            layers.append(_linear(in_features, width, generator))
+            if normalisation != "none":
+                layers.append(NORMALISATIONS[normalisation](width, dtype=dtype))
+            layers.append(deepcopy(function).to(dtype))
+            if dropout:
+                layers.append(GeneratedDropout(dropout, generator) if generator else nn.Dropout(dropout))
+            in_features = function.out_features(width)
+        super().__init__(*layers, _linear(in_features, out_features, generator))
+
+
+class GeneratedDropout(nn.Module):
+    """Dropout from a generator of its own."""
+
+    def __init__(self, p: float, generator: torch.Generator) -> None:
+        super().__init__()
+        self.p, self.generator = p, generator
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return x
+        kept = torch.empty_like(x).bernoulli_(1 - self.p, generator=self.generator)
+        return x * kept.div_(1 - self.p)
+
+
+class Standardise(nn.Module):
+    """``(x − mean) / scale`` by column, in float64, as float32 would lose small differences of large numbers.
+
+    Shape: ``(…, columns)``, unchanged; the result has the type ``dtype``.
+
+    Example:
+        >>> Standardise(torch.tensor([1.0]), torch.tensor([2.0]))(torch.tensor([[5.0]]))
+        tensor([[2.]])
+    """
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, mean: Tensor, scale: Tensor, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        self.register_buffer("mean", mean.to(torch.float64))
+        self.register_buffer("scale", scale.to(torch.float64))
+        self.dtype = dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ((x - self.mean) / self.scale).to(self.dtype)
+
+
+class Unstandardise(nn.Module):
+    """``x · scale + mean`` by column, in float64: standardised answers in the target's own unit.
+
+    Shape: ``(…, columns)``, unchanged.
+    """
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, mean: Tensor, scale: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("mean", mean.to(torch.float64))
+        self.register_buffer("scale", scale.to(torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.scale + self.mean
+
+
+def _linear(inputs: int, outputs: int, generator: torch.Generator | None) -> nn.Linear:
+    """``nn.Linear`` with its usual distribution of weights."""
+    if generator is None:
+        return nn.Linear(inputs, outputs)
+    layer: nn.Linear = skip_init(nn.Linear, inputs, outputs, dtype=torch.float32)
+    for parameter in layer.parameters():
+        nn.init.uniform_(parameter, -1 / math.sqrt(inputs), 1 / math.sqrt(inputs), generator)
+    return layer
