@@ -15,12 +15,12 @@ from torch.nn.parameter import is_lazy
 
 from boolit.nn.activations import Activation
 from boolit.nn.conv1x1 import make_safe
-from boolit.nn.conversion.constraints import Net
+from boolit.nn.conversion.constraints import WidthConstraints
 from boolit.nn.conversion.layers import CONVOLUTIONS, describe, parameter_count, resize
-from boolit.nn.conversion.propagation import Flow
+from boolit.nn.conversion.propagation import Propagation
 from boolit.nn.conversion.rewrite import free_training, needs_graph, rewrite, rewrite_literals, swap_modules
 from boolit.nn.conversion.sites import (
-    Choice,
+    ActivationChoice,
     Site,
     UntraceableError,
     child,
@@ -30,7 +30,7 @@ from boolit.nn.conversion.sites import (
     trace,
     untraced_sites,
 )
-from boolit.nn.conversion.widths import Component, Scale, Widths, components, fit, rounded
+from boolit.nn.conversion.widths import Component, Scale, Widths, components, fit_widths, round_widths
 from boolit.nn.specs import activation
 from boolit.nn.width import count_parameters
 
@@ -91,12 +91,12 @@ def convert(
     """
     if budget not in ("width", "params"):
         raise ValueError(f'unknown budget {budget!r}; choose "width" or "params"')
-    task = Task(copy.deepcopy(model), spec, choose(replace))
-    left = task.select([only] if isinstance(only, str) else only, [keep] if isinstance(keep, str) else keep)
-    left |= task.solve(skip_pinned)
+    job = ConversionJob(copy.deepcopy(model), spec, choose(replace))
+    left = job.select([only] if isinstance(only, str) else only, [keep] if isinstance(keep, str) else keep)
+    left |= job.solve(skip_pinned)
     before = count_parameters(model)
-    converted, changes = task.apply(task.scale(budget, before))
-    return Conversion(converted, task.probe.spec, budget, changes, left, (before, count_parameters(converted)))
+    converted, changes = job.apply(job.scale(budget, before))
+    return Conversion(converted, job.probe.spec, budget, changes, left, (before, count_parameters(converted)))
 
 
 Budget = Literal["width", "params"]
@@ -114,10 +114,10 @@ class Change(NamedTuple):
         return f"{self.layer}: {self.was} → {self.now}"
 
 
-class Task:
+class ConversionJob:
     """The conversion of ``model``, which it changes."""
 
-    def __init__(self, model: nn.Module, spec: Spec, choice: Choice) -> None:
+    def __init__(self, model: nn.Module, spec: Spec, choice: ActivationChoice) -> None:
         _check_lazy(model)
         self.model, self.spec, self.choice = model, spec, choice
         self.probe = activation(spec)
@@ -130,7 +130,7 @@ class Task:
                 "say which activations to replace with replace=[…]"
             )
         self.active = list(self.sites)
-        self.net = Net(model)
+        self.constraints = WidthConstraints(model)
         self.components: list[Component] = []
 
     def select(self, only: Sequence[str], keep: Sequence[str]) -> dict[str, str]:
@@ -146,11 +146,11 @@ class Task:
         """Finds which widths hang together; refuses what cannot be, or leaves and returns it."""
         left: dict[str, str] = {}
         while True:
-            flow = Flow(self.model, self.active, self.probe)
+            propagation = Propagation(self.model, self.active, self.probe)
             if self.graph is not None:
-                flow.walk(self.graph)
-            self.net, self.components = flow.net, components(flow.net)
-            refused = self.net.refusals
+                propagation.walk(self.graph)
+            self.constraints, self.components = propagation.constraints, components(propagation.constraints)
+            refused = self.constraints.refusals
             if not refused:
                 return left
             self.active = [site for site in self.active if site not in refused]
@@ -162,23 +162,23 @@ class Task:
         """By how much each axis grows or shrinks."""
         found = self.components
         if budget == "width":
-            return Scale(self.net, found, rounded(found))
+            return Scale(self.constraints, found, round_widths(found))
         count = self._counter()
-        widths = fit(found, parameters, count)
+        widths = fit_widths(found, parameters, count)
         fixed = dict.fromkeys(link.site.name for one in found if one.fixed for link in one.links)
         stuck = all(one.fixed for one in found) and count(widths) != parameters
-        if fixed and (stuck or count(rounded(found, Fraction(0))) > parameters):
+        if fixed and (stuck or count(round_widths(found, Fraction(0))) > parameters):
             raise ValueError(
                 f"cannot keep {parameters:,} parameters: with the width fixed at {', '.join(fixed)}, the nearest is "
                 f'{count(widths):,}; use budget="width", or leave these with keep=[…]'
             )
-        return Scale(self.net, found, widths)
+        return Scale(self.constraints, found, widths)
 
     def apply(self, scale: Scale) -> tuple[nn.Module, list[Change]]:
         """Resizes the layers and puts the activations in."""
         new = {site: self._make(site) for site in self.active}
         changes = [Change(site.name, site.was, module.spec) for site, module in new.items()]
-        whole = self.graph is not None and needs_graph(self.sites, new, self.net, scale)
+        whole = self.graph is not None and needs_graph(self.sites, new, self.constraints, scale)
         for path, sizes in self._resized(scale).items():
             layer = self.model.get_submodule(path)
             changes.append(Change(path, describe(layer), f"{describe(layer, sizes)}, new weights"))
@@ -191,7 +191,7 @@ class Task:
         changes.sort(key=lambda change: order.get(change.layer, len(order)))
         if whole and self.graph is not None:
             free_training(self.model, self.graph, self.choice)
-            rewrite_literals(self.net, scale)
+            rewrite_literals(self.constraints, scale)
             return rewrite(self.model, self.graph, self.sites, new), changes
         swap_modules(self.model, new)
         return self.model, changes
@@ -208,7 +208,7 @@ class Task:
         return None
 
     def _make(self, site: Site) -> Activation:
-        dim = self.net.dims[site]
+        dim = self.constraints.dims[site]
         spec = copy.deepcopy(self.spec) if isinstance(self.spec, nn.Module) else self.spec
         new = activation(spec, dim)
         if new.dim != dim:
@@ -219,21 +219,21 @@ class Task:
     def _resized(self, scale: Scale) -> dict[str, dict[str, int]]:
         """The new widths of every layer that changes."""
         layers: dict[str, dict[str, int]] = {}
-        for (path, attribute), use in self.net.uses.items():
+        for (path, attribute), use in self.constraints.layer_widths.items():
             if scale.size(use) != use.size:
                 layers.setdefault(path, {})[attribute] = scale.size(use)
         return layers
 
     def _counter(self) -> Callable[[Widths], int]:
         """A function that counts the parameters the converted model will have, from the widths of the components."""
-        layers = {path: self.model.get_submodule(path) for path, _ in self.net.uses}
+        layers = {path: self.model.get_submodule(path) for path, _ in self.constraints.layer_widths}
         old = {site.module: self.model.get_submodule(site.module) for site in self.active if site.module is not None}
         others = count_parameters(self.model) - sum(count_parameters(each) for each in (*layers.values(), *old.values()))
         others += len(self.active) * count_parameters(self.probe)
 
         @cache
         def count(widths: Widths) -> int:
-            sizes = self._resized(Scale(self.net, self.components, widths))
+            sizes = self._resized(Scale(self.constraints, self.components, widths))
             return others + sum(parameter_count(layer, sizes.get(path, {})) for path, layer in layers.items())
 
         return count

@@ -15,23 +15,24 @@ from torch.fx.node import Argument
 from boolit.nn.conversion.layers import unresizable
 from boolit.nn.conversion.sites import Site
 
-# Channel axes that must keep one relative width: which belong together, what fixes them, what they must divide by.
 
-
-class Part(NamedTuple):
+class ChannelPart(NamedTuple):
     """Some channels: how many there were, and the axis they change with."""
 
     axis: int
     size: int
 
 
-class Value(NamedTuple):
+Channels = tuple[ChannelPart, ...]
+
+
+class ChannelTensor(NamedTuple):
     """A tensor whose channels are understood: they lie along ``dim`` (negative), in parts that were concatenated.
 
     ``flat`` says that every channel stands for all its positions, next to each other, as after a flatten.
     """
 
-    parts: tuple[Part, ...]
+    parts: Channels
     dim: int
     rank: int | None = None
     flat: bool = False
@@ -58,13 +59,13 @@ class Axes:
         self._pins: list[str | None] = []
         self._produced: list[bool] = []
 
-    def new(self, size: int, *, produced: bool = False, pin: str | None = None) -> Part:
+    def new(self, size: int, *, produced: bool = False, pin: str | None = None) -> ChannelPart:
         """An axis of its own; ``produced`` says that a layer makes it, ``pin`` what fixes its width."""
         self._parent.append(len(self._parent))
         self._multiples.append({size: 1})
         self._pins.append(pin)
         self._produced.append(produced)
-        return Part(len(self._parent) - 1, size)
+        return ChannelPart(len(self._parent) - 1, size)
 
     def root(self, axis: int) -> int:
         """The representative of the axis's class."""
@@ -73,7 +74,7 @@ class Axes:
             axis = self._parent[axis]
         return axis
 
-    def join(self, one: Part, other: Part) -> None:
+    def join(self, one: ChannelPart, other: ChannelPart) -> None:
         """From now on both change by the same factor."""
         kept, gone = self.root(one.axis), self.root(other.axis)
         if kept == gone:
@@ -84,27 +85,27 @@ class Axes:
         self._pins[kept] = self._pins[kept] or self._pins[gone]
         self._produced[kept] |= self._produced[gone]
 
-    def resized(self, part: Part, size: int) -> Part:
+    def derive(self, part: ChannelPart, size: int) -> ChannelPart:
         """Channels of another number that change with ``part``."""
         self._demand(self.root(part.axis), size, 1)
-        return Part(part.axis, size)
+        return ChannelPart(part.axis, size)
 
-    def demand(self, parts: Iterable[Part], multiple: int) -> None:
+    def demand(self, parts: Iterable[ChannelPart], multiple: int) -> None:
         """Each part's new size must be a multiple of this."""
         for part in parts:
             self._demand(self.root(part.axis), part.size, multiple)
 
-    def pin(self, parts: Iterable[Part], reason: str) -> None:
+    def pin(self, parts: Iterable[ChannelPart], reason: str) -> None:
         """The parts must keep their sizes."""
         for part in parts:
             root = self.root(part.axis)
             self._pins[root] = self._pins[root] or reason
 
-    def pinned(self, root: int) -> str | None:
+    def pin_reason(self, root: int) -> str | None:
         """What fixes the class, if something does."""
         return self._pins[root]
 
-    def produced(self, root: int) -> bool:
+    def is_produced(self, root: int) -> bool:
         """Whether some layer makes channels of the class."""
         return self._produced[root]
 
@@ -120,13 +121,10 @@ class Axes:
         self._multiples[root][size] = lcm(multiple, self._multiples[root].get(size, 1))
 
 
-# What a walk through a model's graph finds out about its widths.
-
-
-class Use(NamedTuple):
+class LayerWidth(NamedTuple):
     """A width of a layer: ``times`` the channels of its parts."""
 
-    parts: tuple[Part, ...]
+    parts: Channels
     times: int = 1
 
     @property
@@ -135,61 +133,61 @@ class Use(NamedTuple):
         return self.times * sum(part.size for part in self.parts)
 
 
-class Literal(NamedTuple):
+class ReshapeLiteral(NamedTuple):
     """A width written out in a reshape: ``x.view(-1, 400)``."""
 
     node: fx.Node
     leading: Argument
-    use: Use
+    use: LayerWidth
 
 
-class Link(NamedTuple):
+class ActivationLink(NamedTuple):
     """A converted activation between some channels and what it makes of them; ``ratio`` is by how much their widths part."""
 
     site: Site
-    before: Part
-    after: Part
+    before: ChannelPart
+    after: ChannelPart
     ratio: Fraction
 
 
 @dataclass
-class Net:
+class WidthConstraints:
     """The axes of a model, who uses them, and which activations act between them."""
 
     model: nn.Module
     axes: Axes = field(default_factory=Axes)
-    uses: dict[tuple[str, str], Use] = field(default_factory=dict)
-    literals: list[Literal] = field(default_factory=list)
-    links: list[Link] = field(default_factory=list)
+    layer_widths: dict[tuple[str, str], LayerWidth] = field(default_factory=dict)
+    literals: list[ReshapeLiteral] = field(default_factory=list)
+    links: list[ActivationLink] = field(default_factory=list)
     dims: dict[Site, int] = field(default_factory=dict)
     refusals: dict[Site, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._unresizable = unresizable(self.model)
 
-    def take_in(self, layer: str, attribute: str, value: Value | Opaque, dim: int, size: int) -> tuple[Part, ...]:
+    def read_channels(self, layer: str, attribute: str, value: ChannelTensor | Opaque, dim: int, size: int) -> Channels:
         """The channels a layer reads along ``dim``; what does not fit is fixed as it is."""
-        times = size // value.size if isinstance(value, Value) else 0
-        if isinstance(value, Value) and value.dim == dim and size == times * value.size and (times == 1 or value.flat):
-            return self.use(layer, attribute, Use(value.parts, times))
+        times = size // value.size if isinstance(value, ChannelTensor) else 0
+        if isinstance(value, ChannelTensor) and value.dim == dim and size == times * value.size and (times == 1 or value.flat):
+            return self.use(layer, attribute, LayerWidth(value.parts, times))
         self.pin([value], layer)
-        return self.use(layer, attribute, Use((self.axes.new(size, pin=f"what enters {layer}"),)))
+        return self.use(layer, attribute, LayerWidth((self.axes.new(size, pin=f"what enters {layer}"),)))
 
-    def give_out(self, layer: str, attribute: str, size: int) -> tuple[Part, ...]:
+    def make_channels(self, layer: str, attribute: str, size: int) -> Channels:
         """The channels a layer makes."""
-        known = self.uses.get((layer, attribute))
-        return known.parts if known else self.use(layer, attribute, Use((self.axes.new(size, produced=True),)))
+        known = self.layer_widths.get((layer, attribute))
+        return known.parts if known else self.use(layer, attribute, LayerWidth((self.axes.new(size, produced=True),)))
 
-    def use(self, layer: str, attribute: str, use: Use) -> tuple[Part, ...]:
+    def use(self, layer: str, attribute: str, use: LayerWidth) -> Channels:
         """Records a layer's width; where the layer is called twice, both calls have the same."""
-        known = self.uses.setdefault((layer, attribute), use)
+        known = self.layer_widths.setdefault((layer, attribute), use)
         if not self.tie(known.parts, use.parts):
             self.axes.pin([*known.parts, *use.parts], f"{layer}, which is called twice")
         if layer in self._unresizable:
             self.axes.pin(use.parts, f"{layer}, whose parameters are shared, parametrised or hooked")
         return use.parts
 
-    def tie(self, one: tuple[Part, ...], other: tuple[Part, ...]) -> bool:
+    def tie(self, one: Channels, other: Channels) -> bool:
         """Makes channels that meet element by element change together, if they match part by part."""
         if [part.size for part in one] != [part.size for part in other]:
             return False
@@ -197,8 +195,8 @@ class Net:
             self.axes.join(a, b)
         return True
 
-    def pin(self, values: Iterable[Value | Opaque], reason: str) -> None:
+    def pin(self, values: Iterable[ChannelTensor | Opaque], reason: str) -> None:
         """Fixes the widths of values."""
         for value in values:
-            if isinstance(value, Value):
+            if isinstance(value, ChannelTensor):
                 self.axes.pin(value.parts, reason)

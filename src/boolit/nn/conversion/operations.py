@@ -8,12 +8,12 @@ from typing import Any
 
 from torch import fx
 
-from boolit.nn.conversion.constraints import Literal, Net, Opaque, Use, Value
+from boolit.nn.conversion.constraints import ChannelTensor, LayerWidth, Opaque, ReshapeLiteral, WidthConstraints
 from boolit.nn.conversion.sites import POINTWISE_NAMES, operation_name, owner
 
-Result = Value | Opaque
+Result = ChannelTensor | Opaque
 Results = Mapping[fx.Node, Result]
-Rule = Callable[[Net, fx.Node, Results], Result]
+Rule = Callable[[WidthConstraints, fx.Node, Results], Result]
 
 _ARITHMETIC = "add iadd sub isub mul imul div truediv floordiv pow neg abs exp log log1p sqrt rsqrt square reciprocal sign"
 _COMPARISON = "lt gt le ge eq ne where maximum minimum clamp clamp_min clamp_max masked_fill nan_to_num lerp"
@@ -25,73 +25,75 @@ SPATIAL = re.compile(r"(adaptive_)?(max|avg|lp)_pool(?P<dims>[123])d$")
 QUERIES = frozenset({"size", "dim", "numel", "ndimension", "is_floating_point", "element_size", "get_device"})
 
 
-def operate(net: Net, node: fx.Node, results: Results) -> Result:
+def operate(constraints: WidthConstraints, node: fx.Node, results: Results) -> Result:
     """The result of a function or method call."""
     name = operation_name(node)
     pool = SPATIAL.match(name)
     if pool:
-        return keep_left_of(int(pool["dims"]), net, node, results)
+        return keep_left_of(int(pool["dims"]), constraints, node, results)
     if name in ELEMENTWISE:
-        return elementwise(net, node, results)
-    return RULES.get(name, unknown)(net, node, results)
+        return elementwise(constraints, node, results)
+    return RULES.get(name, unknown)(constraints, node, results)
 
 
-def unknown(net: Net, node: fx.Node, results: Results) -> Result:
+def unknown(constraints: WidthConstraints, node: fx.Node, results: Results) -> Result:
     """An operation that is not understood fixes the widths of all it reads."""
     place = owner(node)
-    net.pin((results[each] for each in node.all_input_nodes), f"the call of {_called(node)}{f' in {place}' if place else ''}")
+    constraints.pin(
+        (results[each] for each in node.all_input_nodes), f"the call of {_called(node)}{f' in {place}' if place else ''}"
+    )
     return Opaque.TENSOR
 
 
-def keep_left_of(dims: int, net: Net, node: fx.Node, results: Results) -> Result:
+def keep_left_of(dims: int, constraints: WidthConstraints, node: fx.Node, results: Results) -> Result:
     """An operation on the last ``dims`` dimensions, such as pooling, leaves channels before them."""
     value = _first(node, results)
-    return value if isinstance(value, Value) and -value.dim > dims else unknown(net, node, results)
+    return value if isinstance(value, ChannelTensor) and -value.dim > dims else unknown(constraints, node, results)
 
 
-def elementwise(net: Net, node: fx.Node, results: Results) -> Result:
+def elementwise(constraints: WidthConstraints, node: fx.Node, results: Results) -> Result:
     """All operands have the same channels, but for those that are broadcast."""
     found = [results[each] for each in node.all_input_nodes]
-    values = [each for each in found if isinstance(each, Value)]
+    values = [each for each in found if isinstance(each, ChannelTensor)]
     if not values:
         return Opaque.TENSOR if Opaque.TENSOR in found else Opaque.NUMBER
     result = max(values, key=lambda value: value.size)
     if Opaque.TENSOR in found:
-        net.pin(values, f"the operand of {_called(node)} that is no layer's output")
+        constraints.pin(values, f"the operand of {_called(node)} that is no layer's output")
     for value in values:
-        if value.dim != result.dim or not net.tie(result.parts, value.parts):
+        if value.dim != result.dim or not constraints.tie(result.parts, value.parts):
             broadcast = value.dim == result.dim and value.size == 1
-            net.pin([value] if broadcast else values, f"{_called(node)} of unlike operands")
+            constraints.pin([value] if broadcast else values, f"{_called(node)} of unlike operands")
     return result._replace(rank=max((value.rank for value in values if value.rank), default=None))
 
 
-def concatenate(net: Net, node: fx.Node, results: Results) -> Result:
+def concatenate(constraints: WidthConstraints, node: fx.Node, results: Results) -> Result:
     """Along the channels the parts line up; along another dimension they must agree."""
     tensors = argument(node, 0, "tensors", ())
     values = [results.get(each) for each in tensors] if isinstance(tensors, (list, tuple)) else []
-    known = [value for value in values if isinstance(value, Value)]
+    known = [value for value in values if isinstance(value, ChannelTensor)]
     if not known or len(known) < len(values) or len({(value.dim, value.rank) for value in known}) > 1:
-        return unknown(net, node, results)
+        return unknown(constraints, node, results)
     first = known[0]
     dim = from_the_end(argument(node, 1, "dim", 0), first.rank)
     if dim == first.dim:
         parts = tuple(part for value in known for part in value.parts)
         return first._replace(parts=parts, flat=any(value.flat for value in known))
-    if dim is None or not all(net.tie(first.parts, value.parts) for value in known):
-        return unknown(net, node, results)
+    if dim is None or not all(constraints.tie(first.parts, value.parts) for value in known):
+        return unknown(constraints, node, results)
     return first
 
 
-def flatten(net: Net, node: fx.Node, results: Results) -> Result:
+def flatten(constraints: WidthConstraints, node: fx.Node, results: Results) -> Result:
     """``flatten(x, start)`` to the end."""
     start, end = argument(node, 1, "start_dim", 0), argument(node, 2, "end_dim", -1)
-    result = flattened(_first(node, results), start) if end == -1 else None
-    return result or unknown(net, node, results)
+    result = flatten_channels(_first(node, results), start) if end == -1 else None
+    return result or unknown(constraints, node, results)
 
 
-def flattened(value: Result, start: object) -> Value | None:
+def flatten_channels(value: Result, start: object) -> ChannelTensor | None:
     """The value after merging all dimensions from ``start``, where that can be told."""
-    if not isinstance(value, Value) or not isinstance(start, int) or start < 1:
+    if not isinstance(value, ChannelTensor) or not isinstance(start, int) or start < 1:
         return None
     merged = value.rank is None or value.rank > start + 1
     if value.rank is None and (start > 1 or value.dim != -1):
@@ -102,105 +104,105 @@ def flattened(value: Result, start: object) -> Value | None:
     return value._replace(dim=-1, rank=start + 1, flat=value.flat or merged)
 
 
-def view(net: Net, node: fx.Node, results: Results) -> Result:
+def view(constraints: WidthConstraints, node: fx.Node, results: Results) -> Result:
     """``view(n, -1)`` flattens, and so does ``view(-1, 400)``, where 400 must follow; ``view(n, c, 1, 1)`` adds positions."""
     shape = node.args[1:] if not isinstance(node.args[-1], (list, tuple)) else tuple(node.args[-1])
     value = _first(node, results)
-    if not isinstance(value, Value) or len(shape) < 2 or not _is_batch(shape[0]):
-        return unknown(net, node, results)
+    if not isinstance(value, ChannelTensor) or len(shape) < 2 or not _is_batch(shape[0]):
+        return unknown(constraints, node, results)
     leading, last, *ones = shape
     if ones:
         channels_last = value.dim == -1 and not value.flat and all(one == 1 for one in ones)
         followed = channels_last and (last == -1 or isinstance(last, fx.Node))
-        return value._replace(dim=-len(ones) - 1, rank=len(shape)) if followed else unknown(net, node, results)
+        return value._replace(dim=-len(ones) - 1, rank=len(shape)) if followed else unknown(constraints, node, results)
     if last == -1:
-        return flattened(value, 1) or unknown(net, node, results)
+        return flatten_channels(value, 1) or unknown(constraints, node, results)
     if not isinstance(last, int) or last % value.size or (value.dim == -1 and not value.flat and last != value.size):
-        return unknown(net, node, results)
-    net.literals.append(Literal(node, leading, Use(value.parts, last // value.size)))
+        return unknown(constraints, node, results)
+    constraints.literals.append(ReshapeLiteral(node, leading, LayerWidth(value.parts, last // value.size)))
     return value._replace(dim=-1, rank=2, flat=value.flat or value.dim != -1)
 
 
-def permute(net: Net, node: fx.Node, results: Results) -> Result:
+def permute(constraints: WidthConstraints, node: fx.Node, results: Results) -> Result:
     """Channels go where the permutation says."""
     value = _first(node, results)
     dims = argument(node, 1, "dims", ())
     given = dims if isinstance(dims, (list, tuple)) else node.args[1:]
     order = [dim for dim in given if isinstance(dim, int)]
     rank = len(order)
-    if not isinstance(value, Value) or not rank or rank < len(given):
-        return unknown(net, node, results)
+    if not isinstance(value, ChannelTensor) or not rank or rank < len(given):
+        return unknown(constraints, node, results)
     places = [dim % rank for dim in order]
     return value._replace(dim=places.index(value.dim % rank) - rank, rank=rank)
 
 
-def transpose(net: Net, node: fx.Node, results: Results) -> Result:
+def transpose(constraints: WidthConstraints, node: fx.Node, results: Results) -> Result:
     """Channels go to the other of the two dimensions."""
     value = _first(node, results)
-    if not isinstance(value, Value):
-        return unknown(net, node, results)
+    if not isinstance(value, ChannelTensor):
+        return unknown(constraints, node, results)
     one, other = (from_the_end(argument(node, i, f"dim{i - 1}", None), value.rank) for i in (1, 2))
     if one is None or other is None:
-        return unknown(net, node, results)
+        return unknown(constraints, node, results)
     return value._replace(dim={one: other, other: one}.get(value.dim, value.dim))
 
 
-def reduce(net: Net, node: fx.Node, results: Results) -> Result:
+def reduce(constraints: WidthConstraints, node: fx.Node, results: Results) -> Result:
     """Other dimensions may go; a mean over the channels themselves goes with any width."""
     value = _first(node, results)
-    if not isinstance(value, Value):
-        return unknown(net, node, results)
+    if not isinstance(value, ChannelTensor):
+        return unknown(constraints, node, results)
     given = argument(node, 1, "dim", None)
     dims = [from_the_end(dim, value.rank) for dim in (given if isinstance(given, (list, tuple)) else [given])]
     if given is None or value.dim in dims:
         # Squeezed channels must stay one; reduced ones may be any number.
-        return unknown(net, node, results) if operation_name(node) == "squeeze" else Opaque.NUMBER
+        return unknown(constraints, node, results) if operation_name(node) == "squeeze" else Opaque.NUMBER
     right = sum(1 for dim in dims if dim is not None and dim > value.dim)
     if None in dims:
-        return unknown(net, node, results)
+        return unknown(constraints, node, results)
     if argument(node, 2, "keepdim", False) is True:
         return value
     return value._replace(dim=value.dim + right, rank=value.rank - len(dims) if value.rank else None)
 
 
-def chunk(net: Net, node: fx.Node, results: Results) -> Result:
+def chunk(constraints: WidthConstraints, node: fx.Node, results: Results) -> Result:
     """Equal shares of the channels; a getitem picks one of them."""
     value = _first(node, results)
     count = argument(node, 1, "chunks", None)
-    if isinstance(value, Value) and isinstance(count, int) and len(value.parts) == 1 and value.size % count == 0:
+    if isinstance(value, ChannelTensor) and isinstance(count, int) and len(value.parts) == 1 and value.size % count == 0:
         dim = from_the_end(argument(node, 2, "dim", 0), value.rank)
         if dim == value.dim and not value.flat:
-            return value._replace(parts=(net.axes.resized(value.parts[0], value.size // count),))
-    return unknown(net, node, results)
+            return value._replace(parts=(constraints.axes.derive(value.parts[0], value.size // count),))
+    return unknown(constraints, node, results)
 
 
-def getitem(net: Net, node: fx.Node, results: Results) -> Result:
+def getitem(constraints: WidthConstraints, node: fx.Node, results: Results) -> Result:
     """One of the chunks, a number of a shape, or ``x[:, :, None, None]``; other indexing is not followed."""
     source, index = node.args
     value = _first(node, results)
     if isinstance(source, fx.Node) and isinstance(index, int) and operation_name(source) == "chunk":
         return value
     added = len(index) - 2 if isinstance(index, tuple) else 0
-    if isinstance(value, Value) and value.rank == 2 and added > 0 and index == (slice(None),) * 2 + (None,) * added:
+    if isinstance(value, ChannelTensor) and value.rank == 2 and added > 0 and index == (slice(None),) * 2 + (None,) * added:
         return value._replace(dim=value.dim - added, rank=2 + added)
-    return Opaque.NUMBER if value is Opaque.NUMBER else unknown(net, node, results)
+    return Opaque.NUMBER if value is Opaque.NUMBER else unknown(constraints, node, results)
 
 
-def get_attribute(net: Net, node: fx.Node, results: Results) -> Result:
+def get_attribute(constraints: WidthConstraints, node: fx.Node, results: Results) -> Result:
     """``x.shape`` and the like are numbers."""
-    return Opaque.NUMBER if node.args[1] in ("shape", "ndim", "dtype", "device") else unknown(net, node, results)
+    return Opaque.NUMBER if node.args[1] in ("shape", "ndim", "dtype", "device") else unknown(constraints, node, results)
 
 
-def cast(_: Net, node: fx.Node, results: Results) -> Result:
+def cast(_: WidthConstraints, node: fx.Node, results: Results) -> Result:
     """``x.to(…)`` has the channels of x."""
     return _first(node, results)
 
 
-def pad(net: Net, node: fx.Node, results: Results) -> Result:
+def pad(constraints: WidthConstraints, node: fx.Node, results: Results) -> Result:
     """Padding of dimensions after the channels leaves these."""
     amounts = argument(node, 1, "pad", ())
     dims = len(amounts) // 2 if isinstance(amounts, (list, tuple)) else 9
-    return keep_left_of(dims, net, node, results)
+    return keep_left_of(dims, constraints, node, results)
 
 
 def argument(node: fx.Node, position: int, name: str, default: object) -> Any:
@@ -239,8 +241,8 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("view", "reshape"), view),
     **dict.fromkeys(("mean", "sum", "amax", "amin", "squeeze"), reduce),
     **dict.fromkeys(("transpose", "swapaxes"), transpose),
-    **dict.fromkeys(QUERIES, lambda net, node, results: Opaque.NUMBER),  # noqa: ARG005
-    "interpolate": lambda net, node, results: keep_left_of(1, net, node, results),
+    **dict.fromkeys(QUERIES, lambda constraints, node, results: Opaque.NUMBER),  # noqa: ARG005
+    "interpolate": lambda constraints, node, results: keep_left_of(1, constraints, node, results),
     "flatten": flatten,
     "permute": permute,
     "chunk": chunk,

@@ -9,9 +9,9 @@ from itertools import zip_longest
 from torch import fx, nn
 
 from boolit.nn.activations import Activation
-from boolit.nn.conversion.constraints import Net
+from boolit.nn.conversion.constraints import WidthConstraints
 from boolit.nn.conversion.operations import argument
-from boolit.nn.conversion.sites import TRANSFORMER_LAYERS, Choice, Site, child, operation_name, owner, trace, unique
+from boolit.nn.conversion.sites import TRANSFORMER_LAYERS, ActivationChoice, Site, child, operation_name, owner, trace, unique
 from boolit.nn.conversion.widths import Scale
 
 _DROPOUTS: dict[str, type[nn.Module]] = {
@@ -24,14 +24,14 @@ _DROPOUTS: dict[str, type[nn.Module]] = {
 }
 
 
-def needs_graph(sites: Collection[Site], new: Mapping[Site, Activation], net: Net, scale: Scale) -> bool:
+def needs_graph(sites: Collection[Site], new: Mapping[Site, Activation], constraints: WidthConstraints, scale: Scale) -> bool:
     """Whether the forward itself must change: for calls of functions, or a module that acts differently in two calls."""
     calls: dict[str, set[int | None]] = defaultdict(set)
     for site in sites:
         if site.module is not None:
             calls[site.module].add(new[site].dim if site in new else None)
     functions = any(site.node is not None and site.module is None for site in new)
-    sizes_in_code = any(scale.size(literal.use) != literal.use.size for literal in net.literals)
+    sizes_in_code = any(scale.size(literal.use) != literal.use.size for literal in constraints.literals)
     return functions or sizes_in_code or any(len(dims) > 1 for dims in calls.values())
 
 
@@ -60,9 +60,9 @@ def rewrite(model: nn.Module, graph: fx.Graph, sites: Collection[Site], new: Map
     return fx.GraphModule(model, graph, class_name=type(model).__name__)
 
 
-def rewrite_literals(net: Net, scale: Scale) -> None:
+def rewrite_literals(constraints: WidthConstraints, scale: Scale) -> None:
     """Sizes written out in reshapes follow the widths."""
-    for literal in net.literals:
+    for literal in constraints.literals:
         literal.node.args = (literal.node.args[0], (literal.leading, scale.size(literal.use)))
 
 
@@ -93,7 +93,7 @@ def _put_in_transformer(model: nn.Module, site: Site, activation: nn.Module) -> 
             encoder.use_nested_tensor = False
 
 
-def free_training(model: nn.Module, graph: fx.Graph, choice: Choice) -> None:
+def free_training(model: nn.Module, graph: fx.Graph, choice: ActivationChoice) -> None:
     """Dropout calls become modules: a graph would remember for ever whether the model was in training when traced."""
     taken = {name for name, _ in model.named_modules(remove_duplicate=False)}
     pairs = zip_longest(graph.nodes, _traced_in_other_mode(model, choice).nodes)
@@ -109,7 +109,7 @@ def free_training(model: nn.Module, graph: fx.Graph, choice: Choice) -> None:
         _call_module(node, path)
 
 
-def _traced_in_other_mode(model: nn.Module, choice: Choice) -> fx.Graph:
+def _traced_in_other_mode(model: nn.Module, choice: ActivationChoice) -> fx.Graph:
     modules = list(model.modules())
     for module in modules:
         module.training = not module.training

@@ -49,7 +49,7 @@ POINTWISE_CLASSES = (*HIDDEN.values(), *OTHERS.values())
 POINTWISE_NAMES = frozenset({*HIDDEN, *OTHERS, "log_sigmoid"})
 
 
-class Choice(NamedTuple):
+class ActivationChoice(NamedTuple):
     """The activations to replace: torch's by name, others by class."""
 
     names: frozenset[str]
@@ -72,7 +72,7 @@ class Choice(NamedTuple):
         return callable(value) and function_name(value) in self.names
 
 
-def choose(replace: Sequence[str | type[nn.Module]] | None) -> Choice:
+def choose(replace: Sequence[str | type[nn.Module]] | None) -> ActivationChoice:
     """The choice ``replace`` describes; by default every pointwise activation of torch that serves hidden units.
 
     Example:
@@ -82,7 +82,7 @@ def choose(replace: Sequence[str | type[nn.Module]] | None) -> Choice:
     table = {**HIDDEN, **OTHERS}
     names = {name_of(item) for item in replace} if replace is not None else set(HIDDEN)
     classes = [item for item in replace or () if isinstance(item, type)]
-    return Choice(frozenset(names - {""}), (*classes, *(table[name] for name in sorted(names - {""}))))
+    return ActivationChoice(frozenset(names - {""}), (*classes, *(table[name] for name in sorted(names - {""}))))
 
 
 def name_of(item: str | type[nn.Module]) -> str:
@@ -130,7 +130,7 @@ class Site:
 class _Tracer(fx.Tracer):
     """Goes into everything but torch's layers and the activations."""
 
-    def __init__(self, choice: Choice | None = None) -> None:
+    def __init__(self, choice: ActivationChoice | None = None) -> None:
         # Without an argument it is made when a converted model is unpickled: fx remembers the class of the tracer.
         super().__init__()
         self._choice = choice or choose(None)
@@ -140,12 +140,12 @@ class _Tracer(fx.Tracer):
         return whole or super().is_leaf_module(m, module_qualified_name)
 
 
-def is_layer_of_torch(model: nn.Module, choice: Choice) -> bool:
+def is_layer_of_torch(model: nn.Module, choice: ActivationChoice) -> bool:
     """Whether the model is itself something a trace does not go into."""
     return _Tracer(choice).is_leaf_module(model, "")
 
 
-def trace(model: nn.Module, choice: Choice) -> fx.Graph:
+def trace(model: nn.Module, choice: ActivationChoice) -> fx.Graph:
     """The graph of ``model(x)``: arguments with plain defaults are taken to have them."""
     plain = {
         name: parameter.default
@@ -176,7 +176,7 @@ def _untraceable(model: nn.Module, inside: list[str], error: Exception) -> str:
     )
 
 
-def find_sites(model: nn.Module, graph: fx.Graph | None, choice: Choice) -> list[Site]:
+def find_sites(model: nn.Module, graph: fx.Graph | None, choice: ActivationChoice) -> list[Site]:
     """Every place where a chosen activation acts, each with a name of its own."""
     taken = {name for name, _ in model.named_modules(remove_duplicate=False)}
     modules = _module_calls(model, graph, choice, taken) if graph else ()
@@ -186,7 +186,7 @@ def find_sites(model: nn.Module, graph: fx.Graph | None, choice: Choice) -> list
     return sorted(found, key=lambda site: order[site.node] if site.node else -1)
 
 
-def untraced_sites(model: nn.Module, choice: Choice) -> list[Site]:
+def untraced_sites(model: nn.Module, choice: ActivationChoice) -> list[Site]:
     """The activation modules of a model that has no graph."""
     sites = [Site(name, repr(module), name) for name, module in model.named_modules() if name and choice.takes_module(module)]
     inside = tuple(f"{name}." for name, module in model.named_modules() if isinstance(module, TRANSFORMER_LAYERS))
@@ -214,7 +214,7 @@ def child(parent: str, name: str) -> str:
     return f"{parent}.{name}" if parent else name
 
 
-def _module_calls(model: nn.Module, graph: fx.Graph, choice: Choice, taken: set[str]) -> Iterator[Site]:
+def _module_calls(model: nn.Module, graph: fx.Graph, choice: ActivationChoice, taken: set[str]) -> Iterator[Site]:
     seen: set[str] = set()
     for node in graph.find_nodes(op="call_module"):
         module = model.get_submodule(node.target)
@@ -225,14 +225,14 @@ def _module_calls(model: nn.Module, graph: fx.Graph, choice: Choice, taken: set[
             yield Site(name, _describe(module), node.target, node, factor)
 
 
-def _function_calls(graph: fx.Graph, choice: Choice, taken: set[str]) -> Iterator[Site]:
+def _function_calls(graph: fx.Graph, choice: ActivationChoice, taken: set[str]) -> Iterator[Site]:
     for node in graph.nodes:
         if choice.takes_call(node):
             name = operation_name(node)
             yield Site(unique(child(owner(node), name), taken), f"{name}(…)", None, node)
 
 
-def _transformer_sites(model: nn.Module, choice: Choice) -> Iterator[Site]:
+def _transformer_sites(model: nn.Module, choice: ActivationChoice) -> Iterator[Site]:
     for name, module in model.named_modules():
         if isinstance(module, TRANSFORMER_LAYERS) and choice.takes_attribute(module.activation):
             was = module.activation

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 
-from boolit.nn.conversion.constraints import Axes, Link, Net, Part, Use
+from boolit.nn.conversion.constraints import ActivationLink, Axes, ChannelPart, LayerWidth, WidthConstraints
 from boolit.nn.width import round_width, width_for_budget
 
 Widths = tuple[Fraction, ...]
@@ -19,7 +19,7 @@ class Component:
 
     before: set[int]
     after: dict[int, Fraction]
-    links: list[Link]
+    links: list[ActivationLink]
     unit: int
     nominal: Fraction
     multiple: int
@@ -29,101 +29,105 @@ class Component:
 class Scale:
     """By what factor every axis changes, given the width of each component."""
 
-    def __init__(self, net: Net, found: Sequence[Component], widths: Widths) -> None:
-        self._axes = net.axes
+    def __init__(self, constraints: WidthConstraints, found: Sequence[Component], widths: Widths) -> None:
+        self._axes = constraints.axes
         self._factors: dict[int, Fraction] = {}
         for one, width in zip(found, widths, strict=True):
             self._factors |= dict.fromkeys(one.before, width / one.unit)
             self._factors |= {root: ratio * width / one.unit for root, ratio in one.after.items()}
 
-    def size(self, use: Use) -> int:
+    def size(self, use: LayerWidth) -> int:
         """A layer's new width."""
         return use.times * sum(self._part(part) for part in use.parts)
 
-    def _part(self, part: Part) -> int:
+    def _part(self, part: ChannelPart) -> int:
         return int(part.size * self._factors.get(self._axes.root(part.axis), Fraction(1)))
 
 
-def components(net: Net) -> list[Component]:
-    """The components of a net; entries in ``net.refusals`` say which activations stand in the way."""
-    found = [_component(net, links) for links in _connected(net)]
+def components(constraints: WidthConstraints) -> list[Component]:
+    """The components of a net; entries in ``constraints.refusals`` say which activations stand in the way."""
+    found = [_component(constraints, links) for links in _connected(constraints)]
     return [component for component in found if component is not None]
 
 
-def rounded(found: Sequence[Component], scale: Fraction = Fraction(1)) -> Widths:
+def round_widths(found: Sequence[Component], scale: Fraction = Fraction(1)) -> Widths:
     """The width of each component at a common scale of the free ones, as near as it divides."""
     return tuple(one.nominal if one.fixed else Fraction(round_width(one.nominal * scale, one.multiple)) for one in found)
 
 
-def fit(found: Sequence[Component], budget: int, count: Callable[[Widths], int]) -> Widths:
+def fit_widths(found: Sequence[Component], budget: int, count: Callable[[Widths], int]) -> Widths:
     """Widths whose parameter count is near the budget: a common scale, then each rounded up or down as serves best."""
     widest = max((one.nominal for one in found if not one.fixed), default=Fraction(0))
-    wide = rounded(found, Fraction(2 * max((one.multiple for one in found), default=1)))
-    if not widest or count(wide) == count(rounded(found)):
-        return rounded(found)
+    wide = round_widths(found, Fraction(2 * max((one.multiple for one in found), default=1)))
+    if not widest or count(wide) == count(round_widths(found)):
+        return round_widths(found)
 
     def miss(widths: Widths) -> int:
         return abs(count(widths) - budget)
 
     # One step moves the widest layer by a channel.
-    steps = width_for_budget(lambda n: count(rounded(found, n / widest)), budget)
-    near = [_turned(found, n / widest, miss, budget // 100) for n in (steps, steps - 1, steps + 1) if n > 0]
+    steps = width_for_budget(lambda n: count(round_widths(found, n / widest)), budget)
+    near = [_improve_rounding(found, n / widest, miss, budget // 100) for n in (steps, steps - 1, steps + 1) if n > 0]
     return min(near, key=miss)
 
 
-def _turned(found: Sequence[Component], scale: Fraction, miss: Callable[[Widths], int], tolerance: int) -> Widths:
+def _improve_rounding(found: Sequence[Component], scale: Fraction, miss: Callable[[Widths], int], tolerance: int) -> Widths:
     """Rounds widths the other way where that serves: like layers alike, unless the count then still misses by much."""
     free = sorted((i for i, one in enumerate(found) if not one.fixed), key=lambda i: -found[i].nominal)
     kinds: dict[tuple[Fraction, int], set[int]] = {}
     for i in free:
         kinds.setdefault((found[i].nominal, found[i].multiple), set()).add(i)
-    widths = rounded(found, scale)
+    widths = round_widths(found, scale)
     for turning in (*kinds.values(), *({i} for i in free)):
         if turning in kinds.values() or miss(widths) > tolerance:
-            other = tuple(_turn(found[i], width, scale) if i in turning else width for i, width in enumerate(widths))
+            other = tuple(_round_other_way(found[i], width, scale) if i in turning else width for i, width in enumerate(widths))
             widths = min(widths, other, key=miss)
     return widths
 
 
-def _turn(one: Component, width: Fraction, scale: Fraction) -> Fraction:
+def _round_other_way(one: Component, width: Fraction, scale: Fraction) -> Fraction:
     return width + one.multiple if width <= one.nominal * scale else max(width - one.multiple, Fraction(one.multiple))
 
 
-def _connected(net: Net) -> list[list[Link]]:
+def _connected(constraints: WidthConstraints) -> list[list[ActivationLink]]:
     """The links, sorted into those that share axes, directly or through others."""
-    ends = {link: (net.axes.root(link.before.axis), net.axes.root(link.after.axis)) for link in net.links}
+    ends = {
+        link: (constraints.axes.root(link.before.axis), constraints.axes.root(link.after.axis)) for link in constraints.links
+    }
     hanging = Axes()
     parts = {root: hanging.new(1) for root in dict.fromkeys(root for pair in ends.values() for root in pair)}
     for before, after in ends.values():
         hanging.join(parts[before], parts[after])
-    groups: dict[int, list[Link]] = {}
+    groups: dict[int, list[ActivationLink]] = {}
     for link, (before, _) in ends.items():
         groups.setdefault(hanging.root(parts[before].axis), []).append(link)
     return list(groups.values())
 
 
-def _component(net: Net, links: list[Link]) -> Component | None:
-    axes = net.axes
+def _component(constraints: WidthConstraints, links: list[ActivationLink]) -> Component | None:
+    axes = constraints.axes
     before = {axes.root(link.before.axis) for link in links}
     after = {axes.root(link.after.axis): link.ratio for link in links if link.ratio != 1}
-    if _refuse_sums(net, links, after):
+    if _refuse_sums(constraints, links, after):
         return None
     unit = axes.unit(before)
-    fixed_before = any(axes.pinned(root) for root in before)
-    fixed_after = [root for root in after if axes.pinned(root)]
+    fixed_before = any(axes.pin_reason(root) for root in before)
+    fixed_after = [root for root in after if axes.pin_reason(root)]
     if fixed_before and fixed_after:
-        _refuse(net, _into(axes, links, fixed_after), lambda link: _both_fixed(axes, link))
+        _refuse(constraints, _into(axes, links, fixed_after), lambda link: _both_fixed(axes, link))
         return None
     # A stream that others add to keeps its width; else what comes before the activation does.
-    anchors = fixed_after or [root for root in after if axes.produced(root)]
+    anchors = fixed_after or [root for root in after if axes.is_produced(root)]
     nominal = Fraction(unit) if fixed_before or not anchors else unit / after[anchors[0]]
     multiple = _multiple(axes, before, after, unit)
     fixed = fixed_before or bool(fixed_after)
     if fixed and nominal % multiple:
-        reason = next(filter(None, map(axes.pinned, (*before, *after))))
+        reason = next(filter(None, map(axes.pin_reason, (*before, *after))))
         needed = "" if fixed_before else f"would need {nominal} before it, which "
         _refuse(
-            net, links, lambda _: f"its {unit} channels are fixed by {reason}, and {needed}must be a multiple of {multiple}"
+            constraints,
+            links,
+            lambda _: f"its {unit} channels are fixed by {reason}, and {needed}must be a multiple of {multiple}",
         )
         return None
     return Component(before, after, links, unit, nominal, multiple, fixed)
@@ -140,26 +144,26 @@ def _multiple(axes: Axes, before: set[int], after: dict[int, Fraction], unit: in
     return lcm(*needs)
 
 
-def _refuse_sums(net: Net, links: list[Link], after: dict[int, Fraction]) -> bool:
+def _refuse_sums(constraints: WidthConstraints, links: list[ActivationLink], after: dict[int, Fraction]) -> bool:
     """An activation that changes the width cannot act on a sum with what another such activation made."""
-    clashing = [link for link in links if net.axes.root(link.before.axis) in after]
-    ratios = {(net.axes.root(link.after.axis), link.ratio) for link in links if link.ratio != 1}
+    clashing = [link for link in links if constraints.axes.root(link.before.axis) in after]
+    ratios = {(constraints.axes.root(link.after.axis), link.ratio) for link in links if link.ratio != 1}
     mixed = [link for link in links if len(ratios) > len(after)] if not clashing else []
     tied = "a residual sum, a product or a depthwise layer makes its input as wide as what a converted activation makes"
-    _refuse(net, clashing, lambda _: tied)
-    _refuse(net, mixed, lambda _: "activations of different maps meet after it")
+    _refuse(constraints, clashing, lambda _: tied)
+    _refuse(constraints, mixed, lambda _: "activations of different maps meet after it")
     return bool(clashing or mixed)
 
 
-def _into(axes: Axes, links: list[Link], roots: list[int]) -> list[Link]:
+def _into(axes: Axes, links: list[ActivationLink], roots: list[int]) -> list[ActivationLink]:
     return [link for link in links if axes.root(link.after.axis) in roots]
 
 
-def _both_fixed(axes: Axes, link: Link) -> str:
-    before, after = axes.pinned(axes.root(link.before.axis)), axes.pinned(axes.root(link.after.axis))
+def _both_fixed(axes: Axes, link: ActivationLink) -> str:
+    before, after = axes.pin_reason(axes.root(link.before.axis)), axes.pin_reason(axes.root(link.after.axis))
     return f"its output is fixed by {after}, and its input by {before or 'layers that share its width'}"
 
 
-def _refuse(net: Net, links: Iterable[Link], reason: Callable[[Link], str]) -> None:
+def _refuse(constraints: WidthConstraints, links: Iterable[ActivationLink], reason: Callable[[ActivationLink], str]) -> None:
     for link in links:
-        net.refusals.setdefault(link.site, reason(link))
+        constraints.refusals.setdefault(link.site, reason(link))
