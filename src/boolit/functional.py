@@ -428,8 +428,5 @@ for _op in OPERATIONS:
         globals()[f"{_op}_{_form}"].__doc__ = _describe(_op, _form)
 
 
-# Logical activations as functions.
-
-
 def __dir__() -> list[str]:
     return __all__

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boolit.saved import SavedModelError
-from boolit.saved.columns import Column, date_parts, encoded, raw_columns, raw_values
+from boolit.saved.columns import Column, date_parts, encode_features, raw_columns, raw_values
 
 COLUMNS = (
     Column("age", "number", fill=40.0, missing=True),
@@ -35,7 +35,7 @@ FEATURES = [
 
 
 def features(table: Any) -> list[list[float]]:
-    return encoded(COLUMNS, raw_columns(COLUMNS, table)).tolist()
+    return encode_features(COLUMNS, raw_columns(COLUMNS, table)).tolist()
 
 
 def test_a_dict_of_columns() -> None:
@@ -75,7 +75,7 @@ def test_date_parts_are_those_of_the_standard_library(moment: datetime) -> None:
 @given(st.lists(st.one_of(st.none(), st.floats()), min_size=1))
 def test_features_are_never_missing(values: list[float | None]) -> None:
     column = Column("x", "number", fill=1.5, missing=True)
-    [*rows] = column.encoded(raw_values(column, np.array(values, dtype=object))).tolist()
+    [*rows] = column.encode(raw_values(column, np.array(values, dtype=object))).tolist()
     for value, (number, missing) in zip(values, rows, strict=True):
         known = value is not None and math.isfinite(value)
         assert (number, missing) == ((value, 0) if known else (1.5, 1))

@@ -19,7 +19,7 @@ from torch import nn
 from boolit.saved import SavedModelError
 from boolit.saved import load as load_model
 from boolit.saved.columns import Column
-from boolit.saved.file import Description, Label, TableTask, build_network, checksum
+from boolit.saved.file import Label, ModelDescription, TableTask, build_network, checksum
 from boolit.saved.model import SavedModel
 
 COLUMNS = (Column("a", "number", 1e9, missing=True), Column("b", "category", levels=("x", "y", "z")))
@@ -32,7 +32,7 @@ def model(
     spec: str = "or_and_xnor_nail_d",
     widths: tuple[int, ...] = (6, 4),
 ) -> SavedModel:
-    description = Description(COLUMNS, "c", task, classes, spec, widths, {"seed": 3})
+    description = ModelDescription(COLUMNS, "c", task, classes, spec, widths, {"seed": 3})
     module = build_network(5, widths, description.outputs, spec, in_unit=task == "regress")
     for buffer in module.buffers():
         if buffer.is_floating_point():

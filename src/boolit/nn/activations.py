@@ -127,7 +127,7 @@ class Ensemble(Activation):
             )
         self.members = nn.ModuleList(members)
         self.strategy, self.dim, self.uneven = strategy, dim, uneven
-        self.program = _fused(members, strategy, uneven)
+        self.program = _fuse(members, strategy, uneven)
         self.text = str(self.program or "")
         if self.program is None and strategy == "p":
             _check_unfused_partition(members, uneven)
@@ -185,7 +185,7 @@ class Ensemble(Activation):
         return torch.cat(outputs, self.dim)
 
 
-def _fused(members: Sequence[Activation], strategy: Strategy, uneven: bool) -> Program | None:
+def _fuse(members: Sequence[Activation], strategy: Strategy, uneven: bool) -> Program | None:
     """The program that does all members in one pass, if they are gates of one grouping."""
     gates = [member for member in members if isinstance(member, Gate)]
     if len(gates) < len(members) or len({(gate.k, gate.pairing) for gate in gates}) > 1:

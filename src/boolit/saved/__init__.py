@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from boolit.saved.columns import SavedModelError
-
 if TYPE_CHECKING:
     from boolit.saved.model import SavedModel
 
 __all__ = ["SavedModelError", "load"]
+
+
+class SavedModelError(ValueError):
+    """One sentence that names the value, the rule and the fix."""
 
 
 def load(path: str | os.PathLike[str]) -> SavedModel:

@@ -15,12 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-# What is wrong with a saved model, or with the table it was given.
-
-
-class SavedModelError(ValueError):
-    """One sentence that names the value, the rule and the fix."""
-
+from boolit.saved import SavedModelError
 
 # Raw numbers of a column, whatever its values come as: lists, numpy arrays, columns of pyarrow or pandas.
 
@@ -203,13 +198,13 @@ class Column:
         own = len(self.features) - self.missing
         return [self.kind in ("number", "date")] * own + [False] * self.missing
 
-    def encoded(self, raw: Floats) -> Floats:
+    def encode_features(self, raw: Floats) -> Floats:
         """Features from raw numbers.
 
         Shape: ``(rows,)`` to ``(rows, features)``.
 
         Example:
-            >>> Column("age", "number", fill=40.0, missing=True).encoded(np.array([21.0, np.nan]))
+            >>> Column("age", "number", fill=40.0, missing=True).encode(np.array([21.0, np.nan]))
             array([[21.,  0.],
                    [40.,  1.]])
         """
@@ -236,12 +231,12 @@ def date_parts(days: Floats) -> Floats:
     return np.stack([days, months % 12 + 1, (whole + 3) % 7, np.floor((days - whole) * 24)], axis=1)
 
 
-def encoded(columns: Sequence[Column], raws: Sequence[Floats]) -> Floats:
+def encode_features(columns: Sequence[Column], raws: Sequence[Floats]) -> Floats:
     """The features of all columns side by side.
 
     Shape: ``(rows,)`` each, to ``(rows, features)``.
     """
-    return np.concatenate([column.encoded(raw) for column, raw in zip(columns, raws, strict=True)], axis=1)
+    return np.concatenate([column.encode(raw) for column, raw in zip(columns, raws, strict=True)], axis=1)
 
 
 def column_entry(column: Column) -> dict[str, Any]:

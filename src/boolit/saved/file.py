@@ -15,7 +15,8 @@ import torch
 from torch import nn
 
 from boolit.nn.mlp import MLP, Standardise, Unstandardise
-from boolit.saved.columns import Column, Kind, SavedModelError, column_entry
+from boolit.saved import SavedModelError
+from boolit.saved.columns import Column, Kind, column_entry
 
 # What a saved model says of itself, as JSON; and the checks on a text that may come from anywhere.
 
@@ -27,7 +28,7 @@ LONGEST_TEXT = 2**25  # characters of JSON; 15,000 columns of 20 levels have a t
 
 
 @dataclass(frozen=True)
-class Description:
+class ModelDescription:
     """Columns, target and network of a model; ``about`` is whatever else is worth knowing, for people."""
 
     columns: tuple[Column, ...]
@@ -49,7 +50,7 @@ class Description:
         return len(self.classes) if len(self.classes) > 2 else 1
 
 
-def description_text(description: Description) -> str:
+def description_text(description: ModelDescription) -> str:
     """A description as JSON."""
     entry = {
         **vars(description),
@@ -59,11 +60,11 @@ def description_text(description: Description) -> str:
     return json.dumps(entry, ensure_ascii=False, allow_nan=False)
 
 
-def described(text: str) -> Description:
+def parse_description(text: str) -> ModelDescription:
     """The description in a JSON text; a ValueError says what is wrong with it.
 
     Example:
-        >>> described("{}")
+        >>> parse_description("{}")
         Traceback (most recent call last):
         ValueError: its format is None, this version of boolit reads 2
     """
@@ -85,7 +86,7 @@ def described(text: str) -> Description:
     _demand(all(type(width) is int and width > 0 for width in widths), "its widths are not positive whole numbers")
     about = entry.get("about", {})
     _demand(isinstance(about, dict), "what it says about itself is no table")
-    return Description(columns, _word(entry, "target"), task, classes, _word(entry, "activation"), widths, about)
+    return ModelDescription(columns, _word(entry, "target"), task, classes, _word(entry, "activation"), widths, about)
 
 
 def _column(entry: Any) -> Column:
@@ -122,7 +123,7 @@ ENTRY = "boolit"
 CHECKSUM = "sha256"
 
 
-def write(path: Path, module: nn.Module, description: Description) -> None:
+def write(path: Path, module: nn.Module, description: ModelDescription) -> None:
     """Writes a model, whole or not at all."""
     from safetensors.torch import save
 
@@ -145,7 +146,7 @@ def checksum(tensors: dict[str, torch.Tensor], text: str) -> str:
     return digest.hexdigest()
 
 
-def read(path: Path) -> tuple[nn.Sequential, Description]:
+def read(path: Path) -> tuple[nn.Sequential, ModelDescription]:
     """The module, in evaluation mode, and the description in a file."""
     from safetensors import SafetensorError, safe_open
 
@@ -165,7 +166,7 @@ def read(path: Path) -> tuple[nn.Sequential, Description]:
             f"{path} is a safetensors file, but not one of boolit's; give the best.safetensors of boolit compare"
         )
     try:
-        description = described(text)
+        description = parse_description(text)
         if metadata.get(CHECKSUM) != checksum(tensors, text):
             raise ValueError("its content is not what its checksum says")
         return _load_network(description, tensors), description
@@ -188,7 +189,7 @@ def build_network(features: int, widths: Sequence[int], outputs: int, spec: str,
     return nn.Sequential(before, *MLP(features, widths, outputs, spec, normalisation="batch"), *after)
 
 
-def _load_network(description: Description, tensors: dict[str, torch.Tensor]) -> nn.Sequential:
+def _load_network(description: ModelDescription, tensors: dict[str, torch.Tensor]) -> nn.Sequential:
     """The network, with these tensors; on the device ``meta`` first, so that a false size takes no memory."""
     if len(description.widths) > len(tensors):
         raise ValueError(f"it has {len(tensors)} tensors for {len(description.widths)} hidden layers")

@@ -13,9 +13,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from boolit.saved import file
-from boolit.saved.columns import Floats, SavedModelError, encoded, raw_columns
-from boolit.saved.file import Description, Label
+from boolit.saved import SavedModelError, file
+from boolit.saved.columns import Floats, encode_features, raw_columns
+from boolit.saved.file import Label, ModelDescription
 
 NUMBERS_AT_ONCE = 2**22  # of features; bounds the memory of a prediction
 
@@ -42,7 +42,7 @@ class SavedModel:
     """
 
     module: nn.Sequential
-    description: Description
+    description: ModelDescription
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SavedModel:
@@ -73,7 +73,7 @@ class SavedModel:
 
         Shape: ``(rows, features)``.
         """
-        return encoded(self.description.columns, raw_columns(self.description.columns, table))
+        return encode_features(self.description.columns, raw_columns(self.description.columns, table))
 
     def predict(self, table: Any) -> npt.NDArray[Any]:
         """The class, or the value in the target's own unit, of every row.

@@ -160,7 +160,7 @@ class History:
     validation_scores: list[float] = field(default_factory=list)
 
     @property
-    def waited(self) -> int:
+    def epochs_without_gain(self) -> int:
         """For how many epochs the validation loss has not been lower."""
         seen = self.validation_losses
         return len(seen) - 1 - seen.index(min(seen)) if seen else 0
@@ -184,12 +184,12 @@ def train(
     optimiser = AdamW(_groups(network, options.weight_decay), lr=options.learning_rate, fused=True)
     schedule = OneCycleLR(optimiser, options.learning_rate, options.epochs * batches, cycle_momentum=False)
     history, best = History(), network.state_dict()
-    while len(history.losses) < options.epochs and history.waited < options.patience:
+    while len(history.losses) < options.epochs and history.epochs_without_gain < options.patience:
         order = torch.randperm(len(training.x), generator=drawn)
         history.losses.append(_epoch(network, objective, training, order.tensor_split(batches), optimiser, schedule))
         if validation is not None:
             _validate(network, objective, validation, history)
-            best = copy.deepcopy(network.state_dict()) if history.waited == 0 else best
+            best = copy.deepcopy(network.state_dict()) if history.epochs_without_gain == 0 else best
         if options.verbose:
             print(history)
         _check_finite(history)

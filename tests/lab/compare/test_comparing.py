@@ -24,7 +24,7 @@ from boolit.lab.results.store import Store
 from boolit.lab.training import StackedTraining
 from boolit.saved import load
 from boolit.saved.columns import Column
-from boolit.saved.file import Description, build_network
+from boolit.saved.file import ModelDescription, build_network
 from boolit.saved.model import SavedModel
 
 SPECS = ("relu", "prelu", "or_and_xnor_nail_d")
@@ -180,7 +180,7 @@ def test_predictions_as_csv(folder: Path, classes: Compared, tmp_path: Path) -> 
 def test_a_category_of_digits_stays_one(tmp_path: Path) -> None:
     columns = (Column("code", "category", levels=("7", "x")), Column("flag", "flag"))
     module = build_network(3, (), 1, "relu", in_unit=True)
-    model = SavedModel(module.eval(), Description(columns, "y", "regress", (), "relu", ()))
+    model = SavedModel(module.eval(), ModelDescription(columns, "y", "regress", (), "relu", ()))
     model.save(tmp_path / "model.safetensors")
     (tmp_path / "t.csv").write_text("code,flag\n7,1\n7,0\n")
     write_predictions(tmp_path / "model.safetensors", tmp_path / "t.csv", tmp_path / "out.csv")
@@ -191,7 +191,7 @@ def test_a_category_of_digits_stays_one(tmp_path: Path) -> None:
 def test_categories_the_model_does_not_know_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     columns = (Column("colour", "category", levels=("red", "blue")), Column("size", "category", levels=("s",), other=True))
     module = build_network(4, (), 1, "relu", in_unit=True)
-    SavedModel(module.eval(), Description(columns, "y", "regress", (), "relu", ())).save(tmp_path / "model.safetensors")
+    SavedModel(module.eval(), ModelDescription(columns, "y", "regress", (), "relu", ())).save(tmp_path / "model.safetensors")
     sizes = [*"abcdefg", "s"]
     colours = ["red", "pink", "teal", "pink", "", "blue", " red", "NA"]
     rows = "".join(f"{colour},{size}\n" for colour, size in zip(colours, sizes, strict=True))
@@ -232,7 +232,7 @@ def test_no_prediction_is_a_formula(tmp_path: Path) -> None:
     with torch.no_grad():
         module[-1].weight[:, 0] = torch.tensor([-2.0, -1, 1, 2])  # each is chosen somewhere between -9 and 9
         module[-1].bias[:] = torch.tensor([-3.0, 0, 0, -3])
-    saved = SavedModel(module.eval(), Description((Column("x", "number"),), "=target", "classify", labels, "relu", ()))
+    saved = SavedModel(module.eval(), ModelDescription((Column("x", "number"),), "=target", "classify", labels, "relu", ()))
     saved.save(tmp_path / "model.safetensors")
     (tmp_path / "t.csv").write_text("x\n-9\n-1\n1\n9\n")
     write_predictions(tmp_path / "model.safetensors", tmp_path / "t.csv", tmp_path / "out.csv")

@@ -33,7 +33,7 @@ from boolit.nn import Activation
 from boolit.nn.mlp import Standardise, Unstandardise
 from boolit.saved import load
 from boolit.saved.columns import Column, Kind, is_missing
-from boolit.saved.file import Description, build_network
+from boolit.saved.file import ModelDescription, build_network
 from boolit.saved.model import SavedModel
 
 # The model a comparison saves, for use: chosen by validation rows of one split, described by what that choice is worth.
@@ -116,7 +116,7 @@ def saved_model(
         "versions": {"boolit": __version__, "torch": str(torch.__version__), "python": platform.python_version()},
     }
     spec, widths = str(config["activation"]), tuple(config["width"])
-    description = Description(table.columns, table.target, table.task, table.classes, spec, widths, about)
+    description = ModelDescription(table.columns, table.target, table.task, table.classes, spec, widths, about)
     module = build_network(table.features, widths, description.outputs, spec, in_unit=regress)
     _fill(module, table, resample, weights)
     return SavedModel(module.eval(), description)

@@ -113,7 +113,7 @@ _FLIPS = {"none": 0, "all": 1, "first": 2, "second": 3}
 
 
 @dataclass(frozen=True)
-class Plan:
+class KernelPlan:
     """The C structure, its address, and the sizes of what it writes."""
 
     struct: PlanStruct
@@ -139,7 +139,7 @@ class Plan:
 
 
 @lru_cache(maxsize=4096)
-def plan_for(program: Program, dtype: torch.dtype, shape: torch.Size, dim: int) -> Plan:
+def plan_for(program: Program, dtype: torch.dtype, shape: torch.Size, dim: int) -> KernelPlan:
     """The plan for contiguous tensors of this type and shape."""
     assert LIBRARY is not None
     groups = program.groups(shape[dim])
@@ -159,7 +159,7 @@ def plan_for(program: Program, dtype: torch.dtype, shape: torch.Size, dim: int) 
     start, out = ctypes.addressof(struct), out_shape(program, shape, dim)
     strides = tuple(math.prod(max(1, size) for size in out[axis + 1 :]) for axis in range(len(out)))
     in_bytes, out_bytes = (math.prod(sizes) * dtype.itemsize for sizes in (shape, out))
-    return Plan(struct, start, out, strides, in_bytes, out_bytes, LIBRARY.boolit_kept_bytes(start))
+    return KernelPlan(struct, start, out, strides, in_bytes, out_bytes, LIBRARY.boolit_kept_bytes(start))
 
 
 def fits(program: Program, x: Tensor) -> bool:

@@ -251,7 +251,7 @@ def _differentiate_backward(ctx: Any, towards: Tensor) -> tuple[Tensor, Tensor |
     grad, saved = ctx.saved_tensors
     program = Program.parse(ctx.program)
     if saved.dtype == torch.uint8:
-        return _transposed(towards, saved, program, ctx.dim), None, None, None, None
+        return _transpose(towards, saved, program, ctx.dim), None, None, None, None
     higher = torch.is_grad_enabled()
     with torch.enable_grad():
         # names of their own in the graph, lest what grad owes to x be counted here and by the caller
@@ -261,7 +261,7 @@ def _differentiate_backward(ctx: Any, towards: Tensor) -> tuple[Tensor, Tensor |
     return to_grad, torch.zeros_like(x) if to_x is None else to_x, None, None, None
 
 
-def _transposed(towards: Tensor, kept: Tensor, program: Program, dim: int) -> Tensor:
+def _transpose(towards: Tensor, kept: Tensor, program: Program, dim: int) -> Tensor:
     """The approximate gates' own linear map, applied to ``towards``.
 
     The backward of a gradient that is 1 on one member's block and 0 elsewhere is that member's coefficient of each input.

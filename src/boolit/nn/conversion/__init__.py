@@ -30,7 +30,7 @@ from boolit.nn.conversion.sites import (
     trace,
     untraced_sites,
 )
-from boolit.nn.conversion.widths import Component, Scale, Widths, components, fit_widths, round_widths
+from boolit.nn.conversion.widths import Scale, WidthComponent, Widths, components, fit_widths, round_widths
 from boolit.nn.specs import activation
 from boolit.nn.width import count_parameters
 
@@ -131,7 +131,7 @@ class ConversionJob:
             )
         self.active = list(self.sites)
         self.constraints = WidthConstraints(model)
-        self.components: list[Component] = []
+        self.components: list[WidthComponent] = []
 
     def select(self, only: Sequence[str], keep: Sequence[str]) -> dict[str, str]:
         """Takes the activations whose names match ``only`` and not ``keep``; returns the others."""
@@ -179,7 +179,7 @@ class ConversionJob:
         new = {site: self._make(site) for site in self.active}
         changes = [Change(site.name, site.was, module.spec) for site, module in new.items()]
         whole = self.graph is not None and needs_graph(self.sites, new, self.constraints, scale)
-        for path, sizes in self._resized(scale).items():
+        for path, sizes in self._new_sizes(scale).items():
             layer = self.model.get_submodule(path)
             changes.append(Change(path, describe(layer), f"{describe(layer, sizes)}, new weights"))
             resize(layer, sizes)
@@ -216,7 +216,7 @@ class ConversionJob:
         like = next(self.model.parameters(), None)
         return (new if like is None else new.to(like.device, like.dtype)).train(self.model.training)
 
-    def _resized(self, scale: Scale) -> dict[str, dict[str, int]]:
+    def _new_sizes(self, scale: Scale) -> dict[str, dict[str, int]]:
         """The new widths of every layer that changes."""
         layers: dict[str, dict[str, int]] = {}
         for (path, attribute), use in self.constraints.layer_widths.items():
@@ -233,7 +233,7 @@ class ConversionJob:
 
         @cache
         def count(widths: Widths) -> int:
-            sizes = self._resized(Scale(self.constraints, self.components, widths))
+            sizes = self._new_sizes(Scale(self.constraints, self.components, widths))
             return others + sum(parameter_count(layer, sizes.get(path, {})) for path, layer in layers.items())
 
         return count

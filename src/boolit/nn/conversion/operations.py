@@ -40,7 +40,7 @@ def unknown(constraints: WidthConstraints, node: fx.Node, results: Results) -> R
     """An operation that is not understood fixes the widths of all it reads."""
     place = owner(node)
     constraints.pin(
-        (results[each] for each in node.all_input_nodes), f"the call of {_called(node)}{f' in {place}' if place else ''}"
+        (results[each] for each in node.all_input_nodes), f"the call of {_call_text(node)}{f' in {place}' if place else ''}"
     )
     return Opaque.TENSOR
 
@@ -59,11 +59,11 @@ def elementwise(constraints: WidthConstraints, node: fx.Node, results: Results) 
         return Opaque.TENSOR if Opaque.TENSOR in found else Opaque.NUMBER
     result = max(values, key=lambda value: value.size)
     if Opaque.TENSOR in found:
-        constraints.pin(values, f"the operand of {_called(node)} that is no layer's output")
+        constraints.pin(values, f"the operand of {_call_text(node)} that is no layer's output")
     for value in values:
         if value.dim != result.dim or not constraints.tie(result.parts, value.parts):
             broadcast = value.dim == result.dim and value.size == 1
-            constraints.pin([value] if broadcast else values, f"{_called(node)} of unlike operands")
+            constraints.pin([value] if broadcast else values, f"{_call_text(node)} of unlike operands")
     return result._replace(rank=max((value.rank for value in values if value.rank), default=None))
 
 
@@ -232,7 +232,7 @@ def _is_batch(size: object) -> bool:
     return isinstance(size, int)
 
 
-def _called(node: fx.Node) -> str:
+def _call_text(node: fx.Node) -> str:
     return str(node.target if node.op == "call_method" else getattr(node.target, "__name__", node.target))
 
 

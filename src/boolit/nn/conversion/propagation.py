@@ -41,7 +41,7 @@ class Propagation:
         if node.op == "call_module":
             return self._call(node, str(node.target), self.constraints.model.get_submodule(str(node.target)))
         if node.op == "get_attr":
-            return _stored(self.constraints.model, str(node.target))
+            return _attribute_value(self.constraints.model, str(node.target))
         if node.op == "output":
             self.constraints.pin((self._results[each] for each in node.all_input_nodes), "the model's output")
         if node.op in ("output", "placeholder"):
@@ -163,7 +163,7 @@ def _norm_dim(layer: nn.Module, value: Result) -> int | None:
     return -1 - int(named["dims"]) if named else None
 
 
-def _stored(model: nn.Module, path: str) -> Opaque:
+def _attribute_value(model: nn.Module, path: str) -> Opaque:
     """A parameter or buffer of one element goes with any width."""
     parent, _, name = path.rpartition(".")
     stored = getattr(model.get_submodule(parent), name)

@@ -14,7 +14,7 @@ Widths = tuple[Fraction, ...]
 
 
 @dataclass
-class Component:
+class WidthComponent:
     """Axes whose widths hang together through activations: those before have one, those after ``ratio`` times it."""
 
     before: set[int]
@@ -29,7 +29,7 @@ class Component:
 class Scale:
     """By what factor every axis changes, given the width of each component."""
 
-    def __init__(self, constraints: WidthConstraints, found: Sequence[Component], widths: Widths) -> None:
+    def __init__(self, constraints: WidthConstraints, found: Sequence[WidthComponent], widths: Widths) -> None:
         self._axes = constraints.axes
         self._factors: dict[int, Fraction] = {}
         for one, width in zip(found, widths, strict=True):
@@ -44,18 +44,18 @@ class Scale:
         return int(part.size * self._factors.get(self._axes.root(part.axis), Fraction(1)))
 
 
-def components(constraints: WidthConstraints) -> list[Component]:
+def components(constraints: WidthConstraints) -> list[WidthComponent]:
     """The components of a net; entries in ``constraints.refusals`` say which activations stand in the way."""
-    found = [_component(constraints, links) for links in _connected(constraints)]
+    found = [_component(constraints, links) for links in _connected_links(constraints)]
     return [component for component in found if component is not None]
 
 
-def round_widths(found: Sequence[Component], scale: Fraction = Fraction(1)) -> Widths:
+def round_widths(found: Sequence[WidthComponent], scale: Fraction = Fraction(1)) -> Widths:
     """The width of each component at a common scale of the free ones, as near as it divides."""
     return tuple(one.nominal if one.fixed else Fraction(round_width(one.nominal * scale, one.multiple)) for one in found)
 
 
-def fit_widths(found: Sequence[Component], budget: int, count: Callable[[Widths], int]) -> Widths:
+def fit_widths(found: Sequence[WidthComponent], budget: int, count: Callable[[Widths], int]) -> Widths:
     """Widths whose parameter count is near the budget: a common scale, then each rounded up or down as serves best."""
     widest = max((one.nominal for one in found if not one.fixed), default=Fraction(0))
     wide = round_widths(found, Fraction(2 * max((one.multiple for one in found), default=1)))
@@ -71,7 +71,9 @@ def fit_widths(found: Sequence[Component], budget: int, count: Callable[[Widths]
     return min(near, key=miss)
 
 
-def _improve_rounding(found: Sequence[Component], scale: Fraction, miss: Callable[[Widths], int], tolerance: int) -> Widths:
+def _improve_rounding(
+    found: Sequence[WidthComponent], scale: Fraction, miss: Callable[[Widths], int], tolerance: int
+) -> Widths:
     """Rounds widths the other way where that serves: like layers alike, unless the count then still misses by much."""
     free = sorted((i for i, one in enumerate(found) if not one.fixed), key=lambda i: -found[i].nominal)
     kinds: dict[tuple[Fraction, int], set[int]] = {}
@@ -85,11 +87,11 @@ def _improve_rounding(found: Sequence[Component], scale: Fraction, miss: Callabl
     return widths
 
 
-def _round_other_way(one: Component, width: Fraction, scale: Fraction) -> Fraction:
+def _round_other_way(one: WidthComponent, width: Fraction, scale: Fraction) -> Fraction:
     return width + one.multiple if width <= one.nominal * scale else max(width - one.multiple, Fraction(one.multiple))
 
 
-def _connected(constraints: WidthConstraints) -> list[list[ActivationLink]]:
+def _connected_links(constraints: WidthConstraints) -> list[list[ActivationLink]]:
     """The links, sorted into those that share axes, directly or through others."""
     ends = {
         link: (constraints.axes.root(link.before.axis), constraints.axes.root(link.after.axis)) for link in constraints.links
@@ -104,7 +106,7 @@ def _connected(constraints: WidthConstraints) -> list[list[ActivationLink]]:
     return list(groups.values())
 
 
-def _component(constraints: WidthConstraints, links: list[ActivationLink]) -> Component | None:
+def _component(constraints: WidthConstraints, links: list[ActivationLink]) -> WidthComponent | None:
     axes = constraints.axes
     before = {axes.root(link.before.axis) for link in links}
     after = {axes.root(link.after.axis): link.ratio for link in links if link.ratio != 1}
@@ -130,7 +132,7 @@ def _component(constraints: WidthConstraints, links: list[ActivationLink]) -> Co
             lambda _: f"its {unit} channels are fixed by {reason}, and {needed}must be a multiple of {multiple}",
         )
         return None
-    return Component(before, after, links, unit, nominal, multiple, fixed)
+    return WidthComponent(before, after, links, unit, nominal, multiple, fixed)
 
 
 def _multiple(axes: Axes, before: set[int], after: dict[int, Fraction], unit: int) -> int:

@@ -155,7 +155,7 @@ def moments(fits: Fitted, train: Rows) -> tuple[Floats, Floats]:
     measured = np.array(fits.column.measured)
     mean, scale = np.zeros(len(measured)), np.ones(len(measured))
     if measured.any():
-        features = fits.column.encoded(fits.source.values[train])[:, measured]
+        features = fits.column.encode(fits.source.values[train])[:, measured]
         with np.errstate(over="ignore", invalid="ignore"):
             mean[measured], deviation = features.mean(0), features.std(0)
         if not (np.isfinite(mean).all() and np.isfinite(deviation).all()):

@@ -22,7 +22,7 @@ from boolit.lab.datasets.tables.columns import Fitted, Target, fitted, moments, 
 from boolit.lab.datasets.tables.prepared import DESCRIPTION, MATRIX, SPLITS, TARGETS, Prepared, Rows, split
 from boolit.lab.datasets.tables.profile import Evidence, RawColumn, TableProgress, gathered, table_progress, written
 from boolit.lab.datasets.tables.reading import TableFile, open_table
-from boolit.saved.columns import column_entry, encoded
+from boolit.saved.columns import column_entry, encode_features
 from boolit.saved.file import TableTask
 
 # What the user wants of a table.
@@ -204,7 +204,7 @@ class _Preparation:
         for first in range(0, rows, size):
             last = min(first + size, rows)
             used = place[first:last] >= 0
-            features = encoded([fit.column for fit in fits], [fit.raw(first, last)[used] for fit in fits])
+            features = encode_features([fit.column for fit in fits], [fit.raw(first, last)[used] for fit in fits])
             matrix[place[first:last][used]] = (features - mean) / scale
             step(last - first)
 
