@@ -198,7 +198,7 @@ class Column:
         own = len(self.features) - self.missing
         return [self.kind in ("number", "date")] * own + [False] * self.missing
 
-    def encode_features(self, raw: Floats) -> Floats:
+    def encode(self, raw: Floats) -> Floats:
         """Features from raw numbers.
 
         Shape: ``(rows,)`` to ``(rows, features)``.

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets.tables import Prepared, Wanted, digest_of, prepared
 from boolit.lab.datasets.tables.prepared import resample, split
-from boolit.saved.columns import Column, encoded, raw_columns
+from boolit.saved.columns import Column, encode_features, raw_columns
 
 ROWS = 200
 
@@ -86,7 +86,7 @@ def known_sizes(table: Prepared, name: str) -> Any:
 def test_a_model_sees_other_rows_as_the_training_did(tmp_path: Path) -> None:
     """Two ways to features: pyarrow's in the lab, Python's in the saved model."""
     table = made(tmp_path / "t.parquet", columns(), levels=4)
-    raw = encoded(table.columns, raw_columns(table.columns, columns()))
+    raw = encode_features(table.columns, raw_columns(table.columns, columns()))
     expected = ((raw - table.mean) / table.scale).astype(np.float32)
     features = np.concatenate([table.split(name)[0].numpy() for name in ("train", "valid", "test")])
     order = np.lexsort(features.T), np.lexsort(expected.T)
@@ -244,4 +244,4 @@ def test_resampled_splits_are_random_but_fixed() -> None:
 
 def test_a_category_has_a_feature_for_each_level_and_one_for_the_others() -> None:
     column = Column("c", "category", levels=("x",), other=True)
-    assert column.encoded(np.array([0.0, 1.0, np.nan])).tolist() == [[1, 0], [0, 1], [0, 0]]
+    assert column.encode_features(np.array([0.0, 1.0, np.nan])).tolist() == [[1, 0], [0, 1], [0, 0]]
