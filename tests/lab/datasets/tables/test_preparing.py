@@ -244,4 +244,4 @@ def test_resampled_splits_are_random_but_fixed() -> None:
 
 def test_a_category_has_a_feature_for_each_level_and_one_for_the_others() -> None:
     column = Column("c", "category", levels=("x",), other=True)
-    assert column.encode_features(np.array([0.0, 1.0, np.nan])).tolist() == [[1, 0], [0, 1], [0, 0]]
+    assert column.encode(np.array([0.0, 1.0, np.nan])).tolist() == [[1, 0], [0, 1], [0, 0]]
