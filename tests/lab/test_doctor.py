@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from platformdirs.api import PlatformDirsABC
+from platformdirs.macos import MacOS
+from platformdirs.unix import Unix
+from platformdirs.windows import Windows
 
 from boolit.cli import main
 from boolit.lab import doctor
@@ -151,15 +155,16 @@ class TestDataFolder:
 
     @pytest.mark.parametrize(
         ("platform", "expected"),
-        [("linux", ".cache/boolit"), ("darwin", "Library/Caches/boolit"), ("win32", "AppData/Local/boolit")],
+        [(Unix, ".cache/boolit"), (MacOS, "Library/Caches/boolit"), (Windows, "AppData/Local/boolit")],
     )
     def test_else_lies_in_the_platforms_cache(
-        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, platform: str, expected: str
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, platform: type[PlatformDirsABC], expected: str
     ) -> None:
-        for variable in ("BOOLIT_DATA", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        for variable in ("BOOLIT_DATA", "XDG_CACHE_HOME"):
             monkeypatch.delenv(variable, raising=False)
-        monkeypatch.setattr(Path, "home", lambda: tmp_path)
-        monkeypatch.setattr(folders.sys, "platform", platform)
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.setattr("platformdirs.windows.get_win_folder", {"CSIDL_LOCAL_APPDATA": str(tmp_path / "AppData/Local")}.get)
+        monkeypatch.setattr(folders, "PlatformDirs", platform)
         assert folders.data_folder() == tmp_path / expected
 
     @pytest.mark.parametrize(("configured", "obeyed"), [("absolute", True), ("relative/cache", False)])
@@ -167,7 +172,7 @@ class TestDataFolder:
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, configured: str, obeyed: bool
     ) -> None:
         monkeypatch.delenv("BOOLIT_DATA", raising=False)
-        monkeypatch.setattr(folders.sys, "platform", "linux")
+        monkeypatch.setattr(folders, "PlatformDirs", Unix)
         configured = str(tmp_path / "xdg") if obeyed else configured
         monkeypatch.setenv("XDG_CACHE_HOME", configured)
         assert (folders.data_folder() == tmp_path / "xdg" / "boolit") is obeyed

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.common.files import BoundedReader, TooLargeError, file_digest, read_array, read_bounded
+from boolit.lab.common.files import BoundedReader, TooLargeError, atomic_write, file_digest, read_array, read_bounded
 from boolit.lab.datasets.features.weights import resnet18_weights
 from boolit.lab.datasets.images.folder import Pictures, folder_digest
 from boolit.lab.datasets.tables import digest_of, open_table
@@ -114,3 +114,44 @@ def test_a_folder_of_pictures_whose_own_name_is_not_utf8_is_one_line(tmp_path: P
     path.mkdir()
     with pytest.raises(UserError, match="is not UTF-8, as only those of the pictures in it may be; rename it"):
         folder_digest(path)
+
+
+def test_a_file_gets_its_name_once_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    with atomic_write(path) as part, part.open("w") as file:
+        file.write("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_what_was_not_finished_is_deleted(folder: bool, tmp_path: Path) -> None:
+    def write() -> None:
+        with atomic_write(tmp_path / "file") as part:
+            if folder:
+                part.mkdir()
+            (part / "in" if folder else part).write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write()
+    assert os.listdir(tmp_path) == []
+
+
+def test_several_may_write_at_once_and_the_first_whole_folder_stays(tmp_path: Path) -> None:
+    with (
+        atomic_write(tmp_path / "folder") as late,
+        atomic_write(tmp_path / "file") as first,
+        atomic_write(tmp_path / "file") as own,
+    ):
+        with atomic_write(folder) as part:
+            part.mkdir()
+            (part / "early").touch()
+        late.mkdir()
+        (late / "late").touch()
+        assert first != own
+        first.write_text("first")
+        own.write_text("own")
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")) == ["file", "folder", "folder/early"]

@@ -107,7 +107,7 @@ def test_a_write_that_fails_leaves_nothing(remote: Remote, monkeypatch: pytest.M
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_parsed.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     assert tensors([remote], 1, Parser())["file.gz"].tolist() == list(CONTENT)
     assert list((remote.path.parent / "parsed").iterdir()) == []
 

@@ -289,7 +289,7 @@ def test_a_full_disk_is_told(mine: Path, folder: Path, monkeypatch: pytest.Monke
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_album.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     with pytest.raises(
         UserError, match=r"0 MB of decoded pictures cannot be kept in .*No space left on device.*set BOOLIT_DATA"
     ):

@@ -36,10 +36,12 @@ def user_input() -> Iterator[None]:
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     "lab": (
+        "filelock",
         "kornia",
         "matplotlib",
         "numpy",
         "pillow",
+        "platformdirs",
         "pooch",
         "pyarrow",
         "pydantic",

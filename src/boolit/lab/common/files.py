@@ -1,4 +1,4 @@
-"""Files: the lab's folders, bounded reading of what may come from anywhere, hashes.
+"""Files: the lab's data folder, atomic writing, hashes, and bounded reading of what may come from anywhere.
 
 A device or a pipe is refused before it is opened, as it has no end or never begins. docs/security.md lists the bounds.
 """
@@ -8,19 +8,28 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import shutil
 import stat
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
+from uuid import uuid4
 
-import numpy as np
-import numpy.typing as npt
-from numpy.lib import format as npy
+from platformdirs import PlatformDirs
 
 from boolit.lab.common.errors import UserError
 
-# Where the lab keeps what it downloads.
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
+AT_ONCE = 2**20  # bytes of a header; an archive's own are far shorter
+LARGEST_CONTENT = 2**29  # bytes of one file that is read at once; the largest published one, of STL-10, has 221 MB
+LEAST_UNPACKED = 2**29  # bytes that any file may unpack to
+MOST_UNPACKED_RATIO = 16  # and times its own size
+CHUNK = 2**20  # bytes hashed at a time
 
 
 def data_folder() -> Path:
@@ -31,26 +40,61 @@ def data_folder() -> Path:
         True
     """
     chosen = os.environ.get("BOOLIT_DATA")
-    return Path(chosen).expanduser().absolute() if chosen else _cache_folder() / "boolit"
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    return PlatformDirs("boolit", appauthor=False, opinion=False).user_cache_path
 
 
-def _cache_folder() -> Path:
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
-    configured = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    # The standard behind the variable wants a relative path ignored.
-    return configured if configured.is_absolute() else Path.home() / ".cache"
+@contextmanager
+def atomic_write(path: Path) -> Iterator[Path]:
+    """A path to write a file or folder to, which gets its real name when the block ends without an error and is deleted else.
+
+    So it is there whole or not at all, whenever the process is killed. The name is unique: any number of processes may write
+    at once, and the last one wins; of a folder, the first one.
+    """
+    part = path.with_name(f".{path.name}.{uuid4().hex[:16]}.part")
+    try:
+        yield part
+        if not (part.is_dir() and path.is_dir()):
+            os.replace(part, path)
+    finally:
+        if part.is_dir():
+            shutil.rmtree(part, ignore_errors=True)
+        with suppress(OSError):
+            part.unlink()
 
 
-# Reading files that may come from anywhere, with a bound on the bytes: every parser of the lab begins here.
+def hash_file(path: Path) -> str:
+    """The SHA-256 of a file; it raises OSError as ``open`` does."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
 
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
-AT_ONCE = 2**20  # bytes of a header; an archive's own are far shorter
-LARGEST_CONTENT = 2**29  # bytes of one file that is read at once; the largest published one, of STL-10, has 221 MB
-LEAST_UNPACKED = 2**29  # bytes that any file may unpack to
-MOST_UNPACKED_RATIO = 16  # and times its own size
+
+def file_digest(path: Path, what: str) -> str:
+    """`hash_file`, computed once while size and time of the file stay; ``what`` names a file that is missing in the error."""
+    try:
+        state = regular_file(path).stat()
+        return _cached_hash(path, state.st_size, state.st_mtime_ns)
+    except OSError as error:
+        raise UserError(f"the {what} {path} cannot be read ({error.strerror}); check the path") from None
+
+
+@lru_cache(maxsize=8)
+def _cached_hash(path: Path, size: int, time: int) -> str:  # noqa: ARG001 (a changed file is hashed again)
+    return hash_file(path)
+
+
+def cache_key(*words: object) -> str:
+    """Sixteen digits that stand for some words: the name of what is cached under them.
+
+    Example:
+        >>> cache_key(1, "train") == cache_key(1, "train") != cache_key(2, "train")
+        True
+    """
+    return hashlib.sha256(name_bytes("\n".join(map(str, words)))).hexdigest()[:16]
 
 
 def name_bytes(name: str) -> bytes:
@@ -115,11 +159,14 @@ def unpacked_limit(size: int) -> int:
     return max(LEAST_UNPACKED, MOST_UNPACKED_RATIO * size)
 
 
-def read_array(member: IO[bytes], most: int) -> npt.NDArray[Any]:
+def read_array(member: IO[bytes], most: int) -> NDArray[Any]:
     """The array in a .npy file or member of at most so many bytes; numpy's own reader takes the memory before it looks.
 
     Raises ValueError (`TooLargeError` is one), as numpy does.
     """
+    import numpy as np
+    from numpy.lib import format as npy
+
     version = npy.read_magic(member)
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"a .npy file of version {version}")
@@ -172,26 +219,3 @@ class BoundedReader:
     def seekable(self) -> bool:
         """Yes."""
         return True
-
-
-# Which file it is that a run was made with.
-
-PIECE = 2**20
-
-
-def file_digest(path: Path, what: str) -> str:
-    """The SHA-256 of a file, found once while its size and time stay; ``what`` is for what is said of one that is missing."""
-    try:
-        state = regular_file(path).stat()
-        return _hashed(path, state.st_size, state.st_mtime_ns)
-    except OSError as error:
-        raise UserError(f"the {what} {path} cannot be read ({error.strerror}); check the path") from None
-
-
-@lru_cache(maxsize=8)
-def _hashed(path: Path, size: int, time: int) -> str:  # noqa: ARG001 (a changed file is hashed anew)
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while piece := file.read(PIECE):
-            digest.update(piece)
-    return digest.hexdigest()

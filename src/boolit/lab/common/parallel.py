@@ -1,4 +1,4 @@
-"""Work in other processes and threads, in order; one process at a time; and whether memory suffices.
+"""Work in other processes and threads, in order; and whether memory suffices.
 
 Threads that share an operation wait for each other by spinning, which a busy machine punishes (`boolit.lab.training.devices`);
 threads with a piece each never wait, and what they compute does not depend on how many there are.
@@ -8,53 +8,81 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
 from multiprocessing import get_context
-from pathlib import Path
+from threading import Barrier
 from typing import TypeVar
 
 import torch
 
 from boolit.lab.common.errors import UserError
 
-# Portions of work, done by processes of their own, a few ahead at most.
-
 P = TypeVar("P")
 R = TypeVar("R")
-WAITING = 3  # portions a process, of which one is being worked on
+WAITING = 3  # items per process, of which one is being worked on
 
 
-def in_processes(work: Callable[[P], R], portions: Iterable[P], processes: int, does: str) -> Iterator[R]:
-    """What the work makes of every portion, in their order; with fewer than two processes in this one.
+def map_in_processes(work: Callable[[P], R], items: Iterable[P], processes: int, does: str) -> Iterator[R]:
+    """What the work makes of every item, in their order; with fewer than two processes in this one.
 
     ``does`` says what a process does, for an error.
     """
     if processes < 2:
-        yield from map(work, portions)
+        yield from map(work, items)
         return
-    # Started anew rather than forked: torch's threads do not survive a fork.
+    # Started anew instead of forked: torch's threads do not survive a fork.
     pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=_leave_interrupts_to_the_parent)
-    under_way: deque[Future[R]] = deque()
     try:
-        for portion in portions:
-            under_way.append(pool.submit(work, portion))
-            if len(under_way) == WAITING * processes:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
+        yield from _map_in_order(pool, work, items, WAITING * processes)
     except BrokenProcessPool:
         raise UserError(
             f"a process that {does} ended by itself: a script of your own must start its work under "
             "`if __name__ == '__main__':`; else look whether memory ran out"
         ) from None
+
+
+def map_in_threads(work: Callable[[P], R], items: Iterable[P]) -> Iterator[R]:
+    """What the work makes of every item, in their order, with one of torch's threads per item; few items wait at a time.
+
+    Example:
+        >>> list(map_in_threads(lambda n: n * n, range(4)))
+        [0, 1, 4, 9]
+    """
+    workers = torch.get_num_threads()
+    yield from _map_in_order(thread_pool(workers), work, items, workers + 1)
+
+
+def _map_in_order(pool: Executor, work: Callable[[P], R], items: Iterable[P], ahead: int) -> Iterator[R]:
+    under_way: deque[Future[R]] = deque()
+    try:
+        for item in items:
+            under_way.append(pool.submit(work, item))
+            if len(under_way) == ahead:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def thread_pool(workers: int, threads: int = 1, name: str = "") -> ThreadPoolExecutor:
+    """A pool each of whose workers has so many of torch's threads; this thread keeps its own number."""
+    before, all_started = torch.get_num_threads(), Barrier(workers)
+
+    def start() -> None:
+        torch.get_num_threads()  # a new thread takes over the common number at its first question, and not again
+        torch.set_num_threads(threads)
+        all_started.wait()
+
+    pool = ThreadPoolExecutor(workers, name, start)
+    for started in [pool.submit(int) for _ in range(workers)]:
+        started.result()
+    torch.set_num_threads(before)  # torch gives the number set last, in any thread, to threads that are yet to start
+    return pool
 
 
 def processors() -> int:
@@ -65,62 +93,6 @@ def processors() -> int:
 def _leave_interrupts_to_the_parent() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-
-# Independent pieces of work, as many at a time as torch has threads, each on one.
-
-T = TypeVar("T")
-
-
-def in_order(work: Callable[[T], R], pieces: Iterable[T]) -> Iterator[R]:
-    """What the work makes of every piece, in their order; no more than one piece a thread waits to be taken.
-
-    Example:
-        >>> list(in_order(lambda n: n * n, range(4)))
-        [0, 1, 4, 9]
-    """
-    threads = torch.get_num_threads()
-    pool = ThreadPoolExecutor(threads, initializer=_use_one_thread)
-    under_way: deque[Future[R]] = deque()
-    try:
-        for piece in pieces:
-            under_way.append(pool.submit(work, piece))
-            if len(under_way) > threads:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(threads)  # torch gives the number set last, in any thread, to threads that are yet to start
-
-
-def _use_one_thread() -> None:
-    torch.get_num_threads()  # a new thread takes over the common number at its first question, and not again
-    torch.set_num_threads(1)
-
-
-# One process at a time: a lock that dies with its process, on every system and without a further package.
-
-WAIT = 5.0  # seconds between two questions, so that an interrupt is noticed
-
-
-@contextmanager
-def alone(file: Path) -> Iterator[None]:
-    """Waits until no other process is within; the file holds nothing."""
-    with closing(sqlite3.connect(file, timeout=WAIT, isolation_level=None)) as lock:
-        while True:
-            try:
-                lock.execute("BEGIN EXCLUSIVE")
-                break
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error):  # its code is known from Python 3.11 on only
-                    raise
-        try:
-            yield
-        finally:
-            lock.execute("ROLLBACK")
-
-
-# Whether something fits into this machine, asked before it is allocated.
 
 GIB = 2**30
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 
 from boolit.lab.common.errors import UserError
+from boolit.lab.common.files import hash_file
 
 VARIABLE, GROUP = "BOOLIT_PLUGINS", "boolit.plugins"
 DIGEST_DIGITS = 16
@@ -67,7 +68,7 @@ def _digest(found: object) -> str:
     """The hash of the file a module, or a function or class that an entry point names, is from."""
     module = found if isinstance(found, ModuleType) else sys.modules.get(str(getattr(found, "__module__", "")))
     file = getattr(module, "__file__", None)
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:DIGEST_DIGITS] if file else ""
+    return hash_file(Path(file))[:DIGEST_DIGITS] if file else ""
 
 
 def _run_file(path: Path) -> ModuleType:

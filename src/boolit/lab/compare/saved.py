@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 
 from boolit._version import __version__
 from boolit.lab.common.errors import UserError, user_input
-from boolit.lab.common.files import csv_cell
+from boolit.lab.common.files import atomic_write, csv_cell
 from boolit.lab.compare.outcomes import Outcomes
 from boolit.lab.datasets import Resample
 from boolit.lab.datasets.tables import Prepared, open_table
@@ -219,16 +218,11 @@ def write_predictions(model: Path, table: Path, to: Path | TextIO, shown: bool |
 
 
 def _write_file(model: SavedModel, table: Path, to: Path, step: Step) -> Predicted:
-    unfinished = to.with_name(f".{to.name}.{os.getpid()}.part")
     try:
-        with unfinished.open("w", newline="", encoding="utf-8") as file:
-            predicted = _write(model, table, file, step)
-        unfinished.replace(to)
+        with atomic_write(to) as part, part.open("w", newline="", encoding="utf-8") as file:
+            return _write(model, table, file, step)
     except OSError as error:
         raise UserError(f"cannot write {to} ({error.strerror or error}); choose a place you may write to") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return predicted
 
 
 def _write(model: SavedModel, path: Path, file: TextIO, step: Step) -> Predicted:

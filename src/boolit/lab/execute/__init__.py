@@ -21,6 +21,7 @@ from torch import Tensor
 
 from boolit._version import __version__
 from boolit.lab.common.errors import UserError
+from boolit.lab.common.files import atomic_write
 from boolit.lab.common.plugins import loaded_plugins
 from boolit.lab.results.store import Holder, Store
 from boolit.lab.runs import JSON, Record
@@ -218,13 +219,9 @@ def environment() -> dict[str, JSON]:
 
 def save_weights(weights: dict[str, Tensor], path: Path) -> None:
     """Writes a run's weights so that the file is there whole or not at all."""
-    unfinished = path.with_suffix(f".{os.getpid()}.part")
     try:
-        try:
-            unfinished.write_bytes(save(weights))
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        with atomic_write(path) as part:
+            part.write_bytes(save(weights))
     except OSError as error:
         raise UserError(
             f"cannot write the weights {path} ({error.strerror or error}); make room for them and run again: the finished runs "

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from boolit.lab.common.parallel import thread_pool
 from boolit.lab.common.random import keys
 from boolit.lab.models.base import Stacked
 from boolit.lab.models.layers import StackedDropout, draw_first_weights
@@ -160,13 +160,5 @@ def _each(runs: int, work: Callable[[int], T]) -> list[T]:
     threads = torch.get_num_threads()
     if min(runs, threads) == 1:
         return [work(run) for run in range(runs)]
-    try:
-        with ThreadPoolExecutor(min(runs, threads), initializer=_use, initargs=(max(1, threads // runs),)) as pool:
-            return list(pool.map(work, range(runs)))
-    finally:
-        torch.set_num_threads(threads)  # torch gives the number set last, in any thread, to threads that are yet to start
-
-
-def _use(threads: int) -> None:
-    torch.get_num_threads()  # a new thread takes over the common number at its first question, and not again
-    torch.set_num_threads(threads)
+    with thread_pool(min(runs, threads), max(1, threads // runs)) as pool:
+        return list(pool.map(work, range(runs)))

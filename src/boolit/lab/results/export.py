@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.common.files import csv_cell
+from boolit.lab.common.files import atomic_write, csv_cell
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record
 from boolit.lab.studies.schema import Metric
@@ -126,16 +124,12 @@ def _safely(
     columns: Mapping[str, pa.DataType],
 ) -> None:
     """Writes a file whole or not at all."""
-    part = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write(part, rows, columns)
-        os.replace(part, path)
+        with atomic_write(path) as part:
+            write(part, rows, columns)
     except OSError as error:
         raise UserError(f"cannot write {path} ({error.strerror or error}); choose a place you may write to") from error
-    finally:
-        with suppress(OSError):
-            part.unlink()
 
 
 def _flat(value: Any) -> Any:

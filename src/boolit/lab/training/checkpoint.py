@@ -21,6 +21,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from boolit.lab.common.errors import UserError
+from boolit.lab.common.files import atomic_write
 from boolit.lab.training.stacked import Position, StackedTraining
 
 FORMAT = "2"
@@ -115,17 +116,13 @@ class Checkpoint:
             self.path.parent.rmdir()
 
     def _write(self, parts: tuple[bytes | memoryview, ...]) -> None:
-        unfinished = self.path.with_suffix(f".{os.getpid()}.part")
-        try:
+        with atomic_write(self.path) as unfinished:
             with unfinished.open("wb") as file:
                 file.writelines(parts)
                 file.flush()
                 os.fsync(file.fileno())
             if self.path.exists():
                 self.path.replace(self.previous)
-            unfinished.replace(self.path)
-        finally:
-            unfinished.unlink(missing_ok=True)
 
     def _restored(self, training: StackedTraining, path: Path) -> float:
         metadata, tensors = _read(path)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Generic, TypeVar
 
 import torch
 
+from boolit.lab.common.parallel import thread_pool
 from boolit.lab.training.job import Job
 
 # How many threads a training is worth: none but one for small operations, and for large ones what is faster at the moment.
@@ -88,10 +89,7 @@ class Prefetch(Generic[T]):
     def __init__(self, make: Callable[[int], T], end: int) -> None:
         self._make, self._end = make, end
         self._ahead: tuple[int, Future[T]] | None = None
-        threads = torch.get_num_threads()
-        self._pool = ThreadPoolExecutor(1, "prefetch", _use_one_thread)
-        self._pool.submit(int).result()
-        torch.set_num_threads(threads)  # torch gives the number set last, in any thread, to threads that are yet to start
+        self._pool = thread_pool(1, name="prefetch")
 
     def take(self, number: int) -> T:
         """The thing of a number; that of the next, if it is before the end, is begun."""
@@ -103,8 +101,3 @@ class Prefetch(Generic[T]):
         else:
             self._pool.shutdown(wait=False)
         return made
-
-
-def _use_one_thread() -> None:
-    torch.get_num_threads()  # a new thread takes over the common number at its first question, and not again
-    torch.set_num_threads(1)

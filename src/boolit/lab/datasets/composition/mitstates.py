@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.common.files import data_folder, file_digest
+from boolit.lab.common.files import cache_key, data_folder, file_digest
 from boolit.lab.datasets.base import Dataset, Description, Task
 from boolit.lab.datasets.composition import FIGURES
 from boolit.lab.datasets.composition.base import Words, compositional
@@ -122,7 +121,7 @@ class MitStates(Published):
 
     def _features(self, pictures: Mapping[str, list[str]], shown: bool) -> Tensor:
         gallery = Photographs.of({split: picture_files(self.folder, names) for split, names in pictures.items()})
-        identity = hashlib.sha256(f"{VERSION} {self.digest} {gallery.identity()}".encode()).hexdigest()[:16]
+        identity = cache_key(f"{VERSION} {self.digest} {gallery.identity()}")
         folder = data_folder() / "embeddings" / identity
         return embedded(folder, gallery, 0, self._encoder, refreshed=False, shown=shown)
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal, TypeAlias, cast
-from uuid import uuid4
 
 import torch
 from rich.console import Console
@@ -22,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.common.files import data_folder, regular_file
+from boolit.lab.common.files import atomic_write, cache_key, data_folder, regular_file
 from boolit.lab.common.random import generator
 
 Missing: TypeAlias = Literal["error", "random"]
@@ -136,7 +133,7 @@ class WordFile:
         except OSError as error:
             raise UserError(f"there are no word vectors in {self} ({error.strerror}); check the path") from None
         facts = (VERSION, self.path.name, self.member, state.st_size, state.st_mtime_ns, self.missing, self.seed, *names)
-        return hashlib.sha256("\n".join(map(str, facts)).encode()).hexdigest()[:16]
+        return cache_key(*facts)
 
     def __str__(self) -> str:
         return str(self.path) if self.member is None else f"{self.member} in {self.path}"
@@ -158,12 +155,7 @@ def _is_header(line: int, word: bytes, numbers: bytes) -> bool:
 
 
 def _keep(vectors: Tensor, kept: Path) -> None:
-    part = kept.with_name(f"{kept.name}.{uuid4().hex}.part")
-    try:
+    with suppress(OSError, SafetensorError):  # then they are read anew at the next start
         kept.parent.mkdir(parents=True, exist_ok=True)
-        save_file({"vectors": vectors}, part)
-        os.replace(part, kept)
-    except (OSError, SafetensorError):
-        return  # read anew at the next start
-    finally:
-        part.unlink(missing_ok=True)
+        with atomic_write(kept) as part:
+            save_file({"vectors": vectors}, part)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
@@ -19,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from boolit.lab.common.errors import UserError
+from boolit.lab.common.files import atomic_write, cache_key
 from boolit.lab.datasets.download.published import Remote, check, verified, verified_members
 
 # Download bars: what pooch reports to, drawn by rich, on a terminal only.
@@ -114,20 +112,11 @@ def _download(remote: Remote, url: str, bar: FileBar | None) -> None:
 
     # A server may else send an archive as the compressed form of its content, and requests would unpack it.
     download = HTTPDownloader(progressbar=bar or False, chunk_size=CHUNK, headers={"Accept-Encoding": "identity"})
-    part = _beside(remote.path)
-    try:
+    remote.path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(remote.path) as part:
         with part.open("xb") as file:
             download(url, file, None)
         check(remote, part)
-        os.replace(part, remote.path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _beside(path: Path) -> Path:
-    """A name nobody else writes to, however many processes fetch the same file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path.with_name(f"{path.name}.{uuid4().hex}.part")
 
 
 def _reason(error: Exception) -> str:
@@ -159,7 +148,9 @@ def tensors(remotes: Sequence[Remote], version: int, parse: Parse) -> Tensors:
         return kept
     parsed = parse(dict(content for remote in remotes for content in _contents(remote)))
     try:
-        _keep(parsed, cache, stamp)
+        cache.parent.mkdir(exist_ok=True)
+        with atomic_write(cache) as part:
+            save_file(parsed, part, stamp)
     except (OSError, SafetensorError):
         return parsed
     return _mapped(cache, stamp) or parsed
@@ -173,8 +164,7 @@ def _contents(remote: Remote) -> Iterable[tuple[str, bytes]]:
 
 def _cache(remotes: Sequence[Remote], version: int) -> Path:
     digests = (digest for remote in remotes for digest in (remote.sha256, *(member.digest for member in remote.members)))
-    named = "\n".join([str(version), *digests])
-    return remotes[0].path.parent / "parsed" / f"{hashlib.sha256(named.encode()).hexdigest()[:16]}.safetensors"
+    return remotes[0].path.parent / "parsed" / f"{cache_key(version, *digests)}.safetensors"
 
 
 def _stamp(remotes: Sequence[Remote]) -> Stamp:
@@ -197,13 +187,3 @@ def _mapped(cache: Path, stamp: Stamp) -> Tensors | None:
         return load_file(cache)
     except (OSError, SafetensorError):
         return None
-
-
-def _keep(parsed: Tensors, cache: Path, stamp: Stamp) -> None:
-    cache.parent.mkdir(exist_ok=True)
-    part = cache.with_name(f"{cache.name}.{uuid4().hex}.part")
-    try:
-        save_file(parsed, part, stamp)
-        os.replace(part, cache)
-    finally:
-        part.unlink(missing_ok=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -14,7 +13,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 from torch import Tensor
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.common.files import data_folder, file_digest
+from boolit.lab.common.files import cache_key, data_folder, file_digest
 from boolit.lab.common.random import uniform
 from boolit.lab.datasets import describe, load, source
 from boolit.lab.datasets.base import Dataset, Description, Source, Split
@@ -72,7 +71,7 @@ class Embeddings(Source):
         names = ("encoder", "digest", "size", "flip", "refresh", "seed")
         seen = self.of.model_dump(mode="json", exclude={"normalisation", "path"})
         identity = canonical({name: getattr(self, name) for name in names} | {"of": seen, "version": VERSION})
-        return data_folder() / "embeddings" / hashlib.sha256(identity.encode()).hexdigest()[:16]
+        return data_folder() / "embeddings" / cache_key(identity)
 
     def describe(self) -> Description:
         pictures = describe(self.of)

@@ -7,7 +7,6 @@ views of the same pictures, which come last, cost no more than these.
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,13 +14,15 @@ from typing import TypeAlias
 
 import numpy as np
 import torch
+from filelock import FileLock
 from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.common.parallel import alone, in_order
+from boolit.lab.common.files import atomic_write
+from boolit.lab.common.parallel import map_in_threads
 from boolit.lab.common.progress import progress_bars
 from boolit.lab.datasets.features.views import Gallery
 from boolit.lab.datasets.features.weights import resnet18_weights
@@ -141,7 +142,7 @@ def embedded(
     try:
         if not (file.is_file() and file.stat().st_size >= rows * ROW_BYTES):
             folder.mkdir(parents=True, exist_ok=True)
-            with alone(folder / "lock"), encoding_bars(shown) as begin:
+            with FileLock(folder / "lock"), encoding_bars(shown) as begin:
                 _encode(file, gallery, views, _network(folder, gallery, encoder(), refreshed, begin), begin)
         # Copied on writing, as torch has no tensors that cannot be written to.
         return torch.from_numpy(np.memmap(file, TYPE, "c", shape=(rows, FEATURES)))
@@ -157,7 +158,7 @@ def _encode(file: Path, gallery: Gallery, views: int, network: Resnet18, begin: 
         if done < total:  # what another process made while this one waited may be longer
             opened.truncate(done * ROW_BYTES)
         advance = begin("encoding pictures", total, done)
-        for rows in in_order(lambda piece: features(gallery.seen(piece)), gallery.pieces(views, done)):
+        for rows in map_in_threads(lambda piece: features(gallery.seen(piece)), gallery.pieces(views, done)):
             opened.write(rows.numpy().astype(TYPE, copy=False).tobytes())
             opened.flush()
             advance(len(rows))
@@ -178,7 +179,6 @@ def _network(folder: Path, gallery: Gallery, network: Resnet18, refreshed: bool,
         advance(len(rows))
         return statistics
 
-    part = kept.with_suffix(".part")
-    save_file(refresh(network, in_order(found, gallery.shuffled())), part)
-    os.replace(part, kept)
+    with atomic_write(kept) as part:
+        save_file(refresh(network, map_in_threads(found, gallery.shuffled())), part)
     return network

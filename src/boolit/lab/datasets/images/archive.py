@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
-from uuid import uuid4
 
 import numpy as np
 import torch
@@ -19,7 +17,7 @@ from rich.progress import track
 from torch import Tensor
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.common.files import name_bytes
+from boolit.lab.common.files import atomic_write, cache_key, name_bytes
 from boolit.lab.datasets.download.published import UnreadableError, entries
 from boolit.lab.datasets.images.decoding import Decoded, Encoded, decode_all
 
@@ -38,8 +36,7 @@ class Album:
 
     def kept(self, *words: object) -> Path:
         """Where something made of the pictures is kept."""
-        named = "\n".join(map(str, (VERSION, self.identity, *words)))
-        return self.cache / hashlib.sha256(name_bytes(named)).hexdigest()[:16]
+        return self.cache / cache_key(VERSION, self.identity, *words)
 
 
 def pictures(album: Album, names: Sequence[str], side: int, verify: Callable[[], None]) -> Tensor:
@@ -83,19 +80,15 @@ def stamp_of(path: Path) -> str:
 @contextmanager
 def _keeping(kept: Path, what: str) -> Iterator[IO[bytes]]:
     """A file that gets its name once it is complete."""
-    part = kept.with_name(f"{kept.name}.{uuid4().hex}.part")
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("xb") as file:
+        with atomic_write(kept) as part, part.open("xb") as file:
             yield file
-        os.replace(part, kept)
     except OSError as error:
         raise UserError(
             f"{what} cannot be kept in {kept.parent} ({error.strerror or error}); make room there, or set BOOLIT_DATA to "
             "another folder"
         ) from None
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _write(file: IO[bytes], decoded: Iterator[Decoded], count: int) -> None:

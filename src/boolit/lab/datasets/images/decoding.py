@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.common.parallel import in_processes, processors
+from boolit.lab.common.parallel import map_in_processes, processors
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -91,7 +91,7 @@ def decode_all(pictures: Iterable[Encoded], count: int, side: int) -> Iterator[D
     """Decodes about ``count`` pictures, in the order they come."""
     workers = min(processors(), count // WORTH_A_PROCESS)
     work = partial(decode_portion, side=side)
-    return chain.from_iterable(in_processes(work, _portions(pictures), workers, "decodes pictures"))
+    return chain.from_iterable(map_in_processes(work, _portions(pictures), workers, "decodes pictures"))
 
 
 def decode_portion(portion: list[Encoded], side: int) -> list[Decoded]:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
+from filelock import FileLock
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import data_folder, read_bounded
-from boolit.lab.common.parallel import alone
 from boolit.lab.datasets.base import Dataset, Description, Source
 from boolit.lab.datasets.raven.configurations import CONFIGURATIONS, configuration_named
 from boolit.lab.datasets.raven.drawing import SIDE
@@ -103,7 +103,7 @@ class Iraven(Source):
         files = self._files()
         if any(part.unread for part in files):
             self._home.mkdir(parents=True, exist_ok=True)
-            with alone(self._home / "lock"):
+            with FileLock(self._home / "lock"):
                 self._read([part for part in files if part.unread], shown)
         return [part.mapped() for part in files]
 

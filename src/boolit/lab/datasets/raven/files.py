@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
-from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +20,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.common.files import data_folder, read_array, regular_file
-from boolit.lab.common.parallel import in_processes, processors
+from boolit.lab.common.files import atomic_write, data_folder, read_array, regular_file
+from boolit.lab.common.parallel import map_in_processes, processors
 from boolit.lab.datasets.raven.configurations import Component, Configuration, configuration_named
 from boolit.lab.datasets.raven.drawing import SIDE, Bytes, pictures
 from boolit.lab.datasets.raven.panels import Problem
@@ -174,7 +173,7 @@ def generate(folder: Path, configurations: Sequence[str], problems: int, seed: i
     """
     portions = [part for name in configurations for part in _portions(folder, name, seed, missing(folder, name, problems))]
     count = sum(len(portion.indices) for portion in portions)
-    for made in in_processes(make, portions, min(processors(), count // WORTH_A_PROCESS), "makes problems"):
+    for made in map_in_processes(make, portions, min(processors(), count // WORTH_A_PROCESS), "makes problems"):
         advance(made)
     return count
 
@@ -257,15 +256,13 @@ def _contents(made: Problem) -> dict[str, npt.NDArray[Any]]:
 
 
 def _write(path: Path, contents: dict[str, npt.NDArray[Any]]) -> None:
-    part = path.with_name(f".{path.name}.{uuid4().hex}.part")
-    try:
-        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as archive:
-            for key, array in contents.items():
-                with archive.open(f"{key}.npy", "w") as member:
-                    np.lib.format.write_array(member, array, allow_pickle=False)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    with (
+        atomic_write(path) as part,
+        zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as archive,
+    ):
+        for key, array in contents.items():
+            with archive.open(f"{key}.npy", "w") as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def _sweep(folder: Path) -> None:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.common.parallel import in_order
+from boolit.lab.common.parallel import map_in_threads
 from boolit.lab.common.random import uniform
 from boolit.lab.datasets.base import Dataset, Split
 from boolit.lab.datasets.raven.drawing import SIDE
@@ -175,7 +175,7 @@ class PuzzleFiles:
     def _append(self, paths: Sequence[Path], advance: Advance) -> None:
         (pictures, _), (answers, _) = self._files()
         with pictures.open("ab") as picture_file, answers.open("ab", buffering=0) as answer_file:
-            for images, target in in_order(partial(_seen, self.side), paths):
+            for images, target in map_in_threads(partial(_seen, self.side), paths):
                 picture_file.write(images.tobytes())
                 answer_file.write(bytes([target]))
                 advance(1)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.common.files import data_folder, regular_file
+from boolit.lab.common.files import atomic_write, data_folder, hash_file, regular_file
 from boolit.lab.datasets.tables.columns import Fitted, Target, fitted, moments, strata, target_of, useless
 from boolit.lab.datasets.tables.prepared import DESCRIPTION, MATRIX, SPLITS, TARGETS, Prepared, Rows, split
 from boolit.lab.datasets.tables.profile import Evidence, RawColumn, TableProgress, gathered, table_progress, written
@@ -28,7 +26,6 @@ from boolit.saved.file import TableTask
 # What the user wants of a table.
 
 DIGEST_DIGITS = 16
-PIECE_BYTES = 2**20
 VERSION = 1  # raised when the same wishes would be prepared differently
 
 
@@ -60,15 +57,11 @@ class Wanted:
 def digest_of(path: Path) -> str:
     """The hash of a file's contents, so that a changed table is another one."""
     try:
-        digest = hashlib.sha256()
-        with regular_file(path, "give the file of a table").open("rb") as file:
-            while piece := file.read(PIECE_BYTES):
-                digest.update(piece)
+        return hash_file(regular_file(path, "give the file of a table"))[:DIGEST_DIGITS]
     except FileNotFoundError:
         raise UserError(f"there is no table {path}; check the path") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror or error}); give the file of a table") from None
-    return digest.hexdigest()[:DIGEST_DIGITS]
 
 
 LEAST_ROWS = 10
@@ -89,17 +82,12 @@ def prepared(wanted: Wanted, shown: bool | None = None) -> Prepared:
 
 
 def _made(wanted: Wanted, folder: Path, progress: TableProgress) -> None:
-    """Writes everything to a folder of another name first: the folder is there whole or not at all."""
-    unfinished = folder.with_name(f".{folder.name}.{os.getpid()}.part")
     try:
-        unfinished.mkdir(parents=True, exist_ok=True)
-        _Preparation(wanted, unfinished, progress).run()
-        if not folder.exists():
-            unfinished.replace(folder)
+        with atomic_write(folder) as unfinished:
+            unfinished.mkdir(parents=True)
+            _Preparation(wanted, unfinished, progress).run()
     except OSError as error:
         raise UserError(f"cannot prepare the table in {folder.parent} ({error.strerror or error}); set BOOLIT_DATA") from error
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 class _Preparation:
