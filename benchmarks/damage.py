@@ -42,7 +42,7 @@ from boolit.lab.datasets.composition.mitstates_files import parsed_t7
 from boolit.lab.datasets.download.mat import records, variable
 from boolit.lab.datasets.download.mat_child import limit_memory
 from boolit.lab.datasets.download.published import Remote, UnreadableError, entries, verified
-from boolit.lab.datasets.tables import Wanted, digest_of, open_table, prepared
+from boolit.lab.datasets.tables import TableSpec, open_table, prepare_table, table_digest
 from boolit.saved import SavedModelError, load
 
 SECONDS, BYTES = 30, 2**30
@@ -202,11 +202,11 @@ def read_table(path: Path) -> Any:
     """Names and cells; and the table is prepared as for a network."""
     table = open_table(path)
     columns: dict[str, list[Any]] = {name: [] for name in table.names}
-    for piece in table.pieces(table.names):
+    for piece in table.batches(table.names):
         for name, values in zip(table.names, piece.columns, strict=True):
             columns[name] += values.to_pylist()
     with data_kept_in(path.parent / "data"), suppress(UserError):  # cells that no network can learn from
-        prepared(Wanted(str(path), digest_of(path), table.names[-1]))
+        prepare_table(TableSpec(str(path), table_digest(path), table.names[-1]))
     return columns
 
 

@@ -15,7 +15,7 @@ from boolit.cli._terminal import output, print_json, progress
 
 if TYPE_CHECKING:
     from boolit.lab.compare import Compared, Comparing
-    from boolit.lab.datasets.tables import Prepared
+    from boolit.lab.datasets.tables import PreparedTable
 
 TableArgument = Annotated[Path, typer.Argument(metavar="TABLE", help="A .csv, .tsv, .parquet or .npz file.")]
 DEFAULT = "relu,silu,max,or_ail,xnor_nail,or_and_xnor_nail_d"
@@ -133,7 +133,7 @@ def _tell(comparing: Comparing) -> None:
     console.print(f"Parameters: {escape(counts)}\n", soft_wrap=True)
 
 
-def _lines(table: Prepared) -> list[str]:
+def _lines(table: PreparedTable) -> list[str]:
     verbs = {"train": "train", "valid": "validate", "test": "test"}
     rows = ", ".join(f"{table.rows[name]} to {verb} on" for name, verb in verbs.items())
     kinds = [column.kind for column in table.columns]

@@ -15,13 +15,13 @@ from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import BoundedReader, TooLargeError, atomic_write, file_digest, read_array, read_bounded
 from boolit.lab.datasets.features.weights import resnet18_weights
 from boolit.lab.datasets.images.folder import Pictures, folder_digest
-from boolit.lab.datasets.tables import digest_of, open_table
+from boolit.lab.datasets.tables import open_table, table_digest
 from boolit.lab.studies.files import load_study
 from boolit.saved import SavedModelError, load
 
 READERS: dict[str, Callable[[Path], object]] = {
     "table": open_table,
-    "table's digest": digest_of,
+    "table's digest": table_digest,
     "study": load_study,
     "weights": resnet18_weights,
     "weights' digest": lambda path: file_digest(path, "file"),

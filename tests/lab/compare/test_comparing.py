@@ -126,7 +126,7 @@ def test_a_saved_model_computes_what_the_trained_network_does(folder: Path, clas
         weights = load_file(store.weights(record.key))
     assert dataset.resample is not None
     own = dataset.resample(3)
-    x, y = (values[own.rows["test"]] for values in table.whole())
+    x, y = (values[own.rows["test"]] for values in table.all_rows())
     with torch.no_grad():
         expected = restore(record.config, weights)(((x - own.mean) / own.scale).unsqueeze(0))[0, :, 0]
         features = x.double() * torch.from_numpy(table.scale) + torch.from_numpy(table.mean)

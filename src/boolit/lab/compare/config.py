@@ -13,8 +13,8 @@ from typing import Any
 import boolit
 from boolit.lab.common.errors import UserError, user_input
 from boolit.lab.datasets import source
-from boolit.lab.datasets.tables import Prepared, digest_of, prepared
-from boolit.lab.datasets.tables.dataset import Table, network_task
+from boolit.lab.datasets.tables import PreparedTable, prepare_table, table_digest
+from boolit.lab.datasets.tables.dataset import TableSource, network_task
 from boolit.lab.models import family
 from boolit.lab.studies import StudyFile
 from boolit.lab.studies.planner import BUDGET_TOLERANCE
@@ -72,16 +72,16 @@ class Question:
         return re.sub(r"[^0-9A-Za-z_-]+", "-", stem).strip("-") or "table"
 
     @cached_property
-    def source(self) -> Table:
+    def source(self) -> TableSource:
         """The table as a dataset; it is hashed once."""
         options = {name: getattr(self, name) for name in ("target", "task", "test", "validation", "levels", "drop")}
-        made = source({"name": "table", "path": str(self.table), "digest": digest_of(self.table), **options})
-        assert isinstance(made, Table)
+        made = source({"name": "table", "path": str(self.table), "digest": table_digest(self.table), **options})
+        assert isinstance(made, TableSource)
         return made
 
-    def prepared(self, shown: bool | None = None) -> Prepared:
+    def prepared(self, shown: bool | None = None) -> PreparedTable:
         """The table as networks read it, read now or earlier."""
-        return prepared(self.source.wanted, shown)
+        return prepare_table(self.source.spec, shown)
 
     def checked(self) -> Question:
         """This question, if its activations exist and each is there once, and the rest is possible."""
@@ -121,7 +121,7 @@ def check_activations(specs: Sequence[str]) -> None:
         raise UserError("there are no activations to compare; name some, such as relu,or_ail")
 
 
-def study_of(question: Question, table: Prepared) -> StudyFile:
+def study_of(question: Question, table: PreparedTable) -> StudyFile:
     """The study: a batch-normalised multi-layer perceptron of equal size for every activation, stopped early."""
     budget = question.budget or max(LEAST_BUDGET, BUDGET_PER_FEATURE * table.features)
     _check_budget(question, table, budget)
@@ -164,7 +164,7 @@ def recipe_for(rows: int, epochs: int | None = None) -> dict[str, Any]:
     }
 
 
-def _check_budget(question: Question, table: Prepared, budget: int) -> None:
+def _check_budget(question: Question, table: PreparedTable, budget: int) -> None:
     """The planner would refuse too, but in the words of a study."""
     network = family(MODEL)
     ends = ((table.features,), len(table.classes) if len(table.classes) > 2 else 1)

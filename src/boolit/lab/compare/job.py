@@ -15,7 +15,7 @@ from boolit.lab.compare.outcomes import GUESSES, Outcomes
 from boolit.lab.compare.rates import Place, chosen_rates, edge_notes, final_plan, trial_plan
 from boolit.lab.compare.saved import Saved, write_saved
 from boolit.lab.datasets import Dataset, load
-from boolit.lab.datasets.tables import Prepared
+from boolit.lab.datasets.tables import PreparedTable
 from boolit.lab.execute import Summary, execute
 from boolit.lab.reports.names import metric_label
 from boolit.lab.reports.page import Report, split_figures, split_tables, write_pages
@@ -52,7 +52,7 @@ class Comparing:
     """
 
     question: Question
-    table: Prepared
+    table: PreparedTable
     planned: Plan
     notes: Sequence[str] = ()
 

@@ -21,8 +21,8 @@ from boolit.lab.common.errors import UserError, user_input
 from boolit.lab.common.files import atomic_write, csv_cell
 from boolit.lab.compare.outcomes import Outcomes
 from boolit.lab.datasets import Resample
-from boolit.lab.datasets.tables import Prepared, open_table
-from boolit.lab.datasets.tables.profile import Step, numbers, plain, table_progress
+from boolit.lab.datasets.tables import PreparedTable, open_table
+from boolit.lab.datasets.tables.profile import Step, clean_column, parse_numbers, table_progress
 from boolit.lab.results.resampled import Estimate
 from boolit.lab.results.scores import p_text
 from boolit.lab.results.store import Store
@@ -53,7 +53,9 @@ class Saved:
     reason: str
 
 
-def write_saved(outcomes: Outcomes, verdict: SplitVerdict, table: Prepared, resample: Resample, store: Store) -> Saved | None:
+def write_saved(
+    outcomes: Outcomes, verdict: SplitVerdict, table: PreparedTable, resample: Resample, store: Store
+) -> Saved | None:
     """Writes the model of the first split into the store's folder; None if every run there diverged.
 
     ``resample`` is that split.
@@ -99,7 +101,11 @@ def _reason(spec: str, number: int, outcomes: Outcomes, verdict: SplitVerdict) -
 
 
 def saved_model(
-    record: Record, table: Prepared, resample: Resample, weights: Mapping[str, Tensor], about: Mapping[str, Any] | None = None
+    record: Record,
+    table: PreparedTable,
+    resample: Resample,
+    weights: Mapping[str, Tensor],
+    about: Mapping[str, Any] | None = None,
 ) -> SavedModel:
     """The network of a run with everything it needs to read other rows of such a table."""
     config: Mapping[str, Any] = record.config
@@ -126,7 +132,7 @@ def figures(record: Record) -> dict[str, float]:
     return {name: value for name, value in sorted(record.metrics.items()) if name.startswith(("valid_", "test_"))}
 
 
-def _fill(module: nn.Sequential, table: Prepared, resample: Resample, weights: Mapping[str, Tensor]) -> None:
+def _fill(module: nn.Sequential, table: PreparedTable, resample: Resample, weights: Mapping[str, Tensor]) -> None:
     """Copies the weights of a stacked network, whose layers are in lists by kind, into a plain one."""
     numbers = {nn.Linear: "linear", nn.BatchNorm1d: "norm", Activation: "activation"}
     seen = dict.fromkeys(numbers.values(), 0)
@@ -168,7 +174,7 @@ class Unknown:
 
     def add(self, column: Column, values: pa.Array) -> None:
         """Looks through further rows."""
-        counts = pc.value_counts(plain(values))
+        counts = pc.value_counts(clean_column(values))
         for value, count in zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True):
             text = str(value).strip()
             if is_missing(value) or text in column.levels:
@@ -232,7 +238,7 @@ def _write(model: SavedModel, path: Path, file: TextIO, step: Step) -> Predicted
             raise UserError(f"{path} has no column {name!r}; the model reads {', '.join(model.columns)}")
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([csv_cell(model.description.target), *(f"P({label})" for label in model.classes)])
-    for piece in table.pieces(model.columns):
+    for piece in table.batches(model.columns):
         writer.writerows(_rows(model, piece))
         predicted.add(model.description.columns, piece)
         step(piece.num_rows)
@@ -252,6 +258,6 @@ def _rows(model: SavedModel, piece: pa.RecordBatch) -> list[list[Any]]:
 
 def _read(kind: Kind, column: pa.Array) -> pa.Array:
     """Numbers written as texts are read by pyarrow, much faster than the model would; categories stay texts."""
-    column = plain(column)
-    found = numbers(column) if kind in ("number", "flag") and pa.types.is_string(column.type) else None
+    column = clean_column(column)
+    found = parse_numbers(column) if kind in ("number", "flag") and pa.types.is_string(column.type) else None
     return column if found is None else found

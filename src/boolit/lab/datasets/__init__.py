@@ -65,7 +65,7 @@ DATASETS: Registry[Source] = Registry(
             "pictures": "images.folder:Pictures",
             "stl10": "images.stl10:Stl10",
             "svhn": "images.svhn:Svhn",
-            "table": "tables.dataset:Table",
+            "table": "tables.dataset:TableSource",
             "xor": "boolean:Xor",
         }.items()
     },

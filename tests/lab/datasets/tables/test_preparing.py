@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.datasets.tables import Prepared, Wanted, digest_of, prepared
-from boolit.lab.datasets.tables.prepared import resample, split
+from boolit.lab.datasets.tables import PreparedTable, TableSpec, prepare_table, table_digest
+from boolit.lab.datasets.tables.prepared import resample_rows, split_rows
 from boolit.saved.columns import Column, encode_features, raw_columns
 
 ROWS = 200
@@ -40,13 +40,13 @@ def columns(rows: int = ROWS) -> dict[str, list[Any]]:
     }
 
 
-def made(path: Path, table: dict[str, list[Any]], **options: Any) -> Prepared:
+def made(path: Path, table: dict[str, list[Any]], **options: Any) -> PreparedTable:
     pq.write_table(pa.table(table), path)
     return of(path, **options)
 
 
-def of(path: Path, **options: Any) -> Prepared:
-    return prepared(Wanted(str(path), digest_of(path), **{"target": "label", **options}))
+def of(path: Path, **options: Any) -> PreparedTable:
+    return prepare_table(TableSpec(str(path), table_digest(path), **{"target": "label", **options}))
 
 
 def test_columns_by_kind_and_what_is_not_used(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_statistics_come_from_the_training_rows_alone(tmp_path: Path) -> None:
     assert size.fill == pytest.approx(np.median(known_sizes(table, "train")))
 
 
-def known_sizes(table: Prepared, name: str) -> Any:
+def known_sizes(table: PreparedTable, name: str) -> Any:
     """The sizes of a split, from its features."""
     x = table.split(name)[0].double().numpy()
     sizes = x[:, 0] * table.scale[0] + table.mean[0]
@@ -200,7 +200,7 @@ def test_numbers_of_rows_are_not_used(tmp_path: Path) -> None:
 )
 def test_splits_share_out_every_row_and_every_class(strata: list[int], test: float, validation: float, seed: int) -> None:
     classes = np.array(strata)
-    parts = split(classes, test, validation, seed)
+    parts = split_rows(classes, test, validation, seed)
     assert sorted(np.concatenate(list(parts.values())).tolist()) == list(range(len(strata)))
     assert abs(len(parts["test"]) - test * len(strata)) <= 1
     for each in set(strata):
@@ -209,7 +209,7 @@ def test_splits_share_out_every_row_and_every_class(strata: list[int], test: flo
 
 
 def test_another_seed_is_another_split() -> None:
-    same, again, other = (split(np.zeros(50, np.int64), 0.2, 0.2, seed)["test"].tolist() for seed in (0, 0, 1))
+    same, again, other = (split_rows(np.zeros(50, np.int64), 0.2, 0.2, seed)["test"].tolist() for seed in (0, 0, 1))
     assert same == again != other
 
 
@@ -223,9 +223,9 @@ def test_resampled_splits_are_disjoint_stratified_and_of_one_size(
     strata: list[int], test: float, validation: float, number: int
 ) -> None:
     classes = np.array(strata)
-    parts = resample(classes, test, validation, 0, number)
+    parts = resample_rows(classes, test, validation, 0, number)
     assert sorted(np.concatenate(list(parts.values())).tolist()) == list(range(len(strata)))
-    first = resample(classes, test, validation, 0, 1)
+    first = resample_rows(classes, test, validation, 0, 1)
     assert {name: len(rows) for name, rows in parts.items()} == {name: len(rows) for name, rows in first.items()}
     for each in set(strata):
         share = np.mean(classes == each) * len(strata)
@@ -235,8 +235,8 @@ def test_resampled_splits_are_disjoint_stratified_and_of_one_size(
 
 def test_resampled_splits_are_random_but_fixed() -> None:
     strata = np.repeat([0, 1, 2], [60, 30, 1])
-    tests = [resample(strata, 0.2, 0.2, 0, number)["test"].tolist() for number in range(1, 41)]
-    assert tests == [resample(strata, 0.2, 0.2, 0, number)["test"].tolist() for number in range(1, 41)]
+    tests = [resample_rows(strata, 0.2, 0.2, 0, number)["test"].tolist() for number in range(1, 41)]
+    assert tests == [resample_rows(strata, 0.2, 0.2, 0, number)["test"].tolist() for number in range(1, 41)]
     assert len({tuple(rows) for rows in tests}) == 40
     # Even the one row of the last class is now tested on and now not; in all 40 or in none is a chance of 0.8⁴⁰ = 1e-4.
     assert 0 < sum(90 in rows for rows in tests) < 40

@@ -13,12 +13,12 @@ import pytest
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets.tables import open_table
-from boolit.lab.datasets.tables.profile import Evidence
+from boolit.lab.datasets.tables.profile import ColumnProfile
 
 
 def read(path: Path) -> dict[str, list[object]]:
     table = open_table(path)
-    return pa.Table.from_batches(table.pieces(table.names)).to_pydict()
+    return pa.Table.from_batches(table.batches(table.names)).to_pydict()
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -124,22 +124,22 @@ def test_npz_with_objects_or_unequal_rows_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_column_holds(values: list[object], found: str) -> None:
-    evidence = Evidence("x")
+    evidence = ColumnProfile("x")
     for value in values:  # a piece each, as the pieces of a large table
         evidence.add(pa.array([value], pa.array(values).type))
-    assert evidence.found == found
+    assert evidence.type == found
 
 
 def test_types_without_a_meaning_are_refused() -> None:
     with pytest.raises(UserError, match="'x' is of the type list"):
-        Evidence("x").add(pa.array([[1]]))
+        ColumnProfile("x").add(pa.array([[1]]))
 
 
 def test_15_000_columns_are_read(tmp_path: Path) -> None:
     names = [f"column{place}" for place in range(15_000)]
     table = open_table(write(tmp_path / "t.csv", "\n".join([",".join(names), *[",".join(["1.5"] * 15_000)] * 3])))
     assert table.names == tuple(names)
-    assert [piece.num_rows for piece in table.pieces(names)] == [3]
+    assert [piece.num_rows for piece in table.batches(names)] == [3]
 
 
 @pytest.mark.parametrize(

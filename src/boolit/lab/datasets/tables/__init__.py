@@ -1,7 +1,7 @@
-"""Tables of the user's own: reading them in pieces, telling what their columns hold, and preparing them for networks."""
+"""The user's own tables: read in batches, profiled column by column, and prepared for networks."""
 
-from boolit.lab.datasets.tables.prepare import Wanted, digest_of, prepared
-from boolit.lab.datasets.tables.prepared import Prepared
+from boolit.lab.datasets.tables.prepare import TableSpec, prepare_table, table_digest
+from boolit.lab.datasets.tables.prepared import PreparedTable
 from boolit.lab.datasets.tables.reading import TableFile, open_table
 
-__all__ = ["Prepared", "TableFile", "Wanted", "digest_of", "open_table", "prepared"]
+__all__ = ["PreparedTable", "TableFile", "TableSpec", "open_table", "prepare_table", "table_digest"]

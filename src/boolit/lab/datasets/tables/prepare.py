@@ -1,7 +1,7 @@
-"""From a table to what networks read, in a bounded amount of memory.
+"""From a table to features on disk, in bounded memory.
 
-The table is read twice in pieces: once to see what its columns hold, once to write them as raw numbers, column after column.
-Rows are then split, every column is fitted to its training rows, and the features are written row after row.
+The table is read twice in batches: once to profile its columns, once to write them as raw numbers, column after column.
+Then rows are split, every column is fitted to its training rows, and the features are written row after row.
 """
 
 from __future__ import annotations
@@ -15,26 +15,34 @@ from pathlib import Path
 import numpy as np
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.common.files import atomic_write, data_folder, hash_file, regular_file
-from boolit.lab.datasets.tables.columns import Fitted, Target, fitted, moments, strata, target_of, useless
-from boolit.lab.datasets.tables.prepared import DESCRIPTION, MATRIX, SPLITS, TARGETS, Prepared, Rows, split
-from boolit.lab.datasets.tables.profile import Evidence, RawColumn, TableProgress, gathered, table_progress, written
+from boolit.lab.common.files import atomic_write, data_folder, file_digest
+from boolit.lab.datasets.tables.columns import FittedColumn, TargetColumn, fit_column, fit_target, unused_reason
+from boolit.lab.datasets.tables.prepared import DESCRIPTION, MATRIX, SPLITS, TARGETS, PreparedTable, Rows, split_rows
+from boolit.lab.datasets.tables.profile import (
+    ColumnProfile,
+    RawColumn,
+    TableProgress,
+    profile_columns,
+    table_progress,
+    write_raw_columns,
+)
 from boolit.lab.datasets.tables.reading import TableFile, open_table
 from boolit.saved.columns import column_entry, encode_features
 from boolit.saved.file import TableTask
 
-# What the user wants of a table.
-
 DIGEST_DIGITS = 16
-VERSION = 1  # raised when the same wishes would be prepared differently
+VERSION = 1  # raised when the same specification would be prepared differently
+MIN_ROWS = 10
+NUMBERS_AT_ONCE = 2**21
+MAX_BYTES = 8 * 2**30
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A table, its target, and how it is cut and prepared; ``digest`` is of its contents.
+class TableSpec:
+    """A table, its target, and how it is split and prepared; ``digest`` is the hash of its contents.
 
-    ``test`` is the share of all rows that is tested on, ``validation`` that of the others which is validated on. A category
-    has at most ``levels`` features besides the one for any other text.
+    ``test`` is the test share of all rows, ``validation`` the validation share of the others. A category has at most ``levels``
+    features, plus one for all other texts.
     """
 
     path: str
@@ -49,142 +57,140 @@ class Wanted:
 
     @property
     def key(self) -> str:
-        """What it is kept under: not the path, for a table may move."""
-        wishes = {name: value for name, value in asdict(self).items() if name != "path"} | {"version": VERSION}
-        return hashlib.sha256(json.dumps(wishes, sort_keys=True).encode()).hexdigest()[:DIGEST_DIGITS]
+        """The name of its folder on disk; the path is not part of it, as a table may move."""
+        options = {name: value for name, value in asdict(self).items() if name != "path"} | {"version": VERSION}
+        return hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:DIGEST_DIGITS]
 
 
-def digest_of(path: Path) -> str:
-    """The hash of a file's contents, so that a changed table is another one."""
-    try:
-        return hash_file(regular_file(path, "give the file of a table"))[:DIGEST_DIGITS]
-    except FileNotFoundError:
-        raise UserError(f"there is no table {path}; check the path") from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror or error}); give the file of a table") from None
+def table_digest(path: Path) -> str:
+    """The hash of a table's contents."""
+    if not path.exists():
+        raise UserError(f"there is no table {path}; check the path")
+    return file_digest(path, "table")[:DIGEST_DIGITS]
 
 
-LEAST_ROWS = 10
-NUMBERS_AT_ONCE = 2**21
-MOST_BYTES = 8 * 2**30
-
-
-def prepared(wanted: Wanted, shown: bool | None = None) -> Prepared:
-    """The prepared table, made now or earlier: it is kept in the data folder under its contents and the wishes.
-
-    ``shown`` may hide the progress.
-    """
-    folder = data_folder() / "tables" / wanted.key
+def prepare_table(spec: TableSpec, shown: bool | None = None) -> PreparedTable:
+    """The prepared table, made now or read from the data folder; ``shown`` may hide the progress."""
+    folder = data_folder() / "tables" / spec.key
     if not folder.exists():
         with table_progress(shown) as progress:
-            _made(wanted, folder, progress)
-    return Prepared.read(folder)
+            _write_folder(spec, folder, progress)
+    return PreparedTable.read(folder)
 
 
-def _made(wanted: Wanted, folder: Path, progress: TableProgress) -> None:
+def _write_folder(spec: TableSpec, folder: Path, progress: TableProgress) -> None:
     try:
         with atomic_write(folder) as unfinished:
             unfinished.mkdir(parents=True)
-            _Preparation(wanted, unfinished, progress).run()
+            _Preparation(spec, unfinished, progress).run()
     except OSError as error:
         raise UserError(f"cannot prepare the table in {folder.parent} ({error.strerror or error}); set BOOLIT_DATA") from error
 
 
 class _Preparation:
-    def __init__(self, wanted: Wanted, folder: Path, progress: TableProgress) -> None:
-        self.wanted, self.folder, self.progress = wanted, folder, progress
-        self.dropped: dict[str, str] = dict.fromkeys(wanted.drop, "as asked")
+    def __init__(self, spec: TableSpec, folder: Path, progress: TableProgress) -> None:
+        self.spec, self.folder, self.progress = spec, folder, progress
+        self.dropped: dict[str, str] = dict.fromkeys(spec.drop, "as asked")
 
     def run(self) -> None:
-        wanted, path = self.wanted, Path(self.wanted.path)
+        path = Path(self.spec.path)
         table = open_table(path)
-        names = _names(table, wanted)
-        if digest_of(path) != wanted.digest:
+        names = self._column_names(table)
+        if table_digest(path) != self.spec.digest:
             raise UserError(f"{path} is not the table this study is of, its contents changed; start the study again")
-        evidence = gathered(table, names, wanted.target, self.progress.step("reading"))
-        rows = evidence[wanted.target].rows
-        self._check(evidence, rows)
-        *columns, goal = self._raw(table, evidence, rows)
-        target = target_of(goal, wanted.task)
-        parts = self._parts(target)
-        fits = self._fits(columns, parts["train"])
-        self._write(fits, target, parts, rows)
+        profiles = profile_columns(table, names, self.spec.target, self.progress.step("reading"))
+        rows = profiles[self.spec.target].rows
+        self._check(profiles, rows)
+        *columns, last = self._write_raw(table, profiles, rows)
+        target = fit_target(last, self.spec.task)
+        parts = self._split(target)
+        self._write(self._fit(columns, parts["train"]), target, parts, rows)
         (self.folder / "raw").unlink()
 
-    def _check(self, evidence: Mapping[str, Evidence], rows: int) -> None:
-        path, target = self.wanted.path, evidence[self.wanted.target]
-        if rows < LEAST_ROWS:
-            raise UserError(f"{path} has {rows} row{'s' * (rows != 1)}; a comparison needs at least {LEAST_ROWS}")
-        if target.found == "text" and target.distinct is None:
-            raise UserError(f"the target {target.name!r} has {useless(target, 0)}; choose a column of classes or numbers")
-        for column in evidence.values():
-            if column.found == "empty":
+    def _column_names(self, table: TableFile) -> list[str]:
+        target, drop = self.spec.target, self.spec.drop
+        for name in (target, *drop):
+            if name not in table.names:
+                known = ", ".join(table.names[:20]) + (", …" if len(table.names) > 20 else "")
+                raise UserError(f"{table.path} has no column {name!r}; it has {known}")
+        if target in drop:
+            raise UserError(f"the target {target!r} cannot be left out; drop another column")
+        return [name for name in table.names if name not in drop]
+
+    def _check(self, profiles: Mapping[str, ColumnProfile], rows: int) -> None:
+        path, target = self.spec.path, profiles[self.spec.target]
+        if rows < MIN_ROWS:
+            raise UserError(f"{path} has {rows} row{'s' * (rows != 1)}; a comparison needs at least {MIN_ROWS}")
+        if target.type == "text" and target.distinct is None:
+            raise UserError(f"the target {target.name!r} has {unused_reason(target, 0)}; choose a column of classes or numbers")
+        for column in profiles.values():
+            if column.type == "empty":
                 fix = "choose another target" if column is target else f"leave it out with --drop {column.name!r}"
                 raise UserError(f"column {column.name!r} of {path} is empty in every row; {fix}")
 
-    def _raw(self, table: TableFile, evidence: Mapping[str, Evidence], rows: int) -> list[RawColumn]:
-        """All columns that are of use, and the target as the last."""
-        others = [column for name, column in evidence.items() if name != self.wanted.target]
-        reasons = {column.name: useless(column, self.wanted.levels) for column in others}
+    def _write_raw(self, table: TableFile, profiles: Mapping[str, ColumnProfile], rows: int) -> list[RawColumn]:
+        """All useful columns, and the target as the last."""
+        others = [column for name, column in profiles.items() if name != self.spec.target]
+        reasons = {column.name: unused_reason(column, self.spec.levels) for column in others}
         self.dropped |= {name: reason for name, reason in reasons.items() if reason}
-        used = [column for column in others if not reasons[column.name]]
-        columns = [*used, evidence[self.wanted.target]]
-        return written(table, columns, rows, self.folder / "raw", self.progress.step("sorting by column", rows))
+        columns = [*(column for column in others if not reasons[column.name]), profiles[self.spec.target]]
+        return write_raw_columns(table, columns, rows, self.folder / "raw", self.progress.step("sorting by column", rows))
 
-    def _parts(self, target: Target) -> dict[str, Rows]:
+    def _split(self, target: TargetColumn) -> dict[str, Rows]:
         known = np.flatnonzero(~np.isnan(target.values))
-        wanted = self.wanted
-        parts = split(strata(target, known), wanted.test, wanted.validation, wanted.seed)
+        strata = (target.values[known] if target.task == "classify" else np.zeros(len(known))).astype(np.int64)
+        parts = split_rows(strata, self.spec.test, self.spec.validation, self.spec.seed)
         for name, rows in parts.items():
             if len(rows) < (2 if name == "train" else 1):
-                raise UserError(f"{wanted.path} has {len(known)} rows with a target, too few to split; give more rows")
+                raise UserError(f"{self.spec.path} has {len(known)} rows with a target, too few to split; give more rows")
         train = target.values[known[parts["train"]]]
         if (train == train[0]).all():
             raise UserError(f"the target {target.name!r} is the same in all training rows; give more rows of other values")
         return {name: known[rows] for name, rows in parts.items()}
 
-    def _fits(self, columns: Sequence[RawColumn], train: Rows) -> list[Fitted]:
+    def _fit(self, columns: Sequence[RawColumn], train: Rows) -> list[FittedColumn]:
         step = self.progress.step("fitting columns", len(columns))
-        fits = []
+        fitted = []
         for column in columns:
-            found = fitted(column, train, self.wanted.levels)
-            if isinstance(found, str):
-                self.dropped[column.name] = found
+            result = fit_column(column, train, self.spec.levels)
+            if isinstance(result, str):
+                self.dropped[column.name] = result
             else:
-                fits.append(found)
+                fitted.append(result)
             step(1)
-        if not fits:
+        if not fitted:
             reasons = ", ".join(f"{name}: {reason}" for name, reason in self.dropped.items()) or "it has no other"
-            raise UserError(f"{self.wanted.path} has no column to predict {self.wanted.target!r} from ({reasons}); add some")
-        return fits
+            raise UserError(f"{self.spec.path} has no column to predict {self.spec.target!r} from ({reasons}); add some")
+        return fitted
 
-    def _write(self, fits: Sequence[Fitted], target: Target, parts: Mapping[str, Rows], rows: int) -> None:
-        pairs = [moments(fit, parts["train"]) for fit in fits]
-        mean, scale = (np.concatenate(values) for values in zip(*pairs, strict=True))
-        place = _places(parts, rows)
-        self._write_matrix(fits, mean, scale, place)
-        unit = _unit(target, parts["train"])
-        ordered = target.values[np.concatenate([parts[name] for name in SPLITS])]
-        ((ordered - unit[0]) / unit[1]).tofile(self.folder / TARGETS)
+    def _write(self, columns: Sequence[FittedColumn], target: TargetColumn, parts: Mapping[str, Rows], rows: int) -> None:
+        moments = [column.scaling(parts["train"]) for column in columns]
+        mean, scale = (np.concatenate(values) for values in zip(*moments, strict=True))
+        order = np.concatenate([parts[name] for name in SPLITS])
+        place = np.full(rows, -1, np.int64)  # of each row of the table among the features; -1 without a target
+        place[order] = np.arange(len(order))
+        self._write_matrix(columns, mean, scale, place)
+        target_mean, target_scale = target.scaling(parts["train"])
+        ((target.values[order] - target_mean) / target_scale).tofile(self.folder / TARGETS)
         entry = {
             "target": target.name,
             "task": target.task,
             "classes": list(target.classes),
-            "columns": [column_entry(fit.column) for fit in fits],
+            "columns": [column_entry(each.column) for each in columns],
             "mean": mean.tolist(),
             "scale": scale.tolist(),
-            "target_mean": unit[0],
-            "target_scale": unit[1],
+            "target_mean": target_mean,
+            "target_scale": target_scale,
             "rows": {name: len(parts[name]) for name in SPLITS},
-            "left_out": rows - len(ordered),
+            "left_out": rows - len(order),
             "dropped": self.dropped,
         }
         (self.folder / DESCRIPTION).write_text(json.dumps(entry, ensure_ascii=False), encoding="utf-8")
 
-    def _write_matrix(self, fits: Sequence[Fitted], mean: np.ndarray, scale: np.ndarray, place: Rows) -> None:
+    def _write_matrix(self, columns: Sequence[FittedColumn], mean: np.ndarray, scale: np.ndarray, place: Rows) -> None:
         rows, shape = len(place), (int((place >= 0).sum()), len(mean))
-        if 4 * shape[0] * shape[1] > MOST_BYTES:
-            limit = f"{shape[1]} features of {shape[0]} rows are more than {MOST_BYTES >> 30} GiB"
+        if 4 * shape[0] * shape[1] > MAX_BYTES:
+            limit = f"{shape[1]} features of {shape[0]} rows are more than {MAX_BYTES >> 30} GiB"
             raise UserError(f"{limit}; use fewer --levels, or leave columns out with --drop")
         matrix = np.memmap(self.folder / MATRIX, np.float32, "w+", shape=shape)
         size = max(1, NUMBERS_AT_ONCE // shape[1])
@@ -192,33 +198,6 @@ class _Preparation:
         for first in range(0, rows, size):
             last = min(first + size, rows)
             used = place[first:last] >= 0
-            features = encode_features([fit.column for fit in fits], [fit.raw(first, last)[used] for fit in fits])
+            features = encode_features([each.column for each in columns], [each.raw(first, last)[used] for each in columns])
             matrix[place[first:last][used]] = (features - mean) / scale
             step(last - first)
-
-
-def _names(table: TableFile, wanted: Wanted) -> list[str]:
-    for name in (wanted.target, *wanted.drop):
-        if name not in table.names:
-            known = ", ".join(table.names[:20]) + (", …" if len(table.names) > 20 else "")
-            raise UserError(f"{table.path} has no column {name!r}; it has {known}")
-    if wanted.target in wanted.drop:
-        raise UserError(f"the target {wanted.target!r} cannot be left out; drop another column")
-    return [name for name in table.names if name not in wanted.drop]
-
-
-def _places(parts: Mapping[str, Rows], rows: int) -> Rows:
-    """Where each row of the table goes: training rows first, then those to validate and to test on; -1 for none.
-
-    Shape: ``(rows,)``.
-    """
-    place = np.full(rows, -1, np.int64)
-    place[np.concatenate([parts[name] for name in SPLITS])] = np.arange(sum(map(len, parts.values())))
-    return place
-
-
-def _unit(target: Target, train: Rows) -> tuple[float, float]:
-    """Mean and standard deviation of a quantity in the training rows; classes stay as they are."""
-    if target.task == "classify":
-        return 0.0, 1.0
-    return float(target.values[train].mean()), float(target.values[train].std())

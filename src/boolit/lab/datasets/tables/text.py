@@ -1,11 +1,11 @@
-"""Tables as text: separators, quotes and decimal commas, and what is wrong with a file, with the line."""
+"""Tables as text: CSV with commas, semicolons, tabs or bars, read by pyarrow, and the line of what is wrong with a file."""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
@@ -16,60 +16,9 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.datasets.tables.reading import TableFile
-from boolit.saved.columns import MISSING_WORDS
 
-# What is wrong with a text file, with the line: pyarrow, which reads in pieces, often cannot name it.
-
-_RAGGED = re.compile(r"Expected (\d+) columns, got (\d+)")
-
-
-@contextmanager
-def explained(path: Path, separator: str, longest_row: int) -> Iterator[None]:
-    """Around reading: a mistake in the file becomes one sentence."""
-    try:
-        yield
-    except Exception as error:  # pyarrow raises many kinds
-        raise _problem(path, separator, " ".join(str(error).split()), longest_row) from None
-
-
-def _problem(path: Path, separator: str, message: str, longest_row: int) -> UserError:
-    if "straddl" in message:
-        rule = f"has a row of more than {longest_row:,} bytes, or a quote that is never closed"
-        return UserError(f"{path} {rule}; shorten or mend it")
-    if "UTF8" in message:
-        return UserError(f"line {_undecodable(path) or '?'} of {path} is not UTF-8; save the file as UTF-8")
-    if ragged := _RAGGED.search(message):
-        expected = int(ragged[1])
-        line, found = _ragged(path, separator, expected)
-        where = f"line {line or '?'} of {path} has {found or ragged[2]} fields instead of {expected}"
-        return UserError(f"{where}; mend it, or quote the values that hold a {separator!r}")
-    return UserError(f"{path} cannot be read as a table ({message}); check the file")
-
-
-def _undecodable(path: Path) -> int:
-    with suppress(pa.ArrowException, OSError), pa.input_stream(path, compression="detect") as stream:
-        for number, line in enumerate(io.BufferedReader(stream), 1):
-            try:
-                line.decode()
-            except UnicodeDecodeError:
-                return number
-    return 0
-
-
-def _ragged(path: Path, separator: str, expected: int) -> tuple[int, int]:
-    """The line on which the first row of another length ends, and its length."""
-    unreadable = suppress(csv.Error, pa.ArrowException, OSError)  # another mistake, before the one that is looked for
-    with unreadable, pa.input_stream(path, compression="detect") as stream:
-        text = io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8-sig", errors="replace", newline="")
-        rows = csv.reader(text, delimiter=separator)
-        for row in rows:
-            if row and len(row) != expected:
-                return rows.line_num, len(row)
-    return 0, 0
-
-
-# Tables as text: CSV with commas, semicolons, tabs or bars, which is seen from the first lines.
+Names = tuple[str, ...]
+Batches = Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
 
 HEAD_BYTES = 2**20
 BLOCK_BYTES = 2**22  # also the longest row
@@ -78,10 +27,10 @@ SNIFFED_LINES = 20
 DECIMAL_COMMA = r"^\s*([+-]?\d+),(\d+)\s*$"
 
 
-def text_table(path: Path) -> TableFile:
-    """The table in a text file."""
-    head = _head(path)
-    separator = "\t" if ".tsv" in path.suffixes else separator_of(head)
+def open_text(path: Path) -> tuple[Names, Batches]:
+    """Opens a text file."""
+    head = _read_head(path)
+    separator = "\t" if ".tsv" in path.suffixes else detect_separator(head)
     try:
         raw = next(_rows(head, separator), [])
     except csv.Error as error:
@@ -89,33 +38,33 @@ def text_table(path: Path) -> TableFile:
     if len(raw) > 1 and all(map(_is_number, raw)):
         raise UserError(f"the first line of {path} holds numbers, not the names of columns; add a header line")
     names = tuple(name.strip() for name in raw)
-    return TableFile(path, names, partial(_pieces, path, separator, dict(zip(names, raw, strict=True))))
+    return names, partial(_batches, path, separator, dict(zip(names, raw, strict=True)))
 
 
-def separator_of(head: str) -> str:
-    """The separator that cuts the first lines into most fields, the same number in all.
+def detect_separator(head: str) -> str:
+    """The separator that gives the first lines most fields.
 
     Example:
-        >>> separator_of("a;b\\n1,5;2\\n")
+        >>> detect_separator("a;b\\n1,5;2\\n")
         ';'
     """
 
-    def fields(separator: str) -> int:
+    def field_count(separator: str) -> int:
         try:
             counts = [len(row) for row in islice(_rows(head, separator), SNIFFED_LINES) if row]
-        except csv.Error:  # a field of more than 131,072 characters: this one does not cut it
+        except csv.Error:  # a field of more than 131,072 characters
             return 0
-        # A ragged line further down must not hide what the header and the line after it agree on.
+        # Only the header and the next line must agree: a ragged line further down is reported when it is read.
         return counts[0] if len(set(counts[:2])) == 1 else 1
 
-    return max(SEPARATORS, key=fields)
+    return max(SEPARATORS, key=field_count)
 
 
 def _rows(head: str, separator: str) -> Iterator[list[str]]:
     return csv.reader(io.StringIO(head, newline=""), delimiter=separator)  # lines may end in CR alone
 
 
-def _head(path: Path) -> str:
+def _read_head(path: Path) -> str:
     try:
         with pa.input_stream(path, compression="detect") as stream:
             head: bytes = stream.read(HEAD_BYTES)
@@ -130,33 +79,64 @@ def _head(path: Path) -> str:
     return head.decode("utf-8-sig", errors="replace")
 
 
-def _pieces(path: Path, separator: str, raw_of: dict[str, str], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    wanted = [raw_of[name] for name in names]
-    with explained(path, separator, BLOCK_BYTES), pa.input_stream(path, compression="detect") as stream:
+def _batches(path: Path, separator: str, raw_of: dict[str, str], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    raw_names = [raw_of[name] for name in names]
+    with _user_errors(path, separator), pa.input_stream(path, compression="detect") as stream:
         reader = arrow_csv.open_csv(
             stream,
             arrow_csv.ReadOptions(block_size=BLOCK_BYTES),
             arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True),
-            arrow_csv.ConvertOptions(column_types=dict.fromkeys(wanted, pa.string()), include_columns=wanted),
+            arrow_csv.ConvertOptions(column_types=dict.fromkeys(raw_names, pa.string()), include_columns=raw_names),
         )
-        for piece in reader:
-            yield pa.record_batch([_with_points(column, separator) for column in piece.columns], names=list(names))
+        for batch in reader:
+            columns = batch.columns
+            if separator == ";":  # numbers may have decimal commas
+                columns = [pc.replace_substring_regex(column, DECIMAL_COMMA, r"\1.\2") for column in columns]
+            yield pa.record_batch(columns, names=list(names))
 
 
-def _with_points(column: pa.Array, separator: str) -> pa.Array:
-    """Beside semicolons a decimal comma becomes a point."""
-    return pc.replace_substring_regex(column, DECIMAL_COMMA, r"\1.\2") if separator == ";" else column
+@contextmanager
+def _user_errors(path: Path, separator: str) -> Iterator[None]:
+    """Turns an error of pyarrow, which reads in blocks and often cannot name the line, into one that does."""
+    try:
+        yield
+    except Exception as error:  # pyarrow raises many kinds
+        raise UserError(_explain(path, separator, " ".join(str(error).split()))) from None
 
 
-def cleaned(column: pa.Array) -> pa.Array:
-    """Trimmed texts, missing where they are empty or a word for it.
+def _explain(path: Path, separator: str, message: str) -> str:
+    if "straddl" in message:
+        return f"{path} has a row of more than {BLOCK_BYTES:,} bytes, or a quote that is never closed; shorten or mend it"
+    if "UTF8" in message:
+        return f"line {_undecodable_line(path) or '?'} of {path} is not UTF-8; save the file as UTF-8"
+    if ragged := re.search(r"Expected (\d+) columns, got (\d+)", message):
+        expected = int(ragged[1])
+        line, found = _ragged_line(path, separator, expected)
+        where = f"line {line or '?'} of {path} has {found or ragged[2]} fields instead of {expected}"
+        return f"{where}; mend it, or quote the values that hold a {separator!r}"
+    return f"{path} cannot be read as a table ({message}); check the file"
 
-    Example:
-        >>> cleaned(pa.array([" red", "NA", ""])).to_pylist()
-        ['red', None, None]
-    """
-    trimmed = pc.utf8_trim_whitespace(column)
-    return pc.if_else(pc.is_in(trimmed, pa.array(MISSING_WORDS)), pa.scalar(None, pa.string()), trimmed)
+
+def _undecodable_line(path: Path) -> int:
+    with suppress(pa.ArrowException, OSError), pa.input_stream(path, compression="detect") as stream:
+        for number, line in enumerate(io.BufferedReader(stream), 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return number
+    return 0
+
+
+def _ragged_line(path: Path, separator: str, expected: int) -> tuple[int, int]:
+    """The line on which the first row of another length ends, and its length."""
+    unreadable = suppress(csv.Error, pa.ArrowException, OSError)  # another mistake, before this one
+    with unreadable, pa.input_stream(path, compression="detect") as stream:
+        text = io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8-sig", errors="replace", newline="")
+        rows = csv.reader(text, delimiter=separator)
+        for row in rows:
+            if row and len(row) != expected:
+                return rows.line_num, len(row)
+    return 0, 0
 
 
 def _is_number(text: str) -> bool:
