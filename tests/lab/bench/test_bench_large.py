@@ -11,7 +11,7 @@ def test_resnets_are_measured_at_matched_parameters() -> None:
     network = family({"name": "preact-resnet", "base": 8})
     for spec, step in steps.items():
         activation = boolit.activation(spec)
-        widths = network.fitted(370_000, 1, (3, 32, 32), 10, activation)
+        widths = network.widths_for_budget(370_000, 1, (3, 32, 32), 10, activation)
         assert step.parameters == network.parameters((3, 32, 32), 10, widths, activation)
         assert abs(step.parameters / 370_000 - 1) < 0.04
         assert step.seconds > 0

@@ -35,9 +35,9 @@ def test_the_same_options_give_the_same_data_and_another_seed_other_data(dataset
     for split in dataset.splits:
         assert torch.equal(features(again, split), features(dataset, split))
         assert torch.equal(again.splits[split].y, dataset.splits[split].y)
-    assert all(torch.equal(again.given[name], value) for name, value in dataset.given.items())
+    assert all(torch.equal(again.initial_values[name], value) for name, value in dataset.initial_values.items())
     assert not torch.equal(other.pairs.of["train"], dataset.pairs.of["train"])
-    assert not torch.equal(other.given["objects.weight"], dataset.given["objects.weight"])
+    assert not torch.equal(other.initial_values["objects.weight"], dataset.initial_values["objects.weight"])
 
 
 def test_proportions_are_those_of_mit_states(dataset: Compositional) -> None:
@@ -57,13 +57,13 @@ def test_proportions_are_those_of_mit_states(dataset: Compositional) -> None:
 
 
 def test_what_networks_begin_with(dataset: Compositional) -> None:
-    assert {name: tuple(value.shape) for name, value in dataset.given.items()} == {
+    assert {name: tuple(value.shape) for name, value in dataset.initial_values.items()} == {
         "pairs": (115, 2),
         "attributes.weight": (13, 16),
         "objects.weight": (17, 16),
     }
-    assert dataset.given["pairs"].dtype == torch.int64
-    assert not bool(dataset.given["attributes.weight"][-1].any())
+    assert dataset.initial_values["pairs"].dtype == torch.int64
+    assert not bool(dataset.initial_values["attributes.weight"][-1].any())
     assert dataset.inputs == (64,)
 
 
@@ -128,7 +128,9 @@ def test_what_is_shown_is_no_sum_of_what_attribute_and_object_show(dataset: Comp
 
 def test_words_say_something_of_the_codes_but_not_all() -> None:
     exact, vague = made(vagueness=0.0), made()
-    similar = torch.nn.functional.cosine_similarity(exact.given["objects.weight"][:-1], vague.given["objects.weight"][:-1])
+    similar = torch.nn.functional.cosine_similarity(
+        exact.initial_values["objects.weight"][:-1], vague.initial_values["objects.weight"][:-1]
+    )
     assert 0.8 < float(similar.mean()) < 0.99
 
 

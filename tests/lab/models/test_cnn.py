@@ -186,7 +186,7 @@ def test_the_count_of_parameters_is_right(spec: str, widths: list[int], inputs: 
 def test_a_budget_is_met_but_for_the_cut_to_multiples(power: int, share: float, spec: str, structure: str) -> None:
     activation, budget = boolit.activation(spec), int(share * 2**power)
     cnn = family({"name": "cnn", "structure": structure})
-    widths = cnn.fitted(budget, 1, (28, 28), 10, activation)
+    widths = cnn.widths_for_budget(budget, 1, (28, 28), 10, activation)
     assert all(width >= activation.divisor and width % activation.divisor == 0 for width in widths)
     if budget > 2**17:
         assert 0.8 * budget < cnn.parameters((28, 28), 10, widths, activation) < 1.05 * budget
@@ -194,7 +194,7 @@ def test_a_budget_is_met_but_for_the_cut_to_multiples(power: int, share: float, 
 
 def test_the_structure_is_small_below_the_papers_million() -> None:
     def second_to_first(budget: int, **options: int) -> float:
-        widths = family({"name": "cnn", **options}).fitted(budget, 1, (28, 28), 10, boolit.activation("relu"))
+        widths = family({"name": "cnn", **options}).widths_for_budget(budget, 1, (28, 28), 10, boolit.activation("relu"))
         return widths[1] / widths[0]
 
     assert second_to_first(999_999) == 1
@@ -215,7 +215,7 @@ def test_what_a_sample_leaves_for_the_backward_pass_is_estimated_within_a_factor
     stacked = cnn.build(1, (28, 28), 10, WIDTHS, spec)
     stacked.initialise([0])
     numbers = numbers_kept(stacked, torch.randn(1, batch, 28, 28)) / batch
-    assert 0.5 < cnn.kept((28, 28), 10, WIDTHS, boolit.activation(spec)) / numbers < 2
+    assert 0.5 < cnn.saved_numel((28, 28), 10, WIDTHS, boolit.activation(spec)) / numbers < 2
 
 
 def test_first_weights_are_as_torchs_and_of_the_runs_seed_only() -> None:
@@ -260,16 +260,16 @@ def test_a_kept_network_is_restored() -> None:
 
 def test_a_size_gives_the_widths_of_its_structure() -> None:
     small, large = (family({"name": "cnn", "structure": structure}) for structure in ("small", "large"))
-    assert small.hidden(4, 1) == [4, 4, 4, 4, 6, 6, 8, 6]
-    assert large.hidden(4, 1) == [4, 8, 16, 16, 32, 32, 128, 64]
+    assert small.widths(4, 1) == [4, 4, 4, 4, 6, 6, 8, 6]
+    assert large.widths(4, 1) == [4, 8, 16, 16, 32, 32, 128, 64]
 
 
 def test_what_cannot_be_is_refused_with_the_way_out() -> None:
     cnn, relu = family({"name": "cnn"}), boolit.activation("relu")
     with pytest.raises(UserError, match=r"structure 'auto'.*use \"small\" or \"large\""):
-        cnn.hidden(8, 1)
+        cnn.widths(8, 1)
     with pytest.raises(UserError, match=r"depth of 3.*leave sweep.depth out"):
-        cnn.fitted(2**14, 3, (28, 28), 10, relu)
+        cnn.widths_for_budget(2**14, 3, (28, 28), 10, relu)
     with pytest.raises(UserError, match=r"2 widths \(\[8, 8\]\).*give 8"):
         cnn.parameters((28, 28), 10, [8, 8], relu)
     for shape in ((784,), (28, 7), (2, 3, 28, 28)):

@@ -16,7 +16,10 @@ FEATURES = (512,)
 def widths_of(row: HeadRow, outputs: int) -> list[int]:
     activation = boolit.activation("identity" if row.activation == "linear" else row.activation)
     head = family({"name": "head", "sizes": SIZES[row.table]})
-    return [round_width(width, activation.divisor) for width in head.adapted([512, 512], FEATURES, outputs, activation)]
+    return [
+        round_width(width, activation.divisor)
+        for width in head.widths_for_activation([512, 512], FEATURES, outputs, activation)
+    ]
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -37,7 +40,7 @@ def test_every_row_has_the_printed_width_and_all_its_parameters(table: str) -> N
 
 def test_a_map_the_paper_has_not_is_matched_for_the_classes_there_are() -> None:
     head, activation = family({"name": "head", "sizes": "matched"}), boolit.activation("or_ail_k3")
-    widths = head.adapted([512, 512], FEATURES, 10, activation)
+    widths = head.widths_for_activation([512, 512], FEATURES, 10, activation)
     assert widths[0] % 3 == 0
     assert head.parameters(FEATURES, 10, widths, activation) == pytest.approx(530_442, rel=0.005)
 
@@ -51,4 +54,4 @@ def test_a_linear_head_is_one_linear_layer() -> None:
     expected = x @ state["linear.0.weight"].mT + state["linear.0.bias"].unsqueeze(1)
     assert torch.allclose(model(x), expected, atol=1e-5)
     with pytest.raises(UserError, match=r"use sweep\.width"):
-        head.fitted(1000, 2, FEATURES, 10, boolit.activation("identity"))
+        head.widths_for_budget(1000, 2, FEATURES, 10, boolit.activation("identity"))

@@ -46,7 +46,7 @@ def test_each_run_is_an_mlp_of_torch(spec: str) -> None:
 @pytest.mark.parametrize(("spec", "width"), [("relu", 250), ("or_ail", 280), ("max_min_d", 250), ("or_and_xnor_ail_d", 228)])
 def test_a_budget_gives_the_widths_of_the_mnist_table(spec: str, width: int) -> None:
     mlp = family({"name": "mlp", "normalisation": "batch"})
-    assert mlp.fitted(2**18, 2, (784,), 10, boolit.activation(spec)) == [width, width]
+    assert mlp.widths_for_budget(2**18, 2, (784,), 10, boolit.activation(spec)) == [width, width]
 
 
 def test_a_kept_network_is_restored() -> None:

@@ -142,7 +142,7 @@ def test_any_budget_is_met_by_the_nearest_width(share: float, spec: str, depth: 
         return resnet.parameters((3, 32, 32), 10, widths, activation)
 
     budget = int(share * count(hidden_widths(base_widths(base, activation.divisor), Fraction(1, 4), activation.divisor)))
-    widths = resnet.fitted(budget, 1, (3, 32, 32), 10, activation)
+    widths = resnet.widths_for_budget(budget, 1, (3, 32, 32), 10, activation)
     first = base_widths(base, activation.divisor)
     neighbours = [
         hidden_widths(first, Fraction(widths[0] + step, first[0]), activation.divisor)
@@ -156,7 +156,10 @@ def test_any_budget_is_met_by_the_nearest_width(share: float, spec: str, depth: 
 def test_a_budget_stands_for_a_factor_of_the_paper() -> None:
     resnet = family({"name": "preact-resnet", "sizes": "paper"})
     found = {
-        spec: [resnet.fitted(budget * 10**6, 1, (3, 32, 32), 10, boolit.activation(spec)) for budget in (6, 10, 23, 67, 225)]
+        spec: [
+            resnet.widths_for_budget(budget * 10**6, 1, (3, 32, 32), 10, boolit.activation(spec))
+            for budget in (6, 10, 23, 67, 225)
+        ]
         for spec in ("relu", "or_xnor_ail_p", "or_and_xnor_ail_p", "or_and_xnor_ail_d")
     }
     assert found["relu"] == [[n, 2 * n, 4 * n, 8 * n] for n in (16, 32, 64, 128, 256)]
@@ -173,7 +176,7 @@ def test_what_a_sample_leaves_for_the_backward_pass_is_estimated_within_a_factor
     resnet, batch, inputs = family({"name": "preact-resnet", "depth": depth, "base": 12}), 4, (3, 32, 32)
     network = resnet.network(inputs, 10, WIDTHS, spec)
     numbers = numbers_kept(network, torch.randn(batch, *inputs)) / batch
-    assert 0.5 < resnet.kept(inputs, 10, WIDTHS, boolit.activation(spec)) / numbers < 2
+    assert 0.5 < resnet.saved_numel(inputs, 10, WIDTHS, boolit.activation(spec)) / numbers < 2
 
 
 def test_first_weights_are_of_the_runs_seed_only_and_small_ones_are_for_the_linear_layer() -> None:
@@ -223,15 +226,15 @@ def test_it_learns_and_is_restored() -> None:
 def test_what_cannot_be_is_refused_with_the_way_out() -> None:
     resnet, relu = family({"name": "preact-resnet", "sizes": "paper"}), boolit.activation("relu")
     with pytest.raises(UserError, match=r"a budget of 40,000,000: .*relu have 5,868,426, .*or use sizes = 'any'"):
-        resnet.fitted(40_000_000, 1, (3, 32, 32), 10, relu)
+        resnet.widths_for_budget(40_000_000, 1, (3, 32, 32), 10, relu)
     with pytest.raises(UserError, match=r"or_ail_k4 maps 4→1: the paper has .*2→3 only; use sizes = 'any'"):
-        resnet.fitted(6_000_000, 1, (3, 32, 32), 10, boolit.activation("or_ail_k4"))
+        resnet.widths_for_budget(6_000_000, 1, (3, 32, 32), 10, boolit.activation("or_ail_k4"))
     with pytest.raises(UserError, match=r"sweep.depth of 3: .*leave sweep.depth out"):
-        resnet.hidden(16, 3)
+        resnet.widths(16, 3)
     with pytest.raises(UserError, match=r"2 widths \(\[8, 8\]\).*give 4"):
         resnet.parameters((3, 32, 32), 10, [8, 8], relu)
     with pytest.raises(UserError, match=r"samples of shape \(28, 28\): a ResNet takes"):
         resnet.parameters((28, 28), 10, WIDTHS, relu)
     with pytest.raises(ValueError, match="depth"):
         family({"name": "preact-resnet", "depth": 20})
-    assert resnet.hidden(16, 1) == [16, 32, 64, 128]
+    assert resnet.widths(16, 1) == [16, 32, 64, 128]

@@ -39,7 +39,7 @@ def small(**options: object) -> Family:
 
 
 def widths_of(sran: Family, spec: str, width: int = 12) -> list[int]:
-    return sran.adapted(sran.hidden(width, 1), PANELS, 8, boolit.activation(spec))
+    return sran.widths_for_activation(sran.widths(width, 1), PANELS, 8, boolit.activation(spec))
 
 
 def straight(values: dict[str, Tensor], x: Tensor, spec: str, normalised: bool) -> Tensor:
@@ -157,7 +157,7 @@ def test_seven_activations_are_exchanged_and_encoders_keep_relu() -> None:
 
 def test_three_gates_share_512_pairs_as_171_171_170() -> None:
     sran, activation = family({"name": "sran"}), boolit.activation("or_and_xnor_ail_pu")
-    widths = sran.adapted(sran.hidden(512, 1), PANELS, 8, activation)
+    widths = sran.widths_for_activation(sran.widths(512, 1), PANELS, 8, activation)
     assert widths == [1536, 1024, 2048, 1024, 1024, 1024, 1024]
     assert [size for _, size in activation.program.shares(512)] == [171, 171, 170]
     assert sran.parameters(PANELS, 8, widths, activation) == 44_574_473
@@ -179,7 +179,7 @@ def test_embeddings_are_as_wide_behind_every_activation_as_its_groups_allow() ->
 )
 def test_the_count_of_parameters_is_right(spec: str, width: int, layout: str, channels: int) -> None:
     sran, activation = small(layout=layout, channels=channels), boolit.activation(spec)
-    widths = sran.adapted(sran.hidden(width, 1), PANELS, 8, activation)
+    widths = sran.widths_for_activation(sran.widths(width, 1), PANELS, 8, activation)
     with torch.device("meta"):
         built = sran.network(PANELS, 8, widths, spec)
     assert sran.parameters(PANELS, 8, widths, activation) == count_parameters(built)
@@ -191,9 +191,9 @@ def test_any_budget_is_met_by_the_nearest_width(budget: int, spec: str, layout: 
     sran, activation = small(layout=layout), boolit.activation(spec)
 
     def count(size: int) -> int:
-        return sran.parameters(PANELS, 8, sran.adapted(sran.hidden(size, 1), PANELS, 8, activation), activation)
+        return sran.parameters(PANELS, 8, sran.widths_for_activation(sran.widths(size, 1), PANELS, 8, activation), activation)
 
-    widths = sran.fitted(budget, 1, PANELS, 8, activation)
+    widths = sran.widths_for_budget(budget, 1, PANELS, 8, activation)
     size, step = widths[0] // 3, activation.divisor
     assert all(width % step == 0 for width in widths)
     reached = abs(sran.parameters(PANELS, 8, widths, activation) - budget)
@@ -209,7 +209,7 @@ def test_what_a_sample_leaves_for_the_backward_pass_is_estimated_within_a_factor
     sran = family({"name": "sran", "size": size, "resize": 0})
     network = sran.network(inputs, 8, widths_of(sran, spec), spec)
     numbers = numbers_kept(network, torch.rand(batch, *inputs)) / batch
-    assert 0.5 < sran.kept(inputs, 8, widths_of(sran, spec), boolit.activation(spec)) / numbers < 2
+    assert 0.5 < sran.saved_numel(inputs, 8, widths_of(sran, spec), boolit.activation(spec)) / numbers < 2
 
 
 FIRST = "layer1.0.conv1.weight"
@@ -267,7 +267,7 @@ def test_what_drops_out_is_of_the_run_and_the_step_only(in_double: Callable[[Job
     sran = small(dropout=0.5)
     network = sran.build(2, PANELS, 8, widths_of(sran, "relu"), "relu")
     network.initialise([0, 1])
-    (dropout,) = (layer for layer in network.modules() if type(layer).__name__ == "OwnDropout")
+    (dropout,) = (layer for layer in network.modules() if type(layer).__name__ == "SingleRunDropout")
     x = 255 * torch.rand(1, 2, *PANELS).expand(2, -1, -1, -1, -1)
     first = network(x).detach()
     assert torch.equal(network(x), first)
@@ -310,14 +310,14 @@ def test_it_learns_and_is_restored() -> None:
 
 
 def test_large_ones_are_trained_alone() -> None:
-    assert family({"name": "sran"}).big
-    assert not small().big
+    assert family({"name": "sran"}).trains_alone
+    assert not small().trains_alone
 
 
 def test_what_cannot_be_is_refused_with_the_way_out() -> None:
     sran, relu = small(), boolit.activation("relu")
     with pytest.raises(UserError, match=r"sweep.depth of 2: .*leave sweep.depth out"):
-        sran.hidden(16, 2)
+        sran.widths(16, 2)
     with pytest.raises(UserError, match=r"2 widths \(\[8, 8\]\).*give 7, or one number"):
         sran.parameters(PANELS, 8, [8, 8], relu)
     with pytest.raises(UserError, match=r"samples of shape \(28, 28\) with 10 outputs: .*use the dataset iraven"):

@@ -25,7 +25,7 @@ LISTED = torch.tensor([[pair % 3, pair % 4] for pair in range(PAIRS)])
 def built(variant: str, spec: str, runs: int = 2, seeds: Sequence[int] | None = None, width: int = 12) -> Stacked:
     """Small networks with weights and statistics that are nothing special."""
     own = family(SMALL | {"variant": variant})
-    width = width if variant == "tmnx" else own.adapted([4], [FEATURES], PAIRS, boolit.activation(spec))[0]
+    width = width if variant == "tmnx" else own.widths_for_activation([4], [FEATURES], PAIRS, boolit.activation(spec))[0]
     model = own.build(runs, [FEATURES], PAIRS, [width], spec)
     model.initialise(seeds or range(runs))
     drawn = torch.Generator().manual_seed(5)
@@ -249,8 +249,8 @@ COUNTS = [
 @pytest.mark.parametrize(("variant", "spec", "count"), COUNTS)
 def test_networks_of_the_paper_have_its_sizes(variant: str, spec: str, count: int) -> None:
     own, activation = family({"name": "tmn", "variant": variant}), boolit.activation(spec)
-    nominal = own.hidden(64 if variant == "tmnx" else 16, 1)
-    widths = [round_width(width, activation.divisor) for width in own.adapted(nominal, [512], 1962, activation)]
+    nominal = own.widths(64 if variant == "tmnx" else 16, 1)
+    widths = [round_width(width, activation.divisor) for width in own.widths_for_activation(nominal, [512], 1962, activation)]
     assert own.parameters([512], 1962, widths, activation) == count
     with torch.device("meta"):
         assert sum(values[0].numel() for values in own.build(1, [512], 1962, widths, spec).parameters()) == count
@@ -260,7 +260,7 @@ def test_other_widths_are_matched_to_those_of_relu() -> None:
     own, relu = family({"name": "tmn"}), boolit.activation("relu")
     for spec in ("or_ail", "or_and_xnor_ail_d", "or_xnor_ail_p"):
         activation = boolit.activation(spec)
-        widths = own.adapted([32], [512], 100, activation)
+        widths = own.widths_for_activation([32], [512], 100, activation)
         assert own.parameters([512], 100, widths, activation) == pytest.approx(own.parameters([512], 100, [32], relu), rel=0.05)
 
 
@@ -276,15 +276,15 @@ def test_other_widths_are_matched_to_those_of_relu() -> None:
 def test_sizes_that_cannot_be_are_refused(options: dict[str, str], width: list[int], spec: str, rule: str) -> None:
     own, activation = family({"name": "tmn"} | options), boolit.activation(spec)
     with pytest.raises(UserError, match=rule):
-        own.parameters([512], 9, own.adapted(width, [512], 9, activation), activation)
+        own.parameters([512], 9, own.widths_for_activation(width, [512], 9, activation), activation)
 
 
 def test_a_budget_depth_or_picture_it_cannot_have_is_refused() -> None:
     relu = boolit.activation("relu")
     with pytest.raises(UserError, match="a TMN has one size"):
-        family({"name": "tmn", "variant": "tmn"}).fitted(10**6, 1, [512], 9, relu)
+        family({"name": "tmn", "variant": "tmn"}).widths_for_budget(10**6, 1, [512], 9, relu)
     with pytest.raises(UserError, match=r"sweep.depth of 2: .* model.layers"):
-        family({"name": "tmn"}).hidden(64, 2)
+        family({"name": "tmn"}).widths(64, 2)
     with pytest.raises(UserError, match=r"samples of shape \(3, 8, 8\)"):
         family({"name": "tmn"}).parameters([3, 8, 8], 9, [64], relu)
 

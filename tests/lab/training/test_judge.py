@@ -119,7 +119,7 @@ def test_a_checkpoint_holds_the_judges_figures(tmp_path: Path, steps: int, confi
 def test_what_a_network_begins_with_reaches_every_run(config: Config) -> None:
     made = job(config, range(3))
     given = {"linear.0.weight": torch.arange(64.0).view(16, 4), "norm.0.running_mean": torch.arange(16.0)}
-    model = replace(made, dataset=replace(made.dataset, given=given)).build()
+    model = replace(made, dataset=replace(made.dataset, initial_values=given)).build()
     untouched = made.build()
     for name, values in model.state_dict().items():
         assert torch.equal(values, given[name].expand_as(values) if name in given else untouched.state_dict()[name])
@@ -135,7 +135,7 @@ def test_what_a_network_begins_with_reaches_every_run(config: Config) -> None:
 )
 def test_what_does_not_fit_the_network_is_refused(name: str, shape: tuple[int, ...], rule: str, config: Config) -> None:
     made = job(config, range(3))
-    wrong = replace(made, dataset=replace(made.dataset, given={name: torch.zeros(shape)}))
+    wrong = replace(made, dataset=replace(made.dataset, initial_values={name: torch.zeros(shape)}))
     with pytest.raises(UserError, match=rule):
         wrong.build()
 

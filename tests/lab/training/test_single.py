@@ -13,7 +13,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn, update_bn
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import load, source
 from boolit.lab.models import restore
-from boolit.lab.models.unstacked import Looped
+from boolit.lab.models.unstacked import UnstackedRuns
 from boolit.lab.studies import load_study, plan
 from boolit.lab.training import Checkpoint, Finished, Job, StackedTraining, train
 from boolit.lab.training.cohort import Outcome, outcomes
@@ -205,7 +205,7 @@ def test_averaging_does_not_change_the_network_that_is_averaged(config: Config) 
 
 def test_statistics_are_found_as_torchs_update_bn_finds_them() -> None:
     plain = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 3, 3), nn.BatchNorm2d(3), nn.Flatten())
-    stacked = Looped(1, plain)
+    stacked = UnstackedRuns(1, plain)
     stacked.initialise([7])
     plain.load_state_dict({name: values.squeeze(0) for name, values in stacked.state_dict().items()})
     batches = torch.randn(5, 8, 1, 8, 8, generator=torch.Generator().manual_seed(3))

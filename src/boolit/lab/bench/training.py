@@ -234,13 +234,13 @@ def _job(network: Family, x: Tensor, widths: Sequence[int], spec: str, seeds: in
 
 def _resnet_job(spec: str, budget: int, batch: int, base: int) -> Job:
     network = family({"name": "preact-resnet", "base": base})
-    widths = network.fitted(budget, 1, PICTURE, CLASSES, boolit.activation(spec))
+    widths = network.widths_for_budget(budget, 1, PICTURE, CLASSES, boolit.activation(spec))
     return _job(network, torch.randn(8 * batch, *PICTURE, generator=generator(0, "bench")), widths, spec, 1, batch)
 
 
 def _head_job(spec: str, seeds: int, batch: int) -> Job:
     network, activation = family({"name": "head", "sizes": "matched"}), boolit.activation(spec)
-    widths = network.adapted([512, 512], (FEATURES,), CLASSES, activation)
+    widths = network.widths_for_activation([512, 512], (FEATURES,), CLASSES, activation)
     rounded = [activation.divisor * round(width / activation.divisor) for width in widths]
     return _job(network, torch.randn(8 * batch, FEATURES, generator=generator(0, "bench")), rounded, spec, seeds, batch)
 

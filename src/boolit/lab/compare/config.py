@@ -170,7 +170,7 @@ def _check_budget(question: Question, table: PreparedTable, budget: int) -> None
     ends = ((table.features,), len(table.classes) if len(table.classes) > 2 else 1)
     for spec in question.activations:
         activation = boolit.activation(spec)
-        widths = network.fitted(budget, question.layers, *ends, activation)
+        widths = network.widths_for_budget(budget, question.layers, *ends, activation)
         count = network.parameters(*ends, widths, activation)
         if abs(count - budget) > BUDGET_TOLERANCE * budget:
             raise UserError(

@@ -84,7 +84,7 @@ class Dataset:
     ``(runs, batch, …)``, their targets, the runs' keys and the step, and returns samples and targets. ``unit`` is what 1 in a
     regression's targets stands for; its RMSE is told in that unit, its loss is not.
 
-    ``given`` are values networks begin with, by their names in a network's state: word vectors, a list of pairs. ``judge``
+    ``initial_values`` are what networks begin with, by names in their state: word vectors, a list of pairs. ``judge``
     takes the name of a split and the outputs ``(runs, samples, outputs)`` of all its samples, and returns further figures of
     the runs, each ``(runs,)`` and the better the higher; it is asked about every split but ``train`` after every epoch.
 
@@ -98,7 +98,7 @@ class Dataset:
     encode: Encode | None = None
     draw: Draw | None = None
     unit: float = 1.0
-    given: Mapping[str, Tensor] = field(default_factory=dict)
+    initial_values: Mapping[str, Tensor] = field(default_factory=dict)
     judge: Judge | None = None
     pool: Split | None = None
     resample: Callable[[int], Resample] | None = None

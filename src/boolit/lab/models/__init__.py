@@ -35,7 +35,7 @@ def family(table: Mapping[str, Any]) -> Family:
     """The family a ``[model]`` table names, its options checked.
 
     Example:
-        >>> family({"name": "mlp", "normalisation": "batch"}).hidden(32, depth=2)
+        >>> family({"name": "mlp", "normalisation": "batch"}).widths(32, depth=2)
         [32, 32]
     """
     return family_type(table.get("name")).model_validate(dict(table))

@@ -43,12 +43,12 @@ class Family(BaseModel, ABC):
     name: str
 
     @property
-    def big(self) -> bool:
+    def trains_alone(self) -> bool:
         """Whether its networks are large: each is then trained alone."""
         return False
 
     @abstractmethod
-    def hidden(self, size: int, depth: int) -> list[int]:
+    def widths(self, size: int, depth: int) -> list[int]:
         """The pre-activation widths of the network of a size."""
 
     @abstractmethod
@@ -56,24 +56,32 @@ class Family(BaseModel, ABC):
         """How many parameters a network has."""
 
     @abstractmethod
-    def kept(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
+    def saved_numel(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
         """About how many numbers a sample leaves for the backward pass; what a cohort's memory is estimated from."""
 
     @abstractmethod
     def build(self, runs: int, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> Stacked:
         """The networks of some runs, not yet initialised."""
 
-    def adapted(self, widths: list[int], inputs: Sequence[int], outputs: int, activation: Activation) -> list[int]:  # noqa: ARG002
+    def widths_for_activation(
+        self,
+        widths: list[int],
+        inputs: Sequence[int],
+        outputs: int,
+        activation: Activation,  # noqa: ARG002
+    ) -> list[int]:
         """The widths an activation has where a study says ``widths``: the same, unless a family has another rule."""
         return widths
 
-    def fitted(self, budget: int, depth: int, inputs: Sequence[int], outputs: int, activation: Activation) -> list[int]:
+    def widths_for_budget(
+        self, budget: int, depth: int, inputs: Sequence[int], outputs: int, activation: Activation
+    ) -> list[int]:
         """The widths whose parameters are nearest to a budget."""
 
         def count(size: int) -> int:
-            return self.parameters(inputs, outputs, self.hidden(size, depth), activation)
+            return self.parameters(inputs, outputs, self.widths(size, depth), activation)
 
-        return self.hidden(width_for_budget(count, budget, activation.divisor), depth)
+        return self.widths(width_for_budget(count, budget, activation.divisor), depth)
 
 
 def flat_size(inputs: Sequence[int]) -> int:

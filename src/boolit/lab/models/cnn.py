@@ -22,7 +22,7 @@ import boolit
 from boolit.lab.common.errors import UserError
 from boolit.lab.models.base import Family, Stacked
 from boolit.lab.models.mlp import SMALL
-from boolit.lab.models.unstacked import Looped
+from boolit.lab.models.unstacked import UnstackedRuns
 from boolit.nn import Activation
 from boolit.nn.width import count_parameters, mlp_parameters
 
@@ -104,14 +104,16 @@ class Cnn(Family):
     small_below: int = Field(default=1_000_000, ge=1)
     initialisation: Literal["torch", "small"] = "torch"
 
-    def hidden(self, size: int, depth: int) -> list[int]:
+    def widths(self, size: int, depth: int) -> list[int]:
         _check_depth(depth)
         if self.structure == "auto":
             rule = 'which goes by a budget of parameters; use "small" or "large", or sweep.params'
             raise UserError(f"a width of {size} with structure 'auto', {rule}")
         return [int(width) for width in nominal(self.structure, size)]
 
-    def fitted(self, budget: int, depth: int, inputs: Sequence[int], outputs: int, activation: Activation) -> list[int]:
+    def widths_for_budget(
+        self, budget: int, depth: int, inputs: Sequence[int], outputs: int, activation: Activation
+    ) -> list[int]:
         _check_depth(depth)
         channels, _, _, cells = _sizes(inputs)
         count = partial(approximate_parameters, channels, cells, outputs, float(activation.feature_factor))
@@ -133,7 +135,7 @@ class Cnn(Family):
             features = activation.out_features(width)
         return total + mlp_parameters(features * cells, linear, outputs, activation)
 
-    def kept(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
+    def saved_numel(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
         convolutions, linear = _parts(widths)
         _, height, width, _ = _sizes(inputs)
         total = math.prod(inputs) + sum(width + activation.out_features(width) for width in linear) + outputs
@@ -148,7 +150,7 @@ class Cnn(Family):
         return StackedCnn(self, runs, inputs, outputs, widths, spec)
 
 
-class StackedCnn(Looped):
+class StackedCnn(UnstackedRuns):
     """The networks of some runs.
 
     Shape: ``(runs, batch, height, width)`` or ``(runs, batch, channels, height, width)`` to ``(runs, batch, outputs)``.

@@ -30,13 +30,13 @@ class Mlp(Family):
     dropout: float = Field(0.0, ge=0, lt=1)
     initialisation: Literal["torch", "small"] = "torch"
 
-    def hidden(self, size: int, depth: int) -> list[int]:
+    def widths(self, size: int, depth: int) -> list[int]:
         return [size] * depth
 
     def parameters(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
         return mlp_parameters(flat_size(inputs), widths, outputs, activation, batch_norm=self.normalisation != "none")
 
-    def kept(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
+    def saved_numel(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
         per_width = 2 if self.normalisation == "none" else 3
         hidden = sum(per_width * width + 2 * activation.out_features(width) for width in widths)
         return 2 * flat_size(inputs) + hidden + 4 * outputs
@@ -104,10 +104,12 @@ class Head(Family):
     name: Literal["head"] = "head"
     sizes: Literal["equal", "matched"] = "equal"
 
-    def hidden(self, size: int, depth: int) -> list[int]:
+    def widths(self, size: int, depth: int) -> list[int]:
         return [size] * depth
 
-    def adapted(self, widths: list[int], inputs: Sequence[int], outputs: int, activation: Activation) -> list[int]:
+    def widths_for_activation(
+        self, widths: list[int], inputs: Sequence[int], outputs: int, activation: Activation
+    ) -> list[int]:
         factor = activation.feature_factor
         if activation.spec == LINEAR:
             return []
@@ -116,18 +118,20 @@ class Head(Family):
         if set(widths) == {NOMINAL} and factor in MATCHED:
             return [MATCHED[factor]] * len(widths)
         pointwise = self.parameters(inputs, outputs, widths, boolit.activation("relu"))
-        return super().fitted(pointwise, len(widths), inputs, outputs, activation)
+        return super().widths_for_budget(pointwise, len(widths), inputs, outputs, activation)
 
-    def fitted(self, budget: int, depth: int, inputs: Sequence[int], outputs: int, activation: Activation) -> list[int]:
+    def widths_for_budget(
+        self, budget: int, depth: int, inputs: Sequence[int], outputs: int, activation: Activation
+    ) -> list[int]:
         if activation.spec == LINEAR:
             raise UserError(f"a budget of {budget}: {LINEAR} stands for one linear layer, of one size; use sweep.width")
-        return super().fitted(budget, depth, inputs, outputs, activation)
+        return super().widths_for_budget(budget, depth, inputs, outputs, activation)
 
     def parameters(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
         return PLAIN.parameters(inputs, outputs, widths, activation)
 
-    def kept(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
-        return PLAIN.kept(inputs, outputs, widths, activation)
+    def saved_numel(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
+        return PLAIN.saved_numel(inputs, outputs, widths, activation)
 
     def build(self, runs: int, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> Stacked:
         return PLAIN.build(runs, inputs, outputs, widths, spec)

@@ -24,7 +24,7 @@ import boolit
 from boolit.lab.common.errors import UserError
 from boolit.lab.models.base import Family, Stacked
 from boolit.lab.models.mlp import SMALL
-from boolit.lab.models.unstacked import Looped
+from boolit.lab.models.unstacked import UnstackedRuns
 from boolit.nn import Activation
 from boolit.nn.conv1x1 import Conv1x1
 from boolit.nn.width import count_parameters, round_width, width_for_budget
@@ -189,14 +189,16 @@ class PreactResnet(Family):
     initialisation: Literal["torch", "small"] = "torch"
 
     @property
-    def big(self) -> bool:
+    def trains_alone(self) -> bool:
         return True
 
-    def hidden(self, size: int, depth: int) -> list[int]:
+    def widths(self, size: int, depth: int) -> list[int]:
         _check_depth(depth)
         return [size * 2**stage for stage in range(len(STRIDES))]
 
-    def fitted(self, budget: int, depth: int, inputs: Sequence[int], outputs: int, activation: Activation) -> list[int]:
+    def widths_for_budget(
+        self, budget: int, depth: int, inputs: Sequence[int], outputs: int, activation: Activation
+    ) -> list[int]:
         _check_depth(depth)
         if self.sizes == "paper":
             return self._nearest_of_paper(budget, inputs, outputs, activation)
@@ -240,7 +242,7 @@ class PreactResnet(Family):
                 total += 2 * channels + own + kernel**2 * activation.out_features(channels) * out_channels
         return total
 
-    def kept(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
+    def saved_numel(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
         _, height, width = _sizes(inputs)
         stem, blocks = self._shapes(widths, activation)
         total = math.prod(inputs) + stem * height * width + blocks[-1].leaving + outputs
@@ -275,7 +277,7 @@ class PreactResnet(Family):
         return [(block.entering, block.hidden, 1), (block.hidden, block.hidden, 3), (block.hidden, block.leaving, 1)]
 
 
-class StackedPreactResnet(Looped):
+class StackedPreactResnet(UnstackedRuns):
     """The networks of some runs.
 
     Shape: ``(runs, batch, channels, height, width)`` to ``(runs, batch, outputs)``.

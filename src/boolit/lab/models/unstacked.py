@@ -31,13 +31,13 @@ T = TypeVar("T")
 PIECE = 256  # samples of a run at once when no gradient is wanted: what an evaluation holds stays as small as in training
 
 
-class Looped(Stacked):
+class UnstackedRuns(Stacked):
     """As many runs of a plain network: its parameters and buffers under its own names, with a leading axis of runs.
 
     Shape: whatever the network's is, with a leading axis of runs.
 
     Example:
-        >>> networks = Looped(3, nn.Sequential(nn.Linear(4, 2)))
+        >>> networks = UnstackedRuns(3, nn.Sequential(nn.Linear(4, 2)))
         >>> networks.initialise([1, 2, 3])
         >>> networks(torch.zeros(3, 5, 4)).shape, networks.get_parameter("0.weight").shape
         (torch.Size([3, 5, 2]), torch.Size([3, 2, 4]))
@@ -47,7 +47,7 @@ class Looped(Stacked):
         super().__init__()
         # In a tuple, as their parameters are not this module's; one a run, as a call lends it the run's parameters meanwhile.
         self._networks = tuple(copy.deepcopy(network).to("meta") for _ in range(runs))
-        self._dropouts = [name for name, layer in network.named_modules() if isinstance(layer, OwnDropout)]
+        self._dropouts = [name for name, layer in network.named_modules() if isinstance(layer, SingleRunDropout)]
         for name, child in _stacked(runs, network).named_children():
             self.add_module(name, child)
 
@@ -56,13 +56,13 @@ class Looped(Stacked):
             if isinstance(layer, (nn.Conv2d, nn.Linear)):
                 draw_first_weights(layer.weight, layer.bias, seeds, name, self.bound(layer))
         for name in self._dropouts:
-            cast(OwnDropout, self.get_submodule(name)).run_keys.copy_(keys(seeds, "dropout", name).unsqueeze(1))
+            cast(SingleRunDropout, self.get_submodule(name)).run_keys.copy_(keys(seeds, "dropout", name).unsqueeze(1))
 
     def bound(self, layer: nn.Module) -> float | None:  # noqa: ARG002 (what others go by)
         """The limit of a layer's first weights, which then has no bias; None for torch's own way."""
         return None
 
-    def train(self, mode: bool = True) -> Looped:
+    def train(self, mode: bool = True) -> UnstackedRuns:
         for network in self._networks:
             network.train(mode)
         return super().train(mode)
@@ -87,9 +87,9 @@ class Looped(Stacked):
     def _tell_step(self) -> None:
         """The trainer tells this module's dropouts which step it is; those that are called are the networks' own."""
         for name in self._dropouts:
-            step = cast(OwnDropout, self.get_submodule(name)).step
+            step = cast(SingleRunDropout, self.get_submodule(name)).step
             for network in self._networks:
-                cast(OwnDropout, network.get_submodule(name)).step = step
+                cast(SingleRunDropout, network.get_submodule(name)).step = step
 
     def _call(self, run: int, x: Tensor, *parameters: Tensor) -> Tensor:
         names = (name for name, _ in self.named_parameters())
@@ -98,8 +98,8 @@ class Looped(Stacked):
         return result
 
 
-class OwnDropout(StackedDropout):
-    """The dropout of one run, for a network that `Looped` makes many runs of.
+class SingleRunDropout(StackedDropout):
+    """The dropout of one run, for a network that `UnstackedRuns` makes many runs of.
 
     Shape: any, unchanged.
     """

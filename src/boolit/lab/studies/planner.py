@@ -222,7 +222,7 @@ def _check_figure(resolved: Resolved, data: Description, location: tuple[str, st
 def _sizes(resolved: Resolved, data: Description, activation: Activation) -> Iterator[_Size]:
     study, ends = resolved.study, (data.inputs, data.outputs)
     for budget, depth in product(study.sweep.params or [], study.sweep.depth):
-        widths = study.model.fitted(budget, depth, *ends, activation)
+        widths = study.model.widths_for_budget(budget, depth, *ends, activation)
         count = study.model.parameters(*ends, widths, activation)
         if abs(count - budget) > BUDGET_TOLERANCE * budget:
             rule = (
@@ -231,7 +231,7 @@ def _sizes(resolved: Resolved, data: Description, activation: Activation) -> Ite
             raise resolved.error(("sweep", "params"), rule)
         yield _Size(widths, count, budget)
     for nominal in _nominal_widths(study):
-        adapted = study.model.adapted(nominal, *ends, activation)
+        adapted = study.model.widths_for_activation(nominal, *ends, activation)
         widths = [_possible(resolved, width, activation) for width in adapted]
         yield _Size(widths, study.model.parameters(*ends, widths, activation), None)
 
@@ -241,7 +241,7 @@ def _nominal_widths(study: Study) -> Iterator[list[int]]:
         if isinstance(width, list):
             yield width
         else:
-            yield from (study.model.hidden(width, depth) for depth in study.sweep.depth)
+            yield from (study.model.widths(width, depth) for depth in study.sweep.depth)
 
 
 def _possible(resolved: Resolved, width: int, activation: Activation) -> int:

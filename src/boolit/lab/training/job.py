@@ -22,13 +22,13 @@ from boolit.lab.training.recipe import PER_RUN, Loss, Recipe
 # Values networks begin with that the data knows: word vectors, the list of what there is to choose from.
 
 
-def give(model: Stacked, given: Mapping[str, Tensor]) -> None:
-    """Copies values into every run's parameter or buffer of their name.
+def set_initial_values(model: Stacked, initial_values: Mapping[str, Tensor]) -> None:
+    """Copies values into the parameter or buffer of their name, the same for every run.
 
     Shape: each as in the network's state, without the axis of runs.
     """
     state = model.state_dict()
-    for name, values in given.items():
+    for name, values in initial_values.items():
         if name not in state:
             rule = f"a network that has {', '.join(sorted(state))}"
             raise UserError(f"the data gives networks values for {name!r}, not known to {rule}; choose a model for this data")
@@ -139,7 +139,7 @@ class Job:
         """The networks, initialised."""
         model = self.family.build(self.runs, self.dataset.inputs, self.dataset.outputs, self.widths, self.activation)
         model.initialise(self.seeds)
-        give(model, self.dataset.given)
+        set_initial_values(model, self.dataset.initial_values)
         return model
 
     def bytes_per_run(self) -> int:
@@ -152,14 +152,14 @@ class Job:
 
 def trains_alone(model: Family, recipe: Recipe) -> bool:
     """Whether networks are trained one at a time: large ones, with a single network's options, or by many processes."""
-    return model.big or recipe.alone or distributed.size() > 1
+    return model.trains_alone or recipe.alone or distributed.size() > 1
 
 
 def bytes_per_run(data: Description, model: Family, spec: str, widths: Sequence[int], batch: int) -> int:
     """About how much memory a run takes while it is trained."""
     shape = (data.inputs, data.outputs, widths, boolit.activation(spec))
     train = data.samples["train"]
-    kept = 2 * model.kept(*shape) * min(batch, train)
+    kept = 2 * model.saved_numel(*shape) * min(batch, train)
     others = [count for name, count in data.samples.items() if name != "train"]
     judged = max(others, default=0) * data.outputs if data.extra_metrics else 0
     return FLOAT_BYTES * (COPIES_OF_PARAMETERS * model.parameters(*shape) + max(kept, judged) + 2 * train)

@@ -51,7 +51,7 @@ def compositional(
         outputs=len(pairs.numbers),
         encode=TableRows(table),
         draw=partial(with_contenders, pairs.trained, negatives),
-        given={
+        initial_values={
             "pairs": pairs.numbers,
             "attributes.weight": _padded(words.attributes),
             "objects.weight": _padded(words.objects),

@@ -17,7 +17,7 @@ from boolit.lab.models.base import Family, Stacked
 from boolit.lab.models.resnet18 import BLOCKS, FEATURES, STAGES, Resnet18
 from boolit.lab.models.sran.encoders import CANDIDATES, COLUMNS, PAIRS, PANELS, ROWS, NarrowEncoder
 from boolit.lab.models.sran.network import ACTIVATIONS, Network, gated_modules
-from boolit.lab.models.unstacked import Looped
+from boolit.lab.models.unstacked import UnstackedRuns
 from boolit.nn import Activation
 from boolit.nn.width import mlp_parameters, round_width, width_for_budget
 
@@ -39,7 +39,7 @@ class Kind(Protocol):
     def parameters(self, channels: int) -> int:
         """How many it has."""
 
-    def kept(self, side: int) -> int:
+    def saved_numel(self, side: int) -> int:
         """About how many numbers a picture leaves for the backward pass."""
 
 
@@ -61,7 +61,7 @@ class Residual:
             total += before * width + 2 * width if stage else 0
         return total
 
-    def kept(self, side: int) -> int:
+    def saved_numel(self, side: int) -> int:
         side = -(-side // 2)
         total = 2 * STEM * side**2  # in front of the batch norm and behind the ReLU
         for stage in range(STAGES):
@@ -88,7 +88,7 @@ class Narrow:
         first = (2 * self.stride + 1) ** 2 * channels * self.widths[0]
         return first + sum(9 * before * width for before, width in pairwise(self.widths)) + 2 * sum(self.widths)
 
-    def kept(self, side: int) -> int:
+    def saved_numel(self, side: int) -> int:
         sides: list[int] = [-(-side // self.stride)]
         for _ in self.widths[1:]:
             sides.append(-(-sides[-1] // 2))
@@ -124,7 +124,7 @@ class Sran(Family):
     resize: int | None = Field(default=None, ge=0)
 
     @property
-    def big(self) -> bool:
+    def trains_alone(self) -> bool:
         return self.size == "paper"
 
     @property
@@ -141,12 +141,18 @@ class Sran(Family):
         whole = Narrow((first, features), stride=4)
         return Narrow((first, features // 2, features), stride=2), whole, whole
 
-    def hidden(self, size: int, depth: int) -> list[int]:
+    def widths(self, size: int, depth: int) -> list[int]:
         _check_depth(depth)
         last_of_pairs = 2 * size if self.normalised else size
         return [3 * size, size, 4 * size, last_of_pairs, 2 * size, size, size]
 
-    def adapted(self, widths: list[int], inputs: Sequence[int], outputs: int, activation: Activation) -> list[int]:  # noqa: ARG002
+    def widths_for_activation(
+        self,
+        widths: list[int],
+        inputs: Sequence[int],
+        outputs: int,
+        activation: Activation,  # noqa: ARG002
+    ) -> list[int]:
         """Embeddings stay as wide behind every activation, as near as its groups allow."""
         _check_widths(widths)
         embedded = EMBEDDED if self.normalised else (*EMBEDDED, LAST_OF_PAIRS)
@@ -155,9 +161,11 @@ class Sran(Family):
             return widths
         return [round_width(width / factor, divisor) if i in embedded else width for i, width in enumerate(widths)]
 
-    def fitted(self, budget: int, depth: int, inputs: Sequence[int], outputs: int, activation: Activation) -> list[int]:
+    def widths_for_budget(
+        self, budget: int, depth: int, inputs: Sequence[int], outputs: int, activation: Activation
+    ) -> list[int]:
         def widths(size: int) -> list[int]:
-            return self.adapted(self.hidden(size, depth), inputs, outputs, activation)
+            return self.widths_for_activation(self.widths(size, depth), inputs, outputs, activation)
 
         def count(size: int) -> int:
             return self.parameters(inputs, outputs, widths(size), activation)
@@ -180,10 +188,10 @@ class Sran(Family):
             mlp_parameters(each.inputs, each.widths, each.outputs or 0, activation, batch_norm=self.normalised) for each in own
         ]
 
-    def kept(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
+    def saved_numel(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
         _check_widths(widths)
         side = self._side_seen(_side(inputs, outputs))
-        seen = sum(count * kind.kept(side) for count, kind in zip(PICTURES, self.encoders, strict=True))
+        seen = sum(count * kind.saved_numel(side) for count, kind in zip(PICTURES, self.encoders, strict=True))
         times = [ROWS] * 2 + [2 * PAIRS] * 2 + [PAIRS] * 3
         hidden = sum(count * (3 * width + activation.out_features(width)) for count, width in zip(times, widths, strict=True))
         return PANELS * side**2 + seen + hidden
@@ -208,7 +216,7 @@ class Sran(Family):
         return wanted or side
 
 
-class StackedSran(Looped):
+class StackedSran(UnstackedRuns):
     """The networks of some runs.
 
     Shape: ``(runs, batch, 16, side, side)``, grey levels of 0 … 255, to ``(runs, batch, 8)``.

@@ -29,7 +29,7 @@ from boolit.lab.models.sran.encoders import (
     of_rows,
     right,
 )
-from boolit.lab.models.unstacked import OwnDropout
+from boolit.lab.models.unstacked import SingleRunDropout
 from boolit.nn import Activation
 
 META_TARGETS = 9  # logits of what the problem's rules are; the published loss has them with a weight of 0
@@ -87,7 +87,7 @@ class Network(nn.Module):
         self.panel_encoder, self.row_encoder, self.pair_encoder = encoders
         shapes = gated_modules(features, widths, boolit.activation(spec), normalised)
         self.row_module, self.pair_module, self.rule_module = (_gated(shape, spec, normalised) for shape in shapes)
-        self.rule_module.insert(len(self.rule_module) - 1, OwnDropout(dropout))
+        self.rule_module.insert(len(self.rule_module) - 1, SingleRunDropout(dropout))
 
     def forward(self, x: Tensor) -> Tensor:
         x = self._seen(x)

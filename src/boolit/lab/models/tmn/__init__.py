@@ -3,7 +3,7 @@
 A step of a TMNx on 16 images with 600 negatives each of 1,262 pairs, 9,616 rows, takes 0.67 s of an AVX-512 core with ReLU or
 OR_AIL and 0.75 with OR_IL, a third of it for the mixing; a batch of 128 peaks at 1.6 GB with ReLU and 2.8 with OR_AIL. Where
 there are many rows, modules are computed one by one, and what is within a module again in the backward pass. Runs share
-nothing, so they are run one by one, a thread each (see `Looped`).
+nothing, so they are run one by one, a thread each (see `UnstackedRuns`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from boolit.lab.models.base import Family, Stacked
 from boolit.lab.models.layers import draw_first_weights
 from boolit.lab.models.tmn.layers import ModuleLinear
 from boolit.lab.models.tmn.network import Network, Shape
-from boolit.lab.models.unstacked import Looped
+from boolit.lab.models.unstacked import UnstackedRuns
 from boolit.nn import Activation
 from boolit.nn.width import count_parameters
 
@@ -55,12 +55,14 @@ class Tmn(Family):
     gater_rate: float = Field(default=1.0, gt=0)
     sizes: Literal["equal", "matched"] = "matched"
 
-    def hidden(self, size: int, depth: int) -> list[int]:
+    def widths(self, size: int, depth: int) -> list[int]:
         if depth != 1:
             raise UserError(f"a sweep.depth of {depth}: layers of a TMN are counted by model.layers; leave sweep.depth out")
         return [size]
 
-    def adapted(self, widths: list[int], inputs: Sequence[int], outputs: int, activation: Activation) -> list[int]:
+    def widths_for_activation(
+        self, widths: list[int], inputs: Sequence[int], outputs: int, activation: Activation
+    ) -> list[int]:
         width, factor = _one(widths), activation.feature_factor
         if self.variant == "tmn":
             return [_before(width, activation)]
@@ -69,12 +71,14 @@ class Tmn(Family):
         if width == NOMINAL and factor in MATCHED:
             return [MATCHED[factor]]
         pointwise = self.parameters(inputs, outputs, widths, boolit.activation("relu"))
-        return super().fitted(pointwise, 1, inputs, outputs, activation)
+        return super().widths_for_budget(pointwise, 1, inputs, outputs, activation)
 
-    def fitted(self, budget: int, depth: int, inputs: Sequence[int], outputs: int, activation: Activation) -> list[int]:
+    def widths_for_budget(
+        self, budget: int, depth: int, inputs: Sequence[int], outputs: int, activation: Activation
+    ) -> list[int]:
         if self.variant == "tmn":
             raise UserError(f"a budget of {budget}: a TMN has one size; use sweep.width = {self.embedding} or variant = 'tmnx'")
-        return super().fitted(budget, depth, inputs, outputs, activation)
+        return super().widths_for_budget(budget, depth, inputs, outputs, activation)
 
     def parameters(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
         shape = self._shape(inputs, outputs, widths, activation.spec)
@@ -86,7 +90,7 @@ class Tmn(Family):
         head = 2 * embedding + embedding + 1
         return shape.modules * (first + (shape.layers - 1) * inner) + head + _gater_parameters(shape) + words
 
-    def kept(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
+    def saved_numel(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
         shape = self._shape(inputs, outputs, widths, activation.spec)
         per_pair = shape.modules * (2 * shape.embedding * shape.layers + shape.width)
         return shape.features + shape.modules * 3 * shape.width + outputs * per_pair
@@ -117,7 +121,7 @@ class Tmn(Family):
         )
 
 
-class StackedTmn(Looped):
+class StackedTmn(UnstackedRuns):
     """The networks of some runs.
 
     Shape: ``(runs, batch, features)`` to ``(runs, batch, pairs)``; ``(runs, batch, features + candidates)`` to

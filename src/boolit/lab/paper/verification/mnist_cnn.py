@@ -92,7 +92,7 @@ def widths_of(spec: str, column: Column) -> list[int]:
         [13, 13, 13, 13, 19, 19, 26, 19]
     """
     family = Cnn(structure=column.structure)
-    return family.fitted(column.budget, 1, PICTURE, CLASSES, boolit.activation(spec))
+    return family.widths_for_budget(column.budget, 1, PICTURE, CLASSES, boolit.activation(spec))
 
 
 def parameters(spec: str, column: Column) -> Value:
@@ -149,5 +149,5 @@ def _change_of_structure() -> Check:
 
 
 def _is_large(budget: int) -> bool:
-    widths = Cnn().fitted(budget, 1, PICTURE, CLASSES, boolit.activation("relu"))
+    widths = Cnn().widths_for_budget(budget, 1, PICTURE, CLASSES, boolit.activation("relu"))
     return widths[2] > 2 * widths[0]

@@ -87,7 +87,7 @@ def widths_of(family: Sran, spec: str) -> list[int]:
         >>> widths_of(NORMALISED, "or_ail")
         [1536, 1024, 2048, 1024, 1024, 1024, 1024]
     """
-    return family.adapted(family.hidden(EMBEDDING, 1), PANELS, CANDIDATES, boolit.activation(spec))
+    return family.widths_for_activation(family.widths(EMBEDDING, 1), PANELS, CANDIDATES, boolit.activation(spec))
 
 
 def in_millions(count: int) -> str:
@@ -111,5 +111,5 @@ def _built(family: Sran, spec: str) -> Network:
 
 def _norms() -> Check:
     """What layer norms add to the published network: not what separates the first two rows of the table."""
-    more = 2 * sum(PUBLISHED.hidden(EMBEDDING, 1))
+    more = 2 * sum(PUBLISHED.widths(EMBEDDING, 1))
     return Check("layer norms alone", "1.6M more", more, expected=ONLY_NORMS, slip=True, note=NOTE)

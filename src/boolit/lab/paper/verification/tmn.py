@@ -71,7 +71,7 @@ def widths_of(family: Tmn, spec: str) -> list[int]:
         [72]
     """
     activation = boolit.activation(spec)
-    adapted = family.adapted([NOMINAL[family.variant]], [FEATURES], PAIRS, activation)
+    adapted = family.widths_for_activation([NOMINAL[family.variant]], [FEATURES], PAIRS, activation)
     return [round_width(width, activation.divisor) for width in adapted]
 
 

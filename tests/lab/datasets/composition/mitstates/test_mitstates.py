@@ -109,11 +109,11 @@ def test_nothing_is_encoded_before_it_is_wanted_and_nothing_twice(
 
 def test_networks_begin_with_the_words(make: Make) -> None:
     dataset = loaded(make())
-    assert torch.equal(dataset.given["pairs"], dataset.pairs.numbers)
+    assert torch.equal(dataset.initial_values["pairs"], dataset.pairs.numbers)
     expected = {"old": 1, "wet": 2, "tiny": 3, "bear": 4, "cat": 5, "dog": 6}
     for name, words in (("attributes.weight", dataset.pairs.attributes), ("objects.weight", dataset.pairs.objects)):
         rows = [[expected[word], expected[word] / 2, -0.1] for word in words]
-        assert torch.allclose(dataset.given[name], torch.tensor([*rows, [0, 0, 0]], dtype=torch.float32))
+        assert torch.allclose(dataset.initial_values[name], torch.tensor([*rows, [0, 0, 0]], dtype=torch.float32))
 
 
 def test_a_step_adds_the_pairs_to_choose_from(encoded: Compositional) -> None:
@@ -147,7 +147,9 @@ def test_weights_and_words_are_part_of_a_run_s_key(make: Make, home: Path, tmp_p
 def test_glove_may_lie_unpacked_in_the_data_folder(make: Make, home: Path, folder: Path) -> None:
     (folder / "mitstates" / "glove.6B").mkdir(parents=True)
     shutil.copy(home / "words.txt", folder / "mitstates" / "glove.6B" / "glove.6B.300d.txt")
-    assert torch.equal(loaded(make(vectors=None)).given["objects.weight"], loaded(make()).given["objects.weight"])
+    assert torch.equal(
+        loaded(make(vectors=None)).initial_values["objects.weight"], loaded(make()).initial_values["objects.weight"]
+    )
 
 
 def test_the_data_folder_is_where_it_is_looked_for(make: Make, home: Path, folder: Path) -> None:

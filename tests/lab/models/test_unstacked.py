@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from boolit.lab.models.unstacked import PIECE, Looped
+from boolit.lab.models.unstacked import PIECE, UnstackedRuns
 
 RUNS, BATCH = 5, 8
 
@@ -24,13 +24,13 @@ def network() -> nn.Sequential:
     return nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.PReLU(), nn.Linear(6, 2))
 
 
-def looped() -> Looped:
-    networks = Looped(RUNS, network())
+def looped() -> UnstackedRuns:
+    networks = UnstackedRuns(RUNS, network())
     networks.initialise(range(RUNS))
     return networks
 
 
-def one(networks: Looped, run: int, x: Tensor) -> Tensor:
+def one(networks: UnstackedRuns, run: int, x: Tensor) -> Tensor:
     state = {name: values[run] for name, values in networks.state_dict(keep_vars=True).items()}
     result: Tensor = functional_call(network().train(networks.training), state, (x,))
     return result
@@ -89,7 +89,7 @@ def test_statistics_belong_to_their_run() -> None:
 
 
 def test_layers_without_a_bias_start_differently_in_every_run_too() -> None:
-    networks = Looped(2, nn.Sequential(nn.Linear(4, 6, bias=False), nn.Linear(6, 2)))
+    networks = UnstackedRuns(2, nn.Sequential(nn.Linear(4, 6, bias=False), nn.Linear(6, 2)))
     networks.initialise([1, 2])
     for name in ("0.weight", "1.weight", "1.bias"):
         first, second = networks.get_parameter(name).detach()
