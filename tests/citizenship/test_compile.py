@@ -9,6 +9,7 @@ import pytest
 import torch
 from gate_cases import SPECS, WIDTH, assert_agree
 from torch import Tensor, nn
+from torch._inductor import config as inductor
 
 import boolit
 from boolit.functional import combine, ensemble, gate
@@ -24,7 +25,8 @@ def _fresh_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     # not the user's cache: what it holds may have been compiled for other instructions than this process is held to
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     torch.compiler.reset()
-    yield
+    with inductor.patch("cpp.vec_isa_ok", False):  # it would compile ten programs to find out what the processor can do
+        yield
     torch.compiler.reset()
 
 

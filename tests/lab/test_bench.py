@@ -19,6 +19,8 @@ from boolit.lab.bench.stamp import cpu_model, stamp
 from boolit.lab.bench.timing import WARM_UP, Task, Timing, interleave
 from boolit.lab.errors import UserError
 
+pytestmark = pytest.mark.usefixtures("_small_heap")
+
 
 class Clock:
     """Stands still but for what the tasks add to it."""

@@ -21,6 +21,7 @@ from boolit.lab.bench.stamp import stamp
 from boolit.lab.bench.table import remarks, tables
 from boolit.lab.bench.timing import WARM_UP, Timing
 
+pytestmark = pytest.mark.usefixtures("_small_heap")
 TINY = (
     "--shape",
     "8x12",

@@ -44,9 +44,9 @@ def by_kernel(kernels: ctypes.CDLL, x: Tensor, program: Program) -> tuple[Tensor
 
 
 @cache
-def ways() -> dict[str, Way]:
-    """Every way by name. A library reads BOOLIT_INSTRUCTIONS when it is loaded, so each level is a copy of it."""
-    found: dict[str, Way] = {"formula": by_formula}
+def libraries() -> dict[str, ctypes.CDLL]:
+    """The kernels at every level this machine has. A library reads BOOLIT_INSTRUCTIONS when it is loaded: each is a copy."""
+    found: dict[str, ctypes.CDLL] = {}
     if library.STATUS.path is None:
         return found
     with tempfile.TemporaryDirectory() as folder:
@@ -57,5 +57,10 @@ def ways() -> dict[str, Way]:
                 kernels = ctypes.CDLL(str(copy))
             library._declare(kernels)
             if kernels.boolit_instructions().decode() == level:
-                found[level] = partial(by_kernel, kernels)
+                found[level] = kernels
     return found
+
+
+def ways() -> dict[str, Way]:
+    """Every way by name."""
+    return {"formula": by_formula} | {level: partial(by_kernel, kernels) for level, kernels in libraries().items()}
