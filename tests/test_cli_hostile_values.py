@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -148,20 +149,47 @@ def test_a_file_in_the_place_of_the_weights_is_named(tmp_path: Path, capsys: pyt
     assert "weights" in refused(given, capsys)
 
 
+IN_TURN = """
+import json, os, sys
+import boolit.cli._app
+from boolit.cli import main
+
+for arguments in json.loads(sys.argv[1]):
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.dup2(writing, 2)
+        main(arguments)
+    os.close(writing)
+    with open(reading) as errors:
+        said = errors.read()
+    print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said]), file=sys.stderr)
+"""
+
+
+def in_turn(commands: list[list[str]], output: int) -> list[tuple[int, str]]:
+    """The exit code and standard error of commands that write to this file: forks of one process, which imports for all."""
+    done = subprocess.run(
+        [sys.executable, "-c", IN_TURN, json.dumps(commands)], stdout=output, stderr=subprocess.PIPE, text=True
+    )
+    return [tuple(json.loads(line)) for line in done.stderr.splitlines()]
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no device that is always full")
-@pytest.mark.parametrize("arguments", [["list"], ["list", "--json"], ["--version"], ["show", "parity"]], ids=" ".join)
-def test_a_full_output_is_one_line(arguments: list[str]) -> None:
+def test_a_full_output_is_one_line() -> None:
+    commands = [["list"], ["list", "--json"], ["--version"], ["show", "parity"]]
     with open("/dev/full", "w") as full:
-        done = subprocess.run([sys.executable, "-m", "boolit", *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert "No space left" in line
+        results = in_turn(commands, full.fileno())
+    for command, (code, said) in zip(commands, results, strict=True):
+        assert code == 2, command
+        (line,) = said.splitlines()
+        assert "No space left" in line, command
 
 
-@pytest.mark.parametrize("arguments", [["list"], ["list", "--json"], ["--help"]], ids=" ".join)
-def test_a_reader_that_leaves_is_no_error(arguments: list[str]) -> None:
+def test_a_reader_that_leaves_is_no_error() -> None:
+    commands = [["list"], ["list", "--json"], ["--help"]]
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run([sys.executable, "-m", "boolit", *arguments], stdout=writing, stderr=subprocess.PIPE, text=True)
+    results = in_turn(commands, writing)
     os.close(writing)
-    assert (done.returncode, done.stderr) == (141, "")
+    assert results == [(141, "")] * len(commands)

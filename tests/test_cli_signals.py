@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from boolit._command import GOING_ON
+from boolit.cli._app import run
 
 HOOK = """
 import os, sys
@@ -89,12 +90,12 @@ def test_on_a_terminal_the_line_is_the_last_one(tmp_path: Path) -> None:
     assert b"Traceback" not in shown
 
 
-def test_the_same_command_goes_on(tmp_path: Path) -> None:
+def test_the_same_command_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stopped = command(tmp_path, signal.SIGINT, "open", "out/checkpoints/", ["--json"])  # while it trains
     assert (stopped.returncode, stopped.stderr) == (130, f"{GOING_ON}\n")
-    done = command(tmp_path, signal.SIGINT, "never", "", [])
-    assert done.returncode == 0, done.stderr
-    assert "2 runs trained" in done.stdout
+    assert list((tmp_path / "out" / "checkpoints").iterdir())
+    assert run(["run", "parity", "--out", str(tmp_path / "out"), *SMALL]) == 0
+    assert "2 runs trained" in capsys.readouterr().out
 
 
 def test_the_script_takes_them_as_the_module_does(tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import reduce
+from unittest import mock
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ import boolit
 from boolit import functional
 from boolit.functional import combine, ensemble, gate, operands, signed_geomean
 from boolit.logic import OPERATIONS
+from boolit.logic.kernels import plan
 
 INFINITY = float("inf")
 TRUTH: dict[str, Callable[[bool, bool], bool]] = {
@@ -35,6 +37,13 @@ TRUTH: dict[str, Callable[[bool, bool], bool]] = {
 }
 ASSIGNMENTS = list(itertools.product((False, True), repeat=2))
 FOLDING = ["and", "or", "xnor", "xor"]  # x xor y xor z is the fold of xor; nand and nor do not fold
+
+
+@pytest.fixture(scope="module", params=["kernels", "formulas"], autouse=True)
+def _both_ways(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Everything holds without the kernels, too: as with BOOLIT_KERNELS=0."""
+    with mock.patch.object(plan, "LIBRARY", plan.LIBRARY if request.param == "kernels" else None):
+        yield
 
 
 def probability(op: str, x: Tensor, y: Tensor) -> Tensor:

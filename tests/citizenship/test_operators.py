@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from gate_cases import APPROXIMATE, SPECS, WIDTH
+from gate_cases import MIXED, WIDTH
 from torch import Tensor
 from torch.library import opcheck
 
@@ -12,7 +12,11 @@ import boolit
 from boolit.logic import Program
 from boolit.nn import Ensemble, Gate
 
-WITH_K3 = [*SPECS, "or_il_k3", "xnor_ail_k3_halves", "or_and_xnor_nail_d_k3"]
+# Every operation, form, strategy and grouping, but not each with each, for the operators take all of them as a text;
+# test_kernels.py compares the shapes and sizes they state of all.
+K3 = ["xnor_ail_k3_halves", "or_and_xnor_nail_d_k3"]
+APPROXIMATE = ["or_ail", "and_nail", "xnor_ail", "or_and_xnor_ail_d", "or_and_xnor_nail_p", "or_and_xnor_nail_pu", *K3]
+SPECS = [*APPROXIMATE, "or_il", "xnor_nil", "and_il", "or_and_xnor_il_p", "or_and_xnor_nil_d", "or_il_k3", MIXED]
 
 
 def program_of(spec: str) -> Program:
@@ -22,13 +26,13 @@ def program_of(spec: str) -> Program:
     return module.program
 
 
-@pytest.mark.parametrize("spec", WITH_K3)
+@pytest.mark.parametrize("spec", SPECS)
 def test_gates(spec: str) -> None:
     x = torch.randn(3, WIDTH, 5, requires_grad=True)
     opcheck(torch.ops.boolit.gates.default, (x, str(program_of(spec)), 1, False))
 
 
-@pytest.mark.parametrize("spec", WITH_K3)
+@pytest.mark.parametrize("spec", SPECS)
 def test_gates_backward_from_the_input(spec: str) -> None:
     program, x = program_of(spec), torch.randn(3, WIDTH)
     opcheck(torch.ops.boolit.gates_backward.default, (torch.randn(3, program.out_channels(WIDTH)), x, str(program), 1, WIDTH))
@@ -41,7 +45,7 @@ def test_differentiable_gates_backward_from_the_input(spec: str) -> None:
     opcheck(torch.ops.boolit.gates_backward.default, (grad, x, str(program), 1, 4))
 
 
-@pytest.mark.parametrize("spec", [*APPROXIMATE, "xnor_ail_k3_halves", "or_and_xnor_nail_d_k3"])
+@pytest.mark.parametrize("spec", APPROXIMATE)
 def test_gates_and_their_backward_from_bits(spec: str) -> None:
     program, x = program_of(spec), torch.randn(3, WIDTH, requires_grad=True)
     opcheck(torch.ops.boolit.gates.default, (x, str(program), 1, True))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import mock
 
 import pytest
 import torch
@@ -12,9 +15,10 @@ from gate_cases import DTYPES, assert_agree, ensembles, singles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from ways import libraries
 
 from boolit.logic import Program, evaluate
-from boolit.logic.kernels import status
+from boolit.logic.kernels import library, status
 from boolit.logic.kernels.library import plan_for
 from boolit.logic.reference import formula
 
@@ -28,14 +32,25 @@ AROUND = [((), ()), ((7,), ()), ((3,), (5,)), ((2, 3), (17,))]  # sizes before a
 INFINITY = float("inf")
 
 
-def both_ways(x: Tensor, program: Program, dim: int) -> tuple[list[Tensor], list[Tensor]]:
+every_level = pytest.mark.parametrize("level", libraries() or [None])
+
+
+@contextmanager
+def instructions(level: str | None) -> Iterator[None]:
+    """The kernels of this level, instead of those the process has loaded."""
+    with mock.patch.object(library, "LIBRARY", libraries()[level] if level else library.LIBRARY):
+        yield
+
+
+def both_ways(x: Tensor, program: Program, dim: int, level: str | None = None) -> tuple[list[Tensor], list[Tensor]]:
     """Output and gradient by kernel, and by formula."""
-    weights = torch.randn(evaluate(x, program, dim).shape, dtype=torch.float64).to(x.dtype)
     results = []
-    for function in (evaluate, formula):
-        leaf = x.clone().requires_grad_()
-        out = function(leaf, program, dim)
-        results.append([out.detach(), *torch.autograd.grad(out, leaf, weights)])
+    with instructions(level):
+        weights = torch.randn(evaluate(x, program, dim).shape, dtype=torch.float64).to(x.dtype)
+        for function in (evaluate, formula):
+            leaf = x.clone().requires_grad_()
+            out = function(leaf, program, dim)
+            results.append([out.detach(), *torch.autograd.grad(out, leaf, weights)])
     return results[0], results[1]
 
 
@@ -61,56 +76,68 @@ def test_kernel_agrees_with_formula(program: Program, dtype: torch.dtype) -> Non
         assert torch.equal(evaluate(x, program, len(before)), kernel[0]), "without a gradient the value must be the same"
 
 
+@every_level
 @pytest.mark.parametrize("program", [*BLOCKY, *singles(2)[:12], *singles(3)[:12]], ids=str)
-def test_kernel_agrees_with_formula_across_blocks(program: Program) -> None:
+def test_kernel_agrees_with_formula_across_blocks(program: Program, level: str | None) -> None:
     for groups in (255, 256, 257, 519):  # the kernels' block is 256 groups
         groups = groups if program.uneven or program.strategy == "d" else groups // 3 * 3
-        kernel, expected = both_ways(3 * torch.randn(2, groups * program.k), program, 1)
+        kernel, expected = both_ways(3 * torch.randn(2, groups * program.k), program, 1, level)
         for actual, wanted in zip(kernel, expected, strict=True):
             assert_agree(actual, wanted)
 
 
+@every_level
 @settings(max_examples=150)
-@given(st.sampled_from(PROGRAMS), st.sampled_from(DTYPES), st.lists(st.integers(1, 40), min_size=1, max_size=3), st.data())
+@given(
+    program=st.sampled_from(PROGRAMS),
+    dtype=st.sampled_from(DTYPES),
+    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=3),
+    data=st.data(),
+)
 def test_kernel_agrees_with_formula_on_any_shape(
-    program: Program, dtype: torch.dtype, sizes: list[int], data: st.DataObject
+    program: Program, dtype: torch.dtype, sizes: list[int], data: st.DataObject, level: str | None
 ) -> None:
     dim = data.draw(st.integers(0, len(sizes) - 1))
     sizes[dim] = program.divisor * data.draw(st.integers(1, 6))
     drawn = torch.randn(sizes, generator=torch.Generator().manual_seed(data.draw(st.integers(0, 2**32))))
-    kernel, expected = both_ways((2 * drawn).to(dtype), program, dim)
+    kernel, expected = both_ways((2 * drawn).to(dtype), program, dim, level)
     # Where a single value remains and the mean was taken off it, what is left may be far smaller than its round-off.
     least = 1.0 if any(form.startswith("n") for _, form in program.members) else 0.0
     for actual, wanted in zip(kernel, expected, strict=True):
         assert_agree(actual, wanted, least=least)
 
 
+@every_level
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("k", [2, 3, 5])
 @pytest.mark.parametrize("gate", ["or_il", "and_nil", "xnor_il", "or_ail", "and_nail", "xnor_ail"])
-def test_kernel_agrees_with_formula_at_huge_tiny_and_tied_logits(gate: str, k: int, dtype: torch.dtype) -> None:
+def test_kernel_agrees_with_formula_at_huge_tiny_and_tied_logits(
+    gate: str, k: int, dtype: torch.dtype, level: str | None
+) -> None:
     op, form = gate.split("_")
     points = (-1e30, -3.0, -1e-30, 0.0, 1e-30, 3.0, 1e30) if k < 5 else (-1e30, -3.0, 0.0, 3.0)
     x = torch.tensor(list(itertools.product(points, repeat=k)), dtype=dtype)
     unit = torch.finfo(dtype).eps
-    kernel, expected = both_ways(x, Program(((op, form),), "d", k), 1)
+    kernel, expected = both_ways(x, Program(((op, form),), "d", k), 1, level)
     assert torch.isfinite(kernel[0]).all()
     for actual, wanted in zip(kernel, expected, strict=True):  # element by element, not of the largest
         torch.testing.assert_close(actual, wanted, rtol=16 * unit, atol=16 * unit)
 
 
+@every_level
 @pytest.mark.parametrize("k", [2, 3, 5])
 @pytest.mark.parametrize("gate", ["or_il", "and_nil", "xnor_il", "or_ail", "and_nail", "xnor_ail"])
-def test_kernel_agrees_with_formula_at_certain_events(gate: str, k: int) -> None:
+def test_kernel_agrees_with_formula_at_certain_events(gate: str, k: int, level: str | None) -> None:
     op, form = gate.split("_")
     x = torch.tensor(list(itertools.product((-INFINITY, -2.0, 0.0, 2.0, INFINITY), repeat=k)))
-    kernel, expected = both_ways(x, Program(((op, form),), "d", k), 1)
+    kernel, expected = both_ways(x, Program(((op, form),), "d", k), 1, level)
     assert not kernel[0].isnan().any()
     torch.testing.assert_close(kernel[0], expected[0])
     torch.testing.assert_close(kernel[1], expected[1])
     assert kernel[1].isfinite().all()
     poisoned = x.index_fill(1, torch.tensor([k - 1]), float("nan"))
-    assert evaluate(poisoned, Program(((op, form),), "d", k), 1).isnan().all()
+    with instructions(level):
+        assert evaluate(poisoned, Program(((op, form),), "d", k), 1).isnan().all()
 
 
 @pytest.mark.parametrize("program", [*BLOCKY, *singles(2)[:12:4], *singles(3)[:12:4]], ids=str)

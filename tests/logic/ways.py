@@ -16,7 +16,6 @@ from torch import Tensor
 
 from boolit.logic import Program
 from boolit.logic.kernels import library
-from boolit.logic.kernels import library as plan
 from boolit.logic.reference import formula
 
 Way = Callable[[Tensor, Program], tuple[Tensor, Tensor]]
@@ -34,7 +33,7 @@ def by_formula(x: Tensor, program: Program) -> tuple[Tensor, Tensor]:
 def by_kernel(kernels: ctypes.CDLL, x: Tensor, program: Program) -> tuple[Tensor, Tensor]:
     """The same from the operands, and from the bits where all gates are approximate."""
     x = x.contiguous()
-    laid_out = plan.plan_for(program, x.dtype, x.shape, 1)
+    laid_out = library.plan_for(program, x.dtype, x.shape, 1)
     value, gradient = x.new_empty(laid_out.out_shape), torch.empty_like(x)
     ones = torch.ones_like(value)
     kept = torch.empty(max(1, laid_out.kept_bytes), dtype=torch.uint8)
@@ -45,9 +44,9 @@ def by_kernel(kernels: ctypes.CDLL, x: Tensor, program: Program) -> tuple[Tensor
 
 
 @cache
-def ways() -> dict[str, Way]:
-    """Every way by name. A library reads BOOLIT_INSTRUCTIONS when it is loaded, so each level is a copy of it."""
-    found: dict[str, Way] = {"formula": by_formula}
+def libraries() -> dict[str, ctypes.CDLL]:
+    """The kernels at every level this machine has. A library reads BOOLIT_INSTRUCTIONS when it is loaded: each is a copy."""
+    found: dict[str, ctypes.CDLL] = {}
     if library.STATUS.path is None:
         return found
     with tempfile.TemporaryDirectory() as folder:
@@ -58,5 +57,10 @@ def ways() -> dict[str, Way]:
                 kernels = ctypes.CDLL(str(copy))
             library._declare(kernels)
             if kernels.boolit_instructions().decode() == level:
-                found[level] = partial(by_kernel, kernels)
+                found[level] = kernels
     return found
+
+
+def ways() -> dict[str, Way]:
+    """Every way by name."""
+    return {"formula": by_formula} | {level: partial(by_kernel, kernels) for level, kernels in libraries().items()}

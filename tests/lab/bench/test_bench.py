@@ -18,6 +18,8 @@ from boolit.lab.bench.settings import CASES, SPECS, Settings, read
 from boolit.lab.bench.timing import WARM_UP, Task, Timing, bytes_kept, interleave
 from boolit.lab.common.errors import UserError
 
+pytestmark = pytest.mark.usefixtures("_small_heap")
+
 
 class Clock:
     """Stands still but for what the tasks add to it."""

@@ -21,6 +21,7 @@ from boolit.lab.bench.result import Group, Result
 from boolit.lab.bench.settings import REFERENCES, Candidate, Case, Key, Settings, read
 from boolit.lab.bench.timing import WARM_UP, Timing
 
+pytestmark = pytest.mark.usefixtures("_small_heap")
 TINY = (
     "--shape",
     "8x12",

@@ -146,7 +146,7 @@ def test_several_may_write_at_once_and_the_first_whole_folder_stays(tmp_path: Pa
         atomic_write(tmp_path / "file") as first,
         atomic_write(tmp_path / "file") as own,
     ):
-        with atomic_write(folder) as part:
+        with atomic_write(tmp_path / "folder") as part:
             part.mkdir()
             (part / "early").touch()
         late.mkdir()

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,13 +28,6 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
 
 
-def command(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """``boolit`` as a user starts it, in a folder that has nothing to do with the package."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "BOOLIT_DATA": str(folder / "data"), **variables}
-    whole = [sys.executable, "-m", "boolit", *arguments]
-    return subprocess.run(whole, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-
-
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What tests register in this process is forgotten."""
@@ -47,17 +39,20 @@ def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
-        if name.startswith(("boolit_plugin_", "of_a_module")):
+        if name.startswith(("boolit_plugin_", "of_a_module", "theirs_plugin")):
             del sys.modules[name]
 
 
-def test_the_page_s_activation_dataset_and_study_run(tmp_path: Path) -> None:
+def test_the_page_s_activation_dataset_and_study_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "mine.py").write_text("".join(blocks("extend.md", "python")))
     (tmp_path / "mine.toml").write_text("".join(blocks("extend.md", "toml")))
     few = ("--seeds", "2", "--set", "training.epochs=2", "--out", "out", "--json")
-    done = command("--plugin", "mine.py", "run", "mine.toml", *few, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["summary"]["trained"] == 6
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BOOLIT_DATA", str(tmp_path / "data"))
+    assert run(["--plugin", "mine.py", "run", "mine.toml", *few]) == 0
+    assert json.loads(capsys.readouterr().out)["summary"]["trained"] == 6
     with Store(tmp_path / "out", create=False) as store:
         records = store.records()
     own = [record for record in records if record.config["activation"] == "soft_xnor"]
@@ -70,7 +65,9 @@ def test_the_page_s_activation_dataset_and_study_run(tmp_path: Path) -> None:
     assert len(loaded["mine.py"]) == plugins.DIGEST_DIGITS
 
 
-def test_an_installed_package_s_plugin_and_the_variable_s(tmp_path: Path) -> None:
+def test_an_installed_package_s_plugin_and_the_variable_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     package = tmp_path / "site" / "theirs-1.0.dist-info"
     package.mkdir(parents=True)
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
@@ -79,9 +76,11 @@ def test_an_installed_package_s_plugin_and_the_variable_s(tmp_path: Path) -> Non
     (tmp_path / "one.py").write_text(TINY.format(name="one_sine"))
     (tmp_path / "two.py").write_text(TINY.format(name="two_sine"))
     both = os.pathsep.join(["one.py", str(tmp_path / "two.py")])
-    done = command("list", "--json", folder=tmp_path, BOOLIT_PLUGINS=both, PYTHONPATH=str(tmp_path / "site"))
-    assert done.returncode == 0, done.stderr
-    assert {"theirs_sine", "one_sine", "two_sine"} <= {entry["spec"] for entry in json.loads(done.stdout)}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BOOLIT_PLUGINS", both)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    assert run(["list", "--json"]) == 0
+    assert {"theirs_sine", "one_sine", "two_sine"} <= {entry["spec"] for entry in json.loads(capsys.readouterr().out)}
 
 
 def test_a_dataset_and_a_model_of_two_plugins(

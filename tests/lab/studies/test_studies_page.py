@@ -2,12 +2,11 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from boolit.cli._app import run
 from boolit.lab.datasets import DATASETS
 from boolit.lab.models import MODELS
 from boolit.lab.studies import load_study, plan
@@ -27,14 +26,15 @@ def test_the_example_is_a_study(tmp_path: Path) -> None:
     assert len(plan(file, "paper").runs) == 240
 
 
-def test_the_example_runs_from_a_file_as_it_stands(tmp_path: Path) -> None:
+def test_the_example_runs_from_a_file_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (text,) = blocks("toml")
     (tmp_path / "example.toml").write_text(text)
     small = ["--seeds", "2", "--set", "training.epochs=1", "--set", "data.train=64", "--set", "data.test=64"]
-    command = [sys.executable, "-m", "boolit", "run", "example.toml", "--json", *small]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["summary"]["trained"] == 4
+    monkeypatch.chdir(tmp_path)
+    assert run(["run", "example.toml", "--json", *small]) == 0
+    assert json.loads(capsys.readouterr().out)["summary"]["trained"] == 4
     assert (tmp_path / "results" / "example" / "report").is_dir()
 
 

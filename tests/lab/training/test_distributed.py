@@ -26,10 +26,13 @@ NORMALISED = {"data": DIGITS, "model": {"name": "mlp", "normalisation": "batch"}
 PICTURES = {"data": DIGITS, "model": {"name": "cnn"}, "width": [4] * 8, "activation": "or_ail"}
 
 
-def torchrun(*arguments: str | Path) -> str:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+
+
+def python(*arguments: str | Path) -> str:
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*command, *map(str, arguments)], env=environment, capture_output=True, text=True, timeout=600)
+    command = [sys.executable, *map(str, arguments)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -42,7 +45,7 @@ def learnt_by_two(configs: list[dict[str, Any]], folder: Path, by_one: ByOne) ->
     0.01: in 60 steps, a difference growing tenfold, 7e-5 at the very worst; a wrong gradient is off by more in one step.
     """
     (folder / "configs.json").write_text(json.dumps(configs))
-    torchrun(SCRIPT, folder / "configs.json", folder / "results.json")
+    python(SCRIPT, folder / "configs.json", folder / "results.json")
     found = json.loads((folder / "results.json").read_text())
     for own, (unbroken, resumed) in zip(configs, found, strict=True):
         assert unbroken == resumed
@@ -95,8 +98,8 @@ def test_the_command_is_the_same_and_so_is_the_store(tmp_path: Path) -> None:
     sets = ["data.train=64", "data.test=32", "training.epochs=2", "training.batch=16", "sweep.activation=['relu','xnor_ail']"]
     sets += ["training.optimiser='sgd'"]  # Adam would make whole steps of gradients that are round-off only
     options = [option for each in sets for option in ("--set", each)]
-    command = ("-m", "boolit", "run", "parity", "--seeds", "1", *options, "--json", "--out", tmp_path / "two")
-    summary = json.loads(torchrun(*command))["summary"]
+    command = (*TORCHRUN, "-m", "boolit", "run", "parity", "--seeds", "1", *options, "--json", "--out", tmp_path / "two")
+    summary = json.loads(python(*command))["summary"]
     assert (summary["trained"], summary["undone"]) == (2, 0)
     with Store(tmp_path / "one") as store:
         execute(plan(load_study("parity"), seeds=1, sets=sets), store)

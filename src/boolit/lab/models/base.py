@@ -66,8 +66,8 @@ class Family(BaseModel, ABC):
     def widths_for_activation(
         self,
         widths: list[int],
-        inputs: Sequence[int],
-        outputs: int,
+        inputs: Sequence[int],  # noqa: ARG002
+        outputs: int,  # noqa: ARG002
         activation: Activation,  # noqa: ARG002
     ) -> list[int]:
         """The widths an activation has where a study says ``widths``: the same, unless a family has another rule."""

@@ -71,13 +71,13 @@ def test_only_what_is_missing_is_made_and_it_is_the_same(tmp_path: Path) -> None
 
 def test_processes_make_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     generate(tmp_path / "one", TWO, 6, 2)
+    generate(tmp_path / "other", TWO[:1], 6, 3)
+    assert contents(tmp_path / "other").items().isdisjoint(contents(tmp_path / "one").items())
     monkeypatch.setattr(files, "WORTH_A_PROCESS", 1)
     monkeypatch.setattr(files, "TOGETHER", 2)
     monkeypatch.setattr(files, "processors", lambda: 2)
     generate(tmp_path / "two", TWO, 6, 2)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
-    generate(tmp_path / "other", TWO[:1], 6, 3)
-    assert contents(tmp_path / "other").items().isdisjoint(contents(tmp_path / "one").items())
 
 
 def test_a_killed_process_leaves_whole_files_only(tmp_path: Path) -> None:

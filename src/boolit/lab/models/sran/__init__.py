@@ -149,9 +149,9 @@ class Sran(Family):
     def widths_for_activation(
         self,
         widths: list[int],
-        inputs: Sequence[int],
-        outputs: int,
-        activation: Activation,  # noqa: ARG002
+        inputs: Sequence[int],  # noqa: ARG002
+        outputs: int,  # noqa: ARG002
+        activation: Activation,
     ) -> list[int]:
         """Embeddings stay as wide behind every activation, as near as its groups allow."""
         _check_widths(widths)
