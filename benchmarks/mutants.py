@@ -57,11 +57,11 @@ SWAP |= {ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv, ast.Pow: ast.Mult, ast.B
 
 # Added to the copy's conftest.py, which pytest and the workers of pytest-xdist read: what is tested is the copy.
 CHECK = """
-import importlib.util, pytest
-_origin = importlib.util.find_spec({package!r}).origin
-if _origin != {origin!r}:
-    pytest.exit(f"the tests import {{_origin}} instead of the copy", returncode=99)
+import importlib.util, os
+if importlib.util.find_spec({package!r}).origin != {origin!r}:
+    os._exit({elsewhere})
 """
+ELSEWHERE = 99
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ class Copy:
         shutil.copytree(root, folder, ignore=left_out)
         self.root, self.package, self.options, self.stopped = folder, package_of(folder), options, stopped
         with (folder / "conftest.py").open("a") as file:
-            file.write(CHECK.format(package=self.package.name, origin=str(self.package / "__init__.py")))
+            file.write(CHECK.format(package=self.package.name, origin=str(self.package / "__init__.py"), elsewhere=ELSEWHERE))
         self.fails_without: dict[str, bool] = {}  # by test
 
     def examine(self, mutant: Mutant, stages: Sequence[str]) -> dict[str, Any]:
@@ -304,8 +304,8 @@ class Copy:
             text = output.read()
         if child.returncode in (0, 5):  # 5: there are no tests
             return "passed", ""
-        if child.returncode == 99:
-            raise RuntimeError(text)
+        if child.returncode == ELSEWHERE:
+            raise RuntimeError(f"the tests import another {self.package.name} than that of the copy")
         failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", text, re.MULTILINE)
         return ("killed", failed[1]) if failed else ("crash", f"exit code {child.returncode}: {_one_line(text)[-200:]}")
 

@@ -166,10 +166,20 @@ def test_an_endless_loop_is_a_timeout(root: Path, tmp_path: Path) -> None:
     (root / "src/tiny/room/parts.py").write_text(
         "def unnoticed(value: float) -> None:\n    while value:\n        value -= value\n"
     )
-    only = ["--exclude", "^noticed$", "--first-stage-only", "--limit", "2", "--count", "1"]
+    only = ["--exclude", "^noticed$", "--first-stage-only", "--limit", "1", "--count", "1"]
     assert mutants.main(["--root", str(root), "--rooms", "room", "--out", str(tmp_path / "out.json"), *only]) == 0
     (result,) = json.loads((tmp_path / "out.json").read_text()).values()
     assert (result["status"], result["operator"]) == ("timeout", "deletion")
+
+
+def test_tests_of_another_package_are_no_result(root: Path, tmp_path: Path) -> None:
+    (root / "elsewhere/tiny").mkdir(parents=True)
+    (root / "elsewhere/tiny/__init__.py").touch()
+    with (root / "pyproject.toml").open("a") as file:
+        file.write('pythonpath = ["elsewhere"]\n')
+    with pytest.raises(RuntimeError, match="another tiny"):
+        mutants.main(["--root", str(root), "--rooms", "room", "--out", str(tmp_path / "out.json"), "--count", "1"])
+    assert not (tmp_path / "out.json").exists()
 
 
 def test_the_sample_of_a_file_stays_when_another_changes(root: Path) -> None:
