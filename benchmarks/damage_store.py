@@ -25,7 +25,7 @@ from boolit.cli._app import run as command
 from boolit.lab.common.errors import UserError
 from boolit.lab.results.database import FILE
 from boolit.lab.results.store import Store
-from boolit.lab.runs import Record, Run
+from boolit.lab.runs import Record, Run, RunConfig
 from boolit.lab.training import Checkpoint, Finished, Job, StackedTraining, train
 
 PAGE = 4096
@@ -87,7 +87,7 @@ def records(count: int) -> list[Record]:
     """Some runs with curves."""
     found = []
     for seed in range(count):
-        run = Run({"study": "parity", "activation": "relu", "parameters": 36, "seed": seed})
+        run = Run.from_dict({"study": "parity", "activation": "relu", "parameters": 36, "seed": seed})
         curves = {name: [(seed + epoch) / 7 for epoch in range(20)] for name in ("loss", "test_accuracy")}
         found.append(Record(run.key, run.config, "finished", {"test_accuracy": seed / 70}, curves, {"threads": 1}, 1.5))
     return found
@@ -142,14 +142,16 @@ def _command(arguments: list[str]) -> tuple[int, str]:
 
 def job() -> Job:
     """A training of a few steps."""
-    config = {
-        "data": {"name": "parity", "train": 64, "test": 16},
-        "model": {"name": "mlp"},
-        "width": [4],
-        "activation": "or_ail",
-        "training": {"epochs": 2, "batch": 32},
-    }
-    return Job.of([config | {"seed": seed} for seed in range(2)])
+    config = RunConfig.from_dict(
+        {
+            "data": {"name": "parity", "train": 64, "test": 16},
+            "model": {"name": "mlp"},
+            "width": [4],
+            "activation": "or_ail",
+            "training": {"epochs": 2, "batch": 32},
+        }
+    )
+    return Job.of([config.replace(seed=seed) for seed in range(2)])
 
 
 def damage_checkpoint(folder: Path, content: bytes, before: bytes, expected: Finished, chance: random.Random) -> str:

@@ -18,7 +18,8 @@ import pytest
 import boolit
 from boolit.lab import paper
 from boolit.lab.reports.tables.model import marks
-from boolit.lab.results.statistics import Metric, Summary, compare_summaries, contrast
+from boolit.lab.results.statistics import Summary, compare_summaries, contrast
+from boolit.lab.runs import Metric
 
 PRINTED = 0.01
 DATASETS = ("Cal101", "CIFAR10", "CIFAR100", "Flowers", "StfCars", "STL-10", "SVHN")
@@ -123,7 +124,7 @@ def test_italic_is_what_a_t_test_says_but_for_five_cells() -> None:
         (label, column, cell.activation)
         for label in TESTED
         for column, cells in columns(label).items()
-        for ours in [marks(compare_summaries([summary(cell) for cell in cells], Metric("test_accuracy")), PRINTED)]
+        for ours in [marks(compare_summaries([summary(cell) for cell in cells], Metric(name="accuracy")), PRINTED)]
         for cell in cells
         if ours[cell.activation].italic != cell.italic
     }

@@ -16,10 +16,11 @@ import pytest
 from boolit.lab import paper
 from boolit.lab.common.errors import UserError
 from boolit.lab.reports.tables.model import marks
-from boolit.lab.results.statistics import Comparison, Metric, Summary, compare_summaries, contrast
+from boolit.lab.results.statistics import Comparison, Summary, compare_summaries, contrast
+from boolit.lab.runs import Metric
 
 PRINTED = 0.01  # the resolution of the printed figures, in percent
-METRIC = Metric("test_accuracy")
+METRIC = Metric(name="accuracy")
 
 # (activation, column): the paper says italic and the printed figures say p < 0.05, or (the last) the other way round
 HANGS_ON_ROUNDING = {

@@ -169,7 +169,7 @@ def training(
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("training", total=len(cohorts) + 5)
         for cohort in cohorts:
-            gains[f"parity, {cohort.runs[0].config['activation']}"] = compare_with_loop(cohort.job(), rounds)
+            gains[f"parity, {cohort.runs[0].config.activation}"] = compare_with_loop(cohort.job(), rounds)
             bar.advance(task)
         gains["parity study"] = total(gains)
         gains["54-32-32-7 with batch norm"] = compare_with_loop(batch_norm_job(), rounds)

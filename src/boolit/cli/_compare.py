@@ -211,7 +211,7 @@ def _findings(compared: Compared) -> dict[str, Any]:
         "verdict": str(verdict),
         "claims": verdict.claims,
         "covers": coverage(comparison),
-        "metric": comparison.metric.name,
+        "metric": comparison.metric.key,
         "splits": vars(comparison.splits),
         "reference": verdict.reference,
         "activations": {name: {**scores[name], "rates": rates.get(name, {})} for name in verdict.activations},

@@ -141,8 +141,7 @@ def show(
     planned = plan(file, profile, sets=sets or [])
     shapes: dict[tuple[str, str, int], int] = {}
     for each in planned.runs:
-        widths: Any = each.config["width"]
-        name = (str(each.config["activation"]), "-".join(map(str, widths)), int(str(each.config["parameters"])))
+        name = (each.config.activation, "-".join(map(str, each.config.width)), each.config.parameters)
         shapes[name] = shapes.get(name, 0) + 1
     rows = [{"activation": a, "widths": w, "parameters": p, "runs": n} for (a, w, p), n in shapes.items()]
     entry = {"name": file.name, "title": file.title, "profiles": file.profiles, "profile": planned.profile}

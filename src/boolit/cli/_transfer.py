@@ -105,7 +105,7 @@ def _tell(planned: Plan, views: int) -> None:
     samples = {name: len(split) for name, split in found.splits.items()}
     valid = f"{samples['valid']} {'picture is' if samples['valid'] == 1 else 'pictures are'} for validation"
     whole = sum(count for name, count in samples.items() if name != "train")
-    counts = {str(run.config["activation"]): run.config["parameters"] for run in planned.runs}
+    counts = {run.config.activation: run.config.parameters for run in planned.runs}
     console = progress()
     console.print(f"Pictures: {samples['train']} to train on, {samples['test']} to test on; {found.outputs} classes")
     console.print(f"{valid}: they choose the learning rates, unless --rate is given", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""A run and what it leaves: the two words every room of the lab shares."""
+"""A run and what it leaves: its configuration, which has the key, its metric, and its record."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | tuple[JSON, ...] | Mapping[str, JSON] | None"
+Goal: TypeAlias = Literal["max", "min"]
 State: TypeAlias = Literal["finished", "diverged"]
 
 KEY_DIGITS = 16
 STATES: tuple[State, ...] = get_args(State)
-
-LABELS = ("study", "profile", "metric", "search", "budget")  # who asked for a run and how it is judged: not in its key
-PLACES = ("path", "weights")  # where data lies: not in a key where its digest is
+LOWER_IS_BETTER = ("loss", "rmse")  # of all other metrics, higher is better
 
 
 def canonical(config: Mapping[str, JSON]) -> str:
@@ -35,56 +34,168 @@ def canonical(config: Mapping[str, JSON]) -> str:
         raise ValueError(f"a run's configuration holds plain, finite JSON values only ({error}); convert them first") from None
 
 
-def options(table: BaseModel) -> dict[str, Any]:
-    """What a configuration says of data, a model or a recipe: its name, and the options that are not at their default.
-
-    So an option that is added later changes no key. (Where a default changes, the configuration's ``arithmetic`` must.)
-    """
-    fields, plain = type(table).model_fields, table.model_dump(mode="json")
-    chosen = {name: own for name, own in table if name == "name" or own != fields[name].get_default(call_default_factory=True)}
-    return {name: options(own) if isinstance(own, BaseModel) else plain[name] for name, own in chosen.items()}
+def in_percent(metric: str) -> bool:
+    """Whether a metric is shown in percent: accuracies and other fractions are, losses and errors are not."""
+    return not metric.endswith(LOWER_IS_BETTER)
 
 
-def identity(config: Mapping[str, JSON]) -> dict[str, JSON]:
-    """What a run's result depends on: its configuration without `LABELS`, and without the place of data that has a digest.
+class Metric(BaseModel):
+    """What runs are compared by; ``solved`` is the value from which a run has solved its task, where there is one.
+
+    ``name`` is ``loss``, the metric of the task (``accuracy`` or ``rmse``), or one of the data's extra metrics (``auc``).
 
     Example:
-        >>> identity({"study": "mine", "data": {"name": "table", "path": "a.csv", "digest": "5f"}, "seed": 1})
-        {'data': {'name': 'table', 'digest': '5f'}, 'seed': 1}
+        >>> Metric(name="rmse").key, Metric(name="rmse").goal
+        ('test_rmse', 'min')
     """
-    kept = {name: value for name, value in config.items() if name not in LABELS}
-    return kept | {"data": _without_place(kept["data"])} if "data" in kept else kept
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    name: Annotated[str, Field(min_length=1)]
+    split: str = "test"
+    goal: Goal = "max"
+    solved: float | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_goal(cls, table: Any) -> Any:
+        if isinstance(table, dict) and table.get("goal") is None:
+            return {**table, "goal": "min" if table.get("name") in LOWER_IS_BETTER else "max"}
+        return table
+
+    @property
+    def key(self) -> str:
+        """Its name among a record's metrics."""
+        return f"{self.split}_{self.name}"
+
+    @property
+    def percent(self) -> bool:
+        """Whether it is shown in percent."""
+        return in_percent(self.name)
+
+    def merit(self, value: float) -> float:
+        """A number that is larger the better ``value`` is; NaN is the worst."""
+        return -math.inf if math.isnan(value) else value if self.goal == "max" else -value
+
+    def solves(self, value: float) -> bool:
+        """Whether a value is as good as ``solved``."""
+        return self.solved is not None and not math.isnan(value) and self.merit(value) >= self.merit(self.solved)
 
 
-def _without_place(data: JSON) -> JSON:
-    if not isinstance(data, Mapping):
-        return data
-    hidden = PLACES if "digest" in data else ()
-    return {name: _without_place(value) for name, value in data.items() if name not in hidden}
+class RunConfig(BaseModel):
+    """Everything a run was asked for by. It alone knows what is part of the run's key.
 
+    ``data``, ``model`` and ``training`` are tables of a name and of options that are not at their defaults; ``width`` has one
+    entry per hidden layer. ``split`` is the number of the run's own rows, where its data has several; a run with ``trial`` only
+    chooses, ``search`` says in which search. Entries that this version does not know are kept as they are.
 
-def key_of(config: Mapping[str, JSON]) -> str:
-    """The key of a configuration: 64 bits of the hash of its `identity`; a store may hold millions of runs without a clash."""
-    return hashlib.sha256(canonical(identity(config)).encode()).hexdigest()[:KEY_DIGITS]
+    Example:
+        >>> RunConfig.from_dict({"activation": "relu", "seed": 1, "study": "mine"}).identity()
+        {'activation': 'relu', 'seed': 1}
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+    LABELS: ClassVar = (
+        "study",
+        "profile",
+        "metric",
+        "search",
+        "budget",
+    )  # who asked for a run, how it is compared: not in keys
+    PLACES: ClassVar = ("path", "weights")  # where data is: not in a key that has its digest
+
+    study: str = ""
+    profile: str | None = None
+    data: dict[str, Any] = {}
+    model: dict[str, Any] = {}
+    inputs: list[int] = []
+    outputs: int = 0
+    activation: str = ""
+    width: list[int] = []
+    depth: int = 0
+    parameters: int = 0
+    budget: int | None = None
+    training: dict[str, Any] = {}
+    metric: Metric | None = None
+    arithmetic: int = 1
+    seed: int = 0
+    split: int | None = None
+    trial: bool = False
+    search: str | None = None
+
+    @staticmethod
+    def from_dict(entries: Mapping[str, Any]) -> RunConfig:
+        """The configuration with these entries; those that are left out stay out of `to_dict` and of the key."""
+        return RunConfig.model_validate(dict(entries))
+
+    def to_dict(self) -> dict[str, JSON]:
+        """The entries it was made from, as plain JSON values."""
+        entries: dict[str, JSON] = {name: value for name, value in self if name in self.model_fields_set}
+        return entries | {"metric": self.metric.model_dump(exclude_none=True)} if self.metric else entries
+
+    def replace(self, training: Mapping[str, Any] | None = None, **changes: Any) -> RunConfig:
+        """A copy with other entries; the options of ``training`` are laid over the present ones."""
+        merged = {} if training is None else {"training": {**self.training, **training}}
+        return self.model_copy(update=changes | merged)
+
+    def identity(self) -> dict[str, JSON]:
+        """What the result depends on: everything but `LABELS`, and without the place of data that has a digest.
+
+        Example:
+            >>> RunConfig.from_dict({"data": {"name": "table", "path": "a.csv", "digest": "5f"}, "seed": 1}).identity()
+            {'data': {'name': 'table', 'digest': '5f'}, 'seed': 1}
+        """
+        kept = {name: value for name, value in self.to_dict().items() if name not in self.LABELS}
+        return kept | {"data": self._without_place(kept["data"])} if "data" in kept else kept
+
+    @classmethod
+    def _without_place(cls, data: JSON) -> JSON:
+        if not isinstance(data, Mapping):
+            return data
+        hidden = cls.PLACES if "digest" in data else ()
+        return {name: cls._without_place(value) for name, value in data.items() if name not in hidden}
+
+    @property
+    def key(self) -> str:
+        """64 bits of the hash of `identity`; a store may hold millions of runs without a clash."""
+        return hashlib.sha256(canonical(self.identity()).encode()).hexdigest()[:KEY_DIGITS]
+
+    @staticmethod
+    def options(table: BaseModel) -> dict[str, Any]:
+        """What a configuration says of data, a model or a recipe: its name, and the options that are not at their default.
+
+        So an option that is added later changes no key. (Where a default changes, ``arithmetic`` must.)
+        """
+        fields, plain = type(table).model_fields, table.model_dump(mode="json")
+        chosen = {
+            name: own for name, own in table if name == "name" or own != fields[name].get_default(call_default_factory=True)
+        }
+        return {name: RunConfig.options(own) if isinstance(own, BaseModel) else plain[name] for name, own in chosen.items()}
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
     """One training, fully determined by its configuration: two runs are equal if their keys are.
 
-    Its key is a hash of what the result depends on (`identity`), so studies that share a run train it once.
+    So studies that share a run train it once.
 
     Example:
-        >>> Run({"activation": "relu", "seed": 1}).key == Run({"seed": 1, "activation": "relu"}).key
+        >>> Run.from_dict({"activation": "relu", "seed": 1}) == Run.from_dict({"seed": 1, "activation": "relu"})
         True
     """
 
-    config: Mapping[str, JSON]
+    config: RunConfig
+
+    @staticmethod
+    def from_dict(entries: Mapping[str, Any]) -> Run:
+        """The run of a configuration's entries."""
+        return Run(RunConfig.from_dict(entries))
 
     @cached_property
     def key(self) -> str:
         """What the store knows the run by: equal trainings have equal keys, in whatever order they were written."""
-        return key_of(self.config)
+        return self.config.key
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Run) and self.key == other.key
@@ -95,13 +206,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Record:
-    """What a run left: its final figures, its curves, and where and how long it was trained.
+    """What a run left: its final metrics, its curves, and where and how long it was trained.
 
-    A figure that is not a number or infinite (a diverged run has some) is allowed and is kept as it is.
+    A metric that is not a number or infinite (a diverged run has some) is allowed and is kept as it is.
     """
 
     key: str
-    config: Mapping[str, JSON]
+    config: RunConfig
     state: State
     metrics: Mapping[str, float]
     history: Mapping[str, list[float]] = field(default_factory=dict)

@@ -55,9 +55,9 @@ def test_the_page_s_activation_dataset_and_study_run(
     assert json.loads(capsys.readouterr().out)["summary"]["trained"] == 6
     with Store(tmp_path / "out", create=False) as store:
         records = store.records()
-    own = [record for record in records if record.config["activation"] == "soft_xnor"]
-    built_in = [record for record in records if record.config["activation"] == "xnor_ail"]
-    assert [record.config["width"] for record in own] == [record.config["width"] for record in built_in], "both are 2 → 1"
+    own = [record for record in records if record.config.activation == "soft_xnor"]
+    built_in = [record for record in records if record.config.activation == "xnor_ail"]
+    assert [record.config.width for record in own] == [record.config.width for record in built_in], "both are 2 → 1"
     assert [record.state for record in own] == ["finished"] * 2
     loaded = own[0].environment["plugins"]
     assert isinstance(loaded, dict)

@@ -55,11 +55,11 @@ def test_every_activation_has_its_rate_on_every_split(folder: Path, classes: Com
         tried, final = store.records({"study": "classes-rates"}), store.records({"study": "classes"})
     assert len(tried) == len(places) * len(RATES)
     assert not any(name.startswith("test_") for record in tried for name in record.metrics)
-    assert {(record.config["activation"], record.config["split"]) for record in final} == places
+    assert {(record.config.activation, record.config.split) for record in final} == places
     for record in final:
-        rate = classes.rates[str(record.config["activation"]), int(str(record.config["split"]))]
+        rate = classes.rates[record.config.activation, record.config.split]
         assert record.metrics["learning_rate"] == rate
-        own = [r for r in tried if all(r.config[name] == record.config[name] for name in ("activation", "split"))]
+        own = [r for r in tried if (r.config.activation, r.config.split) == (record.config.activation, record.config.split)]
         best = min(own, key=lambda r: r.metrics["valid_loss"])
         assert best.metrics["learning_rate"] == rate
     assert all("best_epoch" in record.metrics for record in final)
@@ -122,7 +122,7 @@ def test_a_saved_model_computes_what_the_trained_network_does(folder: Path, clas
     asked = question(folder)
     table, dataset = asked.prepared(), load_data(asked.source)
     with Store(folder / "classes", create=False) as store:
-        record = next(r for r in store.records({"study": "classes", "split": 3}) if r.config["activation"] == spec)
+        record = next(r for r in store.records({"study": "classes", "split": 3}) if r.config.activation == spec)
         weights = load_file(store.weights(record.key))
     assert dataset.resample is not None
     own = dataset.resample(3)

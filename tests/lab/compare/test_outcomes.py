@@ -16,21 +16,20 @@ from boolit.lab.compare.outcomes import Outcomes, guess_score
 from boolit.lab.compare.rates import chosen_rates
 from boolit.lab.datasets import Dataset, load
 from boolit.lab.results.resampled import Splits
-from boolit.lab.results.statistics import Metric
 from boolit.lab.results.verdicts import SplitVerdict
-from boolit.lab.runs import Record, Run
+from boolit.lab.runs import Metric, Record, RunConfig
 
 
 def record(spec: str, split: int, valid: float, test: float = 0.5, rate: float = 0.1, state: Any = "finished") -> Record:
-    config = {"activation": spec, "split": split, "seed": split, "training": {"learning_rate": rate}}
+    config = RunConfig(activation=spec, split=split, seed=split, training={"learning_rate": rate})
     metrics = {"valid_loss": valid, "test_accuracy": test, "learning_rate": rate}
-    return Record(Run(config).key, config, state, metrics)
+    return Record(config.key, config, state, metrics)
 
 
 def outcomes(records: Sequence[Record], guessed: Sequence[float] = (0.5, 0.5)) -> Outcomes:
-    places = {(str(r.config["activation"]), int(str(r.config["split"]))): r for r in records}
+    places = {(r.config.activation, r.config.split): r for r in records}
     specs = list(dict.fromkeys(spec for spec, _ in places))
-    return Outcomes(places, specs, (1, 2), Metric("test_accuracy"), Splits(2, 20, 80), "majority class", guessed)
+    return Outcomes(places, specs, (1, 2), Metric(name="accuracy"), Splits(2, 20, 80), "majority class", guessed)
 
 
 def test_the_rate_of_a_split_is_chosen_by_its_own_validation_rows() -> None:

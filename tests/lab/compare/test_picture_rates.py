@@ -20,7 +20,7 @@ from boolit.lab.compare.images import (
 from boolit.lab.datasets import DATASETS, Dataset, Source, Split
 from boolit.lab.execute import execute
 from boolit.lab.results.store import Store
-from boolit.lab.runs import Record
+from boolit.lab.runs import Record, RunConfig
 from boolit.lab.studies import Plan, StudyFile, plan
 
 GATES = ["relu", "xnor_nail"]
@@ -72,11 +72,11 @@ def test_no_head_diverges_at_its_chosen_rate(planned: Plan, tmp_path: Path) -> N
     assert rates["xnor_nail"] < rates["relu"], "what suits one activation does not suit the other"
     assert len(finals) == len(GATES) * SEEDS
     assert {record.state for record in finals} == {"finished"}
-    assert {record.config["training"]["learning_rate"] for record in finals} == set(rates.values())  # type: ignore[index,call-overload]
+    assert {record.config.training["learning_rate"] for record in finals} == set(rates.values())
 
 
 def record(rate: float, loss: float, state: str = "finished") -> Record:
-    config = {"activation": "or_ail", "training": {"learning_rate": rate}}
+    config = RunConfig(activation="or_ail", training={"learning_rate": rate})
     return Record("", config, state, {"valid_loss": loss}, {}, {}, 0.0)
 
 

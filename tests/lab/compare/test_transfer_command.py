@@ -57,9 +57,9 @@ def test_from_pictures_to_a_report(home: Path, capsys: pytest.CaptureFixture[str
     assert "best" in first["verdict"]
     assert any(file.endswith("report.html") for file in first["files"])
     with Store(home / "out", create=False) as store:
-        kept = [record for record in store.records() if "trial" not in record.config]
-    assert {tuple(record.config["width"]) for record in kept} == {(), (512, 512), (650, 650)}  # type: ignore[arg-type]
-    linear = [record for record in kept if record.config["activation"] == "identity"]
+        kept = [record for record in store.records() if not record.config.trial]
+    assert {tuple(record.config.width) for record in kept} == {(), (512, 512), (650, 650)}
+    linear = [record for record in kept if record.config.activation == "identity"]
     assert max(record.metrics["test_accuracy"] for record in linear) > 0.8
     again = answer(home, capsys)
     assert (again["summary"]["trained"], again["summary"]["already"]) == (0, 6 + TRIALS)
@@ -69,7 +69,7 @@ def test_rate_batch_and_epochs_are_options(home: Path, capsys: pytest.CaptureFix
     found = answer(home, capsys, rate=0.02, batch=14, epochs=3)
     assert found["summary"]["trained"] == 6
     with Store(home / "out", create=False) as store:
-        trainings: list[Any] = [record.config["training"] for record in store.records()]
+        trainings: list[Any] = [record.config.training for record in store.records()]
     assert {(own["learning_rate"], own["batch"], own["epochs"]) for own in trainings} == {(0.02, 14, 3)}
 
 

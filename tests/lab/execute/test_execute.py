@@ -68,7 +68,7 @@ def test_every_run_is_recorded_with_its_curves_and_environment(small: Plan, tmp_
         assert record.metrics["test_accuracy"] == record.history["test_accuracy"][-1]
         assert len(record.history["train_loss"]) == 4
         assert "solved" not in record.metrics  # a question of the report's, not the training's
-        assert record.metrics["parameters"] == record.config["parameters"]
+        assert record.metrics["parameters"] == record.config.parameters
         assert record.seconds > 0
         assert {"boolit", "torch", "threads", "kernels"} <= set(record.environment)
     assert not any((tmp_path / "checkpoints").iterdir())
@@ -135,7 +135,7 @@ def test_another_threshold_profile_or_study_trains_nothing_again(tmp_path: Path)
     file.write_text(
         'title = "Mine"\ndata = {name = "parity", train = 256, test = 64}\nmodel = {name = "mlp"}\n'
         'metric = {name = "accuracy", solved = 0.5}\nkeep_weights = true\n'
-        f'sweep = {{activation = ["relu", "xnor_ail", "max"], width = [{before[0].config["width"]}], seeds = 2}}\n'
+        f'sweep = {{activation = ["relu", "xnor_ail", "max"], width = [{before[0].config.width}], seeds = 2}}\n'
         "training = {epochs = 4, batch = 32, learning_rate = 0.01, weight_decay = 1e-4}\n[profiles.other]\n"
     )
     mine = plan(load_study(str(file)), "other")
@@ -143,7 +143,7 @@ def test_another_threshold_profile_or_study_trains_nothing_again(tmp_path: Path)
         summary = execute(mine, store)
         found = store.records_of(mine.runs)
     assert (summary.trained, summary.already) == (0, 6)
-    assert {(r.config["study"], r.config["profile"]) for r in found} == {("mine", "other")}
+    assert {(r.config.study, r.config.profile) for r in found} == {("mine", "other")}
     assert {r.key: r.metrics for r in found} == {r.key: r.metrics for r in before}
 
 

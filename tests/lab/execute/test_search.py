@@ -39,7 +39,7 @@ def test_a_search_tries_what_it_should_and_repeats_itself(tmp_path: Path, monkey
     with Store(tmp_path, create=False) as store:
         records = store.records()
     assert len(records) == 2 * 12 + 4 * 3
-    assert {record.config["study"] for record in records} == {"xor-search"}
+    assert {record.config.study for record in records} == {"xor-search"}
     monkeypatch.setattr(StackedTraining, "step", lambda _: pytest.fail("trained again"))
     assert searched(tmp_path) == [found]
 
@@ -78,13 +78,11 @@ def test_neither_test_rows_nor_the_studys_seeds_choose(study: str, tmp_path: Pat
     means = {}
     for record in records:
         assert not any(name.startswith("test_") for name in record.metrics)
-        if record.config["search"] == "final":
-            values = means.setdefault(str(record.config["training"]), [])
+        if record.config.search == "final":
+            values = means.setdefault(str(record.config.training), [])
             values.append(record.metrics[f"valid_{metric.name}"])
     assert {finalist.mean for finalist in found[0].finalists} == {sum(values) / 2 for values in means.values()}
-    tried = {
-        stage: {int(str(r.config["seed"])) for r in records if r.config["search"] == stage} for stage in ("round 0", "final")
-    }
+    tried = {stage: {r.config.seed for r in records if r.config.search == stage} for stage in ("round 0", "final")}
     assert not tried["round 0"] & tried["final"]
     for profile in file.profiles:
         assert not set(file.resolved(profile).study.sweep.seed_list) & (tried["round 0"] | tried["final"])
@@ -93,8 +91,8 @@ def test_neither_test_rows_nor_the_studys_seeds_choose(study: str, tmp_path: Pat
 def test_a_searched_run_is_no_run_of_the_study(tmp_path: Path) -> None:
     searched(tmp_path)
     with Store(tmp_path, create=False) as store:
-        tables = [record.config["data"] for record in store.records()]
-    own = plan(load_study("xor"), sets=SMALL).runs[0].config["data"]
+        tables = [record.config.data for record in store.records()]
+    own = plan(load_study("xor"), sets=SMALL).runs[0].config.data
     assert tables == [{"name": "holdout", "of": own}] * len(tables)
 
 

@@ -13,16 +13,14 @@ from boolit.lab.paper.comparison import paper_table
 from boolit.lab.reports.tables import render, terminal_table
 from boolit.lab.results.statistics import COVERAGE
 from boolit.lab.results.store import Store
-from boolit.lab.runs import JSON, Record, Run
+from boolit.lab.runs import JSON, Record, RunConfig
 
 
 def records(activation: str, accuracy: float, budget: int, depth: int = 2) -> list[Record]:
     metric = {"name": "accuracy", "split": "test", "goal": "max"}
-    configs = [
-        {"activation": activation, "budget": budget, "parameters": budget, "depth": depth, "seed": seed, "metric": metric}
-        for seed in (0, 1)
-    ]
-    return [Record(Run(c).key, c, "finished", {"test_accuracy": accuracy + 0.001 * (2 * int(c["seed"]) - 1)}) for c in configs]
+    shared = {"activation": activation, "budget": budget, "parameters": budget, "depth": depth, "metric": metric}
+    configs = [RunConfig.from_dict({**shared, "seed": seed}) for seed in (0, 1)]
+    return [Record(c.key, c, "finished", {"test_accuracy": accuracy + 0.001 * (2 * c.seed - 1)}) for c in configs]
 
 
 @pytest.mark.parametrize("label", tables())
@@ -63,10 +61,9 @@ def test_runs_of_another_study_are_refused() -> None:
 
 def judged(activation: str, model: dict[str, str], figures: dict[str, float], metric: str) -> list[Record]:
     shared: dict[str, JSON] = {"activation": activation, "budget": None, "parameters": 10**6, "depth": 1, "model": model}
-    configs: list[dict[str, JSON]] = [
-        {**shared, "seed": seed, "metric": {"name": metric, "split": "test", "goal": "max"}} for seed in (0, 1)
-    ]
-    return [Record(Run(config).key, config, "finished", figures) for config in configs]
+    shared["metric"] = {"name": metric, "split": "test", "goal": "max"}
+    configs = [RunConfig.from_dict({**shared, "seed": seed}) for seed in (0, 1)]
+    return [Record(config.key, config, "finished", figures) for config in configs]
 
 
 def test_columns_of_tmn_are_figures_of_the_same_runs() -> None:
@@ -102,10 +99,9 @@ def test_the_published_sran_and_uneven_shares_have_their_rows() -> None:
 def test_heads_of_equal_width_belong_into_their_own_table() -> None:
     def heads(sizes: str) -> list[Record]:
         found = judged("relu", {"name": "head", "sizes": sizes}, {"test_accuracy": 0.8}, "accuracy")
-        configs: list[dict[str, JSON]] = [
-            {**record.config, "data": {"name": "embeddings", "of": {"name": "cifar10"}}} for record in found
-        ]
-        return [Record(Run(config).key, config, "finished", {"test_accuracy": 0.8}) for config in configs]
+        data = {"name": "embeddings", "of": {"name": "cifar10"}}
+        configs = [record.config.replace(data=data) for record in found]
+        return [Record(config.key, config, "finished", {"test_accuracy": 0.8}) for config in configs]
 
     assert paper_table("tab:transfer-head-512", heads("equal")).columns == ("CIFAR10", "CIFAR10, ours")
     with pytest.raises(UserError, match="tab:transfer-head-512"):
@@ -124,8 +120,8 @@ def test_a_narrow_terminal_cuts_no_number() -> None:
 
 def test_it_is_said_which_study_ours_are_of() -> None:
     ours = judged("relu", {"name": "tmn", "variant": "tmnx"}, {"test_auc": 0.5}, "auc")
-    configs = [{**record.config, "study": "composed-tmnx", "profile": "quick"} for record in ours]
-    shown = paper_table("tab:tmnx", [Record(Run(c).key, c, "finished", {"test_auc": 0.5}) for c in configs])
+    configs = [record.config.replace(study="composed-tmnx", profile="quick") for record in ours]
+    shown = paper_table("tab:tmnx", [Record(c.key, c, "finished", {"test_auc": 0.5}) for c in configs])
     assert "Ours: composed-tmnx (quick)." in shown.notes
 
 

@@ -17,11 +17,11 @@ from boolit.lab.reports import figures
 from boolit.lab.reports.figures import results as _results
 from boolit.lab.reports.figures import style
 from boolit.lab.results.statistics import Score
-from boolit.lab.runs import Record
+from boolit.lab.runs import Record, RunConfig
 
 
 class Run(NamedTuple):
-    config: dict[str, object]
+    config: RunConfig
     history: dict[str, list[float]]
 
 
@@ -51,8 +51,8 @@ def test_each_depth_has_its_panel() -> None:
 
 def test_learning_curves_are_means_over_runs_that_still_have_a_value() -> None:
     curves = [[1.0, 2.0, 3.0], [3.0, math.inf], [2.0, 4.0, math.nan]]
-    runs = [Run({"activation": "xnor_il", "parameters": 9, "depth": 1}, {"loss": curve}) for curve in curves]
-    runs.append(Run({"activation": "relu", "parameters": 9}, {"other": [0.0]}))
+    runs = [Run(RunConfig(activation="xnor_il", parameters=9, depth=1), {"loss": curve}) for curve in curves]
+    runs.append(Run(RunConfig(activation="relu", parameters=9), {"other": [0.0]}))
     line = figures.learning_curves(runs, "loss").axes[0].lines[0]
     assert line.get_xydata().tolist() == [[1, 2.0], [2, 3.0], [3, 3.0]]
     _, sd = _results.mean_and_sd(curves)
@@ -73,7 +73,7 @@ def test_a_legend_of_many_names_stays_within_the_figure() -> None:
 
 def test_sizes_of_an_activation_are_curves_of_their_own() -> None:
     records = [
-        Record(str(size), {"activation": "relu", "parameters": size, "depth": 1}, "finished", {}, {"test_accuracy": [0.5]})
+        Record(str(size), RunConfig(activation="relu", parameters=size, depth=1), "finished", {}, {"test_accuracy": [0.5]})
         for size in (36, 18, 36)
     ]
     axes = figures.learning_curves(records, "test_accuracy").axes[0]

@@ -11,9 +11,9 @@ from boolit.cli._app import application
 from boolit.lab.execute import execute
 from boolit.lab.reports.figures.study import _best_of_each, choice_of
 from boolit.lab.reports.page import write_report
-from boolit.lab.results.statistics import BEST_SIZES, COVERAGE, Metric
+from boolit.lab.results.statistics import BEST_SIZES, COVERAGE
 from boolit.lab.results.store import Store
-from boolit.lab.runs import Record, Run
+from boolit.lab.runs import Metric, Record, Run
 from boolit.lab.studies import Plan, load_study, plan
 
 SETS = ["data.train=64", "data.test=32", "training.epochs=1", 'sweep.activation=["relu","xnor_nail"]']
@@ -97,10 +97,10 @@ def test_even_without_a_run_it_says_so(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(("splits", "chosen"), [(("train", "test"), "train"), (("train", "valid", "test"), "valid")])
 def test_test_rows_do_not_choose_what_is_drawn(splits: tuple[str, ...], chosen: str) -> None:
     def record(seed: int, good: float, test: float) -> Record:
-        run = Run({"activation": "relu", "seed": seed})
+        run = Run.from_dict({"activation": "relu", "seed": seed})
         return Record(run.key, run.config, "finished", {f"{s}_accuracy": test if s == "test" else good for s in splits})
 
     records = [record(0, 0.9, 0.5), record(1, 0.6, 1.0)]
-    by = choice_of(records, Metric("test_accuracy"))
-    assert by == Metric(f"{chosen}_accuracy")
-    assert [each.config["seed"] for each in _best_of_each(records, by)] == [0]
+    by = choice_of(records, Metric(name="accuracy"))
+    assert by == Metric(name="accuracy", split=chosen)
+    assert [each.config.seed for each in _best_of_each(records, by)] == [0]

@@ -27,11 +27,11 @@ from boolit.lab.reports.tables import (
     terminal_table,
 )
 from boolit.lab.reports.tables.model import DARK, marks, shades
-from boolit.lab.results.statistics import Comparison, Method, Metric, Score, Summary, compare, compare_summaries
-from boolit.lab.runs import Record, Run
+from boolit.lab.results.statistics import Comparison, Method, Score, Summary, compare, compare_summaries
+from boolit.lab.runs import Metric, Record, Run
 
-ACCURACY = Metric("test_accuracy")
-LOSS = Metric("test_rmse", "min")
+ACCURACY = Metric(name="accuracy")
+LOSS = Metric(name="rmse")
 NASTY = r"<script>&\"'|*_`$#%{}^~\ </td>"
 
 
@@ -242,7 +242,7 @@ def records(
             "seed": seed,
             "metric": {"name": "accuracy", "split": "test", "goal": goal},
         }
-        run = Run(config)
+        run = Run.from_dict(config)
         value = (len(a) + seed + (budget or 0) / 1e6 + sum(width) / 100) / 20
         found.append(Record(run.key, run.config, "finished", {"test_accuracy": value}))
     return found
@@ -277,7 +277,8 @@ def test_an_activation_with_one_width_only_makes_no_columns_of_widths():
 
 
 def test_studies_and_profiles_are_not_mixed():
-    other = [Record(Run(c := {**r.config, "profile": "paper"}).key, c, r.state, {"test_accuracy": math.nan}) for r in records()]
+    configs = [r.config.replace(profile="paper") for r in records()]
+    other = [Record(config.key, config, "finished", {"test_accuracy": math.nan}) for config in configs]
     tables = study_tables(records() + other, Method(holm=True), solved=0.5)
     assert [table.title for table in tables] == ["s (quick): test accuracy (%)", "s (paper): test accuracy (%)"]
     assert "Holm-corrected" in tables[0].notes[1]

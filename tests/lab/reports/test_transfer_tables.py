@@ -5,7 +5,7 @@ import pytest
 from boolit.lab.common.errors import UserError
 from boolit.lab.paper.comparison import paper_table
 from boolit.lab.reports.tables import study_tables
-from boolit.lab.runs import JSON, Record, Run
+from boolit.lab.runs import JSON, Record, RunConfig
 
 
 def records(
@@ -13,21 +13,25 @@ def records(
 ) -> list[Record]:
     metric: JSON = {"name": "accuracy", "split": "test", "goal": "max"}
     data: JSON = {"name": "embeddings", "of": {"name": dataset}, "origin": origin}
-    configs: list[dict[str, JSON]] = [
-        {
-            "activation": activation,
-            "parameters": 1,
-            "budget": None,
-            "depth": depth,
-            "seed": seed,
-            "metric": metric,
-            "data": data,
-            "model": {"name": "head", "sizes": "matched"},
-        }
+    configs = [
+        RunConfig.from_dict(
+            {
+                "activation": activation,
+                "parameters": 1,
+                "budget": None,
+                "depth": depth,
+                "seed": seed,
+                "metric": metric,
+                "data": data,
+                "model": {"name": "head", "sizes": "matched"},
+                "study": "transfer",
+                "profile": "paper",
+                "width": [1] * depth,
+            }
+        )
         for seed in (0, 1)
     ]
-    configs = [config | {"study": "transfer", "profile": "paper", "width": [1] * depth} for config in configs]
-    return [Record(Run(c).key, c, "finished", {"test_accuracy": accuracy + 0.001 * (c["seed"] == 1)}) for c in configs]
+    return [Record(c.key, c, "finished", {"test_accuracy": accuracy + 0.001 * (c.seed == 1)}) for c in configs]
 
 
 def test_columns_are_datasets() -> None:

@@ -25,7 +25,7 @@ MANY = 4000
 
 
 def expected(seed: int) -> Record:
-    run = Run({"activation": "relu", "seed": seed})
+    run = Run.from_dict({"activation": "relu", "seed": seed})
     curves = {name: [seed + epoch / 7 for epoch in range(EPOCHS)] for name in ("loss", "accuracy")}
     return Record(run.key, run.config, "finished", {"accuracy": seed / 3}, curves, {"writer": 1}, 0.5)
 

@@ -41,7 +41,7 @@ def test_similarities_are_cosines_and_every_pair_counts_once() -> None:
 
 def record(seed: int, activation: str, width: Sequence[int], state: Any = "finished") -> Record:
     metric = {"name": "accuracy", "split": "test", "goal": "max"}
-    run = Run(
+    run = Run.from_dict(
         {
             "activation": activation,
             "width": list(width),
@@ -58,8 +58,7 @@ def stored(folder: Path, records: Sequence[Record]) -> Store:
     store = Store(folder)
     store.record(records)
     for each in records:
-        widths: Any = each.config["width"]
-        half = torch.randn(widths[0] // 2, 7)
+        half = torch.randn(each.config.width[0] // 2, 7)
         opposed = torch.stack([half, -half], 1).flatten(0, 1)  # every pair points in opposite directions
         save_file({"linear.0.weight": opposed}, store.weights(each.key))
     return store

@@ -50,7 +50,7 @@ def test_random_damage_is_refused_or_harmless(script: ModuleType, kind: str) -> 
 def records(count: int = 60) -> list[Record]:
     found = []
     for seed in range(count):
-        run = Run({"study": "parity", "activation": "relu", "parameters": 36, "seed": seed})
+        run = Run.from_dict({"study": "parity", "activation": "relu", "parameters": 36, "seed": seed})
         curves = {name: [(seed + epoch) / 7 for epoch in range(20)] for name in ("loss", "test_accuracy")}
         found.append(Record(run.key, run.config, "finished", {"test_accuracy": seed / 70}, curves, {"threads": 1}, 1.5))
     return found

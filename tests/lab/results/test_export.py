@@ -40,10 +40,10 @@ def records() -> list[Record]:
                     "seed": seed,
                     "metric": {"name": "accuracy", "split": "test", "goal": "max"},
                 }
-                run, value = Run(config), min(1.0, chance.gauss(mean + parameters / 4000, 0.03))
+                run, value = Run.from_dict(config), min(1.0, chance.gauss(mean + parameters / 4000, 0.03))
                 metrics = {"test_accuracy": value, "train_loss": 1 - value, "parameters": 1e6}
-                made.append(Record(run.key, config, "finished", metrics, {"test_accuracy": [0.5, value]}, {}, 0.5))
-    lost = Run({**config, "seed": 99})
+                made.append(Record(run.key, run.config, "finished", metrics, {"test_accuracy": [0.5, value]}, {}, 0.5))
+    lost = Run.from_dict({**config, "seed": 99})
     made.append(Record(lost.key, lost.config, "diverged", {"test_accuracy": math.nan}))
     return made
 
@@ -68,10 +68,10 @@ def test_csv_has_every_run_exactly(store, tmp_path):
     assert [row["key"] for row in rows] == [record.key for record in store.records()]
     for row in rows:
         record = truth[row["key"]]
-        assert row["activation"] == record.config["activation"]
+        assert row["activation"] == record.config.activation
         assert (row["width"], row["state"]) == ("4-2", record.state)
         assert [int(row[name]) for name in ("parameters", "budget", "seed")] == [
-            record.config[name] for name in ("parameters", "budget", "seed")
+            getattr(record.config, name) for name in ("parameters", "budget", "seed")
         ]
         assert repr(float(row["test_accuracy"])) == repr(record.metrics["test_accuracy"])
 
@@ -92,7 +92,7 @@ def test_parquet_and_json_say_the_same(store, tmp_path):
 def test_an_empty_store_and_sparse_configurations_can_be_exported(tmp_path, format_):
     with Store(tmp_path / "out") as store:
         export(store, tmp_path / "a", format_)
-        run = Run({"activation": "relu"})
+        run = Run.from_dict({"activation": "relu"})
         store.record([Record(run.key, run.config, "finished", {"parameters": 7})])
         export(store, tmp_path / "b", format_)
     if format_ == "parquet":

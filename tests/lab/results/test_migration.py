@@ -23,7 +23,6 @@ from boolit.lab.results.claims import this_process
 from boolit.lab.results.rescue import rescue
 from boolit.lab.results.rows import epochs_from, metrics_from
 from boolit.lab.results.store import Store
-from boolit.lab.runs import key_of
 from boolit.lab.studies import Plan, load_study, plan
 
 OLD = Path(__file__).parent / "stores" / "version-1.sqlite"
@@ -68,7 +67,7 @@ def numbers() -> Iterator[tuple[Any, ...]]:
 def content(folder: Path) -> list[tuple[Any, ...]]:
     with Store(folder) as store:
         return [
-            (r.config["activation"], r.config["seed"], r.state, r.metrics, r.history, r.environment, r.seconds)
+            (r.config.activation, r.config.seed, r.state, r.metrics, r.history, r.environment, r.seconds)
             for r in store.records()
         ]
 
@@ -86,7 +85,7 @@ def test_every_number_is_kept_and_every_run_has_today_s_key(folder: Path) -> Non
     assert content(folder) == sorted(numbers(), key=lambda row: row[:2])
     with Store(folder) as store:
         assert store.finished() == {run.key for run in planned().runs}
-        assert all(record.key == key_of(record.config) for record in store.records())
+        assert all(record.key == record.config.key for record in store.records())
     assert version(folder) == 2
 
 
@@ -96,7 +95,7 @@ def test_nothing_is_trained_again_and_weights_follow_their_runs(folder: Path) ->
         assert (summary.already, summary.trained) == (6, 0)
         old = {(json.loads(row[0])["activation"], json.loads(row[0])["seed"]): key for key, row in rows().items()}
         for record in store.records():
-            place: Any = (record.config["activation"], record.config["seed"])
+            place: Any = (record.config.activation, record.config.seed)
             assert store.weights(record.key).read_text() == old[place]
     assert len(list((folder / "weights").iterdir())) == 6
 

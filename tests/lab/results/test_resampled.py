@@ -13,10 +13,11 @@ from scipy import stats
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.results.resampled import SplitComparison, Splits, compare_splits, estimate
-from boolit.lab.results.statistics import Metric, holm
+from boolit.lab.results.statistics import holm
 from boolit.lab.results.verdicts import SplitVerdict, rows_text
+from boolit.lab.runs import Metric
 
-ACCURACY, RMSE = Metric("test_accuracy"), Metric("test_rmse", "min")
+ACCURACY, RMSE = Metric(name="accuracy"), Metric(name="rmse")
 TEN = Splits(10, 20, 80)
 
 

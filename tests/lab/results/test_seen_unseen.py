@@ -24,7 +24,7 @@ METRICS = ("train_loss", "valid_auc", "test_auc", "test_seen", "test_unseen")
 
 
 def record(activation: str, data: dict[str, Any], outputs: int) -> Record:
-    run = Run(
+    run = Run.from_dict(
         {
             "activation": activation,
             "data": data,

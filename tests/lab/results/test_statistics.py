@@ -15,7 +15,6 @@ from boolit.lab.common.errors import UserError
 from boolit.lab.results.scores import p_number
 from boolit.lab.results.statistics import (
     Method,
-    Metric,
     Score,
     Summary,
     compare,
@@ -27,10 +26,10 @@ from boolit.lab.results.statistics import (
     summarise,
 )
 from boolit.lab.results.verdicts import verdict
-from boolit.lab.runs import Record, Run
+from boolit.lab.runs import Metric, Record, Run
 
-ACCURACY = Metric("test_accuracy")
-LOSS = Metric("test_rmse", "min")
+ACCURACY = Metric(name="accuracy")
+LOSS = Metric(name="rmse")
 SAMPLES = st.lists(st.integers(0, 1000).map(lambda n: n / 1000), min_size=2, max_size=9).filter(lambda v: len(set(v)) > 1)
 
 
@@ -182,7 +181,7 @@ def test_nothing_to_compare():
 
 def record(activation="relu", seed=0, value: float | None = 0.5, state="finished", **rest):
     metric = {"name": "accuracy", "split": "test", "goal": "max"}
-    run = Run({"activation": activation, "seed": seed, "parameters": 36, "budget": None, "metric": metric} | rest)
+    run = Run.from_dict({"activation": activation, "seed": seed, "parameters": 36, "budget": None, "metric": metric} | rest)
     return Record(run.key, run.config, state, {} if value is None else {"test_accuracy": value})
 
 
@@ -211,9 +210,9 @@ def test_runs_of_different_settings_are_not_pooled():
 
 
 def test_the_metric_is_the_studys():
-    assert metric_of([record()]) == Metric("test_accuracy", "max")
+    assert metric_of([record()]) == Metric(name="accuracy")
     loss = record(metric={"name": "rmse", "split": "validation", "goal": "min"})
-    assert metric_of([loss]) == Metric("validation_rmse", "min")
+    assert metric_of([loss]) == Metric(name="rmse", split="validation")
     with pytest.raises(UserError, match="these have test_accuracy, validation_rmse"):
         metric_of([record(), loss])
     with pytest.raises(UserError, match="no runs"):

@@ -21,12 +21,12 @@ from boolit.lab.results import store as store_module
 from boolit.lab.results.claims import lives, this_process
 from boolit.lab.results.rows import epochs_blob, epochs_from, metrics_from, metrics_text
 from boolit.lab.results.store import Store
-from boolit.lab.runs import Record, Run
+from boolit.lab.runs import Record, Run, RunConfig
 
 
 def record(activation: str = "relu", seed: int = 0, value: float = 0.5, **rest: object) -> Record:
     config = {"study": "parity", "activation": activation, "parameters": 36, "seed": seed, "width": [4, 2], "budget": None}
-    run = Run(config | rest)  # type: ignore[operator]
+    run = Run.from_dict(config | rest)
     curve = {"test_accuracy": [value / 3, value]}
     return Record(run.key, run.config, "finished", {"test_accuracy": value}, curve, {"torch": "2", "threads": 2}, 1.5)
 
@@ -43,7 +43,7 @@ def test_what_goes_in_comes_out_bit_by_bit(curve, metrics):
 
 
 def test_a_record_comes_back_after_the_store_was_closed(tmp_path):
-    run = Run({"seed": 1, "name": "ø|'\"", "nested": {"a": [1, 2.5, None]}})
+    run = Run.from_dict({"seed": 1, "name": "ø|'\"", "nested": {"a": [1, 2.5, None]}})
     kept = Record(run.key, run.config, "diverged", {"loss": math.inf}, {"loss": [0.1, math.inf]}, {"cpu": "ü"}, 0.25)
     with Store(tmp_path) as store:
         store.record([kept])
@@ -65,22 +65,22 @@ def test_order_is_by_activation_size_and_seed_whoever_wrote_first(tmp_path_facto
     with Store(tmp_path_factory.mktemp("store")) as store:
         for activation, parameters, seed in written:
             store.record([record(activation, seed, parameters=parameters)])
-        found = [(r.config["activation"], r.config["parameters"], r.config["seed"]) for r in store.records()]
+        found = [(r.config.activation, r.config.parameters, r.config.seed) for r in store.records()]
     assert found == sorted(written)
 
 
 def test_records_can_be_chosen_by_configuration(tmp_path):
     with Store(tmp_path) as store:
         store.record([record("relu", 0), record("or_ail", 0), record("or_ail", 1)])
-        assert {r.config["seed"] for r in store.records({"activation": "or_ail"})} == {0, 1}
-        assert [r.config["activation"] for r in store.records({"seed": 0, "width": [4, 2]})] == ["or_ail", "relu"]
+        assert {r.config.seed for r in store.records({"activation": "or_ail"})} == {0, 1}
+        assert [r.config.activation for r in store.records({"seed": 0, "width": [4, 2]})] == ["or_ail", "relu"]
         assert store.records({"seed": 0, "nothing": None}) == []
         assert all(r.history == {} for r in store.records(history=False))
 
 
 def test_records_are_all_kept_or_none(tmp_path):
     with Store(tmp_path) as store:
-        forged = Record("0" * 16, {"seed": 3}, "finished", {})
+        forged = Record("0" * 16, RunConfig(seed=3), "finished", {})
         with pytest.raises(ValueError, match="not that of its configuration"):
             store.record([record(), forged])
         assert store.finished() == set()
@@ -108,7 +108,7 @@ def test_records_are_read_from_one_state_of_the_store(tmp_path, monkeypatch):
             yield from rows
 
         monkeypatch.setattr(store_module, "select", rows_and_a_writer)
-        assert [found.config["seed"] for found in reading.records()] == [0]
+        assert [found.config.seed for found in reading.records()] == [0]
         assert len(reading.finished()) == 2
 
 

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run
 
-RUNS = [Run({"seed": seed}) for seed in range(6)]
+RUNS = [Run.from_dict({"seed": seed}) for seed in range(6)]
 KEYS = [run.key for run in RUNS]
 DEAD = "nobody"
 WHO = st.integers(0, 2)

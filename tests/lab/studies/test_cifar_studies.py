@@ -45,18 +45,15 @@ def classes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_profile_paper_has_the_networks_of_every_row_and_column(classes: int) -> None:
     runs = plan(load_study(f"cifar{classes}"), "paper").runs
     assert len(runs) == len({run.key for run in runs}) == 12 * 5 * 4
-    found = {(run.config["activation"], run.config["budget"]): run.config for run in runs}
+    found = {(run.config.activation, run.config.budget): run.config for run in runs}
     assert set(found) == {(spec, int(heading[:-1]) * 10**6) for spec in ROWS for heading in HEADINGS}
     for _, spec, _, counts in KINDS:
         more = 0 if classes == 10 else 183_690 if spec == "or_and_xnor_ail_p" else 184_410
-        own = [found[spec, int(heading[:-1]) * 10**6]["parameters"] for heading in HEADINGS]
+        own = [found[spec, int(heading[:-1]) * 10**6].parameters for heading in HEADINGS]
         assert own == [count + more for count in counts]
     (training,) = {
         str(
-            {
-                k: getattr(Recipe.model_validate(run.config["training"]), k)
-                for k in ("epochs", "batch", "schedule", "augmentation")
-            }
+            {k: getattr(Recipe.model_validate(run.config.training), k) for k in ("epochs", "batch", "schedule", "augmentation")}
         )
         for run in runs
     }
@@ -65,10 +62,10 @@ def test_the_profile_paper_has_the_networks_of_every_row_and_column(classes: int
 
 def test_the_profile_quick_has_narrow_networks_of_about_one_size(classes: int) -> None:
     configs = [run.config for run in plan(load_study(f"cifar{classes}"), "quick").runs]
-    assert [config["activation"] for config in configs] == ["relu", "or_ail", "or_and_ail_d"]
-    counts = [config["parameters"] for config in configs]
+    assert [config.activation for config in configs] == ["relu", "or_ail", "or_and_ail_d"]
+    counts = [config.parameters for config in configs]
     assert max(counts) < 1.05 * min(counts) < 500_000
-    assert {family(config["model"]).depth for config in configs} == {50}
+    assert {family(config.model).depth for config in configs} == {50}
 
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])

@@ -9,16 +9,16 @@ CONFIGURATIONS = 7
 
 def test_the_profile_paper_has_the_networks_of_every_row() -> None:
     configs = [run.config for run in plan(load_study("iraven"), "paper").runs]
-    found = {config["activation"]: config["parameters"] for config in configs}
+    found = {config.activation: config.parameters for config in configs}
     assert set(found) == {UNEVEN.get(row, row) for row in ROWS}
     assert {f"{found[UNEVEN.get(row, row)] / 1e6:.1f}M" == printed for row, printed in ROWS.items()} == {True}
-    assert {config["inputs"][1] for config in configs} == {160}
-    assert {len(source(config["data"]).configurations) for config in configs} == {CONFIGURATIONS}
+    assert {config.inputs[1] for config in configs} == {160}
+    assert {len(source(config.data).configurations) for config in configs} == {CONFIGURATIONS}
 
 
 def test_the_first_row_is_the_network_as_published() -> None:
     (run,) = plan(load_study("iraven"), "published").runs
-    assert (run.config["activation"], run.config["parameters"]) == ("relu", 44_030_217)
+    assert (run.config.activation, run.config.parameters) == ("relu", 44_030_217)
 
 
 def test_the_recipe_is_the_published_one_and_reports_the_best_validation_epoch() -> None:
@@ -35,7 +35,7 @@ def test_the_recipe_is_the_published_one_and_reports_the_best_validation_epoch()
 def test_the_profile_quick_is_small_and_has_one_configuration() -> None:
     cohorts = plan(load_study("iraven"), "quick").cohorts
     configs = [run.config for cohort in cohorts for run in cohort.runs]
-    assert [config["activation"] for config in configs] == ["relu", "or_ail"]
-    assert {tuple(source(config["data"]).configurations) for config in configs} == {("center_single",)}
-    assert max(config["parameters"] for config in configs) < 500_000
+    assert [config.activation for config in configs] == ["relu", "or_ail"]
+    assert {tuple(source(config.data).configurations) for config in configs} == {("center_single",)}
+    assert max(config.parameters for config in configs) < 500_000
     assert not any(cohort.job().alone for cohort in cohorts)

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from boolit.lab.runs import RunConfig
 from boolit.lab.training import Checkpoint, Finished, Job, StackedTraining, train
 from boolit.lab.training.cohort import outcomes
 from boolit.lab.training.compaction import FEWEST, SHRUNK, Compacted, present_runs
@@ -32,7 +33,7 @@ def job(path: Path) -> Job:
     }
     rates = [0.1 if run % 3 else 1e-4 for run in range(RUNS)]
     recipes = [recipe | {"learning_rate": rate} for rate in rates]
-    return Job.of([common | {"seed": run, "split": 1 + run, "training": own} for run, own in enumerate(recipes)])
+    return Job.of([RunConfig(**common, seed=run, split=1 + run, training=own) for run, own in enumerate(recipes)])
 
 
 @pytest.fixture

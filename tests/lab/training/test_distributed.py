@@ -6,20 +6,20 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from boolit.lab.execute import execute
 from boolit.lab.results.store import Store
+from boolit.lab.runs import RunConfig
 from boolit.lab.studies import load_study, plan
 from boolit.lab.training import Job, Outcome, train
 from boolit.lab.training.distributed import all_agree, leading, processes, rank, size
 from boolit.lab.training.single import Share
 
-Config = Callable[..., dict[str, Any]]
-ByOne = Callable[[dict[str, Any]], Outcome]
+Config = Callable[..., RunConfig]
+ByOne = Callable[[RunConfig], Outcome]
 SCRIPT = Path(__file__).with_name("together.py")
 DIGITS = {"name": "digits", "validation": 1300}
 NORMALISED = {"data": DIGITS, "model": {"name": "mlp", "normalisation": "batch"}, "width": [8], "activation": "or_ail"}
@@ -37,30 +37,30 @@ def python(*arguments: str | Path) -> str:
     return done.stdout
 
 
-def learnt_by_two(configs: list[dict[str, Any]], folder: Path, by_one: ByOne) -> list[list[float]]:
+def learnt_by_two(configs: list[RunConfig], folder: Path, by_one: ByOne) -> list[list[float]]:
     """The losses of all steps by two processes, having compared them with those after a break and with those by one.
 
     In float64: two processes order their sums differently from one, which moves a loss by 1e-4 and more in float32. Here a
     gradient is off by at most 100 terms · u · 10, Adam divides that by at least eps = 1e-8 and multiplies it by a rate of
     0.01: in 60 steps, a difference growing tenfold, 7e-5 at the very worst; a wrong gradient is off by more in one step.
     """
-    (folder / "configs.json").write_text(json.dumps(configs))
+    (folder / "configs.json").write_text(json.dumps([own.to_dict() for own in configs]))
     python(SCRIPT, folder / "configs.json", folder / "results.json")
     found = json.loads((folder / "results.json").read_text())
     for own, (unbroken, resumed) in zip(configs, found, strict=True):
         assert unbroken == resumed
-        if own["training"].get("sync_batch_norm", True):
+        if own.training.get("sync_batch_norm", True):
             outcome = by_one(own)
             assert unbroken == [pytest.approx(outcome.steps, abs=1e-4), pytest.approx(outcome.metrics, abs=1e-4)]
     return [steps for (steps, _), _ in found]
 
 
 @pytest.fixture
-def by_one(in_double: Callable[[Job], Job]) -> Callable[[dict[str, Any]], Outcome]:
+def by_one(in_double: Callable[[Job], Job]) -> Callable[[RunConfig], Outcome]:
     """By one process, and alone: with an option that changes nothing, but has it trained so."""
 
-    def trained(config: dict[str, Any]) -> Outcome:
-        finished = train(in_double(Job.of([config | {"training": {"clip": 1e9} | config["training"]}])))
+    def trained(config: RunConfig) -> Outcome:
+        finished = train(in_double(Job.of([config.replace(training={"clip": 1e9} | config.training)])))
         assert finished is not None
         return finished.outcomes[0]
 

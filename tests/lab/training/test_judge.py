@@ -12,7 +12,7 @@ from torch import Tensor
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.random import generator
 from boolit.lab.datasets import Split
-from boolit.lab.runs import options
+from boolit.lab.runs import RunConfig
 from boolit.lab.training import Checkpoint, Job, Outcome, train
 from boolit.lab.training.metrics import answers
 from boolit.lab.training.stacked import StackedTraining
@@ -142,15 +142,15 @@ def test_what_does_not_fit_the_network_is_refused(name: str, shape: tuple[int, .
 
 def test_an_option_set_to_its_default_leaves_a_runs_key(config: Config) -> None:
     recipe = job(config, range(1), patience=PATIENCE).recipe
-    assert "patience_on" not in options(recipe)
-    assert options(recipe.model_copy(update={"patience_on": "auc"}))["patience_on"] == "auc"
+    assert "patience_on" not in RunConfig.options(recipe)
+    assert RunConfig.options(recipe.model_copy(update={"patience_on": "auc"}))["patience_on"] == "auc"
 
 
 def test_pairs_are_learnt_in_half_precision_as_well() -> None:
     data = {"name": "composed", "attributes": 3, "objects": 4, "listed": 0.9, "samples": 100, "features": 6, "negatives": 3}
     model = {"name": "tmn", "attributes": 3, "objects": 4, "vectors": 16, "modules": 3, "embedding": 4}
-    base = {"data": data, "model": model, "width": [8], "activation": "or_ail", "seed": 0}
     recipe = {"epochs": 4, "batch": 16, "learning_rate": 0.01}
-    (whole,), (half,) = (trained(Job.of([base | {"training": recipe | more}])) for more in ({}, {"precision": "bfloat16"}))
+    base = RunConfig(data=data, model=model, width=[8], activation="or_ail", seed=0, training=recipe)
+    (whole,), (half,) = (trained(Job.of([base.replace(training=more)])) for more in ({}, {"precision": "bfloat16"}))
     assert half.history["train_loss"][0] > half.metrics["train_loss"] == pytest.approx(whole.metrics["train_loss"], abs=0.1)
     assert {values.dtype for name, values in half.weights.items() if "running" in name} == {torch.float32}

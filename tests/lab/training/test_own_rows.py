@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from boolit.lab.datasets import Dataset, Split, load, source
+from boolit.lab.runs import RunConfig
 from boolit.lab.training import Finished, Job, StackedTraining, train
 from boolit.lab.training.own_rows import OwnRows
 
@@ -18,7 +19,7 @@ ROWS = 90
 
 
 @pytest.fixture(params=["classify", "regress"])
-def config(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def config(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunConfig:
     """A run on a table of quantities, a flag and a category."""
     monkeypatch.setenv("BOOLIT_DATA", str(tmp_path / "data"))
     drawn = np.random.default_rng(0)
@@ -30,11 +31,11 @@ def config(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     data = source({"name": "table", "path": str(tmp_path / "t.csv"), "target": "y", "task": request.param})
     recipe = {"optimiser": "adamw", "learning_rate": 0.01, "epochs": 3, "batch": 16, "patience": 5}
     common = {"model": {"name": "mlp", "normalisation": "batch"}, "activation": "or_ail", "width": [8], "seed": 1}
-    return {"data": data.model_dump(mode="json"), "training": recipe, **common}
+    return RunConfig.from_dict({"data": data.model_dump(mode="json"), "training": recipe, **common})
 
 
-def on(config: dict[str, Any], split: int, **changes: Any) -> dict[str, Any]:
-    return {**config, "split": split, "seed": split, **changes}
+def on(config: RunConfig, split: int, **changes: Any) -> RunConfig:
+    return config.replace(split=split, seed=split, **changes)
 
 
 def standardised(dataset: Dataset, number: int) -> Dataset:
@@ -54,8 +55,8 @@ def weights(finished: Finished | None) -> list[dict[str, torch.Tensor]]:
     return [outcome.weights for outcome in finished.outcomes]
 
 
-def test_moments_are_of_the_run_s_own_training_rows(config: dict[str, Any]) -> None:
-    dataset = load(source(config["data"]))
+def test_moments_are_of_the_run_s_own_training_rows(config: RunConfig) -> None:
+    dataset = load(source(config.data))
     for number in (1, 2):
         job = Job.of([on(config, number)])
         own = OwnRows(job)
@@ -71,18 +72,18 @@ def test_moments_are_of_the_run_s_own_training_rows(config: dict[str, Any]) -> N
             assert (y.double().std(correction=0) - 1).abs() < bound
 
 
-def test_every_run_of_a_stack_sees_what_it_would_see_alone(config: dict[str, Any]) -> None:
+def test_every_run_of_a_stack_sees_what_it_would_see_alone(config: RunConfig) -> None:
     stack = OwnRows(Job.of([on(config, number) for number in (1, 2, 3)]))
     places = torch.stack([torch.randperm(10), torch.arange(10), torch.arange(4, 14)])
     for split in ("train", "valid", "test"):
         x, y = stack.take(split, places)
         for run, number in enumerate((1, 2, 3)):
-            plain = standardised(load(source(config["data"])), number).splits[split]
+            plain = standardised(load(source(config.data)), number).splits[split]
             torch.testing.assert_close(x[run], plain.x[places[run]], rtol=0, atol=0)
             torch.testing.assert_close(y[run], plain.y[places[run]], rtol=0, atol=0)
 
 
-def test_a_run_is_trained_as_on_a_table_that_was_split_and_standardised_beforehand(config: dict[str, Any]) -> None:
+def test_a_run_is_trained_as_on_a_table_that_was_split_and_standardised_beforehand(config: RunConfig) -> None:
     """Bitwise, as both are stacks of one run with the same calls on the same numbers."""
     for number in (1, 2):
         own = Job.of([on(config, number)])
@@ -105,9 +106,9 @@ def poisoned(job: Job) -> Job:
     return replace(job, dataset=replace(job.dataset, pool=Split(pool.x, y)))
 
 
-def test_test_rows_change_no_weight_and_no_validation_figure(config: dict[str, Any]) -> None:
+def test_test_rows_change_no_weight_and_no_validation_figure(config: RunConfig) -> None:
     """Errors of 1e30, whose squares are infinite, do not even end a run."""
-    job = Job.of([on(config, 2, training=config["training"] | {"learning_rate": rate}) for rate in (0.001, 0.1)])
+    job = Job.of([on(config, 2, training={"learning_rate": rate}) for rate in (0.001, 0.1)])
     one, other = train(job), train(poisoned(job))
     assert one is not None
     assert other is not None
@@ -119,7 +120,7 @@ def test_test_rows_change_no_weight_and_no_validation_figure(config: dict[str, A
         assert own.metrics["test_loss"] != spoilt.metrics["test_loss"]
 
 
-def test_a_trial_reads_no_test_row(config: dict[str, Any]) -> None:
+def test_a_trial_reads_no_test_row(config: RunConfig) -> None:
     job = Job.of([on(config, 1, trial=True)])
     kept = job.resamples[0]
     blind = replace(job, resamples=(replace(kept, rows={name: kept.rows[name] for name in ("train", "valid")}),))
@@ -128,7 +129,7 @@ def test_a_trial_reads_no_test_row(config: dict[str, Any]) -> None:
     assert not any(name.startswith("test_") for name in finished.outcomes[0].metrics)
 
 
-def test_evaluation_in_pieces_is_the_same(config: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluation_in_pieces_is_the_same(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job.of([on(config, number) for number in (1, 2)])
     model = StackedTraining(job).model
     whole = OwnRows(job).assess(model, "test")
@@ -141,4 +142,4 @@ def test_evaluation_in_pieces_is_the_same(config: dict[str, Any], monkeypatch: p
 def test_data_with_one_split_has_no_others() -> None:
     config = {"data": {"name": "xor"}, "model": {"name": "mlp"}, "activation": "relu", "width": [2], "seed": 0, "split": 1}
     with pytest.raises(ValueError, match="its data has one split only"):
-        Job.of([config | {"training": {"epochs": 1, "batch": 4}}])
+        Job.of([config.replace(training={"epochs": 1, "batch": 4})])

@@ -5,7 +5,7 @@ import torch
 from pydantic import ValidationError
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
-from boolit.lab.runs import options
+from boolit.lab.runs import RunConfig
 from boolit.lab.training import Recipe
 from boolit.lab.training.optimisers import epoch_rates
 
@@ -32,8 +32,8 @@ def test_the_paper_s_schedule() -> None:
 
 
 def test_runs_without_it_keep_their_keys() -> None:
-    assert not {"prelude", "prelude_rate"} & options(recipe()).keys()
-    assert options(recipe(prelude=2, prelude_rate=1e-4))["prelude_rate"] == 1e-4
+    assert not {"prelude", "prelude_rate"} & RunConfig.options(recipe()).keys()
+    assert RunConfig.options(recipe(prelude=2, prelude_rate=1e-4))["prelude_rate"] == 1e-4
 
 
 def test_it_is_shorter_than_the_training() -> None:

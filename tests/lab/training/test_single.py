@@ -301,8 +301,7 @@ def test_keys_of_runs_without_such_options_do_not_know_of_them() -> None:
     (without, *_), (changed, *_) = (
         plan(load_study("parity"), seeds=1, sets=[*sets, *more]).runs for more in ([], ["training.ema=0.9"])
     )
-    training: Any = without.config["training"]
-    assert not set(ALONE) & set(training)
+    assert not set(ALONE) & set(without.config.training)
     assert without.key != changed.key
 
 

@@ -10,11 +10,11 @@ import socket
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from boolit.lab.runs import RunConfig
 from boolit.lab.training import Checkpoint, Job, StackedTraining, train
 from boolit.lab.training.distributed import leading, processes, rank
 
@@ -25,7 +25,7 @@ def stopping(training: StackedTraining) -> bool:
     return rank() == 0 or training.steps < STOPPED_AFTER
 
 
-def in_double(config: dict[str, Any]) -> Job:
+def in_double(config: RunConfig) -> Job:
     """The job of a run, its samples in float64 (as `in_double` of tests/lab/conftest.py)."""
     job = Job.of([config])
     data = job.dataset
@@ -47,7 +47,7 @@ def main(configs: Path, results: Path) -> None:
             folder = configs.parent / str(number)
             folder.mkdir(exist_ok=True)
             torch.set_default_dtype(torch.float32)  # which samples are drawn in
-            job = in_double(config)
+            job = in_double(RunConfig.from_dict(config))
             torch.set_default_dtype(torch.float64)
             unbroken = train(job)
             stopped = train(job, Checkpoint(folder) if leading() else None, stopping)

@@ -66,7 +66,7 @@ def fitted(wanted: Effort, seconds: float, cost: Callable[[Effort], float], fixe
 def time_epochs(planned: Plan, wanted: Effort) -> float:
     """The seconds that one epoch of one run of every activation takes together, by a few steps of their trials."""
     trials = trial_plan(planned, range(1, wanted.splits + 1), wanted.rates)
-    first = {str(cohort.runs[0].config["activation"]): cohort for cohort in reversed(trials.cohorts)}
+    first = {cohort.runs[0].config.activation: cohort for cohort in reversed(trials.cohorts)}
     total = 0.0
     for cohort in first.values():
         job, times = cohort.job(), [time.monotonic()]

@@ -21,7 +21,7 @@ from boolit.lab.compare.rates import LOSS
 from boolit.lab.datasets import Source, load, source
 from boolit.lab.datasets.features.embeddings import weights_identity
 from boolit.lab.datasets.images.folder import folder_digest
-from boolit.lab.runs import Record, Run
+from boolit.lab.runs import Record, Run, RunConfig
 from boolit.lab.studies import Plan, StudyFile
 from boolit.lab.studies.planner import MEMORY, cohorts
 
@@ -123,16 +123,15 @@ FIRST_TRIAL_SEED, TRIAL_SEEDS = 4_000_000, 2  # no seed of a final, which begin 
 
 def trial_plan(planned: Plan, rates: Sequence[float] = RATES) -> Plan:
     """The runs that try every rate for every activation of a plan; they never read a test picture."""
-    configs = {str(run.config["activation"]): run.config for run in planned.runs}.values()
+    configs = {run.config.activation: run.config for run in planned.runs}.values()
     trials = [
-        {
-            **config,
-            "study": f"{planned.name}-rates",
-            "search": "rates",
-            "trial": True,
-            "seed": seed,
-            "training": {**_shortened(config), "learning_rate": rate},
-        }
+        config.replace(
+            study=f"{planned.name}-rates",
+            search="rates",
+            trial=True,
+            seed=seed,
+            training={"epochs": _trial_epochs(config), "learning_rate": rate},
+        )
         for config in configs
         for rate in rates
         for seed in range(FIRST_TRIAL_SEED, FIRST_TRIAL_SEED + TRIAL_SEEDS)
@@ -142,10 +141,7 @@ def trial_plan(planned: Plan, rates: Sequence[float] = RATES) -> Plan:
 
 def final_plan(planned: Plan, rates: Mapping[str, float]) -> Plan:
     """A plan with every activation's runs at its own rate."""
-    runs = [
-        Run({**run.config, "training": {**_training(run.config), "learning_rate": rates[str(run.config["activation"])]}})
-        for run in planned.runs
-    ]
+    runs = [Run(run.config.replace(training={"learning_rate": rates[run.config.activation]})) for run in planned.runs]
     return Plan(planned.name, planned.study, tuple(cohorts(runs, MEMORY)))
 
 
@@ -158,7 +154,7 @@ def chosen_rates(trials: Iterable[Record]) -> dict[str, float]:
     for record in trials:
         loss = record.metrics.get(LOSS, math.nan)
         finite = record.state == "finished" and math.isfinite(loss)
-        losses[_activation(record)][_rate(record)].append(loss if finite else math.inf)
+        losses[record.config.activation][_rate(record)].append(loss if finite else math.inf)
     return {spec: min(sorted(own), key=lambda rate: fmean(own[rate])) for spec, own in losses.items()}
 
 
@@ -167,26 +163,18 @@ def divergence_note(finals: Iterable[Record], batch: int) -> str | None:
     diverged = [record for record in finals if record.state == "diverged"]
     if not diverged:
         return None
-    counts = Counter((_activation(record), _rate(record)) for record in diverged)
+    counts = Counter((record.config.activation, _rate(record)) for record in diverged)
     told = ", ".join(f"{spec} in {count} of its runs (rate {rate:g})" for (spec, rate), count in counts.items())
     lower = min(rate for _, rate in counts) / 3
     return f"Diverged: {told}. A lower rate or larger batches are steadier: --rate {lower:.1g} or --batch {2 * batch}"
 
 
-def _shortened(config: Mapping[str, Any]) -> dict[str, Any]:
-    training = dict(_training(config))
-    least = training.get("prelude", 0) + 1
-    return training | {"epochs": min(training["epochs"], max(least, math.ceil(TRIAL_SHARE * training["epochs"])))}
-
-
-def _training(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    training: Mapping[str, Any] = config["training"]
-    return training
-
-
-def _activation(record: Record) -> str:
-    return str(record.config["activation"])
+def _trial_epochs(config: RunConfig) -> int:
+    epochs: int = config.training["epochs"]
+    least: int = config.training.get("prelude", 0) + 1
+    return min(epochs, max(least, math.ceil(TRIAL_SHARE * epochs)))
 
 
 def _rate(record: Record) -> float:
-    return float(_training(record.config)["learning_rate"])
+    rate: float = record.config.training["learning_rate"]
+    return rate

@@ -76,7 +76,7 @@ class Comparing:
     @property
     def parameters(self) -> dict[str, int]:
         """How many each activation's network has."""
-        return {str(run.config["activation"]): int(str(run.config["parameters"])) for run in self.planned.runs}
+        return {run.config.activation: run.config.parameters for run in self.planned.runs}
 
     @property
     def splits(self) -> range:

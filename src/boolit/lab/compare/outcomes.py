@@ -11,8 +11,7 @@ import torch
 from boolit.lab.compare.rates import LOSS, Place, place_of
 from boolit.lab.datasets import Dataset
 from boolit.lab.results.resampled import Estimate, SplitComparison, Splits, compare_splits, estimate
-from boolit.lab.results.statistics import Metric
-from boolit.lab.runs import Record
+from boolit.lab.runs import Metric, Record
 
 MAJORITY, MEAN = "majority class", "target mean"
 GUESSES = {MAJORITY: "guessing the majority class", MEAN: "guessing the mean"}
@@ -55,7 +54,7 @@ class Outcomes:
     def diverged(self) -> dict[str, int]:
         """On how many splits each activation diverged."""
         return {
-            spec: sum(not _finished(self.records[spec, number], self.metric.name) for number in self.numbers)
+            spec: sum(not _finished(self.records[spec, number], self.metric.key) for number in self.numbers)
             for spec in self.activations
         }
 
@@ -74,7 +73,7 @@ class Outcomes:
     def _score(self, spec: str, place: int) -> float:
         """A run's figure on its test rows; a network that diverged is as good as guessing."""
         record = self.records[spec, self.numbers[place]]
-        return record.metrics[self.metric.name] if _finished(record, self.metric.name) else self.guessed[place]
+        return record.metrics[self.metric.key] if _finished(record, self.metric.key) else self.guessed[place]
 
 
 def _finished(record: Record, name: str) -> bool:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from boolit.lab.compare.config import LEAST_PATIENCE, PATIENCE_SHARE
-from boolit.lab.runs import Record, Run
+from boolit.lab.runs import Record, Run, RunConfig
 from boolit.lab.studies import Plan
 from boolit.lab.studies.planner import MEMORY, cohorts
 
@@ -24,17 +23,17 @@ Place = tuple[str, int]  # an activation on a split
 def trial_plan(planned: Plan, splits: Sequence[int], rates: Sequence[float]) -> Plan:
     """The runs that try every rate on every split, from a plan with one run an activation."""
     study = planned.study.model_copy(update={"keep_weights": False})
+    name, runs = f"{planned.name}-rates", planned.runs
     configs = [
-        {
-            **run.config,
-            "study": f"{planned.name}-rates",
-            "search": "rates",
-            "trial": True,
-            "seed": split,
-            "split": split,
-            "training": {**_shortened(run.config), "learning_rate": rate},
-        }
-        for run in planned.runs
+        run.config.replace(
+            study=name,
+            search="rates",
+            trial=True,
+            seed=split,
+            split=split,
+            training={**_shorten(run.config), "learning_rate": rate},
+        )
+        for run in runs
         for split in splits
         for rate in rates
     ]
@@ -44,10 +43,10 @@ def trial_plan(planned: Plan, splits: Sequence[int], rates: Sequence[float]) -> 
 def final_plan(planned: Plan, rates: Mapping[Place, float]) -> Plan:
     """The runs that are measured: every activation on every split, at the rate that was chosen there."""
     configs = [
-        {**run.config, "seed": split, "split": split, "training": {**_training(run.config), "learning_rate": rate}}
+        run.config.replace(seed=split, split=split, training={"learning_rate": rate})
         for run in planned.runs
         for (spec, split), rate in rates.items()
-        if run.config["activation"] == spec
+        if run.config.activation == spec
     ]
     return Plan(planned.name, planned.study, tuple(cohorts([Run(config) for config in configs], MEMORY)))
 
@@ -61,14 +60,14 @@ def chosen_rates(records: Iterable[Record]) -> dict[Place, float]:
     for record in records:
         loss = record.metrics.get(LOSS, math.nan)
         finite = record.state == "finished" and math.isfinite(loss)
-        losses[place_of(record)][float(_training(record.config)["learning_rate"])] = loss if finite else math.inf
+        losses[place_of(record)][record.config.training["learning_rate"]] = loss if finite else math.inf
     return {place: min(sorted(tried), key=lambda rate: tried[rate]) for place, tried in sorted(losses.items())}
 
 
 def place_of(record: Record) -> Place:
     """What a run is of."""
-    config: Mapping[str, Any] = record.config
-    return str(config["activation"]), int(config["split"])
+    assert record.config.split is not None
+    return record.config.activation, record.config.split
 
 
 def edge_notes(chosen: Mapping[Place, float], tried: Sequence[float]) -> list[str]:
@@ -109,12 +108,6 @@ def trial_epochs(epochs: int) -> int:
     return min(epochs, max(LEAST_TRIAL, round(TRIAL_SHARE * epochs)))
 
 
-def _shortened(config: Mapping[str, Any]) -> dict[str, Any]:
-    training = dict(_training(config))
-    epochs = trial_epochs(training["epochs"])
-    return training | {"epochs": epochs, "patience": max(LEAST_PATIENCE, round(PATIENCE_SHARE * epochs))}
-
-
-def _training(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    training: Mapping[str, Any] = config["training"]
-    return training
+def _shorten(config: RunConfig) -> dict[str, int]:
+    epochs = trial_epochs(config.training["epochs"])
+    return {"epochs": epochs, "patience": max(LEAST_PATIENCE, round(PATIENCE_SHARE * epochs))}

@@ -71,7 +71,7 @@ def write_saved(
         spec,
         number,
         rate,
-        outcomes.metric.name,
+        outcomes.metric.key,
         outcomes.expected(),
         _reason(spec, number, outcomes, verdict),
     )
@@ -108,19 +108,19 @@ def saved_model(
     about: Mapping[str, Any] | None = None,
 ) -> SavedModel:
     """The network of a run with everything it needs to read other rows of such a table."""
-    config: Mapping[str, Any] = record.config
+    config = record.config
     regress = table.task == "regress"
     about = {
-        "split": config["split"],
-        "seed": config["seed"],
-        "parameters": config["parameters"],
-        "learning_rate": config["training"]["learning_rate"],
+        "split": config.split,
+        "seed": config.seed,
+        "parameters": config.parameters,
+        "learning_rate": config.training["learning_rate"],
         **(about or {}),
-        "table": config["data"]["digest"],
+        "table": config.data["digest"],
         "rows": dict(table.rows),
         "versions": {"boolit": __version__, "torch": str(torch.__version__), "python": platform.python_version()},
     }
-    spec, widths = str(config["activation"]), tuple(config["width"])
+    spec, widths = config.activation, tuple(config.width)
     description = ModelDescription(table.columns, table.target, table.task, table.classes, spec, widths, about)
     module = build_network(table.features, widths, description.outputs, spec, in_unit=regress)
     _fill(module, table, resample, weights)

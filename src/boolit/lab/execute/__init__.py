@@ -174,7 +174,7 @@ class _Execution:
 
     def _train(self, cohort: Cohort, bars: StudyProgress, stop: Callable[[], bool]) -> Finished | None:
         first = cohort.runs[0].config
-        bars.begin(f"{first['activation']}, {first['parameters']} parameters, {len(cohort.runs)} runs: epochs")
+        bars.begin(f"{first.activation}, {first.parameters} parameters, {len(cohort.runs)} runs: epochs")
         checkpoint = Checkpoint(self.store.checkpoint_folder(cohort.key), self.every, self.steps, cohort.key, bars.note)
 
         def watch(training: StackedTraining) -> bool:

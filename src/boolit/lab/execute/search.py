@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import load
 from boolit.lab.datasets.holdout import Holdout, for_choosing
 from boolit.lab.execute import execute
 from boolit.lab.results.store import Store
-from boolit.lab.runs import Record, Run, options
+from boolit.lab.runs import Record, Run, RunConfig
 from boolit.lab.studies import Plan, Study, StudyFile, check_memory, plan
 from boolit.lab.studies.planner import MEMORY, cohorts
 from boolit.lab.studies.search import Bounds, Trial, best_first, hparams_toml, next_bounds, searched
@@ -99,14 +98,14 @@ def write_hparams(found: Sequence[Found], study: str, path: Path) -> None:
     path.write_text(hparams_toml({one.activation: one.setting for one in found}, f"found for {study}"), encoding="utf-8")
 
 
-def _one_size_each(planned: Plan) -> dict[str, Mapping[str, Any]]:
-    configs: dict[str, Mapping[str, Any]] = {}
+def _one_size_each(planned: Plan) -> dict[str, RunConfig]:
+    configs: dict[str, RunConfig] = {}
     for run in planned.runs:
-        if str(run.config["activation"]) in configs:
+        if run.config.activation in configs:
             raise UserError(
                 f"a search tunes one size, but {planned.name} has several; choose one, such as --set 'sweep.width=[32]'"
             )
-        configs[str(run.config["activation"])] = run.config
+        configs[run.config.activation] = run.config
     return configs
 
 
@@ -119,15 +118,15 @@ def _check(data: Holdout, figure: str) -> None:
 
 
 class _Search:
-    def __init__(self, planned: Plan, spec: str, config: Mapping[str, Any], how: Search) -> None:
+    def __init__(self, planned: Plan, spec: str, config: RunConfig, how: Search) -> None:
         self.planned, self.spec, self.how = planned, spec, how
         self.data = for_choosing(planned.study.data)
         metric = planned.study.metric.model_copy(update={"split": "valid"})
         _check(self.data, metric.name)
         self.study: Study = planned.study.model_copy(update={"data": self.data, "metric": metric, "keep_weights": False})
-        self.config = {**config, "data": options(self.data), "metric": metric.entry()}
+        self.config = config.replace(data=RunConfig.options(self.data), metric=metric)
         self.metric = metric.key
-        self.sign = 1 if metric.entry()["goal"] == "max" else -1
+        self.sign = 1 if metric.goal == "max" else -1
 
     def run(self) -> Found | None:
         bounds = Bounds.initial(searched(self.study.recipe(self.spec)))
@@ -176,11 +175,10 @@ class _Search:
         solved = fmean(self.study.metric.solves(record.metrics.get(self.metric, math.nan)) for record in records)
         return Finalist(setting, mean, solved, sum(record.state == "diverged" for record in records))
 
-    def _config(self, setting: Mapping[str, float], seed: int, stage: str) -> dict[str, Any]:
-        changes = {"study": f"{self.planned.name}-search", "seed": seed, "search": stage}
-        return {**self.config, **changes, "training": {**self.config["training"], **setting}}
+    def _config(self, setting: Mapping[str, float], seed: int, stage: str) -> RunConfig:
+        return self.config.replace(study=f"{self.planned.name}-search", seed=seed, search=stage, training=setting)
 
-    def _train(self, configs: Sequence[dict[str, Any]]) -> list[Record] | None:
+    def _train(self, configs: Sequence[RunConfig]) -> list[Record] | None:
         """The records of some runs in their order, trained now or earlier."""
         how, runs = self.how, [Run(config) for config in configs]
         stage = Plan(self.planned.name, self.study, tuple(cohorts(runs, how.memory)))

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from boolit.lab.common.registry import Registry
 from boolit.lab.models.base import Family, Stacked
+from boolit.lab.runs import RunConfig
 
 __all__ = ["MODELS", "Family", "Stacked", "family", "family_names", "family_type", "register", "restore"]
 
@@ -46,11 +47,11 @@ def family_type(name: object) -> type[Family]:
     return MODELS.get(name)
 
 
-def restore(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Stacked:
+def restore(config: RunConfig, weights: Mapping[str, Tensor]) -> Stacked:
     """The network of one finished run, from its configuration and the weights kept of it; in evaluation mode.
 
     It takes ``(1, batch, …)``, as a cohort of one run.
     """
-    model = family(config["model"]).build(1, config["inputs"], config["outputs"], config["width"], config["activation"])
+    model = family(config.model).build(1, config.inputs, config.outputs, config.width, config.activation)
     model.load_state_dict({name: value.unsqueeze(0) for name, value in weights.items()})
     return model.eval()

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from boolit.lab.models import family
-from boolit.lab.results.statistics import Metric, Score, metric_of, scores
-from boolit.lab.runs import Record
+from boolit.lab.results.statistics import Score, metric_of, scores
+from boolit.lab.runs import Metric, Record
 
 LINEAR = "linear"
 FACTORS = {"": 1.0, "k": 1e3, "M": 1e6}
@@ -24,17 +24,17 @@ DATASETS = {
 }
 # Columns that are figures of the same runs: the configurations of I-RAVEN, and how many guesses count.
 FIGURES = {
-    "Acc": "test_accuracy",
-    "Center": "test_accuracy_center_single",
-    "2×2G": "test_accuracy_distribute_four",
-    "3×3G": "test_accuracy_distribute_nine",
-    "O-IC": "test_accuracy_in_center_single_out_center_single",
-    "O-IG": "test_accuracy_in_distribute_four_out_center_single",
-    "L-R": "test_accuracy_left_center_single_right_center_single",
-    "U-D": "test_accuracy_up_center_single_down_center_single",
-    "Top-1": "test_auc",
-    "Top-2": "test_auc2",
-    "Top-3": "test_auc3",
+    "Acc": "accuracy",
+    "Center": "accuracy_center_single",
+    "2×2G": "accuracy_distribute_four",
+    "3×3G": "accuracy_distribute_nine",
+    "O-IC": "accuracy_in_center_single_out_center_single",
+    "O-IG": "accuracy_in_distribute_four_out_center_single",
+    "L-R": "accuracy_left_center_single_right_center_single",
+    "U-D": "accuracy_up_center_single_down_center_single",
+    "Top-1": "auc",
+    "Top-2": "auc2",
+    "Top-3": "auc3",
 }
 # What the model of a run must say where tables differ in nothing else.
 MODELS = {
@@ -58,12 +58,12 @@ def in_columns(label: str, columns: Sequence[str], records: Sequence[Record]) ->
 
 def _in_column(column: str, records: Sequence[Record], metric: Metric) -> Iterator[tuple[Metric, Score]]:
     if column in DATASETS:
-        yield from ((metric, score) for score in scores(_encoded(records, DATASETS[column]), metric.name))
+        yield from ((metric, score) for score in scores(_encoded(records, DATASETS[column]), metric.key))
     elif column in FIGURES:
-        judged = [record for record in records if FIGURES[column] in record.metrics]
-        yield from ((Metric(FIGURES[column]), score) for score in scores(judged, FIGURES[column]))
+        own = Metric(name=FIGURES[column])
+        yield from ((own, score) for score in scores([r for r in records if own.key in r.metrics], own.key))
     else:
-        found = scores(records, metric.name)
+        found = scores(records, metric.key)
         yield from ((metric, score) for score in found if _belongs(column, score.size, score.depth))
 
 
@@ -83,17 +83,14 @@ def _kinds(label: str, records: Sequence[Record]) -> list[tuple[str, list[Record
 
 
 def _of_model(record: Record, wanted: Mapping[str, str]) -> bool:
-    model = record.config.get("model")
-    if not wanted or not isinstance(model, Mapping):
+    if not wanted or not record.config.model:
         return not wanted
-    return all(getattr(family(model), name, None) == value for name, value in wanted.items())
+    return all(getattr(family(record.config.model), name, None) == value for name, value in wanted.items())
 
 
 def _encoded(records: Sequence[Record], dataset: str) -> list[Record]:
     """The runs whose samples are features of a dataset's pictures."""
-    tables = ((record, record.config.get("data")) for record in records)
-    made = ((record, data.get("of")) for record, data in tables if isinstance(data, Mapping))
-    return [record for record, of in made if isinstance(of, Mapping) and of.get("name") == dataset]
+    return [record for record in records if record.config.data.get("of", {}).get("name") == dataset]
 
 
 def _belongs(column: str, size: int, depth: int) -> bool:

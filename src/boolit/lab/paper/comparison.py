@@ -13,8 +13,8 @@ from boolit.lab.paper.columns import in_columns
 from boolit.lab.reports.names import map_of
 from boolit.lab.reports.tables import provenance
 from boolit.lab.reports.tables.model import Cell, Marks, Row, Table
-from boolit.lab.results.statistics import COVERAGE, Metric, Summary, summarise
-from boolit.lab.runs import Record
+from boolit.lab.results.statistics import COVERAGE, Summary, summarise
+from boolit.lab.runs import Metric, Record
 
 Ours = Mapping[tuple[str, str], Summary]
 
@@ -35,8 +35,8 @@ def paper_table(label: str, records: Sequence[Record] = ()) -> Table:
 
 def _whose(records: Sequence[Record]) -> list[str]:
     """Which studies our numbers are of, as these may have other data than the paper's, and what else they rest on."""
-    named = (record.config for record in records if "study" in record.config)
-    studies = sorted({f"{config['study']} ({config.get('profile') or 'no profile'})" for config in named})
+    named = (record.config for record in records if record.config.study)
+    studies = sorted({f"{config.study} ({config.profile or 'no profile'})" for config in named})
     said = [", ".join(studies)] if studies else []
     said += [provenance(records)] if provenance(records) else []
     return [f"Ours: {'; '.join(said)}."] if said else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
-from boolit.lab.results.statistics import Metric
+from boolit.lab.runs import Metric
 from boolit.nn import Activation, Ensemble, Extremum, Gate, activation, known_specs
 
 # Specs as the paper writes them.
@@ -111,10 +111,10 @@ def metric_label(metric: Metric) -> str:
     """A metric in words.
 
     Example:
-        >>> metric_label(Metric("test_accuracy"))
+        >>> metric_label(Metric(name="accuracy"))
         'test accuracy (%)'
     """
-    return metric.name.replace("_", " ") + (" (%)" if metric.percent else "")
+    return metric.key.replace("_", " ") + (" (%)" if metric.percent else "")
 
 
 def amounts(numbers: Iterable[int]) -> dict[int, str]:

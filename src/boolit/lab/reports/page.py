@@ -72,7 +72,7 @@ def write_report(
     """
     metric = metric_of(records)
     unfinished = unfinished_sentence(len(records), planned or 0)
-    found = () if unfinished else (verdict(compare(scores(records, metric.name), metric, method, solved)),)
+    found = () if unfinished else (verdict(compare(scores(records, metric.key), metric, method, solved)),)
     tables = study_tables(records, method, solved, bool(unfinished))
     return write_pages(records, store, title, found, tables, study_figures(records, store, solved), unfinished)
 
@@ -174,10 +174,10 @@ def split_figures(verdict: SplitVerdict, records: Sequence[Record]) -> Iterator[
     """Name, caption and figure: the scores with their intervals, and the learning curves."""
     metric, found = verdict.comparison.metric, verdict.comparison.estimates
     shown = {name: (found[name].mean, found[name].low, found[name].high) for name in verdict.activations}
-    words = metric.name.replace("_", " ")
+    words = metric.key.replace("_", " ")
     caption = f"{words} with 95 % intervals; the dashed line is {verdict.guess}."
-    yield "scores", caption, score_intervals(shown, metric.name, (verdict.baseline, found[verdict.baseline].mean))
-    yield "curves", f"{words} by epoch, over the splits.", learning_curves(records, metric.name)
+    yield "scores", caption, score_intervals(shown, metric.key, (verdict.baseline, found[verdict.baseline].mean))
+    yield "curves", f"{words} by epoch, over the splits.", learning_curves(records, metric.key)
 
 
 def _scores(verdict: SplitVerdict, title: str, parameters: Mapping[str, int], diverged: Mapping[str, int]) -> Table:

@@ -16,7 +16,6 @@ from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import atomic_write, csv_cell
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record
-from boolit.lab.studies.schema import Metric
 
 Row = dict[str, Any]
 
@@ -67,7 +66,7 @@ def _rows(records: Sequence[Record]) -> list[Row]:
         {
             **record.metrics,
             **_solved(record),
-            **{name: record.config[name] for name in _CONFIGURED if name in record.config},
+            **{name: value for name, value in record.config.to_dict().items() if name in _CONFIGURED},
             "key": record.key,
             "state": record.state,
             "seconds": record.seconds,
@@ -78,11 +77,10 @@ def _rows(records: Sequence[Record]) -> list[Row]:
 
 def _solved(record: Record) -> dict[str, float]:
     """Whether the run solved its task, where its study says from which value on it has."""
-    metric = record.config.get("metric")
-    if not isinstance(metric, Mapping) or metric.get("solved") is None:
+    metric = record.config.metric
+    if metric is None or metric.solved is None:
         return {}
-    rule = Metric.model_validate(dict(metric))
-    return {"solved": float(rule.solves(record.metrics.get(rule.key, math.nan)))}
+    return {"solved": float(metric.solves(record.metrics.get(metric.key, math.nan)))}
 
 
 def _history_rows(records: Sequence[Record]) -> list[Row]:

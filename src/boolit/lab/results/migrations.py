@@ -15,7 +15,7 @@ from boolit.lab.datasets import source
 from boolit.lab.models import family
 from boolit.lab.results.claims import Process, lives
 from boolit.lab.results.rows import DamagedError, epochs_from, insert, metrics_from
-from boolit.lab.runs import JSON, KEY_DIGITS, Record, key_of, options
+from boolit.lab.runs import JSON, KEY_DIGITS, Record, RunConfig
 from boolit.lab.training.recipe import Recipe
 
 RUNS = "SELECT key, config, state, metrics, json, seconds, recorded FROM {} LEFT JOIN environments ON environment = id"
@@ -58,9 +58,9 @@ def record_of(row: tuple[Any, ...], curves: Mapping[str, bytes]) -> Record:
     try:
         if hashlib.sha256(config.encode()).hexdigest()[:KEY_DIGITS] != key:
             raise ValueError("its key is not that of its configuration")
-        plain = shortened(json.loads(config))
+        plain = RunConfig.from_dict(shortened(json.loads(config)))
         return Record(
-            key=key_of(plain),
+            key=plain.key,
             config=plain,
             state=state,
             metrics=metrics_from(metrics),
@@ -78,7 +78,7 @@ def shortened(config: Mapping[str, JSON]) -> dict[str, JSON]:
     short = dict(config)
     for name, reader in readers.items():
         try:
-            short[name] = options(reader(config[name]))
+            short[name] = RunConfig.options(reader(config[name]))
         except (KeyError, TypeError, ValueError, OSError):
             continue
     return short

@@ -20,8 +20,8 @@ from statistics import fmean, stdev
 from scipy import stats
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.results.scores import Metric
 from boolit.lab.results.statistics import holm
+from boolit.lab.runs import Metric
 
 ALPHA, POWER = 0.05, 0.8
 
@@ -105,7 +105,7 @@ def compare_splits(scores: Mapping[str, Sequence[float]], metric: Metric, splits
 
     Example:
         >>> scores = {"relu": [0.5, 0.52, 0.47, 0.5, 0.51], "xnor_ail": [0.97, 0.98, 0.97, 1.0, 0.95]}
-        >>> pair = compare_splits(scores, Metric("test_accuracy"), Splits(5, 100, 400)).pairs[0]
+        >>> pair = compare_splits(scores, Metric(name="accuracy"), Splits(5, 100, 400)).pairs[0]
         >>> pair.first, pair.second, round(pair.difference.mean, 3), pair.p_holm < 0.001
         ('relu', 'xnor_ail', -0.474, True)
     """

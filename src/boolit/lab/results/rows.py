@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from boolit.lab.runs import Record, canonical
+from boolit.lab.runs import Record, RunConfig, canonical
 
 # How a record's parts lie in the store.
 
@@ -99,7 +99,7 @@ def insert(database: sqlite3.Connection, record: Record, recorded: str) -> bool:
     environment = mapping_text(record.environment)
     database.execute("INSERT OR IGNORE INTO environments (json) VALUES (?)", (environment,))
     curves = {metric: epochs_blob(values) for metric, values in record.history.items()}
-    seconds, texts = float(record.seconds), (canonical(record.config), record.state, metrics_text(record.metrics))
+    seconds, texts = float(record.seconds), (canonical(record.config.to_dict()), record.state, metrics_text(record.metrics))
     of_curves = curves_digest(curves)
     checksum = digest((record.key, *texts, environment, seconds, recorded, of_curves))
     written = database.execute(
@@ -145,7 +145,7 @@ def record_of(row: tuple[Any, ...], curves: Curves | None) -> Record:
     try:
         return Record(
             key=key,
-            config=json.loads(config),
+            config=RunConfig.from_dict(json.loads(config)),
             state=state,
             metrics=metrics_from(metrics),
             history={metric: epochs_from(blob) for metric, blob in (curves or {}).items()},

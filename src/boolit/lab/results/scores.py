@@ -5,35 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.runs import JSON, Record
+from boolit.lab.runs import Metric, Record
 
 # From records to scores (one activation at one size, a value a seed) to summaries (mean, sd, n).
-
-Goal: TypeAlias = Literal["max", "min"]
-
-NO_SHARES = ("loss", "rmse")  # how the names of metrics end that are not between 0 and 1
-
-
-@dataclass(frozen=True)
-class Metric:
-    """What runs are judged by: a name among their metrics, and whether more or less of it is better."""
-
-    name: str
-    goal: Goal = "max"
-
-    @property
-    def percent(self) -> bool:
-        """Whether it is shown in percent: accuracies and other shares are, losses and errors are not."""
-        return not self.name.endswith(NO_SHARES)
-
-    def merit(self, value: float) -> float:
-        """A number that is larger the better ``value`` is; that of no number is the worst."""
-        return -math.inf if math.isnan(value) else value if self.goal == "max" else -value
 
 
 @dataclass(frozen=True)
@@ -85,18 +63,16 @@ class Summary:
 
 def metric_of(records: Sequence[Record]) -> Metric:
     """The metric these records were trained for; an error if there are several, or no records."""
-    metrics = {_metric(record.config) for record in records}
+    metrics = {(metric.key, metric.goal): metric for metric in map(_metric, records)}
     if len(metrics) != 1:
-        found = ", ".join(sorted(metric.name for metric in metrics)) or "none: there are no runs"
+        found = ", ".join(sorted(key for key, _ in metrics)) or "none: there are no runs"
         raise UserError(f"runs are compared by one metric, but these have {found}; choose the runs of one study")
-    return metrics.pop()
+    return next(iter(metrics.values()))
 
 
 def size_of(record: Record) -> int:
     """The size a run counts as: its parameter budget, so that activations of one budget stand together, or its own count."""
-    budget = record.config.get("budget")
-    size = record.config.get("parameters") if budget is None else budget
-    return int(size) if isinstance(size, (int, float)) else 0
+    return record.config.parameters if record.config.budget is None else record.config.budget
 
 
 def scores(records: Sequence[Record], metric: str) -> list[Score]:
@@ -110,7 +86,7 @@ def scores(records: Sequence[Record], metric: str) -> list[Score]:
         if metric not in record.metrics and record.state == "finished":
             known = ", ".join(sorted(record.metrics)) or "none"
             raise UserError(f"run {record.key} has no metric {metric!r}; it has {known}")
-        groups[str(record.config["activation"]), size_of(record), _whole(record, "depth")].append(record)
+        groups[record.config.activation, size_of(record), record.config.depth].append(record)
     return [_score(*labels, group, metric) for labels, group in sorted(groups.items())]
 
 
@@ -118,7 +94,7 @@ def summarise(score: Score, metric: Metric, instead: float | None = None, solved
     """A score's mean and standard deviation, with ``instead`` as the value of each diverged run if given.
 
     Example:
-        >>> summarise(Score("relu", 36, (0.5, 0.7), diverged=1), Metric("test_accuracy")).mean
+        >>> summarise(Score("relu", 36, (0.5, 0.7), diverged=1), Metric(name="accuracy")).mean
         0.6
     """
     values = [*score.values, *([] if instead is None else [instead] * score.diverged)]
@@ -136,7 +112,7 @@ def summarise(score: Score, metric: Metric, instead: float | None = None, solved
 
 
 def _score(activation: str, size: int, depth: int, records: list[Record], metric: str) -> Score:
-    seeds = [_whole(record, "seed") for record in records]
+    seeds = [record.config.seed for record in records]
     if len(set(seeds)) < len(seeds):
         repeated = next(seed for seed in seeds if seeds.count(seed) > 1)
         raise UserError(
@@ -144,21 +120,14 @@ def _score(activation: str, size: int, depth: int, records: list[Record], metric
             "compare runs of one setting, or give each setting its own folder"
         )
     finished = [r for r in records if r.state == "finished" and math.isfinite(r.metrics[metric])]
-    values = tuple(r.metrics[metric] for r in sorted(finished, key=lambda r: _whole(r, "seed")))
+    values = tuple(r.metrics[metric] for r in sorted(finished, key=lambda r: r.config.seed))
     return Score(activation, size, values, len(records) - len(finished), depth)
 
 
-def _whole(record: Record, name: str) -> int:
-    value = record.config.get(name)
-    return value if isinstance(value, int) else 0
-
-
-def _metric(config: Mapping[str, JSON]) -> Metric:
-    entry = config.get("metric")
-    if not isinstance(entry, Mapping):
-        raise UserError(f"a run's metric is a table with name, split and goal, not {entry!r}")
-    name = "_".join(str(entry[part]) for part in ("split", "name") if entry.get(part))
-    return Metric(name, "min" if entry.get("goal") == "min" else "max")
+def _metric(record: Record) -> Metric:
+    if record.config.metric is None:
+        raise UserError("a run's configuration has no metric; it is a table with name, split and goal")
+    return record.config.metric
 
 
 # How scores and p-values are written: as many figures as the standard error supports, accuracies in percent.
@@ -211,7 +180,7 @@ def notation(metric: Metric, summaries: Iterable[Summary]) -> Notation:
     """The notation in which these summaries' typical standard error has one figure, or two if the first is a 1.
 
     Example:
-        >>> notation(Metric("rmse", "min"), [Summary.printed("relu", 0.27123, 0.0042, n=9)]).decimals
+        >>> notation(Metric(name="rmse"), [Summary.printed("relu", 0.27123, 0.0042, n=9)]).decimals
         3
     """
     return notation_for(metric, (summary.standard_error for summary in summaries))

@@ -21,16 +21,15 @@ from typing import Literal
 from scipy import special, stats
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.results.scores import Goal, Metric, Score, Summary, metric_of, scores, size_of, summarise
+from boolit.lab.results.scores import Score, Summary, metric_of, scores, size_of, summarise
+from boolit.lab.runs import Metric
 
 __all__ = [
     "BEST_SIZES",
     "COVERAGE",
     "Comparison",
     "Contrast",
-    "Goal",
     "Method",
-    "Metric",
     "Score",
     "Summary",
     "compare",
@@ -230,7 +229,7 @@ def compare(scores: Sequence[Score], metric: Metric, method: Method | None = Non
 
     Example:
         >>> relu, small = Score("relu", 36, (0.5, 0.6, 0.55)), Score("xnor_ail", 16, (0.6, 0.5, 0.5))
-        >>> result = compare([relu, small, Score("xnor_ail", 36, (0.9, 1.0, 0.95))], Metric("test_accuracy"))
+        >>> result = compare([relu, small, Score("xnor_ail", 36, (0.9, 1.0, 0.95))], Metric(name="accuracy"))
         >>> result.best.activation, result.best.size, [c.other.activation for c in result.worse]
         ('xnor_ail', 36, ['relu'])
     """

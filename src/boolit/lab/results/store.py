@@ -18,7 +18,7 @@ from boolit.lab.common.errors import UserError
 from boolit.lab.results.claims import PULSE, Holder, Watch, beat, bury, give_back, holders, take, this_process
 from boolit.lab.results.database import FILE, explained, open_database, transaction
 from boolit.lab.results.rows import insert, record_of, select
-from boolit.lab.runs import JSON, Record, Run, key_of
+from boolit.lab.runs import JSON, Record, Run
 
 __all__ = ["Holder", "Store"]
 
@@ -36,7 +36,7 @@ class Store:
     Example:
         >>> import tempfile
         >>> from boolit.lab.runs import Run
-        >>> run = Run({"activation": "relu", "seed": 1})
+        >>> run = Run.from_dict({"activation": "relu", "seed": 1})
         >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder)) as store:
         ...     mine = store.claim([run.key], owner="me")
         ...     store.record([Record(run.key, run.config, "finished", {"test_accuracy": 0.93})])
@@ -109,8 +109,8 @@ class Store:
         """Keeps records, all in one transaction, and ends their claims; a run that is already in the store stays as it is."""
         records, recorded = list(records), datetime.now(timezone.utc).isoformat(timespec="seconds")
         for record in records:
-            if record.key != key_of(record.config):
-                raise ValueError(f"the key {record.key!r} is not that of its configuration ({key_of(record.config)!r})")
+            if record.key != record.config.key:
+                raise ValueError(f"the key {record.key!r} is not that of its configuration ({record.config.key!r})")
         with self._writing() as database:
             for record in records:
                 insert(database, record, recorded)
@@ -124,7 +124,7 @@ class Store:
         """
         with self._reading() as database:
             found = [record_of(row, curves) for row, curves in select(database, history)]
-        return sorted((record for record in found if _matches(record.config, where or {})), key=_order)
+        return sorted((record for record in found if not where or _matches(record.config.to_dict(), where)), key=_order)
 
     def records_of(self, runs: Iterable[Run], history: bool = True) -> list[Record]:
         """The records of these runs, in the order of `records`, each with the configuration it is asked for by.
@@ -198,13 +198,10 @@ def _matches(config: Mapping[str, JSON], where: Mapping[str, JSON]) -> bool:
 
 
 def _order(record: Record) -> tuple[str | float, ...]:
-    names = [str(record.config.get(name, "")) for name in ("study", "profile", "activation")]
-    numbers = [_number(record.config.get(name)) for name in ("depth", "budget", "parameters", "seed")]
-    return (*names, *numbers, record.key)
-
-
-def _number(value: JSON) -> float:
-    return float(value) if isinstance(value, (int, float)) else -1.0
+    config = record.config
+    budget = -1 if config.budget is None else config.budget
+    names = (config.study, str(config.profile), config.activation)
+    return (*names, config.depth, budget, config.parameters, config.seed, record.key)
 
 
 def _checked(key: str) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Any
 
 import boolit
 from boolit.lab.common.errors import user_input
@@ -16,7 +15,7 @@ from boolit.lab.common.parallel import require_memory
 from boolit.lab.datasets import Description, describe, source
 from boolit.lab.datasets import check_memory as check_data_memory
 from boolit.lab.models import family
-from boolit.lab.runs import JSON, KEY_DIGITS, Run, canonical, options
+from boolit.lab.runs import KEY_DIGITS, Run, RunConfig, canonical
 from boolit.lab.studies.files import Resolved, StudyFile
 from boolit.lab.studies.schema import Study
 from boolit.lab.training import Job
@@ -96,8 +95,8 @@ def check_memory(planned: Plan) -> None:
     """Refuses data and networks that this machine cannot hold while they are trained."""
     check_data_memory(planned.study.data)
     for cohort in planned.cohorts:
-        config: Mapping[str, Any] = cohort.runs[0].config
-        what = f"a network of {config['activation']} with {config['parameters']:,} parameters"
+        config = cohort.runs[0].config
+        what = f"a network of {config.activation} with {config.parameters:,} parameters"
         require_memory(_bytes_per_run(config), what, "lower sweep.width, sweep.params or training.batch")
 
 
@@ -110,7 +109,7 @@ def _check_count(resolved: Resolved) -> None:
         raise resolved.error(("sweep",), f"sweep: {rule}; a study has at most {MOST_RUNS:,}")
 
 
-def configurations(name: str, profile: str | None, resolved: Resolved) -> Iterator[dict[str, JSON]]:
+def configurations(name: str, profile: str | None, resolved: Resolved) -> Iterator[RunConfig]:
     """The configuration of every run, by activation, size and seed."""
     study = resolved.study
     with user_input():
@@ -118,8 +117,8 @@ def configurations(name: str, profile: str | None, resolved: Resolved) -> Iterat
     _check(resolved, data)
     for spec in study.sweep.activation:
         for size in _sizes(resolved, data, boolit.activation(spec)):
-            common = {"study": name, "profile": profile, **_configuration(study, data, spec, size)}
-            yield from (common | {"seed": seed} for seed in study.sweep.seed_list)
+            common = _configuration(name, profile, study, data, spec, size)
+            yield from (common.replace(seed=seed) for seed in study.sweep.seed_list)
 
 
 def cohorts(runs: Sequence[Run], memory: int = MEMORY) -> list[Cohort]:
@@ -130,23 +129,23 @@ def cohorts(runs: Sequence[Run], memory: int = MEMORY) -> list[Cohort]:
     return [cohort for group in groups.values() for cohort in _parts(group, memory)]
 
 
-def shape(config: Mapping[str, Any]) -> str:
+def shape(config: RunConfig) -> str:
     """What runs of one cohort have in common: everything but the seed, the rows and the numbers each run has its own of.
 
     Example:
-        >>> one, other = ({"seed": s, "training": {"epochs": 1, "beta1": s / 10, "learning_rate": 0.1}} for s in (1, 2))
-        >>> shape(one) == shape(other)
+        >>> one = RunConfig(seed=1, training={"epochs": 1, "beta1": 0.1, "learning_rate": 0.1})
+        >>> shape(one) == shape(one.replace(seed=2, training={"beta1": 0.2}))
         True
     """
-    training = {name: value for name, value in config["training"].items() if name not in PER_RUN}
-    find = config["training"].get("learning_rate") == "find"
-    rest = {name: value for name, value in config.items() if name not in ("seed", "search", "split")}
+    training = {name: value for name, value in config.training.items() if name not in PER_RUN}
+    find = config.training.get("learning_rate") == "find"
+    rest = {name: value for name, value in config.to_dict().items() if name not in ("seed", "search", "split")}
     return canonical(rest | {"training": training | {"find": find}})
 
 
 def _parts(group: Sequence[Run], memory: int) -> Iterator[Cohort]:
-    config: Mapping[str, Any] = group[0].config
-    alone = trains_alone(family(config["model"]), Recipe.model_validate(config["training"]))
+    config = group[0].config
+    alone = trains_alone(family(config.model), Recipe.model_validate(config.training))
     most = 1 if alone else max(1, memory // _bytes_per_run(config))
     parts = -(-len(group) // most)
     bounds = [round(i * len(group) / parts) for i in range(parts + 1)]
@@ -154,30 +153,32 @@ def _parts(group: Sequence[Run], memory: int) -> Iterator[Cohort]:
         yield Cohort(tuple(group[first:last]))
 
 
-def _bytes_per_run(config: Mapping[str, Any]) -> int:
-    recipe, model = Recipe.model_validate(config["training"]), family(config["model"])
+def _bytes_per_run(config: RunConfig) -> int:
+    recipe, model = Recipe.model_validate(config.training), family(config.model)
     if trains_alone(model, recipe):  # what else it holds depends on its precision and micro-batches
-        return FLOAT_BYTES * COPIES_OF_PARAMETERS * int(config["parameters"])
-    data = describe(source(config["data"]))
-    return bytes_per_run(data, model, config["activation"], config["width"], recipe.batch)
+        return FLOAT_BYTES * COPIES_OF_PARAMETERS * config.parameters
+    data = describe(source(config.data))
+    return bytes_per_run(data, model, config.activation, config.width, recipe.batch)
 
 
-def _configuration(study: Study, data: Description, spec: str, size: _Size) -> dict[str, JSON]:
+def _configuration(name: str, profile: str | None, study: Study, data: Description, spec: str, size: _Size) -> RunConfig:
     recipe = study.recipe(spec)
-    return {
-        "data": options(study.data),
-        "model": options(study.model),
-        "inputs": list(data.inputs),
-        "outputs": data.outputs,
-        "activation": spec,
-        "width": list(size.widths),
-        "depth": len(size.widths),
-        "parameters": size.parameters,
-        "budget": size.budget,
-        "training": options(recipe) | {"loss": recipe.loss or LOSS_OF_TASK[data.task]},
-        "metric": {**study.metric.entry()},
-        "arithmetic": arithmetic(recipe),
-    }
+    return RunConfig(
+        study=name,
+        profile=profile,
+        data=RunConfig.options(study.data),
+        model=RunConfig.options(study.model),
+        inputs=list(data.inputs),
+        outputs=data.outputs,
+        activation=spec,
+        width=list(size.widths),
+        depth=len(size.widths),
+        parameters=size.parameters,
+        budget=size.budget,
+        training=RunConfig.options(recipe) | {"loss": recipe.loss or LOSS_OF_TASK[data.task]},
+        metric=study.metric,
+        arithmetic=arithmetic(recipe),
+    )
 
 
 def arithmetic(recipe: Recipe) -> int:

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 import boolit
 from boolit.lab.datasets import Source, source
 from boolit.lab.models import Family, family
+from boolit.lab.runs import Metric
 from boolit.lab.training import Recipe
-from boolit.lab.training.recipe import FALLING
 
 
 def _listed(value: Any) -> Any:
@@ -105,35 +105,6 @@ class Sweep(Table):
     def seed_list(self) -> list[int]:
         """The seeds themselves: a number stands for that many, from 0."""
         return list(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
-
-
-class Metric(Table):
-    """What runs are judged by; ``solved`` is the value from which a run has solved its task, where there is one.
-
-    ``name`` is ``loss``, the figure of the task (``accuracy`` or ``rmse``), or one that the data itself judges by (``auc``).
-    """
-
-    name: Annotated[str, Field(min_length=1)]
-    split: str = "test"
-    goal: Literal["max", "min"] | None = None
-    solved: float | None = None
-
-    @property
-    def key(self) -> str:
-        """Its name among a record's metrics."""
-        return f"{self.split}_{self.name}"
-
-    def entry(self) -> dict[str, str | float]:
-        """What a run's configuration says of it."""
-        goal = self.goal or ("min" if self.name in FALLING else "max")
-        entry: dict[str, str | float] = {"name": self.name, "split": self.split, "goal": goal}
-        return entry if self.solved is None else entry | {"solved": self.solved}
-
-    def solves(self, value: float) -> bool:
-        """Whether a value is as good as ``solved``."""
-        if self.solved is None:
-            return False
-        return value >= self.solved if self.entry()["goal"] == "max" else value <= self.solved
 
 
 class Study(Table):

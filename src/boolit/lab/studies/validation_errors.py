@@ -12,8 +12,9 @@ from pydantic_core import ErrorDetails
 
 from boolit.lab.datasets import source_type
 from boolit.lab.models import family_type
+from boolit.lab.runs import Metric
 from boolit.lab.studies.overrides import shorten
-from boolit.lab.studies.schema import Metric, Study, Sweep
+from boolit.lab.studies.schema import Study, Sweep
 from boolit.lab.training import Recipe
 
 # Which line of a TOML file says what: so that an error can name it.

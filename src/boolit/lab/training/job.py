@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +14,7 @@ import boolit
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import Dataset, Description, Resample, load, source
 from boolit.lab.models import Family, Stacked, family
+from boolit.lab.runs import RunConfig
 from boolit.lab.training import distributed
 from boolit.lab.training.metrics import LOSS_OF_TASK
 from boolit.lab.training.recipe import PER_RUN, Loss, Recipe
@@ -61,22 +61,22 @@ class Job:
     trial: bool = False
 
     @staticmethod
-    def of(configs: Sequence[Mapping[str, Any]]) -> Job:
+    def of(configs: Sequence[RunConfig]) -> Job:
         """The job of runs whose configurations differ in seed, split and per-run numbers only."""
         first = configs[0]
-        recipes = tuple(Recipe.model_validate(config["training"]) for config in configs)
+        recipes = tuple(Recipe.model_validate(config.training) for config in configs)
         if any(recipe.shape() != recipes[0].shape() for recipe in recipes):
             raise ValueError("runs of one cohort must share their recipe but for the per-run numbers; plan them apart")
-        dataset = load(source(first["data"]))
+        dataset = load(source(first.data))
         return Job(
             dataset=dataset,
-            family=family(first["model"]),
-            activation=first["activation"],
-            widths=tuple(first["width"]),
+            family=family(first.model),
+            activation=first.activation,
+            widths=tuple(first.width),
             recipes=recipes,
-            seeds=tuple(config["seed"] for config in configs),
-            resamples=tuple(_resample(dataset, config["split"]) for config in configs if "split" in config),
-            trial=bool(first.get("trial")),
+            seeds=tuple(config.seed for config in configs),
+            resamples=tuple(_resample(dataset, config.split) for config in configs if config.split is not None),
+            trial=first.trial,
         )
 
     @property

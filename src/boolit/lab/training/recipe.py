@@ -18,7 +18,6 @@ PER_RUN = ("learning_rate", "beta1", "beta2", "eps", "weight_decay", "momentum",
 
 ALONE = ("accumulate", "precision", "clip", "ema", "compile", "sync_batch_norm")
 MOST_EPOCHS, LARGEST_BATCH = 10**6, 10**7
-FALLING = ("loss", "rmse")  # figures that are the better the lower; all others the better the higher
 
 
 class Recipe(BaseModel):

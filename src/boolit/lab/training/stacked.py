@@ -13,12 +13,12 @@ from boolit.lab.common.random import generator, keys
 from boolit.lab.datasets import Split
 from boolit.lab.datasets.images.augmentation import AUGMENTATIONS
 from boolit.lab.models.layers import StackedDropout
+from boolit.lab.runs import LOWER_IS_BETTER
 from boolit.lab.training.job import Job
 from boolit.lab.training.kept_weights import Best
 from boolit.lab.training.metrics import FIGURE_OF_TASK, assess, figure, finite, losses, mean_of_run, scores
 from boolit.lab.training.optimisers import OPTIMISERS, FlatParameters, epoch_rates
 from boolit.lab.training.own_rows import OwnRows
-from boolit.lab.training.recipe import FALLING
 
 CPU = torch.device("cpu")
 GATHERED_NUMBERS = 2**20
@@ -225,7 +225,7 @@ class StackedTraining:
             known = ", ".join(key.removeprefix("valid_") for key in self.history if key.startswith("valid_"))
             raise UserError(f"training.patience_on is {name!r}; the split valid has {known}; choose one of them")
         last = self.history[f"valid_{name}"][-1]
-        return last if name in FALLING else -last
+        return last if name in LOWER_IS_BETTER else -last
 
     def _space(self, split: Split) -> Tensor | None:
         """Where a split's outputs are kept, if there is a judge of them."""

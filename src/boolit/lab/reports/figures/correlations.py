@@ -6,7 +6,7 @@ All features of a layer see the same inputs, so two of them are alike as far as 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,17 +65,17 @@ def correlations(store: Store, layer: int = 1, records: Sequence[Record] | None 
     is that with the most parameters.
     """
     looked_at = store.records() if records is None else records
-    kept = [r for r in looked_at if r.state == "finished" and _config(r)["model"]["name"] == "mlp"]
+    kept = [r for r in looked_at if r.state == "finished" and r.config.model["name"] == "mlp"]
     kept = [record for record in kept if store.weights(record.key).exists()]
     if not kept:
         raise UserError(f"{store.folder} keeps no weights of a multi-layer perceptron; run a study with keep_weights = true")
-    deep = [record for record in kept if layer in range(1, len(_config(record)["width"]) + 1)]
+    deep = [record for record in kept if layer in range(1, len(record.config.width) + 1)]
     if not deep:
-        depth = max(len(_config(record)["width"]) for record in kept)
+        depth = max(len(record.config.width) for record in kept)
         raise UserError(f"layer is {layer}; the networks of {store.folder} have {depth} hidden layers")
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in deep:
-        groups.setdefault((_study(record), str(record.config["activation"])), []).append(record)
+        groups.setdefault((_study(record), record.config.activation), []).append(record)
     return [_of_activation(study, spec, own, store, layer) for (study, spec), own in groups.items()]
 
 
@@ -83,8 +83,8 @@ def _of_activation(study: str, spec: str, own: Sequence[Record], store: Store, l
     """Weights are stacked, so they must be of one size: the same widths before this layer, too."""
 
     def size(record: Record) -> tuple[int, int, list[int]]:
-        config = _config(record)
-        return config["width"][layer - 1], config["parameters"], config["width"]
+        config = record.config
+        return config.width[layer - 1], config.parameters, config.width
 
     largest = max(map(size, own))
     chosen = [record for record in own if size(record) == largest]
@@ -102,7 +102,7 @@ def _layer_weights(path: Path, layer: int) -> Tensor:
 
 
 def _study(record: Record) -> str:
-    return "-".join(str(record.config[name]) for name in ("study", "profile") if record.config.get(name))
+    return "-".join(filter(None, (record.config.study, record.config.profile)))
 
 
 def _deviation(values: Tensor) -> float:
@@ -148,10 +148,6 @@ def together(spec: str, channels: int) -> Tensor:
         depends = ((module(changed) - module(x)).abs() > 0).any(0).float()
     shared: Tensor = (depends @ depends.mT) > 0
     return shared & ~torch.eye(channels, dtype=torch.bool)
-
-
-def _config(record: Record) -> Mapping[str, Any]:
-    return record.config
 
 
 # How alike the weight rows are that a gate reads together, beside all others (fig:correlations).

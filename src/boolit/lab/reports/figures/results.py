@@ -14,7 +14,7 @@ from matplotlib.ticker import PercentFormatter
 
 from boolit.lab.reports.figures.style import style, styled
 from boolit.lab.reports.names import label
-from boolit.lab.results.statistics import Metric
+from boolit.lab.runs import RunConfig, in_percent
 
 NAMES_IN_COLUMN, COLUMN_INCHES = 17, 1.9  # of a legend: as many names as are as high as the panels
 Bars = Literal["sd", "se"]
@@ -42,7 +42,7 @@ class Recorded(Protocol):
     """What a run left."""
 
     @property
-    def config(self) -> Mapping[str, Any]: ...
+    def config(self) -> RunConfig: ...
     @property
     def history(self) -> Mapping[str, Sequence[float]]: ...
 
@@ -86,11 +86,11 @@ def learning_curves(records: Iterable[Recorded], metric: str, log: bool = False)
     An activation with several sizes has a curve for each, named by its number of parameters.
     """
     kept = [record for record in records if metric in record.history]
-    by_depth = _grouped((int(record.config.get("depth") or 0), record) for record in kept)
+    by_depth = _grouped((record.config.depth, record) for record in kept)
     figure, panels = _panels(sorted(by_depth), metric, "band: standard deviation")
     for depth, axes in panels.items():
-        for spec, members in _grouped((str(record.config["activation"]), record) for record in by_depth[depth]).items():
-            sizes = _grouped((int(record.config["parameters"]), record.history[metric]) for record in members)
+        for spec, members in _grouped((record.config.activation, record) for record in by_depth[depth]).items():
+            sizes = _grouped((record.config.parameters, record.history[metric]) for record in members)
             for size, curves in sorted(sizes.items()):
                 _curve(axes, spec, f"{label(spec)}, {size}" if len(sizes) > 1 else label(spec), curves)
         axes.set_xlabel("epoch")
@@ -149,7 +149,7 @@ def score_intervals(
     """Means with their intervals, given as mean, low and high of each activation; a line where ``baseline`` is."""
     figure = Figure(figsize=(6.4, 1.0 + 0.34 * len(estimates)), layout="constrained")
     axes = figure.subplots()
-    share = Metric(metric).percent
+    share = in_percent(metric)
     for row, (spec, (mean, low, high)) in enumerate(estimates.items()):
         low, high = (max(0.0, low), min(1.0, high)) if share else (low, high)  # no share lies beyond
         arguments = style(spec).plot_arguments() | {"linestyle": ""}
@@ -203,7 +203,7 @@ def _panels(depths: list[int], metric: str, spread: str) -> tuple[Figure, dict[i
         axes.grid(visible=True)
         if len(depths) > 1:
             axes.set_title(f"{depth or 'no'} hidden layer{'s' if depth > 1 else ''}")
-        if Metric(metric).percent:
+        if in_percent(metric):
             axes.yaxis.set_major_formatter(PercentFormatter(1))
     return figure, dict(zip(depths, row, strict=False))
 

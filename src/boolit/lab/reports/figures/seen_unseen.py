@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -37,16 +36,16 @@ class RunCurve:
 
 def seen_unseen(record: Record, store: Store) -> RunCurve:
     """The curve for one guess of a run whose weights were kept."""
-    config: Mapping[str, Any] = record.config
+    config = record.config
     job = Job.of([config])
     if not isinstance(job.dataset, Compositional):
         raise UserError(
-            f"run {record.key} has the data {config['data']['name']!r}, which has no pairs; give a run of a set that has"
+            f"run {record.key} has the data {config.data['name']!r}, which has no pairs; give a run of a set that has"
         )
     test, network = job.dataset.splits["test"], restore(config, load_file(store.weights(record.key)))
     scores = torch.cat([piece for _, piece in answers(job, network, test.x)], 1)
     (of_depths,) = curves(scores, test.y, job.dataset.pairs, "test", depths=(1,))
-    return RunCurve(str(config["activation"]), of_depths[0])
+    return RunCurve(config.activation, of_depths[0])
 
 
 LEVELS = 5  # lines of one harmonic mean, about

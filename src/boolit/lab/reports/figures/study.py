@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from matplotlib.figure import Figure
 from safetensors.torch import load_file
@@ -26,9 +25,9 @@ from boolit.lab.reports.figures import (
 from boolit.lab.reports.figures.correlations import correlations
 from boolit.lab.reports.figures.seen_unseen import seen_unseen
 from boolit.lab.results.scores import Notation
-from boolit.lab.results.statistics import Metric, metric_of, scores
+from boolit.lab.results.statistics import metric_of, scores
 from boolit.lab.results.store import Store
-from boolit.lab.runs import Record
+from boolit.lab.runs import Metric, Record
 
 PAIRED = {"test_seen", "test_unseen"}  # the figures of runs that choose pairs
 DRAWABLE_WIDTH = 16  # more units than these make a thicket of lines, not a drawing
@@ -37,13 +36,13 @@ DRAWABLE_WIDTH = 16  # more units than these make a thicket of lines, not a draw
 def study_figures(records: Sequence[Record], store: Store, solved: float | None = None) -> Iterator[tuple[str, str, Figure]]:
     """Name, caption and figure of everything the records can show."""
     metric = metric_of(records)
-    found = scores(records, metric.name)
-    yield "curves", f"{_words(metric)} by epoch.", learning_curves(records, metric.name)
+    found = scores(records, metric.key)
+    yield "curves", f"{_words(metric)} by epoch.", learning_curves(records, metric.key)
     if len({(score.activation, score.size) for score in found}) > len({score.activation for score in found}):
-        yield "sizes", f"{_words(metric)} against parameters.", accuracy_against_parameters(found, metric.name)
+        yield "sizes", f"{_words(metric)} against parameters.", accuracy_against_parameters(found, metric.key)
     if solved is not None:
         caption = f"The share of runs whose {_words(metric)} reaches {solved:g}, with its 95 % interval."
-        yield "solved", caption, solved_share(found, solved, metric.name, metric.goal)
+        yield "solved", caption, solved_share(found, solved, metric.key, metric.goal)
     kept = [record for record in records if record.state == "finished" and store.weights(record.key).exists()]
     yield from _of_weights(kept, metric, store)
 
@@ -51,20 +50,20 @@ def study_figures(records: Sequence[Record], store: Store, solved: float | None 
 def _of_weights(records: Sequence[Record], metric: Metric, store: Store) -> Iterator[tuple[str, str, Figure]]:
     chosen = choice_of(records, metric)
     best = _best_of_each(records, chosen)
-    drawable = [record for record in best if _drawable(_config(record))]
+    drawable = [record for record in best if _drawable(record)]
     if drawable:
-        baseline = [record for record in drawable[1:] if record.config["activation"] == "relu"]
+        baseline = [record for record in drawable[1:] if record.config.activation == "relu"]
         networks = [_network(record, metric, store.weights(record.key)) for record in [*baseline, drawable[0]]]
         caption = f"The weights that {_best_seed(chosen)} learnt: wider lines for larger ones, orange positive, blue negative."
         yield "weights", caption, learnt_weights(*networks)
-    if any(not _drawable(_config(record)) for record in best if _config(record)["model"]["name"] == "mlp"):
+    if any(not _drawable(record) for record in best if record.config.model["name"] == "mlp"):
         caption = "How alike the rows of the first weight matrix are that a gate reads together, and all other pairs of rows."
         yield "correlations", caption, row_correlations(correlations(store, records=records))
     yield from _of_pairs(best, chosen, store)
-    planes = [record for record in best if list(_config(record)["inputs"]) == [2] and metric.percent]
+    planes = [record for record in best if record.config.inputs == [2] and metric.percent]
     if planes:
-        samples = load(source(_config(planes[0])["data"])).splits["train"]
-        models = {str(r.config["activation"]): _model(r, store.weights(r.key)) for r in reversed(planes)}
+        samples = load(source(planes[0].config.data)).splits["train"]
+        models = {r.config.activation: _model(r, store.weights(r.key)) for r in reversed(planes)}
         caption = f"What {_best_seed(chosen)} of each activation makes of the plane, far beyond its training samples."
         yield "decisions", caption, xor_decision(models, samples.x, samples.y.flatten())
 
@@ -81,12 +80,9 @@ def _of_pairs(best: Sequence[Record], chosen: Metric, store: Store) -> Iterator[
 
 def choice_of(records: Sequence[Record], metric: Metric) -> Metric:
     """What the runs that are drawn are chosen by: the study's metric on ``valid``, or else on ``train``; never on ``test``."""
-    figure = metric.name.partition("_")[2]
     known = set.intersection(*(set(record.metrics) for record in records)) if records else set()
-    for name in (f"valid_{figure}", f"train_{figure}"):
-        if name in known:
-            return Metric(name, metric.goal)
-    return Metric("train_loss", "min")
+    others = (metric.model_copy(update={"split": split}) for split in ("valid", "train"))
+    return next((other for other in others if other.key in known), Metric(name="loss", split="train"))
 
 
 def _best_seed(chosen: Metric) -> str:
@@ -95,18 +91,18 @@ def _best_seed(chosen: Metric) -> str:
 
 def _best_of_each(records: Sequence[Record], metric: Metric) -> list[Record]:
     """The best run of every activation, the best one first."""
-    ranked = sorted(records, key=lambda record: -metric.merit(record.metrics[metric.name]))
+    ranked = sorted(records, key=lambda record: -metric.merit(record.metrics[metric.key]))
     first: dict[str, Record] = {}
     for record in ranked:
-        first.setdefault(str(record.config["activation"]), record)
+        first.setdefault(record.config.activation, record)
     return list(first.values())
 
 
 def _network(record: Record, metric: Metric, path: Path) -> Network:
     weights = load_file(path)
-    layers = [weights[f"linear.{i}.weight"] for i in range(len(_config(record)["width"]) + 1)]
-    spec, shown = str(record.config["activation"]), Notation(metric.percent, 1 if metric.percent else 3)
-    return Network(spec, layers, f"{label(spec)}: {shown.number(record.metrics[metric.name])}{shown.unit}")
+    layers = [weights[f"linear.{i}.weight"] for i in range(len(record.config.width) + 1)]
+    spec, shown = record.config.activation, Notation(metric.percent, 1 if metric.percent else 3)
+    return Network(spec, layers, f"{label(spec)}: {shown.number(record.metrics[metric.key])}{shown.unit}")
 
 
 class _Single:
@@ -121,17 +117,12 @@ class _Single:
 
 
 def _model(record: Record, path: Path) -> _Single:
-    return _Single(restore(_config(record), load_file(path)))
+    return _Single(restore(record.config, load_file(path)))
 
 
-def _drawable(config: Mapping[str, Any]) -> bool:
-    return bool(config["model"]["name"] == "mlp" and max(config["width"]) <= DRAWABLE_WIDTH)
-
-
-def _config(record: Record) -> Mapping[str, Any]:
-    """A record's configuration, whose shape the planner fixed."""
-    return record.config
+def _drawable(record: Record) -> bool:
+    return record.config.model["name"] == "mlp" and max(record.config.width) <= DRAWABLE_WIDTH
 
 
 def _words(metric: Metric) -> str:
-    return metric.name.replace("_", " ")
+    return metric.key.replace("_", " ")

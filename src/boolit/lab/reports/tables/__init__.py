@@ -12,7 +12,7 @@ from boolit.lab.reports.names import amounts, by_family, map_of, metric_label
 from boolit.lab.reports.tables.formats import csv_text, html_text, latex_text, markdown_text, terminal_table
 from boolit.lab.reports.tables.model import TESTS, Cell, Marks, Row, Table, cells, contrast_columns, count_columns, score_column
 from boolit.lab.results.statistics import BEST_SIZES, COVERAGE, Comparison, Method, compare, metric_of, scores, size_of
-from boolit.lab.runs import JSON, Record
+from boolit.lab.runs import Record
 
 __all__ = ["FORMATS", "Cell", "Marks", "Row", "Table", "comparison_table", "render", "score_table", "terminal_table"]
 
@@ -23,8 +23,7 @@ ORIGINS = {"reconstructed": "reconstructed encoder weights", "own": "encoder wei
 
 def provenance(records: Sequence[Record]) -> str:
     """Whose weights the encoder behind some runs had, if not the published ones; nothing for other runs."""
-    tables = (record.config.get("data") for record in records)
-    origins = {str(table.get("origin")) for table in tables if isinstance(table, Mapping)}
+    origins = {str(record.config.data.get("origin")) for record in records}
     return ", ".join(ORIGINS[origin] for origin in sorted(origins & ORIGINS.keys()))
 
 
@@ -102,8 +101,8 @@ def study_tables(
 
 
 def _study_name(record: Record) -> str:
-    study, profile = record.config.get("study"), record.config.get("profile")
-    return f"{study} ({profile})" if profile else f"{study}"
+    study, profile = record.config.study, record.config.profile
+    return f"{study} ({profile})" if profile else study
 
 
 def _without_verdict(table: Table) -> Table:
@@ -127,7 +126,7 @@ def _tables(records: Sequence[Record], name: str, method: Method | None, solved:
     title = "; ".join(filter(None, (f"{name}: {metric_label(metric)}", provenance(records))))
 
     def compared(group: Sequence[Record]) -> Comparison:
-        return compare(scores(group, metric.name), metric, method, solved)
+        return compare(scores(group, metric.key), metric, method, solved)
 
     # Depths are compared apart, as in tab:mlp-covtype; sizes compete, and the best one of each activation is tested.
     by_depth = _by_depth(records)
@@ -136,7 +135,7 @@ def _tables(records: Sequence[Record], name: str, method: Method | None, solved:
         for depth, group in by_depth.items()
     ]
     swept, groups = ("depth", by_depth) if len(by_depth) > 1 else _sizes(records)
-    several = len({(r.config["activation"], size_of(r)) for r in records}) > len({r.config["activation"] for r in records})
+    several = len({(r.config.activation, size_of(r)) for r in records}) > len({r.config.activation for r in records})
     tests = [_with_notes(table, *([BEST_SIZES] if several else []), COVERAGE) for table in tests]
     if not groups:
         return tests
@@ -150,26 +149,22 @@ def _with_notes(table: Table, *notes: str) -> Table:
 
 def _by_depth(records: Sequence[Record]) -> Groups:
     """The records by number of hidden layers; those of networks without any are compared with each of the others."""
-    linear = [record for record in records if record.config.get("depth") == 0]
-    groups = _grouped([r for r in records if r.config.get("depth") != 0], lambda r: f"depth {r.config.get('depth')}")
+    linear = [record for record in records if record.config.depth == 0]
+    groups = _grouped([r for r in records if r.config.depth != 0], lambda r: f"depth {r.config.depth}")
     return {depth: [*group, *linear] for depth, group in groups.items()} or {"depth 0": linear}
 
 
 def _sizes(records: Sequence[Record]) -> tuple[str, Groups]:
     """The records by parameter budget or by width, whichever was swept; nothing if every activation has one size."""
-    by_budget = _grouped(records, lambda r: size_of(r) if r.config.get("budget") is not None else 0)
+    by_budget = _grouped(records, lambda r: size_of(r) if r.config.budget is not None else 0)
     if len(by_budget) > 1:
         names = amounts(by_budget)
         return "parameters", {names[size]: by_budget[size] for size in sorted(by_budget)}
-    by_width = _grouped(records, lambda r: _width(r.config.get("width")))
-    widths = _grouped(records, lambda r: str(r.config["activation"]))
-    if any(len({_width(r.config.get("width")) for r in group}) > 1 for group in widths.values()):
+    by_width = _grouped(records, lambda r: tuple(r.config.width))
+    widths = _grouped(records, lambda r: r.config.activation)
+    if any(len({tuple(r.config.width) for r in group}) > 1 for group in widths.values()):
         return "width", {"-".join(map(str, width)): by_width[width] for width in sorted(by_width)}
     return "", {}
-
-
-def _width(width: JSON) -> tuple[int, ...]:
-    return tuple(int(w) for w in width if isinstance(w, int)) if isinstance(width, (list, tuple)) else ()
 
 
 def _grouped(records: Sequence[Record], by: Callable[[Record], T]) -> dict[T, list[Record]]:

@@ -99,10 +99,11 @@ def shades(comparison: Comparison) -> dict[str, float]:
     """How far each mean lies from the worst (0) to the best (1); nothing if all are equal.
 
     Example:
-        >>> from boolit.lab.results.statistics import Metric, compare_summaries
+        >>> from boolit.lab.results.statistics import compare_summaries
+        >>> from boolit.lab.runs import Metric
         >>> means = {"relu": 0.5, "tanh": 0.7, "or_ail": 0.6}
         >>> summaries = [Summary.printed(name, mean, 0.1, n=5) for name, mean in means.items()]
-        >>> {name: round(shade, 2) for name, shade in shades(compare_summaries(summaries, Metric("accuracy"))).items()}
+        >>> {name: round(shade, 2) for name, shade in shades(compare_summaries(summaries, Metric(name="accuracy"))).items()}
         {'tanh': 1.0, 'or_ail': 0.5, 'relu': 0.0}
     """
     means = {summary.activation: summary.mean for summary in comparison.ranking if not math.isnan(summary.mean)}
