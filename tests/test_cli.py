@@ -13,7 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 import boolit
-from boolit.cli import _app, _list, _verify, main
+from boolit.cli import _app, _verify, main
+from boolit.lab.catalogue import CATALOGUES, Catalogue
 from boolit.lab.common.errors import UserError
 from boolit.lab.paper.verification import Check, Family
 from boolit.nn import known_specs
@@ -82,27 +83,27 @@ def test_bad_input_is_one_line_naming_it(run: Run, arguments: tuple[str, ...], n
 
 
 def test_a_users_error_stays_on_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> _list.Listing:
+    def refuse() -> Catalogue:
         raise UserError("line one\n  line [bold]two[/bold]")
 
-    monkeypatch.setitem(_list.LISTINGS, "activations", refuse)
+    monkeypatch.setitem(CATALOGUES, "activations", refuse)
     assert run("list") == (2, "", "error: line one line [bold]two[/bold]\n")
 
 
 def test_an_unexpected_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> _list.Listing:
+    def fail() -> Catalogue:
         raise ValueError("a bug, not the user's")
 
-    monkeypatch.setitem(_list.LISTINGS, "activations", fail)
+    monkeypatch.setitem(CATALOGUES, "activations", fail)
     with pytest.raises(ValueError, match="a bug"):
         main(["list"])
 
 
 def test_an_interrupt_is_quiet(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt() -> _list.Listing:
+    def interrupt() -> Catalogue:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(_list.LISTINGS, "activations", interrupt)
+    monkeypatch.setitem(CATALOGUES, "activations", interrupt)
     code, out, err = run("list")
     assert (code, out, err.strip()) == (130, "", "")
 
@@ -126,8 +127,8 @@ def test_list_as_json(run: Run) -> None:
 
 
 def test_another_kind_of_list_is_one_entry(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    listing = _list.Listing(("name", "about"), {"first": [("xor", "two bits")]}, [{"name": "xor"}], ["a note"])
-    monkeypatch.setitem(_list.LISTINGS, "studies", lambda: listing)
+    listing = Catalogue(("name", "about"), {"first": [("xor", "two bits")]}, [{"name": "xor"}], ["a note"])
+    monkeypatch.setitem(CATALOGUES, "studies", lambda: listing)
     assert json.loads(run("list", "studies", "--json")[1]) == [{"name": "xor"}]
     out = run("list", "studies")[1]
     assert "xor   two bits" in out
@@ -203,7 +204,7 @@ def in_another_process(*command: str) -> tuple[int, str, str]:
 
 
 def test_module_runs_as_the_command() -> None:
-    message = f"error: there is no list of 'planets'; choose from {', '.join(_list.LISTINGS)}\n"
+    message = f"error: there is no list of 'planets'; choose from {', '.join(CATALOGUES)}\n"
     assert in_another_process("-m", "boolit", "list", "planets") == (2, "", message)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from boolit.cli._data import generate_application
+from boolit.cli._app import application
 from boolit.lab.common.errors import UserError
 
 NAMES = ("center_single", "distribute_four")
@@ -16,7 +16,7 @@ CHOSEN = [word for name in NAMES for word in ("--configuration", name)]
 
 
 def run(*arguments: str) -> Result:
-    result = CliRunner().invoke(generate_application(), arguments)
+    result = CliRunner().invoke(application(), ["data", "generate", *arguments])
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result

@@ -38,7 +38,7 @@ MOMENTS = [
     ("import", "torch.nn"),
     ("import", "boolit.nn"),
     ("import", "boolit.cli._app"),
-    ("import", "boolit.lab.studies.planner"),
+    ("import", "boolit.lab.studies.schema"),
     ("import", "boolit.lab.results.store"),
     ("import", "boolit.lab.reports.page"),
 ]
@@ -68,7 +68,7 @@ def test_ctrl_c_is_one_line_at_any_moment(tmp_path: Path, event: str, name: str)
     assert (done.returncode, done.stderr) == (130, f"{GOING_ON}\n")
 
 
-@pytest.mark.parametrize(("event", "name"), [MOMENTS[0], MOMENTS[4]], ids=["torch", "planner"])
+@pytest.mark.parametrize(("event", "name"), [MOMENTS[0], MOMENTS[4]], ids=["torch", "schema"])
 def test_sigterm_is_taken_alike(tmp_path: Path, event: str, name: str) -> None:
     done = command(tmp_path, signal.SIGTERM, event, name, [])
     assert (done.returncode, done.stderr) == (130, f"{GOING_ON}\n")

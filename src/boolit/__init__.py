@@ -7,11 +7,37 @@ Example:
     torch.Size([5, 1])
 """
 
-from boolit import _command  # noqa: F401, I001  (before torch: it sees to Ctrl-C where this is the command)
-from boolit import functional, logic, nn
-from boolit._version import __version__
-from boolit.functional import combine
-from boolit.nn import activation
-from boolit.saved import load
+import sys
+from typing import TYPE_CHECKING
 
+from boolit import _command  # noqa: F401  (first of all: where this process is the command, it handles Ctrl-C)
+from boolit._lazy import import_when_used
+
+if TYPE_CHECKING:
+    from boolit import functional, logic, nn
+    from boolit.functional import combine
+    from boolit.nn import activation
+    from boolit.saved import load
+
+__version__ = "0.1.0"
 __all__ = ["__version__", "activation", "combine", "functional", "load", "logic", "nn"]
+__getattr__ = import_when_used(
+    __name__,
+    {
+        "activation": "boolit.nn",
+        "combine": "boolit.functional",
+        "functional": "boolit.functional",
+        "load": "boolit.saved",
+        "logic": "boolit.logic",
+        "nn": "boolit.nn",
+    },
+)
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+if "torch" in sys.modules:  # then nothing is gained by waiting, and torch.export.load may need the operators
+    for _name in __all__[1:]:
+        __getattr__(_name)

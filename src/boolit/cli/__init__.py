@@ -7,10 +7,13 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from boolit._command import INTERRUPTED, READER_GONE, SIGNALS_TAKEN, is_command, say_going_on
+from boolit import __version__
+from boolit._command import INTERRUPTED, READER_GONE, SIGNALS_TAKEN, follows, is_command, say_going_on
 from boolit.lab.common.errors import EXTRAS
 
-__all__ = ["main"]
+__all__ = ["main", "print_error"]
+
+LONGEST = 1_000  # characters of an error
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -20,22 +23,27 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Only here is the extra ``lab`` imported, so that its absence can be told in one line.
     """
     try:
-        from boolit.cli._app import run
+        given = list(sys.argv[1:] if arguments is None else arguments)
+        if given == ["--version"]:  # needs neither the extra nor its time
+            print(f"boolit {__version__}")
+            code = 0
+        else:
+            from boolit.cli._app import run
 
-        if is_command():
-            SIGNALS_TAKEN.raise_them()
-        code = run(arguments)
+            code = run(given)
         if sys.stdout is not None:
             sys.stdout.flush()
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRAS["lab"]:
             raise
-        code = _complain(f"boolit's commands need the extra: pip install 'boolit[lab]' ({package} is missing)")
+        print(f"boolit's commands need the extra: pip install 'boolit[lab]' ({package} is missing)", file=sys.stderr)
+        code = 2
     except BrokenPipeError:
         code = _without_output(READER_GONE)
     except OSError as error:  # of the last flush: `run` tells of its own
-        code = _without_output(_complain(f"error: standard output cannot be written ({error.strerror}); free some space"))
+        print_error(f"standard output cannot be written ({error.strerror}); free some space")
+        code = _without_output(2)
     except BaseException as error:
         # An extension that is being imported may turn the interrupt into an error of its own.
         if not (SIGNALS_TAKEN.received or isinstance(error, KeyboardInterrupt)):
@@ -53,6 +61,8 @@ def _without_output(code: int) -> int:
     return code
 
 
-def _complain(line: str) -> int:
-    print(line, file=sys.stderr)
-    return 2
+def print_error(message: object) -> None:
+    """``error: …`` on standard error, on one line whatever the message holds; of several processes, one says it."""
+    line = " ".join(str(message).split())
+    if not follows():
+        print("error:", line if len(line) <= LONGEST else f"{line[:LONGEST]}…", file=sys.stderr)

@@ -1,7 +1,8 @@
 """The commands, gathered; and what becomes of their errors.
 
-A command is a function in a file of this folder, registered in `application`. It imports the lab inside the function, so
-that ``boolit --help`` does not wait for scipy; it raises `UserError` for bad input and ``typer.Exit(code)`` to end early.
+A command is a function in a file of this folder, named in `COMMANDS`; its file is imported when the command or its help is
+asked for. It imports the lab inside the function, so that no help waits for torch; it raises `UserError` for bad input and
+``typer.Exit(code)`` to end early.
 """
 
 from __future__ import annotations
@@ -9,69 +10,130 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Sequence
-from typing import Annotated, cast
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Annotated, Any, cast
 
-import torch
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from boolit import __version__
-from boolit.cli import _bench, _compare, _data, _list, _results, _run, _transfer, _verify
-from boolit.cli._terminal import print_error
+from boolit._command import SIGNALS_TAKEN, is_command
+from boolit.cli import print_error
 from boolit.lab.common.errors import UserError
-from boolit.lab.common.plugins import load_plugins
 
 # Newer typers carry click inside themselves, older ones use the package: the base of BadParameter is right in both.
 ParsingError = cast("type[Exception]", typer.BadParameter.__mro__[2])
 
+COMMANDS: dict[str, dict[str, str]] = {  # by group; a command is a module of this folder and a function in it, or a group
+    "boolit": {
+        "run": "_run:run",
+        "show": "_run:show",
+        "compare": "_compare:compare",
+        "predict": "_compare:predict",
+        "transfer": "_transfer:transfer",
+        "search": "_run:search",
+        "correlations": "_results:correlations",
+        "export": "_results:export",
+        "rescue": "_results:rescue",
+        "figures": "_results:figures",
+        "paper": "_results:paper",
+        "list": "_list:list_",
+        "doctor": "_list:doctor",
+        "verify": "_verify:verify",
+        "data": "data",
+        "bench": "bench",
+    },
+    "data": {"list": "_data:list_", "fetch": "_data:fetch", "check": "_data:check", "generate": "generate"},
+    "generate": {"iraven": "_data:iraven"},
+    "bench": {"gates": "_bench:gates", "training": "_bench:training"},
+}
+HELP = {
+    "boolit": "Logical activation functions for PyTorch, and the lab to test them.",
+    "data": "List, fetch, check and make datasets.",
+    "generate": "Make a dataset's files.",
+    "bench": "Measure speed and memory, as ratios to what everybody knows.",
+}
+WITHOUT_TORCH = ("_list:list_",)
+EXIT_CODES = (
+    "Exit codes: 0 done, 1 a check failed, 2 bad input, 3 another process has the rest, 130 interrupted, "
+    "141 the reader of the output left."
+)
 
 _EMPTY_OPTION = re.compile(r"--[a-z-]+=")
 
 
 def application() -> typer.Typer:
     """The command line, with every command."""
+    return _group("boolit", _root, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+
+
+def _group(name: str, callback: Any, **settings: Any) -> typer.Typer:
     app = typer.Typer(
-        name="boolit",
-        help="Logical activation functions for PyTorch, and the lab to test them.",
+        name=name,
+        cls=_Group,
+        help=HELP[name],
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,  # plain help: no boxes, which a narrow terminal breaks
-        epilog="Exit codes: 0 done, 1 a check failed, 2 bad input, 3 another process has the rest, 130 interrupted, "
-        "141 the reader of the output left.",
-        context_settings={"help_option_names": ["-h", "--help"]},
+        **settings,
     )
-    app.callback(invoke_without_command=True)(_root)
-    app.command("run")(_run.run)
-    app.command("show")(_run.show)
-    app.command("compare")(_compare.compare)
-    app.command("predict")(_compare.predict)
-    app.command("transfer")(_transfer.transfer)
-    app.command("search")(_run.search)
-    app.command("correlations")(_results.correlations)
-    app.command("export")(_results.export)
-    app.command("rescue")(_results.rescue)
-    app.command("figures")(_results.figures)
-    app.command("paper")(_results.paper)
-    app.command("list")(_list.list_)
-    app.command("doctor")(_list.doctor)
-    app.command("verify")(_verify.verify)
-    app.add_typer(_data.application(), name="data")
-    app.add_typer(_bench.application(), name="bench")
+    app.callback(invoke_without_command=True)(callback)
     return app
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
+class _Group(TyperGroup):
+    """A group whose commands are imported when they are used."""
+
+    def __init__(self, *, name: str, **settings: Any) -> None:
+        super().__init__(name=name, **settings)
+        self.commands = cast(Any, _Commands(COMMANDS[name]))
+
+    def list_commands(self, _context: object) -> list[str]:
+        return list(self.commands)
+
+
+class _Commands(Mapping[str, Any]):
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self.places = places
+
+    def __getitem__(self, name: str) -> Any:
+        module, _, function = self.places[name].partition(":")
+        if not function:
+            return typer.main.get_command(_group(module, _print_help))
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        kind = TyperCommand if self.places[name] in WITHOUT_TORCH else _TorchCommand
+        app.command(name, cls=kind)(getattr(import_module(f"boolit.cli.{module}"), function))
+        return typer.main.get_command(app)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+
+class _TorchCommand(TyperCommand):
+    """A command that needs torch, which is imported while a signal still ends the process at once."""
+
+    def invoke(self, context: Any) -> Any:
+        import_module("boolit.nn")
+        if is_command():
+            SIGNALS_TAKEN.raise_them()
+        return super().invoke(context)
+
+
+def run(arguments: Sequence[str]) -> int:
     """Runs one command and returns its exit code; an exception that is not the user's to mend passes through.
 
     What the system refuses (a full disk, a file in a folder's place, no memory) is the user's to mend.
     """
     _tolerate_narrow_encodings()
     command = typer.main.get_command(application())
-    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        _refuse_empty(given)
+        _refuse_empty(arguments)
         # Not command.main, which ends the process by itself where the reader of standard output has left.
-        with command.make_context("boolit", given) as context:
+        with command.make_context("boolit", list(arguments)) as context:
             code = command.invoke(context)
     except UserError as error:
         print_error(error)
@@ -101,7 +163,8 @@ def _refuse_empty(arguments: Sequence[str]) -> None:
 
 
 def _lacks_memory(error: Exception) -> bool:
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    torch_lacks = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+    return isinstance(error, MemoryError) or torch_lacks
 
 
 def _usage(error: typer.BadParameter) -> str:
@@ -124,7 +187,13 @@ def _root(
     if version:
         print(f"boolit {__version__}")
         raise typer.Exit
+    from boolit.lab.common.plugins import load_plugins
+
     load_plugins(plugins or ())
+    _print_help(context)
+
+
+def _print_help(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         print(context.get_help())
 

@@ -13,28 +13,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from boolit.cli._terminal import output, plain_table, print_json, progress
-from boolit.lab.bench.settings import DTYPES, REPEATS, read
+from boolit.cli._terminal import JsonOption, output, plain_table, print_json, progress
+from boolit.lab.bench import DTYPES, REPEATS
 
 if TYPE_CHECKING:
     from boolit.lab.bench.gates import Report
     from boolit.lab.bench.presentation import Table
     from boolit.lab.bench.result import Result
     from boolit.lab.bench.training import AugmentationCost, HeadsCost, StackingGain, StepCost
-
-
-def application() -> typer.Typer:
-    """The benchmarks, one a command."""
-    app = typer.Typer(help="Measure speed and memory, as ratios to what everybody knows.", rich_markup_mode=None)
-    app.callback(invoke_without_command=True)(_help)
-    app.command("gates")(gates)
-    app.command("training")(training)
-    return app
-
-
-def _help(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
 
 
 def gates(
@@ -54,7 +40,7 @@ def gates(
         int | None, typer.Option(min=1, metavar="N", help="Threads, if not as many as torch takes by itself.")
     ] = None,
     compiled: Annotated[bool, typer.Option("--compiled", help="Our formulas under torch.compile too: takes minutes.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print a JSON object for programs.")] = False,
+    json: JsonOption = False,
     chart: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw the ratios to relu as a bar chart.")] = None,
 ) -> None:
     """Compare our gates with relu, silu, gelu, glu, a copy and the published package.
@@ -64,6 +50,7 @@ def gates(
     """
     from boolit.lab.bench.gates import run
     from boolit.lab.bench.presentation import check_file
+    from boolit.lab.bench.settings import read
 
     settings = read(shape or (), dim or (), specs or (), repeats, dtype, compiled)
     if chart is not None:
@@ -143,7 +130,7 @@ HEADS_BATCH = 128
 
 def training(
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Epochs of each, measured in turn.")] = 7,
-    json: Annotated[bool, typer.Option("--json", help="Print a JSON object for programs.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Measure how much faster stacked training is than a plain loop of the same trainer, and a step of large networks.
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from boolit.cli._run import JsonOption, end_unless_complete
-from boolit.cli._terminal import output, print_json, progress
+from boolit.cli._run import end_unless_complete
+from boolit.cli._terminal import JsonOption, output, print_json, progress
 
 if TYPE_CHECKING:
     from boolit.lab.compare import Compared, Comparing

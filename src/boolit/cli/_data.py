@@ -34,22 +34,6 @@ WORDS = {
 }
 
 
-def application() -> typer.Typer:
-    """The commands on datasets."""
-    app = typer.Typer(help="List, fetch, check and make datasets.", rich_markup_mode=None)
-    app.callback(invoke_without_command=True)(_help)
-    app.command("list")(list_)
-    app.command("fetch")(fetch)
-    app.command("check")(check)
-    app.add_typer(generate_application(), name="generate")
-    return app
-
-
-def _help(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
-
-
 def list_(names: Names = None, json: Json = False) -> None:
     """Show the datasets, their sizes, where they come from and whether they are here."""
     from boolit.lab.common.files import data_folder
@@ -180,19 +164,6 @@ Page = Annotated[
     typer.Option(metavar="PNG", help="Also draw the first problems; of several configurations, each gets its name added."),
 ]
 ON_A_PAGE = 4
-
-
-def generate_application() -> typer.Typer:
-    """The datasets that can be made."""
-    app = typer.Typer(help="Make a dataset's files.", rich_markup_mode=None)
-    app.callback(invoke_without_command=True)(_generate_help)
-    app.command("iraven")(iraven)
-    return app
-
-
-def _generate_help(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
 
 
 def iraven(

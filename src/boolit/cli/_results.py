@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from boolit.cli._terminal import output, plain_table, print_json, progress
+from boolit.cli._terminal import JsonOption, output, plain_table, print_json, progress
 from boolit.lab.common.errors import UserError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def paper(
     format: Annotated[  # noqa: A002
         str | None, typer.Option("--format", "-f", help="markdown, latex, html or csv instead of a terminal table.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print a JSON object for programs.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Show a table of the paper, or which there are; with --results, your own numbers beside the paper's."""
     from boolit.lab.paper import tables
@@ -83,7 +83,7 @@ def paper(
 def correlations(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that boolit run wrote, with weights kept.")],
     layer: Annotated[int, typer.Option("--layer", min=1, help="Which hidden layer's weights, counted from 1.")] = 1,
-    json: Annotated[bool, typer.Option("--json", help="Print a JSON object for programs.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Compare the weight rows that a gate reads together with all other pairs of rows.
 
@@ -153,7 +153,7 @@ def export(
 def rescue(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder whose store is damaged.")],
     to: Annotated[Path | None, typer.Option("--to", help="The new folder; DIR-rescued unless given.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print a JSON object for programs.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Copy every intact run of a damaged store to a new folder.
 

@@ -11,7 +11,8 @@ import typer
 from rich.markup import escape
 
 from boolit._command import INTERRUPTED, say_going_on
-from boolit.cli._terminal import output, plain_table, print_error, print_json, progress
+from boolit.cli import print_error
+from boolit.cli._terminal import JsonOption, output, plain_table, print_json, progress
 from boolit.lab.common.errors import UserError
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ OutOption = Annotated[
     Path | None,
     typer.Option("--out", "-o", help="Folder of the results; results/STUDY-PROFILE unless given."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print a JSON object for programs.")]
 UNFINISHED = 3
 LOOK = 5.0  # seconds between two looks at what other processes have done
 

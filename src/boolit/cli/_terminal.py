@@ -1,17 +1,15 @@
-"""How the commands print: tables for people, JSON for programs, errors as one line."""
+"""How the commands print: tables for people, JSON for programs."""
 
 from __future__ import annotations
 
 import json
-import sys
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
-from boolit._command import follows
-
-LONGEST = 1_000  # characters of an error
+JsonOption = Annotated[bool, typer.Option("--json", help="Print a JSON object for programs.")]
 
 
 class _Console(Console):
@@ -41,10 +39,3 @@ def plain_table(*headings: str, right: tuple[str, ...] = ()) -> Table:
 def print_json(value: Any) -> None:
     """Indented, and strictly JSON: NaN and infinities are refused rather than written."""
     print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def print_error(message: object) -> None:
-    """``error: …`` on standard error, on one line whatever the message holds; of several processes, one says it."""
-    line = " ".join(str(message).split())
-    if not follows():
-        print("error:", line if len(line) <= LONGEST else f"{line[:LONGEST]}…", file=sys.stderr)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from boolit.cli._run import JsonOption, conclude
-from boolit.cli._terminal import progress
+from boolit.cli._run import conclude
+from boolit.cli._terminal import JsonOption, progress
 
 if TYPE_CHECKING:
     from boolit.lab.execute import Summary

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from boolit.cli._terminal import output, plain_table, print_json, progress
+from boolit.cli._terminal import JsonOption, output, plain_table, print_json, progress
 from boolit.lab.paper.verification import FAMILIES, Check, Family, Value, choose
 from boolit.lab.paper.verification import verify as compute
 
@@ -22,7 +22,7 @@ def verify(
         list[str] | None,
         typer.Option(metavar="NAME", help=f"One or more, separated by commas, of: {', '.join(f.name for f in FAMILIES)}."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print a JSON object for programs.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Compare the paper's numbers with ours.
 

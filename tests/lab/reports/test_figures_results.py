@@ -15,7 +15,7 @@ from scipy.stats import binomtest
 from boolit.lab.paper import table
 from boolit.lab.reports import figures
 from boolit.lab.reports.figures import results as _results
-from boolit.lab.reports.figures import style
+from boolit.lab.reports.figures.style import style
 from boolit.lab.results.statistics import Score
 from boolit.lab.runs import Record, RunConfig
 

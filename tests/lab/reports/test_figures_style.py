@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 
-from boolit.lab.reports.figures import Network, label, learnt_weights, style
+from boolit.lab.reports.figures import Network, label, learnt_weights
 from boolit.lab.reports.figures import style as _style
+from boolit.lab.reports.figures.style import style
 from boolit.nn import known_specs
 
 PAPER_FIGURE = [
@@ -77,7 +78,8 @@ def test_the_style_of_any_spec_depends_on_its_name_alone_and_pyplot_is_left_alon
     specs = ["or_ail_k3", "nand_il", "my_activation", "max+xnor_ail_d"]
     code = f"""
 import sys
-from boolit.lab.reports.figures import FIGURES, style
+from boolit.lab.reports.figures import FIGURES
+from boolit.lab.reports.figures.style import style
 FIGURES["parity-weights"].draw()
 assert "matplotlib.pyplot" not in sys.modules
 print([tuple(style(spec)) for spec in {specs}])

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import boolit
+from boolit.lab.bench import DTYPES, REPEATS
 from boolit.lab.common.errors import UserError, user_input
 from boolit.logic.program import Program
 from boolit.logic.reference import formula
@@ -121,9 +122,7 @@ Direction: TypeAlias = Literal["forward", "forward+backward"]
 Style: TypeAlias = Literal["module", "function"]
 
 DIRECTIONS: tuple[Direction, ...] = ("forward", "forward+backward")
-DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16)}
 SPECS = (*(f"{op}_{form}" for form in ("ail", "nail", "il", "nil") for op in ("or", "and", "xnor")), "or_and_xnor_ail_d")
-REPEATS = 60
 
 
 @dataclass(frozen=True)
@@ -179,7 +178,7 @@ def read(
     """
     if dtype not in DTYPES:
         raise UserError(f"unknown type {dtype!r}; choose one of {', '.join(DTYPES)}")
-    return Settings(_cases(shapes, dims), _specs(specs) or SPECS, repeats, DTYPES[dtype], compiled)
+    return Settings(_cases(shapes, dims), _specs(specs) or SPECS, repeats, getattr(torch, dtype), compiled)
 
 
 def _cases(shapes: Sequence[str], dims: Sequence[int]) -> tuple[Case, ...]:

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from boolit._version import __version__
+from boolit import __version__
 from boolit.lab.common.errors import UserError, user_input
 from boolit.lab.common.files import atomic_write, csv_cell
 from boolit.lab.compare.outcomes import Outcomes

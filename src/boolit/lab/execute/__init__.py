@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from boolit._version import __version__
+from boolit import __version__
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import atomic_write
 from boolit.lab.common.plugins import loaded_plugins

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from boolit.lab.datasets.images.augmentation import AUGMENTATIONS
+if TYPE_CHECKING:
+    from boolit.lab.datasets.images.augmentation import Augmentation
 
 Optimiser = Literal["adam", "adamw", "sgd"]
 Schedule = Literal["constant", "cosine", "one-cycle"]
@@ -82,9 +83,22 @@ class Recipe(BaseModel):
     @field_validator("augmentation")
     @classmethod
     def _known_augmentation(cls, name: str | None) -> str | None:
-        if name is not None and name not in AUGMENTATIONS:
+        if name is None:
+            return None
+        from boolit.lab.datasets.images.augmentation import AUGMENTATIONS
+
+        if name not in AUGMENTATIONS:
             raise ValueError(f"unknown augmentation {name!r}; choose one of {', '.join(AUGMENTATIONS)}")
         return name
+
+    @property
+    def augment(self) -> Augmentation | None:
+        """The function of the augmentation, imported only where there is one."""
+        if self.augmentation is None:
+            return None
+        from boolit.lab.datasets.images.augmentation import AUGMENTATIONS
+
+        return AUGMENTATIONS[self.augmentation]
 
     @property
     def alone(self) -> bool:

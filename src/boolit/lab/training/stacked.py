@@ -11,7 +11,6 @@ from torch import Tensor
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.random import generator, keys
 from boolit.lab.datasets import Split
-from boolit.lab.datasets.images.augmentation import AUGMENTATIONS
 from boolit.lab.models.layers import StackedDropout
 from boolit.lab.runs import LOWER_IS_BETTER
 from boolit.lab.training.job import Job
@@ -50,7 +49,7 @@ class StackedTraining:
         self.loss = torch.zeros(job.runs)
         self.history: dict[str, list[Tensor]] = {}
         self.step_losses: list[Tensor] = []  # kept of single networks only, where steps are few and slow
-        self._augment = AUGMENTATIONS[job.recipe.augmentation] if job.recipe.augmentation else None
+        self._augment = job.recipe.augment
         self._augmentation_keys, self._draw_keys = keys(job.seeds, "augmentation"), keys(job.seeds, "draw")
         self._renewed = bool(self._augment or job.dataset.draw)
         self._own_rows = OwnRows(job) if job.resamples else None

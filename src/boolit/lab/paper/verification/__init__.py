@@ -6,21 +6,10 @@ A family is one file with a function ``checks`` and one line in `FAMILIES`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from importlib import import_module
+from typing import NamedTuple, cast
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.paper.verification import (
-    difference,
-    identities,
-    maps,
-    mnist_cnn,
-    mnist_mlp,
-    normalisation,
-    resnet50,
-    sran,
-    tmn,
-    transfer,
-)
 from boolit.lab.paper.verification.check import Check, Value
 
 __all__ = ["FAMILIES", "Check", "Family", "Value", "choose", "verify"]
@@ -35,17 +24,22 @@ class Family(NamedTuple):
     checks: Callable[[], Iterable[Check]]
 
 
+def _of(module: str) -> Callable[[], Iterable[Check]]:
+    """The function ``checks`` of a module of this folder, which is imported when it is called."""
+    return lambda: cast("Iterable[Check]", import_module(f"{__name__}.{module}").checks())
+
+
 FAMILIES = (
-    Family("normalisation", "Mean and sd under N(0,1) inputs", "tab:normalization-constants", normalisation.checks),
-    Family("difference", "Largest |AIL − IL|", "a:diff", difference.checks),
-    Family("identities", "Identities of the gates", "eq:and_il … eq:xnor_ail", identities.checks),
-    Family("maps", "Channels in → out, and widths", "tab:transfer-nparam-big, tab:tmnx", maps.checks),
-    Family("transfer", "Parameters of the transfer heads", "tab:transfer-nparam-big, -512", transfer.checks),
-    Family("mnist-mlp", "Parameters of the MLPs on MNIST", "tab:mlp-mnist", mnist_mlp.checks),
-    Family("mnist-cnn", "Widths and parameters of the CNNs on MNIST", "tab:cnn-mnist", mnist_cnn.checks),
-    Family("resnet50-cifar", "Parameters of the ResNet-50s on CIFAR", "tab:resnet50-cifar10, -cifar100", resnet50.checks),
-    Family("sran", "Parameters of SRAN on I-RAVEN", "tab:sran", sran.checks),
-    Family("tmn", "Widths and parameters of TMN and TMNx", "tab:tmn-og, tab:tmnx", tmn.checks),
+    Family("normalisation", "Mean and sd under N(0,1) inputs", "tab:normalization-constants", _of("normalisation")),
+    Family("difference", "Largest |AIL − IL|", "a:diff", _of("difference")),
+    Family("identities", "Identities of the gates", "eq:and_il … eq:xnor_ail", _of("identities")),
+    Family("maps", "Channels in → out, and widths", "tab:transfer-nparam-big, tab:tmnx", _of("maps")),
+    Family("transfer", "Parameters of the transfer heads", "tab:transfer-nparam-big, -512", _of("transfer")),
+    Family("mnist-mlp", "Parameters of the MLPs on MNIST", "tab:mlp-mnist", _of("mnist_mlp")),
+    Family("mnist-cnn", "Widths and parameters of the CNNs on MNIST", "tab:cnn-mnist", _of("mnist_cnn")),
+    Family("resnet50-cifar", "Parameters of the ResNet-50s on CIFAR", "tab:resnet50-cifar10, -cifar100", _of("resnet50")),
+    Family("sran", "Parameters of SRAN on I-RAVEN", "tab:sran", _of("sran")),
+    Family("tmn", "Widths and parameters of TMN and TMNx", "tab:tmn-og, tab:tmnx", _of("tmn")),
 )
 
 

@@ -8,26 +8,28 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from matplotlib.figure import Figure
-
+from boolit._lazy import import_when_used
 from boolit.lab.common.errors import UserError
-from boolit.lab.reports.figures.approximation import differences, gradients, normalised, saturation
-from boolit.lab.reports.figures.correlations import row_correlations
-from boolit.lab.reports.figures.gates import gate, relu_approximation
-from boolit.lab.reports.figures.networks import Network, learnt_weights, parity_by_hand, xor_by_hand, xor_decision
-from boolit.lab.reports.figures.pathways import Wire, pathways, wiring
-from boolit.lab.reports.figures.results import (
-    accuracy_against_parameters,
-    learning_curves,
-    score_intervals,
-    solved_share,
-)
-from boolit.lab.reports.figures.seen_unseen import seen_against_unseen
-from boolit.lab.reports.figures.style import FORMATS, Style, save, style
-from boolit.lab.reports.names import label
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from boolit.lab.reports.figures.correlations import row_correlations
+    from boolit.lab.reports.figures.networks import Network, learnt_weights, xor_decision
+    from boolit.lab.reports.figures.pathways import Wire, wiring
+    from boolit.lab.reports.figures.results import (
+        accuracy_against_parameters,
+        learning_curves,
+        score_intervals,
+        solved_share,
+    )
+    from boolit.lab.reports.figures.seen_unseen import seen_against_unseen
+    from boolit.lab.reports.figures.style import Style, save
+    from boolit.lab.reports.names import label
 
 __all__ = [
     "FIGURES",
@@ -45,10 +47,23 @@ __all__ = [
     "score_intervals",
     "seen_against_unseen",
     "solved_share",
-    "style",
     "wiring",
     "xor_decision",
 ]
+__getattr__ = import_when_used(
+    __name__,
+    {
+        **dict.fromkeys(("Network", "learnt_weights", "xor_decision"), f"{__name__}.networks"),
+        **dict.fromkeys(("Style", "save"), f"{__name__}.style"),
+        **dict.fromkeys(("Wire", "wiring"), f"{__name__}.pathways"),
+        **dict.fromkeys(
+            ("accuracy_against_parameters", "learning_curves", "score_intervals", "solved_share"), f"{__name__}.results"
+        ),
+        "label": "boolit.lab.reports.names",
+        "row_correlations": f"{__name__}.correlations",
+        "seen_against_unseen": f"{__name__}.seen_unseen",
+    },
+)
 
 # Every figure that needs no results: its name, what draws it, its label in the paper, its caption.
 
@@ -61,95 +76,100 @@ class Entry(NamedTuple):
     caption: str
 
 
+def _call(module: str, function: str, *arguments: str) -> Figure:
+    """A figure by the module and function that draw it, which are imported now: `boolit list figures` needs no matplotlib."""
+    return cast("Figure", getattr(import_module(f"{__name__}.{module}"), function)(*arguments))
+
+
 FIGURES: dict[str, Entry] = {
     "gate-and": Entry(
-        partial(gate, "and"),
+        partial(_call, "gates", "gate", "and"),
         "fig:AND",
         "AND of two independent logits: exact (IL), approximate (AIL), and min(x, y), which is too high where both are "
         "negative. The paper's caption and third panel say max(x, y); AND is approximated by the minimum, drawn here.",
     ),
     "gate-or": Entry(
-        partial(gate, "or"),
+        partial(_call, "gates", "gate", "or"),
         "fig:OR",
         "OR of two independent logits: exact (IL), approximate (AIL), and max(x, y), which is too low where both are positive.",
     ),
     "gate-xnor": Entry(
-        partial(gate, "xnor"),
+        partial(_call, "gates", "gate", "xnor"),
         "fig:XNOR",
         "XNOR of two independent logits: exact (IL), approximate (AIL), and the signed geometric mean, which is further from "
         "the exact gate and whose slope diverges along both axes.",
     ),
     "difference-and": Entry(
-        partial(differences, "and"),
+        partial(_call, "approximation", "differences", "and"),
         "fig:ap:AND",
         "AND exact, approximate, their difference and their relative difference (which diverges where the exact gate is 0). "
         "The paper says the difference never exceeds 1; it is ln 3 = 1.0986 at the origin and above 1 in the small triangle.",
     ),
     "difference-or": Entry(
-        partial(differences, "or"),
+        partial(_call, "approximation", "differences", "or"),
         "fig:ap:OR",
         "OR exact, approximate, their difference and their relative difference (which diverges where the exact gate is 0). "
         "The paper says the difference never exceeds 1; it is ln 3 = 1.0986 at the origin and above 1 in the small triangle.",
     ),
     "difference-xnor": Entry(
-        partial(differences, "xnor"),
+        partial(_call, "approximation", "differences", "xnor"),
         "fig:ap:XNOR",
         "XNOR exact, approximate, their difference and their relative difference. The paper's bound of 1 holds here and is "
         "not tight: the difference grows towards ln 2 = 0.6931 along both diagonals.",
     ),
     "gradient-and": Entry(
-        partial(gradients, "and"),
+        partial(_call, "approximation", "gradients", "and"),
         "fig:ap:grad:AND",
         "Slopes of AND by x and by y: exact above, approximate below, from autograd. Where one slope of AIL is 0 (white), "
         "the other is not.",
     ),
     "gradient-or": Entry(
-        partial(gradients, "or"),
+        partial(_call, "approximation", "gradients", "or"),
         "fig:ap:grad:OR",
         "Slopes of OR by x and by y: exact above, approximate below, from autograd. Where one slope of AIL is 0 (white), the "
         "other is not. (The paper's caption joins IL and AIL by “or” where “and” is meant.)",
     ),
     "gradient-xnor": Entry(
-        partial(gradients, "xnor"),
+        partial(_call, "approximation", "gradients", "xnor"),
         "fig:ap:grad:XNOR",
         "Slopes of XNOR by x and by y: exact above, approximate below, from autograd. Exactly one slope of AIL is 0 (white) "
         "off the diagonals. (The paper's caption joins IL and AIL by “xnor” where “and” is meant.)",
     ),
     "relu-approximation": Entry(
-        relu_approximation,
+        partial(_call, "gates", "relu_approximation"),
         "fig:ap:relu",
         "Two ReLU units, the sum a second linear layer can make of them, and exact OR. Each unit is 0 in half of the plane, "
         "and the sum is 0 (hatched) in the quadrant where OR must be negative.",
     ),
     "xor-decision": Entry(
-        xor_by_hand,
+        partial(_call, "networks", "xor_by_hand"),
         "fig:toy-xor",
         "XOR with one hidden layer of 2 units. ReLU joins two of the regions by a stripe that does not hold beyond the "
         "samples (dashed box); XNOR has all four quadrants. Blue circles: negative samples; orange squares: positive ones; "
         "background: probability. The weights are set by hand here; the study `xor` draws the same for trained networks.",
     ),
     "pathways": Entry(
-        pathways,
+        partial(_call, "pathways", "pathways"),
         "fig:pathways",
         "Channels through one layer. Lines show which channels feed which gate, found by probing each module's gradient. "
         "Both weight matrices make C channels. A duplication of m gates on pairs leaves mC/2 channels (section 3.5 of the "
         "paper says mC), so three gates are 2→3.",
     ),
     "parity-weights": Entry(
-        parity_by_hand,
+        partial(_call, "networks", "parity_by_hand"),
         "fig:parity",
         "The sparse network that computes the parity of four logits: pairs of units feed XNOR gates. Line width: size of the "
         "weight; orange positive, blue negative; biases are 0. The weights are set by hand here; the study `parity` draws "
         "the same for trained networks.",
     ),
     "normalised": Entry(
-        normalised,
+        partial(_call, "approximation", "normalised"),
         "tab:normalization-constants",
         "Density of each gate's output for independent N(0, 1) operands: exact and approximate (above), and their normalised "
         "forms (below), which have mean 0 and standard deviation 1. Exact XNOR has a logarithmic peak at 0, cut off here.",
     ),
     "accuracy-of-package": Entry(
-        saturation,
+        partial(_call, "approximation", "saturation"),
         None,
         "The exact gates along y = x, in float32: computed by this library, and by the definition with probabilities clamped "
         "at 1e-7, as the published package does. The latter (a formula of our own, not the package's code) saturates at ±16.1 "
@@ -168,6 +188,8 @@ def draw(
     progress: Callable[[Path], None] | None = None,
 ) -> list[Path]:
     """Draws the named figures, or all if none is named, as ``out/NAME.FORMAT``; ``progress`` gets each file once written."""
+    from boolit.lab.reports.figures.style import save
+
     chosen = list(dict.fromkeys(names)) or list(FIGURES)
     _check(chosen, format)
     paths = []
@@ -188,6 +210,8 @@ def draw(
 
 
 def _check(names: list[str], format: str) -> None:  # noqa: A002 (as above)
+    from boolit.lab.reports.figures.style import FORMATS
+
     if format not in FORMATS:
         raise UserError(f"unknown format {format!r}; choose one of {', '.join(FORMATS)}")
     for name in names:

@@ -18,12 +18,10 @@ from boolit.lab.reports.figures import (
     learning_curves,
     learnt_weights,
     row_correlations,
-    seen_against_unseen,
     solved_share,
     xor_decision,
 )
 from boolit.lab.reports.figures.correlations import correlations
-from boolit.lab.reports.figures.seen_unseen import seen_unseen
 from boolit.lab.results.scores import Notation
 from boolit.lab.results.statistics import metric_of, scores
 from boolit.lab.results.store import Store
@@ -71,6 +69,8 @@ def _of_weights(records: Sequence[Record], metric: Metric, store: Store) -> Iter
 def _of_pairs(best: Sequence[Record], chosen: Metric, store: Store) -> Iterator[tuple[str, str, Figure]]:
     choosing = [record for record in best if set(record.metrics) >= PAIRED]
     if choosing:
+        from boolit.lab.reports.figures.seen_unseen import seen_against_unseen, seen_unseen
+
         caption = (
             f"What {_best_seed(chosen)} of each activation gets right of seen and of unseen pairs, from a low bias of the "
             "latter to a high one; along a grey line, the harmonic mean of both (its number, in percent) is the same."
