@@ -11,14 +11,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from boolit.lab.compare.config import LEAST_PATIENCE, PATIENCE_SHARE
+from boolit.lab.compare.study import MIN_PATIENCE, PATIENCE_SHARE
 from boolit.lab.runs import Record, Run
 from boolit.lab.studies import Plan
 from boolit.lab.studies.planner import MEMORY, cohorts
 
-TRIAL_SHARE, LEAST_TRIAL = 0.25, 2  # of the final epochs, and in epochs
+TRIAL_SHARE, MIN_TRIAL_EPOCHS = 0.25, 2  # of the final epochs, and in epochs
 LOSS = "valid_loss"
-Place = tuple[str, int]  # an activation on a split
+ActivationSplit = tuple[str, int]  # an activation on a split
 
 
 def trial_plan(planned: Plan, splits: Sequence[int], rates: Sequence[float]) -> Plan:
@@ -32,7 +32,7 @@ def trial_plan(planned: Plan, splits: Sequence[int], rates: Sequence[float]) -> 
             "trial": True,
             "seed": split,
             "split": split,
-            "training": {**_shortened(run.config), "learning_rate": rate},
+            "training": {**_trial_training(run.config), "learning_rate": rate},
         }
         for run in planned.runs
         for split in splits
@@ -41,7 +41,7 @@ def trial_plan(planned: Plan, splits: Sequence[int], rates: Sequence[float]) -> 
     return Plan(planned.name, study, tuple(cohorts([Run(config) for config in configs], MEMORY)))
 
 
-def final_plan(planned: Plan, rates: Mapping[Place, float]) -> Plan:
+def final_plan(planned: Plan, rates: Mapping[ActivationSplit, float]) -> Plan:
     """The runs that are measured: every activation on every split, at the rate that was chosen there."""
     configs = [
         {**run.config, "seed": split, "split": split, "training": {**_training(run.config), "learning_rate": rate}}
@@ -52,26 +52,26 @@ def final_plan(planned: Plan, rates: Mapping[Place, float]) -> Plan:
     return Plan(planned.name, planned.study, tuple(cohorts([Run(config) for config in configs], MEMORY)))
 
 
-def chosen_rates(records: Iterable[Record]) -> dict[Place, float]:
+def choose_rates(records: Iterable[Record]) -> dict[ActivationSplit, float]:
     """Of every activation on every split, the rate with the lowest validation loss; one at which it diverged comes last.
 
     Of equal losses, and where all diverged, the lowest rate.
     """
-    losses: dict[Place, dict[float, float]] = defaultdict(dict)
+    losses: dict[ActivationSplit, dict[float, float]] = defaultdict(dict)
     for record in records:
         loss = record.metrics.get(LOSS, math.nan)
         finite = record.state == "finished" and math.isfinite(loss)
-        losses[place_of(record)][float(_training(record.config)["learning_rate"])] = loss if finite else math.inf
+        losses[activation_split(record)][float(_training(record.config)["learning_rate"])] = loss if finite else math.inf
     return {place: min(sorted(tried), key=lambda rate: tried[rate]) for place, tried in sorted(losses.items())}
 
 
-def place_of(record: Record) -> Place:
+def activation_split(record: Record) -> ActivationSplit:
     """What a run is of."""
     config: Mapping[str, Any] = record.config
     return str(config["activation"]), int(config["split"])
 
 
-def edge_notes(chosen: Mapping[Place, float], tried: Sequence[float]) -> list[str]:
+def edge_notes(rates: Mapping[ActivationSplit, float], tried: Sequence[float]) -> list[str]:
     """A sentence on the activations whose rate on most splits is the highest of those tried, and one on the lowest.
 
     Example:
@@ -79,11 +79,11 @@ def edge_notes(chosen: Mapping[Place, float], tried: Sequence[float]) -> list[st
         ['The highest rate tried, 0.1, was chosen on most splits for relu; a higher one may be better: --rates 0.03,0.1,0.3,1']
     """
     own: dict[str, list[float]] = defaultdict(list)
-    for (spec, _), rate in chosen.items():
+    for (spec, _), rate in rates.items():
         own[spec].append(rate)
     notes = []
     for word, edge in (("high", max(tried)), ("low", min(tried))):
-        at = [spec for spec, rates in own.items() if 2 * rates.count(edge) > len(rates)]
+        at = [spec for spec, chosen in own.items() if 2 * chosen.count(edge) > len(chosen)]
         if at:
             further = ",".join(f"{rate:g}" for rate in _beyond(tried, word == "high"))
             where = f"The {word}est rate tried, {edge:g}, was chosen on most splits for {', '.join(at)}"
@@ -106,13 +106,13 @@ def trial_epochs(epochs: int) -> int:
         >>> [trial_epochs(epochs) for epochs in (100, 4, 1)]
         [25, 2, 1]
     """
-    return min(epochs, max(LEAST_TRIAL, round(TRIAL_SHARE * epochs)))
+    return min(epochs, max(MIN_TRIAL_EPOCHS, round(TRIAL_SHARE * epochs)))
 
 
-def _shortened(config: Mapping[str, Any]) -> dict[str, Any]:
+def _trial_training(config: Mapping[str, Any]) -> dict[str, Any]:
     training = dict(_training(config))
     epochs = trial_epochs(training["epochs"])
-    return training | {"epochs": epochs, "patience": max(LEAST_PATIENCE, round(PATIENCE_SHARE * epochs))}
+    return training | {"epochs": epochs, "patience": max(MIN_PATIENCE, round(PATIENCE_SHARE * epochs))}
 
 
 def _training(config: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -22,6 +22,7 @@ from boolit.lab.results.statistics import Method, compare, metric_of, scores
 from boolit.lab.results.store import Store
 from boolit.lab.results.verdicts import SplitVerdict, verdict
 from boolit.lab.runs import Record
+from boolit.lab.studies import Plan
 
 # The report of a study: tables in every format, figures, and one HTML page that holds them all.
 
@@ -39,11 +40,14 @@ _STYLE = (
 
 @dataclass(frozen=True)
 class Report:
-    """What was found, and where it was written; ``unfinished`` is what is said in place of a verdict while runs are missing."""
+    """What was found, and where it was written; ``unfinished`` replaces the verdict while runs are missing.
+
+    Without any runs there is no page.
+    """
 
     verdict: str
     tables: tuple[Table, ...]
-    page: Path
+    page: Path | None
     files: tuple[Path, ...]
     unfinished: str = ""
 
@@ -56,6 +60,14 @@ def unfinished_sentence(done: int, planned: int) -> str:
         'Unfinished: 37 of 320 runs are done; there is no verdict before all are.'
     """
     return f"Unfinished: {done} of {planned} runs are done; there is no verdict before all are." if done < planned else ""
+
+
+def report_study(plan: Plan, store: Store, method: Method | None = None) -> Report:
+    """Writes the report of those of a plan's runs that are in the store, as `write_report` does; nothing if there are none."""
+    records, planned = store.records_of(plan.runs), len({run.key for run in plan.runs})
+    if not records:
+        return Report("", (), None, (), unfinished_sentence(0, planned))
+    return write_report(records, store, plan.study.title, plan.study.metric.solved, method, planned)
 
 
 def write_report(
