@@ -98,7 +98,7 @@ def examine(kind: str, number: int, seed: int) -> dict[str, Any]:
         **about,
         "seconds": round(time.monotonic() - started, 1),
         "said": "significantly better" in text,
-        "found": any("relu" in verdict.claims.get(spec, []) for spec in XNOR),
+        "found": any("relu" in verdict.wins.get(spec, []) for spec in XNOR),
         "learnt": verdict.learnt,
         "means": {name: own.mean for name, own in verdict.comparison.estimates.items()},
         "pairs": pairs,

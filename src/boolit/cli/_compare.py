@@ -160,7 +160,7 @@ def _print(result: CompareResult) -> None:
         console.print()
         console.print(f"[bold]{escape(str(result.verdict))}[/]\n")
         if result.saved:
-            console.print(f"{escape(result.saved.describe(result.verdict.notation))}\n")
+            console.print(f"{escape(result.saved.describe(result.verdict.score_format))}\n")
     for note in result.notes:
         console.print(f"Note: {escape(note)}", soft_wrap=True)
     summary = result.summary
@@ -209,7 +209,7 @@ def _findings(result: CompareResult) -> dict[str, Any]:
     scores = {name: {**asdict(found), "scores": list(comparison.scores[name])} for name, found in comparison.estimates.items()}
     return {
         "verdict": str(verdict),
-        "claims": verdict.claims,
+        "claims": verdict.wins,
         "covers": coverage(comparison),
         "metric": comparison.metric.name,
         "splits": vars(comparison.splits),

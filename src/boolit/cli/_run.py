@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from boolit.lab.execute import Summary
     from boolit.lab.execute.search import Found
     from boolit.lab.reports.page import Report
-    from boolit.lab.results.statistics import Method
+    from boolit.lab.results.statistics import ComparisonMethod
     from boolit.lab.results.store import Store
     from boolit.lab.studies import Plan
 
@@ -69,7 +69,7 @@ def run(
     from boolit.lab.common.errors import user_input
     from boolit.lab.datasets import load
     from boolit.lab.execute import execute, follow
-    from boolit.lab.results.statistics import Method
+    from boolit.lab.results.statistics import ComparisonMethod
     from boolit.lab.results.store import Store
     from boolit.lab.studies import check_memory, load_study, plan
     from boolit.lab.training.distributed import leader_first, leading, processes, size
@@ -92,11 +92,16 @@ def run(
                 progress().print(f"note: waiting: {escape(summary.elsewhere_sentence)}", soft_wrap=True)
                 sleep(LOOK)
                 summary = summary.again(execute(planned, store, shown, checkpoint_steps=checkpoint_steps))
-            conclude(planned, store, summary, Method(welch=welch, holm=holm), json)
+            conclude(planned, store, summary, ComparisonMethod(welch=welch, holm=holm), json)
 
 
 def conclude(
-    planned: Plan, store: Store, summary: Summary, method: Method, json: bool, further: Mapping[str, Any] | None = None
+    planned: Plan,
+    store: Store,
+    summary: Summary,
+    method: ComparisonMethod,
+    json: bool,
+    further: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes and prints the report of what was trained, and ends the command if it is not all of it.
 

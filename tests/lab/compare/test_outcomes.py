@@ -16,7 +16,7 @@ from boolit.lab.compare.job import CompareJob, Outcomes, baseline_score
 from boolit.lab.compare.rates import choose_rates
 from boolit.lab.compare.study import table_source
 from boolit.lab.datasets import Dataset, load
-from boolit.lab.results.resampled import Splits
+from boolit.lab.results.resampled import ResampledSplits
 from boolit.lab.results.statistics import Metric
 from boolit.lab.results.verdicts import SplitVerdict
 from boolit.lab.runs import Record, Run
@@ -31,7 +31,9 @@ def record(spec: str, split: int, valid: float, test: float = 0.5, rate: float =
 def outcomes(records: Sequence[Record], baseline_scores: Sequence[float] = (0.5, 0.5)) -> Outcomes:
     places = {(str(r.config["activation"]), int(str(r.config["split"]))): r for r in records}
     specs = list(dict.fromkeys(spec for spec, _ in places))
-    return Outcomes(places, specs, (1, 2), Metric("test_accuracy"), Splits(2, 20, 80), "majority class", baseline_scores)
+    return Outcomes(
+        places, specs, (1, 2), Metric("test_accuracy"), ResampledSplits(2, 20, 80), "majority class", baseline_scores
+    )
 
 
 def test_the_rate_of_a_split_is_chosen_by_its_own_validation_rows() -> None:
@@ -114,7 +116,7 @@ def test_no_winner_is_found_in_noise(folder: Path, tmp_path: Path) -> None:
     noise = table(folder / "noise.csv", drawn.normal(size=(100, 4)), drawn.integers(2, size=100).tolist())
     found = compared(noise, tmp_path / "out", activations=("relu", "max", "xnor_nail"), epochs=12, budget=300)
     assert found.learnt == []
-    assert found.claims == {}
+    assert found.wins == {}
     assert str(found).startswith("Nothing here beats guessing the majority class")
     assert "significantly better" not in str(found)
     # Far from any last bit: nothing comes near the 0.05 that would be significant.
@@ -128,6 +130,6 @@ def test_a_true_difference_is_found(folder: Path, tmp_path: Path) -> None:
     same = ((x[:, 0] > 0) == (x[:, 1] > 0)).tolist()
     options: dict[str, Any] = {"activations": ("relu", "xnor_nail"), "budget": 13, "layers": 1, "epochs": 40}
     found = compared(table(folder / "signs.csv", x, same), tmp_path / "out", **options)
-    assert found.claims == {"xnor_nail": ["relu"]}
+    assert found.wins == {"xnor_nail": ["relu"]}
     assert "xnor_nail is significantly better than relu (reference, by " in str(found)
     assert found.comparison.pair("xnor_nail", "relu").p_holm < 0.01

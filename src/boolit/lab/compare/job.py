@@ -22,7 +22,7 @@ from boolit.lab.datasets.tables import Prepared, prepared
 from boolit.lab.execute import Summary, execute
 from boolit.lab.reports.names import metric_label
 from boolit.lab.reports.page import Report, split_figures, split_tables, write_pages
-from boolit.lab.results.resampled import Estimate, SplitComparison, Splits, compare_splits, estimate
+from boolit.lab.results.resampled import Estimate, ResampledSplits, SplitComparison, compare_splits, estimate
 from boolit.lab.results.statistics import Metric, metric_of
 from boolit.lab.results.store import Store
 from boolit.lab.results.verdicts import SplitVerdict
@@ -127,7 +127,7 @@ class CompareJob:
             record, expected = outcomes.records[chosen, first], outcomes.expected()
             saved = save_best_model(record, verdict, expected, self.table, dataset, store)
         title = f"{self.plan.study.title}: {metric_label(outcomes.metric)}"
-        paragraphs = [str(verdict), *([saved.describe(verdict.notation)] if saved else []), *notes]
+        paragraphs = [str(verdict), *([saved.describe(verdict.score_format)] if saved else []), *notes]
         tables = split_tables(verdict, title, self.parameters, outcomes.diverged())
         figures = split_figures(verdict, records)
         report = write_pages([*records, *tried], store, self.plan.study.title, paragraphs, tables, figures)
@@ -142,7 +142,7 @@ class Outcomes:
     activations: Sequence[str]
     numbers: Sequence[int]
     metric: Metric
-    splits: Splits
+    splits: ResampledSplits
     baseline: str
     baseline_scores: Sequence[float]
 
@@ -158,7 +158,7 @@ class Outcomes:
             activations=activations,
             numbers=numbers,
             metric=metric,
-            splits=Splits(len(numbers), tested, others),
+            splits=ResampledSplits(len(numbers), tested, others),
             baseline=MEAN if dataset.task == "regression" else MAJORITY,
             baseline_scores=[baseline_score(dataset, number) for number in numbers],
         )

@@ -25,7 +25,7 @@ from boolit.lab.datasets import Dataset, Resample
 from boolit.lab.datasets.tables import Prepared, open_table
 from boolit.lab.datasets.tables.profile import Step, numbers, plain, table_progress
 from boolit.lab.results.resampled import Estimate
-from boolit.lab.results.scores import Notation, p_text
+from boolit.lab.results.scores import ScoreFormat, describe_p
 from boolit.lab.results.store import Store
 from boolit.lab.results.verdicts import SplitVerdict
 from boolit.lab.runs import Record
@@ -51,11 +51,11 @@ class BestModel:
     expected: Estimate
     reason: str
 
-    def describe(self, notation: Notation) -> str:
+    def describe(self, fmt: ScoreFormat) -> str:
         """What a user is told of it."""
         metric, found = self.metric.partition("_")[2].replace("rmse", "RMSE"), self.expected
-        low, high = (max(0.0, found.low), min(1.0, found.high)) if notation.percent else (found.low, found.high)
-        mean, ends = notation.number(found.mean), f"[{notation.number(low)}, {notation.number(high)}]{notation.unit}"
+        low, high = (max(0.0, found.low), min(1.0, found.high)) if fmt.percent else (found.low, found.high)
+        mean, ends = fmt.number(found.mean), f"[{fmt.number(low)}, {fmt.number(high)}]{fmt.unit}"
         return f"Saved: {self.activation}, expected {metric} on new rows: {mean} {ends}. {self.reason}"
 
 
@@ -85,12 +85,12 @@ def _reason(spec: str, number: int, verdict: SplitVerdict) -> str:
     )
     if spec == verdict.leader:
         return said
-    pair = verdict.comparison.pair(verdict.leader, spec)
-    if verdict.comparison.better(verdict.leader, spec):
-        why = f"on other splits {verdict.leader} is better ({p_text(pair.p_holm)}), so consider --activations {verdict.leader}"
+    leader, p = verdict.leader, describe_p(verdict.comparison.pair(verdict.leader, spec).p_holm)
+    if verdict.comparison.is_better(leader, spec):
+        why = f"on other splits {leader} is better ({p}), so consider --activations {leader}"
     else:
-        why = f"the difference between the two is not significant ({p_text(pair.p_holm)})"
-    return f"{said} The table's {verdict.first} mean is {verdict.leader}'s: test rows choose no model, and {why}."
+        why = f"the difference between the two is not significant ({p})"
+    return f"{said} The table's {verdict.extreme} mean is {leader}'s: test rows choose no model, and {why}."
 
 
 def build_saved_model(

@@ -25,7 +25,7 @@ from boolit.lab.reports.figures import (
 )
 from boolit.lab.reports.figures.correlations import correlations
 from boolit.lab.reports.figures.seen_unseen import seen_unseen
-from boolit.lab.results.scores import Notation
+from boolit.lab.results.scores import ScoreFormat
 from boolit.lab.results.statistics import Metric, metric_of, scores
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record
@@ -105,7 +105,7 @@ def _best_of_each(records: Sequence[Record], metric: Metric) -> list[Record]:
 def _network(record: Record, metric: Metric, path: Path) -> Network:
     weights = load_file(path)
     layers = [weights[f"linear.{i}.weight"] for i in range(len(_config(record)["width"]) + 1)]
-    spec, shown = str(record.config["activation"]), Notation(metric.percent, 1 if metric.percent else 3)
+    spec, shown = str(record.config["activation"]), ScoreFormat(metric.percent, 1 if metric.percent else 3)
     return Network(spec, layers, f"{label(spec)}: {shown.number(record.metrics[metric.name])}{shown.unit}")
 
 
