@@ -72,7 +72,8 @@ def examine(kind: str, number: int, seed: int) -> dict[str, Any]:
     """Makes a table, compares on it in a folder of its own, and says what the verdict says."""
     import torch
 
-    from boolit.lab.compare import Comparing, Question
+    from boolit.lab.compare.config import CompareConfig
+    from boolit.lab.compare.job import CompareJob
 
     torch.set_num_threads(1)
     drawn = np.random.default_rng([seed, {"null": 0, "parity": 1}[kind], number])
@@ -85,8 +86,8 @@ def examine(kind: str, number: int, seed: int) -> dict[str, Any]:
         path.write_text("\n".join(lines) + "\n")
         # Two ReLU units: a weight for each column, a bias, a scale and a shift each; and one output with its bias.
         options: dict[str, Any] = {"budget": 2 * (about["columns"] + 4) + 1, "layers": 1} if kind == "parity" else {}
-        compared = Comparing.of(Question(path, "target", **options), shown=False).run(Path(folder) / "out", progress=False)
-    verdict = compared.verdict
+        job = CompareJob.prepare(CompareConfig(path, "target", **options), progress=False)
+        verdict = job.run(Path(folder) / "out", progress=False).verdict
     assert verdict is not None
     text = str(verdict)
     pairs = {f"{pair.first} {pair.second}": [pair.difference.mean, pair.p, pair.p_holm] for pair in verdict.comparison.pairs}
@@ -97,7 +98,7 @@ def examine(kind: str, number: int, seed: int) -> dict[str, Any]:
         **about,
         "seconds": round(time.monotonic() - started, 1),
         "said": "significantly better" in text,
-        "found": any("relu" in verdict.claims.get(spec, []) for spec in XNOR),
+        "found": any("relu" in verdict.wins.get(spec, []) for spec in XNOR),
         "learnt": verdict.learnt,
         "means": {name: own.mean for name, own in verdict.comparison.estimates.items()},
         "pairs": pairs,

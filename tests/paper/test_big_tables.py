@@ -18,8 +18,7 @@ import pytest
 import boolit
 from boolit.lab import paper
 from boolit.lab.reports.tables.model import marks
-from boolit.lab.results.statistics import Summary, compare_summaries, contrast
-from boolit.lab.runs import Metric
+from boolit.lab.results.statistics import Metric, ScoreSummary, compare_summaries, t_test
 
 PRINTED = 0.01
 DATASETS = ("Cal101", "CIFAR10", "CIFAR100", "Flowers", "StfCars", "STL-10", "SVHN")
@@ -54,8 +53,8 @@ def columns(label: str) -> dict[str, list[paper.PrintedCell]]:
     return found
 
 
-def summary(cell: paper.PrintedCell, rounded_away: float = 0.0) -> Summary:
-    return Summary.printed(cell.activation, cell.mean, max(cell.standard_error + rounded_away, 0.0), cell.n)
+def summary(cell: paper.PrintedCell, rounded_away: float = 0.0) -> ScoreSummary:
+    return ScoreSummary.from_standard_error(cell.activation, cell.mean, max(cell.standard_error + rounded_away, 0.0), cell.n)
 
 
 @pytest.mark.parametrize("label", list(SHAPES))
@@ -135,7 +134,7 @@ def test_italic_is_what_a_t_test_says_but_for_five_cells() -> None:
 def test_rounding_could_have_decided_two_of_them(label: str, column: str, activation: str) -> None:
     cells = {cell.activation: cell for cell in columns(label)[column]}
     best, half = max(cells.values(), key=lambda cell: cell.mean), PRINTED / 2
-    p_values = [contrast(summary(best, a), summary(cells[activation], b)).p for a, b in product((-half, half), repeat=2)]
+    p_values = [t_test(summary(best, a), summary(cells[activation], b)).p for a, b in product((-half, half), repeat=2)]
     explained = (label, column, activation) in HANGS_ON_ROUNDING
     assert (min(p_values) < 0.05 < max(p_values)) == explained
 

@@ -16,8 +16,7 @@ import pytest
 from boolit.lab import paper
 from boolit.lab.common.errors import UserError
 from boolit.lab.reports.tables.model import marks
-from boolit.lab.results.statistics import Comparison, Summary, compare_summaries, contrast
-from boolit.lab.runs import Metric
+from boolit.lab.results.statistics import Comparison, Metric, ScoreSummary, compare_summaries, t_test
 
 PRINTED = 0.01  # the resolution of the printed figures, in percent
 METRIC = Metric(name="accuracy")
@@ -38,9 +37,9 @@ def columns(label: str) -> dict[str, list[paper.PrintedCell]]:
     return found
 
 
-def summary(cell: paper.PrintedCell, rounded_away: float = 0.0) -> Summary:
+def summary(cell: paper.PrintedCell, rounded_away: float = 0.0) -> ScoreSummary:
     error = max(cell.standard_error + rounded_away, 0.0)
-    return Summary.printed(cell.activation, cell.mean, error, cell.n)
+    return ScoreSummary.from_standard_error(cell.activation, cell.mean, error, cell.n)
 
 
 def compared(cells: list[paper.PrintedCell]) -> Comparison:
@@ -74,7 +73,7 @@ def test_where_they_differ_rounding_could_have_decided(label):
         cells = {cell.activation: cell for cell in columns(label)[column]}
         cell, best = cells[activation], max(cells.values(), key=lambda c: c.mean)
         half = PRINTED / 2
-        p_values = [contrast(summary(best, a), summary(cell, b)).p for a, b in product((-half, half), repeat=2)]
+        p_values = [t_test(summary(best, a), summary(cell, b)).p for a, b in product((-half, half), repeat=2)]
         assert min(p_values) < 0.05 < max(p_values)
 
 
@@ -83,8 +82,8 @@ def test_read_as_standard_deviations_the_covertype_table_contradicts_itself():
     for column, cells in columns("tab:mlp-covtype").items():
         best = max(cells, key=lambda c: c.mean)
         for cell in cells:
-            widest = [Summary(c.activation, 0, c.n, c.mean, c.standard_error + PRINTED / 2, c.n) for c in (best, cell)]
-            if cell.italic and cell is not best and contrast(*widest).p <= 0.05:
+            widest = [ScoreSummary(c.activation, 0, c.n, c.mean, c.standard_error + PRINTED / 2, c.n) for c in (best, cell)]
+            if cell.italic and cell is not best and t_test(*widest).p <= 0.05:
                 impossible.add((cell.activation, column))
     assert impossible == {("xnor_ail", "2"), ("tanh", "3"), ("glu", "3"), ("or_and_xnor_ail_p", "3")}
 

@@ -14,7 +14,7 @@ from boolit.cli._run import end_unless_complete
 from boolit.cli._terminal import JsonOption, output, print_json, progress
 
 if TYPE_CHECKING:
-    from boolit.lab.compare import Compared, Comparing
+    from boolit.lab.compare.job import CompareJob, CompareResult
     from boolit.lab.datasets.tables import PreparedTable
 
 TableArgument = Annotated[Path, typer.Argument(metavar="TABLE", help="A .csv, .tsv, .parquet or .npz file.")]
@@ -56,12 +56,13 @@ def compare(
     table, a verdict, figures, and a model for boolit.load and boolit predict. The same command goes on where it was stopped.
     """
     from boolit.lab.common.errors import UserError
-    from boolit.lab.compare import Comparing, Question
+    from boolit.lab.compare.config import CompareConfig
+    from boolit.lab.compare.job import CompareJob
 
     if task not in (None, "classify", "regress"):
         raise UserError(f"--task {task} is no task; use classify or regress")
     names = tuple(name.strip() for name in activations.split(",") if name.strip())
-    asked = Question(
+    config = CompareConfig(
         table,
         target,
         _task(task),
@@ -78,15 +79,15 @@ def compare(
         **({} if rates is None else {"rates": _rates(rates)}),
         minutes=minutes,
     )
-    shown, folder, started = False if json else None, out or Path("runs") / asked.name, time.monotonic()
-    comparing = Comparing.of(asked, shown)
+    shown, folder, started = False if json else None, out or Path("runs") / config.name, time.monotonic()
+    job = CompareJob.prepare(config, shown)
     if minutes is not None:
-        comparing = comparing.within(minutes, folder, time.monotonic() - started)
+        job = job.fit_minutes(minutes, folder, time.monotonic() - started)
     if not json:
-        _tell(comparing)
-    compared = comparing.run(folder, shown)
-    print_json(_entry(comparing, compared)) if json else _print(compared)
-    end_unless_complete(compared.summary)
+        _tell(job)
+    result = job.run(folder, shown)
+    print_json(_entry(job, result)) if json else _print(result)
+    end_unless_complete(result.summary)
 
 
 def predict(
@@ -124,12 +125,12 @@ def _rates(given: str) -> tuple[float, ...]:
         raise UserError(f"--rates {given} are not numbers with commas between; write them as 0.003,0.01,0.03") from None
 
 
-def _tell(comparing: Comparing) -> None:
+def _tell(job: CompareJob) -> None:
     """What was read, before anything is trained."""
     console = progress()
-    for line in [*_lines(comparing.table), f"Splits: {len(comparing.splits)}", *comparing.notes]:
+    for line in [*_lines(job.table), f"Splits: {len(job.splits)}", *job.notes]:
         console.print(escape(line), soft_wrap=True)
-    counts = ", ".join(f"{spec} {count}" for spec, count in comparing.parameters.items())
+    counts = ", ".join(f"{spec} {count}" for spec, count in job.parameters.items())
     console.print(f"Parameters: {escape(counts)}\n", soft_wrap=True)
 
 
@@ -150,33 +151,32 @@ def _lines(table: PreparedTable) -> list[str]:
     ]
 
 
-def _print(compared: Compared) -> None:
-    from boolit.lab.compare.job import saved_text
+def _print(result: CompareResult) -> None:
     from boolit.lab.reports.tables import terminal_table
 
     console = output()
-    if compared.report and compared.verdict:
-        console.print(terminal_table(compared.report.tables[0], console.width))
+    if result.report and result.verdict:
+        console.print(terminal_table(result.report.tables[0], console.width))
         console.print()
-        console.print(f"[bold]{escape(str(compared.verdict))}[/]\n")
-        if compared.saved:
-            console.print(f"{escape(saved_text(compared.saved, compared.verdict.notation))}\n")
-    for note in compared.notes:
+        console.print(f"[bold]{escape(str(result.verdict))}[/]\n")
+        if result.saved:
+            console.print(f"{escape(result.saved.describe(result.verdict.score_format))}\n")
+    for note in result.notes:
         console.print(f"Note: {escape(note)}", soft_wrap=True)
-    summary = compared.summary
+    summary = result.summary
     if not summary.complete:
         console.print(f"{summary.undone + summary.elsewhere} runs are not done; the same command goes on from here.")
     console.print(f"{summary.trained} runs trained in {summary.seconds:.0f} s, {summary.already} were there already.")
-    if compared.saved:
-        console.print(f"Model: {escape(str(compared.saved.path))}", soft_wrap=True)
-    if compared.report:
-        console.print(f"Report: {escape(str(compared.report.page))}", soft_wrap=True)
+    if result.saved:
+        console.print(f"Model: {escape(str(result.saved.path))}", soft_wrap=True)
+    if result.report:
+        console.print(f"Report: {escape(str(result.report.page))}", soft_wrap=True)
 
 
-def _entry(comparing: Comparing, compared: Compared) -> dict[str, Any]:
+def _entry(job: CompareJob, result: CompareResult) -> dict[str, Any]:
     from boolit.lab.reports.tables import render
 
-    table, report = comparing.table, compared.report
+    table, report = job.table, result.report
     return {
         "target": table.target,
         "task": table.task,
@@ -184,32 +184,32 @@ def _entry(comparing: Comparing, compared: Compared) -> dict[str, Any]:
         "rows": {**table.rows, "without a target": table.left_out},
         "columns": {column.name: column.kind for column in table.columns},
         "dropped": dict(table.dropped),
-        "parameters": comparing.parameters,
-        "complete": compared.summary.complete,
-        "summary": vars(compared.summary),
-        **_findings(compared),
+        "parameters": job.parameters,
+        "complete": result.summary.complete,
+        "summary": vars(result.summary),
+        **_findings(result),
         "tables": {each.title: render(each, "csv") for each in report.tables} if report else {},
         "files": [str(path) for path in report.files] if report else [],
     }
 
 
-def _findings(compared: Compared) -> dict[str, Any]:
+def _findings(result: CompareResult) -> dict[str, Any]:
     """Numbers and words of what was found."""
     from dataclasses import asdict
 
     from boolit.lab.reports.page import coverage
 
-    verdict, saved = compared.verdict, compared.saved
+    verdict, saved = result.verdict, result.saved
     if verdict is None:
         return {"verdict": None}
     comparison = verdict.comparison
     rates: dict[str, dict[int, float]] = {}
-    for (spec, split), rate in (compared.rates or {}).items():
+    for (spec, split), rate in (result.rates or {}).items():
         rates.setdefault(spec, {})[split] = rate
     scores = {name: {**asdict(found), "scores": list(comparison.scores[name])} for name, found in comparison.estimates.items()}
     return {
         "verdict": str(verdict),
-        "claims": verdict.claims,
+        "claims": verdict.wins,
         "covers": coverage(comparison),
         "metric": comparison.metric.key,
         "splits": vars(comparison.splits),
@@ -218,5 +218,5 @@ def _findings(compared: Compared) -> dict[str, Any]:
         "baseline": {"name": verdict.baseline, **scores[verdict.baseline]},
         "pairs": [asdict(pair) for pair in comparison.pairs],
         "saved": saved and {**vars(saved), "path": str(saved.path), "expected": asdict(saved.expected)},
-        "notes": list(compared.notes),
+        "notes": list(result.notes),
     }

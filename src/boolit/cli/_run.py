@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from boolit.lab.execute import Summary
     from boolit.lab.execute.search import Found
     from boolit.lab.reports.page import Report
-    from boolit.lab.results.statistics import Method
+    from boolit.lab.results.statistics import ComparisonMethod
     from boolit.lab.results.store import Store
     from boolit.lab.studies import Plan
 
@@ -69,7 +69,7 @@ def run(
     from boolit.lab.common.errors import user_input
     from boolit.lab.datasets import load
     from boolit.lab.execute import execute, follow
-    from boolit.lab.results.statistics import Method
+    from boolit.lab.results.statistics import ComparisonMethod
     from boolit.lab.results.store import Store
     from boolit.lab.studies import check_memory, load_study, plan
     from boolit.lab.training.distributed import leader_first, leading, processes, size
@@ -92,29 +92,32 @@ def run(
                 progress().print(f"note: waiting: {escape(summary.elsewhere_sentence)}", soft_wrap=True)
                 sleep(LOOK)
                 summary = summary.again(execute(planned, store, shown, checkpoint_steps=checkpoint_steps))
-            conclude(planned, store, summary, Method(welch=welch, holm=holm), json)
+            conclude(planned, store, summary, ComparisonMethod(welch=welch, holm=holm), json)
 
 
 def conclude(
-    planned: Plan, store: Store, summary: Summary, method: Method, json: bool, further: Mapping[str, Any] | None = None
+    planned: Plan,
+    store: Store,
+    summary: Summary,
+    method: ComparisonMethod,
+    json: bool,
+    further: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes and prints the report of what was trained, and ends the command if it is not all of it.
 
     ``further`` is more to be printed as JSON; its ``notes`` are printed for people, too.
     """
-    from boolit.lab.reports.page import unfinished_sentence, write_report
+    from boolit.lab.reports.page import report_study
 
-    keys = {each.key for each in planned.runs}
-    records = store.records_of(planned.runs)
-    report = None
-    if records:
-        report = write_report(records, store, planned.study.title, planned.study.metric.solved, method, len(keys))
-    unfinished = unfinished_sentence(len(records), len(keys))
-    further = further or {}
+    show_report(report_study(planned, store, method), summary, json, further or {})
+
+
+def show_report(report: Report, summary: Summary, json: bool, further: Mapping[str, Any]) -> None:
+    """Prints a report, and ends the command if it is not of all runs."""
     if json:
-        print_json({**_entry(report, summary, unfinished), **further})
+        print_json({**_entry(report, summary), **further})
     else:
-        _print(report, summary, unfinished, further.get("notes", ()))
+        _print(report, summary, further.get("notes", ()))
     end_unless_complete(summary)
 
 
@@ -151,16 +154,16 @@ def show(
     _print_plan(entry, rows)
 
 
-def _print(report: Report | None, summary: Summary, unfinished: str, notes: Sequence[str] = ()) -> None:
+def _print(report: Report, summary: Summary, notes: Sequence[str] = ()) -> None:
     from boolit.lab.reports.tables import terminal_table
 
     console = output()
-    if unfinished:
-        console.print(f"[bold]{escape(unfinished)}[/]\n")
-    for table in report.tables if report else ():
+    if report.unfinished:
+        console.print(f"[bold]{escape(report.unfinished)}[/]\n")
+    for table in report.tables:
         console.print(terminal_table(table, console.width))
         console.print()
-    if report and report.verdict:
+    if report.verdict:
         console.print(f"[bold]{escape(report.verdict)}[/]\n")
     for note in notes:
         console.print(f"Note: {escape(note)}", soft_wrap=True)
@@ -168,25 +171,25 @@ def _print(report: Report | None, summary: Summary, unfinished: str, notes: Sequ
         console.print(f"Stopped with {summary.undone} runs to go.")
     trained = f"{summary.trained} runs trained in {summary.seconds:.0f} s, {summary.already} were there already."
     console.print(trained)
-    if report:
+    if report.page:
         console.print(f"Report: {escape(str(report.page))}", soft_wrap=True)
 
 
-def _entry(report: Report | None, summary: Summary, unfinished: str) -> dict[str, Any]:
+def _entry(report: Report, summary: Summary) -> dict[str, Any]:
     from boolit.lab.reports.tables import render
     from boolit.lab.results.statistics import COVERAGE
 
     return {
-        "complete": not unfinished,
-        "unfinished": unfinished or None,
-        "verdict": (report.verdict or None) if report else None,
+        "complete": not report.unfinished,
+        "unfinished": report.unfinished or None,
+        "verdict": report.verdict or None,
         "covers": COVERAGE,
         "summary": {
             name: getattr(summary, name) for name in ("already", "trained", "diverged", "elsewhere", "undone", "seconds")
         },
         "holders": [holder._asdict() for holder in summary.holders],
-        "tables": {table.title: render(table, "csv") for table in (report.tables if report else ())},
-        "files": [str(path) for path in report.files] if report else [],
+        "tables": {table.title: render(table, "csv") for table in report.tables},
+        "files": [str(path) for path in report.files],
     }
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
-from boolit.cli._run import conclude
+from boolit.cli._run import show_report
 from boolit.cli._terminal import JsonOption, progress
 
 if TYPE_CHECKING:
-    from boolit.lab.execute import Summary
-    from boolit.lab.results.store import Store
     from boolit.lab.studies import Plan
 
 DEFAULT = "identity,relu,prelu,max,or_ail,xnor_nil,xnor_nail,or_and_xnor_nail_d"
@@ -48,53 +47,23 @@ def transfer(
     it sees. A tenth of the pictures is for validation and chooses each activation's learning rate, a fifth is for the test. A
     table, a verdict and figures. The same command goes on where it was stopped.
     """
-    from boolit.lab.compare.images import PROFILE, PictureQuestion, final_plan
-    from boolit.lab.execute import execute
-    from boolit.lab.results.statistics import Method
-    from boolit.lab.results.store import Store
-    from boolit.lab.studies import plan
+    from boolit.lab.compare.config import ImageCompareConfig
+    from boolit.lab.compare.images import ImageCompareJob
 
     names = tuple(name.strip() for name in activations.split(",") if name.strip())
-    asked = PictureQuestion(folder, names, seeds, size, views, weights, rate, batch, epochs)
-    planned = plan(asked.study(), PROFILE)
-    shown = False if json else None
+    config = ImageCompareConfig(folder, names, seeds, size, views, weights, rate, batch, epochs)
+    job = ImageCompareJob.prepare(config)
     if not json:
-        _tell(planned, views)
-    with Store(out or Path("runs") / f"transfer-{asked.name}") as store:
-        before, rates = (None, dict.fromkeys(names, rate)) if rate is not None else _rates(planned, store, shown)
-        if before is not None and not before.complete:
-            conclude(planned, store, before, Method(), json)
-            return
-        final = final_plan(planned, rates)
-        summary = execute(final, store, shown)
-        notes = _notes(final, store)
-        conclude(final, store, before.then(summary) if before else summary, Method(), json, {"rates": rates, "notes": notes})
+        _tell(job.plan, views)
+    path = out or Path("runs") / f"transfer-{config.name}"
+    result = job.run(path, False if json else None, None if json else _tell_rates)
+    found = {} if result.rates is None else {"rates": result.rates, "notes": result.notes}
+    show_report(result.report, result.summary, json, found)
 
 
-def _rates(planned: Plan, store: Store, shown: bool | None) -> tuple[Summary, dict[str, float]]:
-    """Tries the learning rates, and says which were chosen."""
-    from boolit.lab.compare.images import chosen_rates, trial_plan
-    from boolit.lab.execute import execute
-
-    trials = trial_plan(planned)
-    summary = execute(trials, store, shown)
-    if not summary.complete:
-        return summary, {}
-    keys = {run.key for run in trials.runs}
-    rates = chosen_rates(record for record in store.records(history=False) if record.key in keys)
-    if shown is not False:
-        told = ", ".join(f"{spec} {rate:g}" for spec, rate in rates.items())
-        progress().print(f"Learning rates, chosen on the validation pictures: {escape(told)}\n", soft_wrap=True)
-    return summary, rates
-
-
-def _notes(final: Plan, store: Store) -> list[str]:
-    from boolit.lab.compare.images import divergence_note
-
-    keys = {run.key for run in final.runs}
-    records = [record for record in store.records(history=False) if record.key in keys]
-    note = divergence_note(records, final.study.training.batch)
-    return [note] if note else []
+def _tell_rates(rates: Mapping[str, float]) -> None:
+    told = ", ".join(f"{spec} {rate:g}" for spec, rate in rates.items())
+    progress().print(f"Learning rates, chosen on the validation pictures: {escape(told)}\n", soft_wrap=True)
 
 
 def _tell(planned: Plan, views: int) -> None:

@@ -10,9 +10,10 @@ from typer.testing import CliRunner
 
 from boolit.cli._app import application
 from boolit.lab.common.errors import UserError
-from boolit.lab.compare import Comparing, Question, budget
-from boolit.lab.compare.budget import Budget, Effort, fitted
-from boolit.lab.compare.config import RATES
+from boolit.lab.compare import budget
+from boolit.lab.compare.budget import Budget, Effort, fit_effort
+from boolit.lab.compare.config import RATES, CompareConfig
+from boolit.lab.compare.job import CompareJob
 
 WANTED = Effort(10, RATES, 100)
 
@@ -32,20 +33,20 @@ def cost(effort: Effort) -> float:
     ],
 )
 def test_splits_go_first_then_rates_then_epochs(seconds: float, effort: Effort) -> None:
-    assert fitted(WANTED, seconds, cost) == effort
+    assert fit_effort(WANTED, seconds, cost) == effort
 
 
 def test_an_epoch_more_would_be_too_much() -> None:
     for seconds in range(100, 3000, 173):
-        found = fitted(WANTED, seconds, cost)
+        found = fit_effort(WANTED, seconds, cost)
         assert cost(found) <= seconds
         if 3 < found.epochs < 100:
             assert cost(Effort(found.splits, found.rates, found.epochs + 1)) > seconds
 
 
 def test_what_was_asked_for_stays() -> None:
-    assert fitted(WANTED, 0.0, cost, ["splits", "rates", "epochs"]) == WANTED
-    assert fitted(WANTED, 0.0, cost, ["splits", "epochs"]) == Effort(10, (3e-3, 3e-2, 3e-1), 100)
+    assert fit_effort(WANTED, 0.0, cost, ["splits", "rates", "epochs"]) == WANTED
+    assert fit_effort(WANTED, 0.0, cost, ["splits", "epochs"]) == Effort(10, (3e-3, 3e-2, 3e-1), 100)
 
 
 def test_it_is_said_what_is_missing_and_whether_it_is_enough() -> None:
@@ -75,21 +76,21 @@ def test_the_same_command_goes_on_with_the_same_runs(folder: Path, tmp_path: Pat
 
 @pytest.mark.parametrize("text", ["{", "[]", "", "1"])
 def test_a_damaged_budget_is_decided_anew(text: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    comparing = Comparing.of(Question(folder / "classes.csv", "class", activations=("relu",), budget=200))
+    job = CompareJob.prepare(CompareConfig(folder / "classes.csv", "class", activations=("relu",), budget=200))
     (tmp_path / budget.FILE).write_text(text)
     monkeypatch.setattr(budget, "time_epochs", lambda *_: 1e-6)
-    assert comparing.within(5, tmp_path).question == comparing.question
+    assert job.fit_minutes(5, tmp_path).config == job.config
     assert json.loads((tmp_path / budget.FILE).read_text())["effort"]["splits"] == 10
 
 
 def test_steps_are_timed_without_leaving_a_trace(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    comparing = Comparing.of(Question(folder / "classes.csv", "class", activations=("relu", "max"), budget=200, epochs=2))
+    job = CompareJob.prepare(CompareConfig(folder / "classes.csv", "class", activations=("relu", "max"), budget=200, epochs=2))
     monkeypatch.chdir(tmp_path)
-    assert budget.time_epochs(comparing.planned, Effort(5, (0.01,), 2)) > 0
+    assert budget.time_epochs(job.plan, Effort(5, (0.01,), 2)) > 0
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("minutes", [0.0, -1.0, float("nan"), float("inf")])
 def test_no_time_is_refused(minutes: float, folder: Path) -> None:
     with pytest.raises(UserError, match="is no time to plan by; give a number above 0"):
-        Comparing.of(Question(folder / "classes.csv", "class", minutes=minutes))
+        CompareJob.prepare(CompareConfig(folder / "classes.csv", "class", minutes=minutes))

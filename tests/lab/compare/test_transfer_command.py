@@ -11,7 +11,8 @@ from PIL import Image
 
 from boolit.cli._transfer import DEFAULT, transfer
 from boolit.lab.common.errors import UserError
-from boolit.lab.compare.images import DEFAULT_HEADS, RATES, TRIAL_SEEDS, PictureQuestion
+from boolit.lab.compare.config import DEFAULT_HEADS, ImageCompareConfig
+from boolit.lab.compare.images import RATES, TRIAL_SEEDS, image_study
 from boolit.lab.models.resnet18 import Resnet18
 from boolit.lab.results.store import Store
 
@@ -85,7 +86,7 @@ def test_the_command_says_what_validates_and_what_diverged(home: Path, capsys: p
 def test_mistakes_are_told_in_one_line(home: Path) -> None:
     def refused(match: str, **options: Any) -> None:
         with pytest.raises(UserError, match=match) as error:
-            PictureQuestion(**{"folder": home / "My pictures", "weights": home / "weights.pth"} | options).study()
+            image_study(ImageCompareConfig(**{"folder": home / "My pictures", "weights": home / "weights.pth"} | options))
         assert "\n" not in str(error.value)
 
     refused("is no folder", folder=home / "nowhere")
@@ -99,4 +100,4 @@ def test_mistakes_are_told_in_one_line(home: Path) -> None:
 
 def test_the_command_s_default_is_the_lab_s() -> None:
     assert tuple(DEFAULT.split(",")) == DEFAULT_HEADS
-    assert PictureQuestion(Path("a b/My pictures!")).name == "My-pictures"
+    assert ImageCompareConfig(Path("a b/My pictures!")).name == "My-pictures"

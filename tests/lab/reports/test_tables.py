@@ -27,8 +27,8 @@ from boolit.lab.reports.tables import (
     terminal_table,
 )
 from boolit.lab.reports.tables.model import DARK, marks, shades
-from boolit.lab.results.statistics import Comparison, Method, Score, Summary, compare, compare_summaries
-from boolit.lab.runs import Metric, Record, Run
+from boolit.lab.results.statistics import Comparison, ComparisonMethod, Metric, Score, ScoreSummary, compare, compare_summaries
+from boolit.lab.runs import Record, Run
 
 ACCURACY = Metric(name="accuracy")
 LOSS = Metric(name="rmse")
@@ -36,7 +36,9 @@ NASTY = r"<script>&\"'|*_`$#%{}^~\ </td>"
 
 
 def comparison(metric: Metric = ACCURACY, **means: float) -> Comparison:
-    return compare_summaries([Summary.printed(name, mean, 0.004, n=32) for name, mean in means.items()], metric)
+    return compare_summaries(
+        [ScoreSummary.from_standard_error(name, mean, 0.004, n=32) for name, mean in means.items()], metric
+    )
 
 
 def test_marks_are_best_top_two_and_not_distinguishable():
@@ -277,8 +279,7 @@ def test_an_activation_with_one_width_only_makes_no_columns_of_widths():
 
 
 def test_studies_and_profiles_are_not_mixed():
-    configs = [r.config.replace(profile="paper") for r in records()]
-    other = [Record(config.key, config, "finished", {"test_accuracy": math.nan}) for config in configs]
-    tables = study_tables(records() + other, Method(holm=True), solved=0.5)
+    other = [Record(Run(c := {**r.config, "profile": "paper"}).key, c, r.state, {"test_accuracy": math.nan}) for r in records()]
+    tables = study_tables(records() + other, ComparisonMethod(holm=True), solved=0.5)
     assert [table.title for table in tables] == ["s (quick): test accuracy (%)", "s (paper): test accuracy (%)"]
     assert "Holm-corrected" in tables[0].notes[1]

@@ -19,7 +19,7 @@ import torch
 from boolit.cli._app import run as command
 from boolit.lab.common.errors import UserError
 from boolit.lab.results.rescue import rescue
-from boolit.lab.results.rows import LONGEST_CURVE, epochs_from
+from boolit.lab.results.rows import MAX_EPOCHS, unpack_curve
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run
 
@@ -106,7 +106,7 @@ def test_what_was_changed_is_one_line_and_exit_2(tmp_path: Path, kind: str, caps
 def test_a_large_store_s_records_are_checked_when_they_are_read(
     tmp_path: Path, history: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boolit.lab.results.database.SMALL", 0)
+    monkeypatch.setattr("boolit.lab.results.database.FULL_CHECK_BYTES", 0)
     change(fill(tmp_path), STATEMENTS["metrics"])
     with Store(tmp_path) as store, pytest.raises(UserError, match=rf"run '{KEY}' is not as it was written"):
         store.records(history=history)
@@ -119,12 +119,12 @@ def test_an_emptied_store_is_no_empty_table(tmp_path: Path) -> None:
 
 
 def test_a_bomb_is_not_unpacked() -> None:
-    bomb = zlib.compress(bytes(8 * LONGEST_CURVE + 8))
+    bomb = zlib.compress(bytes(8 * MAX_EPOCHS + 8))
     with pytest.raises(ValueError, match="longer than"):
-        epochs_from(bomb)
+        unpack_curve(bomb)
     for blob in (b"", b"text", bomb[:-9], zlib.compress(b"seven b"), zlib.compress(bytes(8)) + b"more"):
         with pytest.raises(ValueError, match="a curve"):
-            epochs_from(blob)
+            unpack_curve(blob)
 
 
 def zero_page(path: Path, number: int) -> None:

@@ -15,7 +15,7 @@ from scipy import stats
 from boolit.lab.common.errors import UserError
 from boolit.lab.reports.tables import comparison_table, render
 from boolit.lab.results.export import export
-from boolit.lab.results.statistics import Method, compare, metric_of, scores
+from boolit.lab.results.statistics import ComparisonMethod, compare, metric_of, scores
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run
 
@@ -135,7 +135,7 @@ def test_the_table_of_tests_agrees_with_scipy_on_the_exported_csv(store, tmp_pat
     winner = max(best_of, key=lambda name: sum(best_of[name]) / len(best_of[name]))
 
     found = store.records(history=False)
-    comparison = compare(scores(found, "test_accuracy"), metric_of(found), Method(welch=welch))
+    comparison = compare(scores(found, "test_accuracy"), metric_of(found), ComparisonMethod(welch=welch))
     table = list(csv.DictReader(render(comparison_table(comparison, "tests"), "csv").splitlines()))
     assert table[0]["activation"] == winner
     assert {row["activation"] for row in table} == set(MEANS)

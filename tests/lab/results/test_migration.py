@@ -19,9 +19,9 @@ import pytest
 from boolit.lab.common.errors import UserError
 from boolit.lab.execute import execute
 from boolit.lab.results import migrations as _migration
-from boolit.lab.results.claims import this_process
+from boolit.lab.results.claims import current_process
 from boolit.lab.results.rescue import rescue
-from boolit.lab.results.rows import epochs_from, metrics_from
+from boolit.lab.results.rows import load_metrics, unpack_curve
 from boolit.lab.results.store import Store
 from boolit.lab.studies import Plan, load_study, plan
 
@@ -53,7 +53,7 @@ def rows() -> dict[str, tuple[Any, ...]]:
         found = {row[0]: row[1:] for row in database.execute(query)}
         curves: dict[str, dict[str, list[float]]] = {key: {} for key in found}
         for key, metric, blob in database.execute("SELECT * FROM history"):
-            curves[key][metric] = epochs_from(blob)
+            curves[key][metric] = unpack_curve(blob)
     return {key: (*row, curves[key]) for key, row in found.items()}
 
 
@@ -61,7 +61,7 @@ def numbers() -> Iterator[tuple[Any, ...]]:
     """Every old record: activation, seed and all that was measured, in the order of `Store.records`."""
     for config, state, metrics, environment, seconds, curves in rows().values():
         asked = json.loads(config)
-        yield asked["activation"], asked["seed"], state, metrics_from(metrics), curves, json.loads(environment), seconds
+        yield asked["activation"], asked["seed"], state, load_metrics(metrics), curves, json.loads(environment), seconds
 
 
 def content(folder: Path) -> list[tuple[Any, ...]]:
@@ -107,16 +107,16 @@ def test_a_kill_on_the_way_leaves_version_1_and_the_next_opening_goes_on(
     class KilledError(BaseException):
         pass
 
-    inserted, insert = [0], _migration.insert
+    inserted, insert_record = [0], _migration.insert_record
 
     def killed(*given: Any) -> bool:
         inserted[0] += 1
         if inserted[0] > after:
             raise KilledError
-        return insert(*given)
+        return insert_record(*given)
 
     with monkeypatch.context() as patched:
-        patched.setattr(_migration, "insert", killed)
+        patched.setattr(_migration, "insert_record", killed)
         with pytest.raises(KilledError):
             Store(folder)
     assert version(folder) == 1
@@ -132,7 +132,7 @@ def test_several_may_open_it_at_once(folder: Path) -> None:
 
 def test_a_store_that_an_older_boolit_is_at_work_on_is_left_to_it(folder: Path) -> None:
     with closing(sqlite3.connect(folder / "store.sqlite", isolation_level=None)) as database:
-        database.execute("INSERT INTO claims VALUES ('a', 'me', ?, ?, ?, 0)", this_process())
+        database.execute("INSERT INTO claims VALUES ('a', 'me', ?, ?, ?, 0)", current_process())
     with pytest.raises(UserError, match="an older boolit is at work"):
         Store(folder)
     assert version(folder) == 1

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.results.resampled import SplitComparison, Splits, compare_splits, estimate
-from boolit.lab.results.statistics import holm
+from boolit.lab.results.resampled import ResampledSplits, SplitComparison, compare_splits, estimate
+from boolit.lab.results.statistics import Metric, holm
 from boolit.lab.results.verdicts import SplitVerdict, rows_text
 from boolit.lab.runs import Metric
 
 ACCURACY, RMSE = Metric(name="accuracy"), Metric(name="rmse")
-TEN = Splits(10, 20, 80)
+TEN = ResampledSplits(10, 20, 80)
 
 
-def verdict(scores: dict[str, list[float]], metric: Metric = ACCURACY, splits: Splits = TEN) -> SplitVerdict:
+def verdict(scores: dict[str, list[float]], metric: Metric = ACCURACY, splits: ResampledSplits = TEN) -> SplitVerdict:
     return SplitVerdict(compare_splits(scores, metric, splits), "relu", "majority class", "guessing the majority class")
 
 
@@ -31,7 +31,7 @@ def around(mean: float, spread: float = 0.01, number: int = 10, turn: int = 0) -
 
 def test_the_variance_is_nadeau_and_bengio_s() -> None:
     values = [3.0, 5.0, 4.0, 8.0]
-    found = estimate(values, Splits(4, 25, 75), share=False)
+    found = estimate(values, ResampledSplits(4, 25, 75), share=False)
     error = math.sqrt((1 / 4 + 25 / 75) * (4 + 0 + 1 + 9) / 3)
     assert found.mean == 5
     assert found.error == pytest.approx(error)
@@ -41,7 +41,7 @@ def test_the_variance_is_nadeau_and_bengio_s() -> None:
 def test_without_overlap_it_would_be_the_paired_t_test() -> None:
     """As the tested rows become few, the correction vanishes."""
     a, b = [3.0, 5.0, 4.0, 8.0, 2.0], [2.0, 4.5, 4.4, 6.0, 2.5]
-    pair = compare_splits({"a": a, "b": b}, RMSE, Splits(5, 1, 10**12)).pairs[0]
+    pair = compare_splits({"a": a, "b": b}, RMSE, ResampledSplits(5, 1, 10**12)).pairs[0]
     assert pair.p == pytest.approx(stats.ttest_rel(a, b).pvalue, rel=1e-9)
 
 
@@ -68,7 +68,7 @@ def test_equal_scores_are_no_certainty(number: int, tested: int, difference: flo
     """Ten times the same difference has no spread, which must not become p = 0 nor an interval without a width."""
     scores = {"a": [difference] * number, "b": [0.0] * number}
     metric = ACCURACY if share else RMSE
-    pair = compare_splits(scores, metric, Splits(number, tested, 4 * tested)).pairs[0]
+    pair = compare_splits(scores, metric, ResampledSplits(number, tested, 4 * tested)).pairs[0]
     assert pair.p > 0
     assert pair.p == 1 or difference != 0
     if share:
@@ -76,7 +76,7 @@ def test_equal_scores_are_no_certainty(number: int, tested: int, difference: flo
 
 
 def test_a_perfect_score_on_few_rows_is_not_certain() -> None:
-    few, many = (estimate([1.0] * 10, Splits(10, rows, 4 * rows), share=True) for rows in (10, 1000))
+    few, many = (estimate([1.0] * 10, ResampledSplits(10, rows, 4 * rows), share=True) for rows in (10, 1000))
     assert 0 < many.error < few.error
     # The variance of 51 right of 52 rows, of which one was made up.
     assert few.error == pytest.approx(math.sqrt(51 / 52 * (1 / 52) / 50))
@@ -103,12 +103,12 @@ def test_resampled_scores_of_guesses_are_covered() -> None:
 
 def test_one_split_has_no_spread() -> None:
     with pytest.raises(UserError, match="at least 2 splits"):
-        Splits(1, 20, 80)
+        ResampledSplits(1, 20, 80)
 
 
 def test_no_difference_is_told_with_the_rows_it_would_take() -> None:
     found = verdict({"relu": around(0.8), "max": around(0.802, turn=1), "majority class": around(0.5, turn=2)})
-    assert found.claims == {}
+    assert found.wins == {}
     assert str(found).startswith("No evidence of a difference between max and relu: max has the highest mean,")
     assert "rows would be needed" in str(found)
     assert "significantly" not in str(found)
@@ -117,21 +117,21 @@ def test_no_difference_is_told_with_the_rows_it_would_take() -> None:
 
 def test_a_difference_is_told_with_its_size() -> None:
     found = verdict({"relu": around(0.6), "max": around(0.61, turn=1), "xnor_ail": around(0.9), "majority class": around(0.5)})
-    assert found.claims["xnor_ail"] == ["relu", "max"]
+    assert found.wins["xnor_ail"] == ["relu", "max"]
     assert "xnor_ail is significantly better than relu (reference, by 30.0 points, p = " in str(found)
 
 
 def test_of_errors_the_lowest_leads() -> None:
     found = verdict({"relu": around(6.0), "max": around(5.0, turn=1), "majority class": around(9.0)}, RMSE)
-    assert found.claims == {"max": ["relu"]}
+    assert found.wins == {"max": ["relu"]}
     assert found.leader == "max"
 
 
 def test_a_network_no_better_than_guessing_is_not_called_better() -> None:
     """One may do less harm than another, and significantly so."""
     found = verdict({"relu": around(0.3), "max": around(0.5, turn=1), "majority class": around(0.5)})
-    assert found.comparison.better("max", "relu")
-    assert found.claims == {}
+    assert found.comparison.is_better("max", "relu")
+    assert found.wins == {}
     assert str(found).startswith("Nothing here beats guessing the majority class (50.1 %)")
     assert "no reason to choose" in str(found)
     assert "significantly" not in str(found)
@@ -140,7 +140,7 @@ def test_a_network_no_better_than_guessing_is_not_called_better() -> None:
 def test_the_rows_needed_would_indeed_be_enough() -> None:
     """With the error at so many rows, the difference exceeds it by the critical value and the quantile of the power."""
 
-    def compared(splits: Splits) -> SplitComparison:
+    def compared(splits: ResampledSplits) -> SplitComparison:
         return compare_splits({"a": around(0.8, 0.05), "b": around(0.79, 0.05, turn=1)}, ACCURACY, splits)
 
     found = compared(TEN)

@@ -12,18 +12,19 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.results.scores import p_number
+from boolit.lab.results.scores import format_p
 from boolit.lab.results.statistics import (
-    Method,
+    ComparisonMethod,
+    Metric,
     Score,
-    Summary,
+    ScoreSummary,
     compare,
     compare_summaries,
-    contrast,
     holm,
     metric_of,
     scores,
     summarise,
+    t_test,
 )
 from boolit.lab.results.verdicts import verdict
 from boolit.lab.runs import Metric, Record, Run
@@ -39,12 +40,12 @@ def close(a, b):
 
 @given(st.lists(SAMPLES, min_size=2, max_size=5), st.booleans(), st.sampled_from([ACCURACY, LOSS]))
 def test_each_activation_is_tested_against_the_best_as_scipy_does(samples, welch, metric):
-    result = compare([Score(f"a{i}", 10, tuple(v)) for i, v in enumerate(samples)], metric, Method(welch=welch))
+    result = compare([Score(f"a{i}", 10, tuple(v)) for i, v in enumerate(samples)], metric, ComparisonMethod(welch=welch))
     means = [float(np.mean(v)) for v in samples]
     best = samples[int(result.best.activation[1:])]
     assert close(np.mean(best), max(means) if metric.goal == "max" else min(means))
-    assert len(result.contrasts) == len(samples) - 1
-    for found in result.contrasts:
+    assert len(result.tests) == len(samples) - 1
+    for found in result.tests:
         other = samples[int(found.other.activation[1:])]
         by_hand = stats.ttest_ind(best, other, equal_var=not welch)
         interval = by_hand.confidence_interval(0.95)
@@ -57,7 +58,7 @@ def test_each_activation_is_tested_against_the_best_as_scipy_does(samples, welch
 
 @given(SAMPLES, SAMPLES)
 def test_effect_is_hedges_g_and_its_interval_inverts_the_noncentral_t(a, b):
-    found = contrast(*(summarise(Score(name, 1, tuple(v)), ACCURACY) for name, v in (("a", a), ("b", b))))
+    found = t_test(*(summarise(Score(name, 1, tuple(v)), ACCURACY) for name, v in (("a", a), ("b", b))))
     df = len(a) + len(b) - 2
     pooled = math.sqrt(((len(a) - 1) * np.var(a, ddof=1) + (len(b) - 1) * np.var(b, ddof=1)) / df)
     correction = math.gamma(df / 2) / (math.sqrt(df / 2) * math.gamma((df - 1) / 2))
@@ -71,7 +72,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say():
     generator, true, hits = np.random.default_rng(0), 0.8, np.zeros(2)
     for _ in range(400):
         groups = (generator.normal(true, 1, 5), generator.normal(0, 1, 7))
-        found = contrast(*(summarise(Score(str(i), 1, tuple(g)), ACCURACY) for i, g in enumerate(groups)))
+        found = t_test(*(summarise(Score(str(i), 1, tuple(g)), ACCURACY) for i, g in enumerate(groups)))
         correction = math.gamma(5) / (math.sqrt(5) * math.gamma(4.5))
         hits += [
             found.interval[0] <= true <= found.interval[1],
@@ -100,13 +101,19 @@ def test_holm_leaves_out_tests_that_were_not_made():
 
 
 def test_holm_decides_if_asked():
-    summaries = [Summary.printed(name, mean, 0.1, n=10) for name, mean in (("a", 1.0), ("b", 0.65), ("c", 0.64), ("d", 0.63))]
-    plain, corrected = (compare_summaries(summaries, LOSS, Method(holm=flag)) for flag in (False, True))
-    assert [c.p for c in plain.contrasts] == [c.p for c in corrected.contrasts]
-    assert [c.p_holm for c in corrected.contrasts] == holm([c.p for c in plain.contrasts])
+    summaries = [
+        ScoreSummary.from_standard_error(name, mean, 0.1, n=10)
+        for name, mean in (("a", 1.0), ("b", 0.65), ("c", 0.64), ("d", 0.63))
+    ]
+    plain, corrected = (compare_summaries(summaries, LOSS, ComparisonMethod(holm=flag)) for flag in (False, True))
+    assert [c.p for c in plain.tests] == [c.p for c in corrected.tests]
+    assert [c.p_holm for c in corrected.tests] == holm([c.p for c in plain.tests])
     assert [c.other.activation for c in plain.worse] == ["a"]
-    summaries = [Summary.printed(name, mean, 0.1, n=10) for name, mean in (("a", 1.0), ("b", 0.69), ("c", 0.69), ("d", 0.69))]
-    plain, corrected = (compare_summaries(summaries, ACCURACY, Method(holm=flag)) for flag in (False, True))
+    summaries = [
+        ScoreSummary.from_standard_error(name, mean, 0.1, n=10)
+        for name, mean in (("a", 1.0), ("b", 0.69), ("c", 0.69), ("d", 0.69))
+    ]
+    plain, corrected = (compare_summaries(summaries, ACCURACY, ComparisonMethod(holm=flag)) for flag in (False, True))
     assert len(plain.worse) == 3
     assert corrected.worse == ()
 
@@ -134,10 +141,10 @@ def test_diverged_runs_are_left_out_and_counted_or_count_as_the_worst():
     given_scores = [Score("steady", 1, (0.7, 0.72, 0.71)), Score("wild", 1, (0.9, 0.2), diverged=2)]
     left_out = compare(given_scores, ACCURACY)
     assert [(s.activation, s.n, s.runs, s.diverged) for s in left_out.ranking] == [("steady", 3, 3, 0), ("wild", 2, 4, 2)]
-    counted = compare(given_scores, ACCURACY, Method(diverged="worst")).ranking[1]
+    counted = compare(given_scores, ACCURACY, ComparisonMethod(diverged="worst")).ranking[1]
     assert (counted.n, counted.runs, counted.diverged) == (4, 4, 2)
     assert counted.mean == pytest.approx((0.9 + 0.2 * 3) / 4)
-    counted = compare(given_scores, LOSS, Method(diverged="worst")).ranking[1]
+    counted = compare(given_scores, LOSS, ComparisonMethod(diverged="worst")).ranking[1]
     assert counted.mean == pytest.approx((0.9 * 3 + 0.2) / 4)
 
 
@@ -151,22 +158,26 @@ def test_solved_runs_are_those_at_or_beyond_the_threshold():
 
 @pytest.mark.parametrize("welch", [False, True])
 def test_one_value_is_no_test(welch):
-    result = compare([Score("a", 1, (0.9, 0.8)), Score("b", 1, (0.5,)), Score("c", 1, (), 3)], ACCURACY, Method(welch=welch))
-    assert all(math.isnan(c.p) and math.isnan(c.effect) for c in result.contrasts)
+    result = compare(
+        [Score("a", 1, (0.9, 0.8)), Score("b", 1, (0.5,)), Score("c", 1, (), 3)], ACCURACY, ComparisonMethod(welch=welch)
+    )
+    assert all(math.isnan(c.p) and math.isnan(c.effect) for c in result.tests)
     assert result.worse == result.indistinguishable == ()
-    assert result.contrasts[0].difference == pytest.approx(0.35)
+    assert result.tests[0].difference == pytest.approx(0.35)
 
 
 @pytest.mark.parametrize("welch", [False, True])
 def test_no_variance_at_all_is_the_limit_of_the_test(welch):
-    result = compare([Score(n, 1, (v, v, v)) for n, v in (("a", 0.9), ("b", 0.9), ("c", 0.1))], ACCURACY, Method(welch=welch))
-    assert [c.p for c in result.contrasts] == [1.0, 0.0]
-    assert [c.effect for c in result.contrasts] == [0.0, math.inf]
-    assert result.contrasts[1].interval == pytest.approx((0.8, 0.8))
+    result = compare(
+        [Score(n, 1, (v, v, v)) for n, v in (("a", 0.9), ("b", 0.9), ("c", 0.1))], ACCURACY, ComparisonMethod(welch=welch)
+    )
+    assert [c.p for c in result.tests] == [1.0, 0.0]
+    assert [c.effect for c in result.tests] == [0.0, math.inf]
+    assert result.tests[1].interval == pytest.approx((0.8, 0.8))
 
 
 def test_no_variance_in_one_group_is_an_ordinary_test():
-    found = contrast(summarise(Score("a", 1, (0.5, 0.5, 0.5)), ACCURACY), summarise(Score("b", 1, (0.1, 0.2, 0.6)), ACCURACY))
+    found = t_test(summarise(Score("a", 1, (0.5, 0.5, 0.5)), ACCURACY), summarise(Score("b", 1, (0.1, 0.2, 0.6)), ACCURACY))
     assert found.p == pytest.approx(stats.ttest_ind_from_stats(0.5, 0, 3, 0.3, np.std([0.1, 0.2, 0.6], ddof=1), 3).pvalue)
 
 
@@ -174,9 +185,9 @@ def test_nothing_to_compare():
     with pytest.raises(UserError, match="nothing to compare"):
         compare([], ACCURACY)
     with pytest.raises(UserError, match="between 0 and 1, not 5"):
-        Method(alpha=5)
+        ComparisonMethod(alpha=5)
     with pytest.raises(UserError, match="not 'ignore'"):
-        Method(diverged="ignore")  # type: ignore[arg-type]
+        ComparisonMethod(diverged="ignore")  # type: ignore[arg-type]
 
 
 def record(activation="relu", seed=0, value: float | None = 0.5, state="finished", **rest):
@@ -219,8 +230,8 @@ def test_the_metric_is_the_studys():
         metric_of([])
 
 
-def summaries(**means: float) -> list[Summary]:
-    return [Summary.printed(name, mean, 0.004, n=32) for name, mean in means.items()]
+def summaries(**means: float) -> list[ScoreSummary]:
+    return [ScoreSummary.from_standard_error(name, mean, 0.004, n=32) for name, mean in means.items()]
 
 
 @pytest.mark.parametrize(
@@ -228,17 +239,17 @@ def summaries(**means: float) -> list[Summary]:
     [
         (
             summaries(xnor_ail=0.932, xnor_nail=0.925, tanh=0.9, relu=0.6, or_ail=0.89),
-            Method(),
+            ComparisonMethod(),
             "xnor_ail is best (93.2 ± 0.4 %, n = 32); significantly better than relu (p = 5e-56) and 2 others, "
             "not distinguishable from xnor_nail (p = 0.22).",
         ),
         (
             summaries(a=0.932, b=0.931, c=0.93, d=0.929, e=0.928),
-            Method(welch=True, holm=True),
+            ComparisonMethod(welch=True, holm=True),
             "a is best (93.2 ± 0.4 %, n = 32); not distinguishable from b (p = 1), c (p = 1), d (p = 1) and 1 other; "
             "two-sided Welch's t-test, Holm-corrected.",
         ),
-        (summaries(relu=0.5), Method(), "relu is best (50.0 ± 0.4 %, n = 32); there is no other to compare it with."),
+        (summaries(relu=0.5), ComparisonMethod(), "relu is best (50.0 ± 0.4 %, n = 32); there is no other to compare it with."),
     ],
 )
 def test_verdict_of_summaries(given_summaries, method, sentence):
@@ -273,6 +284,6 @@ def test_verdict_where_there_is_little_to_test(values, sentence):
 
 @given(st.floats(1e-300, 1))
 def test_a_written_p_value_is_on_its_own_side_of_the_level(p):
-    written = float(p_number(p))
+    written = float(format_p(p))
     assert (written <= 0.05) == (p <= 0.05) or abs(p - 0.05) < 5e-5
     assert written == pytest.approx(p, rel=0.5)

@@ -18,8 +18,8 @@ from boolit.lab.common.errors import UserError
 from boolit.lab.results import claims as _claims
 from boolit.lab.results import claims as _process
 from boolit.lab.results import store as store_module
-from boolit.lab.results.claims import lives, this_process
-from boolit.lab.results.rows import epochs_blob, epochs_from, metrics_from, metrics_text
+from boolit.lab.results.claims import current_process, is_alive
+from boolit.lab.results.rows import dump_metrics, load_metrics, pack_curve, unpack_curve
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run, RunConfig
 
@@ -33,13 +33,13 @@ def record(activation: str = "relu", seed: int = 0, value: float = 0.5, **rest: 
 
 @given(st.lists(st.floats(), max_size=5), st.dictionaries(st.text(), st.floats(), max_size=3))
 def test_what_goes_in_comes_out_bit_by_bit(curve, metrics):
-    assert struct.pack("5d", *epochs_from(epochs_blob(curve)), *[0] * (5 - len(curve))) == struct.pack(
+    assert struct.pack("5d", *unpack_curve(pack_curve(curve)), *[0] * (5 - len(curve))) == struct.pack(
         "5d", *curve, *[0] * (5 - len(curve))
     )
-    assert {name: repr(value) for name, value in metrics_from(metrics_text(metrics)).items()} == {
+    assert {name: repr(value) for name, value in load_metrics(dump_metrics(metrics)).items()} == {
         name: repr(value) for name, value in metrics.items()
     }
-    json.loads(metrics_text(metrics), parse_constant=pytest.fail)  # any reader of JSON can read it
+    json.loads(dump_metrics(metrics), parse_constant=pytest.fail)  # any reader of JSON can read it
 
 
 def test_a_record_comes_back_after_the_store_was_closed(tmp_path):
@@ -101,14 +101,14 @@ def test_records_are_read_from_one_state_of_the_store(tmp_path, monkeypatch):
     with Store(tmp_path) as reading, Store(tmp_path) as writing:
         reading.record([record()])
 
-        def rows_and_a_writer(database, history, read=store_module.select):
+        def rows_and_a_writer(database, history, read=store_module.select_rows):
             rows = read(database, history)
             yield next(rows)
             writing.record([record(seed=1)])
             yield from rows
 
-        monkeypatch.setattr(store_module, "select", rows_and_a_writer)
-        assert [found.config.seed for found in reading.records()] == [0]
+        monkeypatch.setattr(store_module, "select_rows", rows_and_a_writer)
+        assert [found.config["seed"] for found in reading.records()] == [0]
         assert len(reading.finished()) == 2
 
 
@@ -149,25 +149,27 @@ def test_a_claim_is_had_by_one_and_ends_with_record_release_or_close(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "silence", "free"),
+    ("change", "seconds_silent", "free"),
     [
         ({}, 1e9, False),  # alive and of this host: it need not give signs
         ({"started": "1"}, 0.0, True),  # our number, but an earlier process that had it
         ({"pid": 2**22 + 1}, 0.0, True),  # beyond Linux's largest process number
         ({"host": "elsewhere"}, 0.0, False),
-        ({"host": "elsewhere"}, _process.STALE + 1, True),
+        ({"host": "elsewhere"}, _process.EXPIRY_SECONDS + 1, True),
     ],
 )
 @pytest.mark.parametrize("clock", [-1e9, 0.0, 1e9])
-def test_claims_of_the_dead_are_taken_over_whatever_their_clock_says(tmp_path, monkeypatch, change, silence, free, clock):
+def test_claims_of_the_dead_are_taken_over_whatever_their_clock_says(
+    tmp_path, monkeypatch, change, seconds_silent, free, clock
+):
     now = [1000.0]
     monkeypatch.setattr(_claims.time, "monotonic", lambda: now[0])
     with Store(tmp_path) as store, Store(tmp_path) as other:
         store.claim(["a"], "me")
         statement = "UPDATE claims SET host = ?, pid = ?, started = ?, since = since + ?"
-        store._connection.execute(statement, (*this_process()._replace(**change), clock))
+        store._connection.execute(statement, (*current_process()._replace(**change), clock))
         other.claim(["b"], "other")  # it sees the claim for the first time
-        now[0] += silence
+        now[0] += seconds_silent
         assert other.claim(["a"], "other") == (["a"] if free else [])
 
 
@@ -179,10 +181,10 @@ def test_another_host_s_claim_stays_while_it_gives_signs(tmp_path, monkeypatch):
         store._connection.execute("UPDATE claims SET host = 'elsewhere'")
         for _ in range(3):
             assert other.claim(["a"], "other") == []
-            now[0] += 0.9 * _process.STALE
+            now[0] += 0.9 * _process.EXPIRY_SECONDS
             store._connection.execute("UPDATE claims SET beats = beats + 1")
         assert other.claim(["a"], "other") == []
-        now[0] += _process.STALE + 1
+        now[0] += _process.EXPIRY_SECONDS + 1
         assert other.claim(["a"], "other") == ["a"]
 
 
@@ -191,14 +193,14 @@ def test_who_is_at_work_is_told(tmp_path):
         assert other.holders() == []
         store.claim(["a", "b"], "me")
         (holder,) = other.holders()
-        assert (holder.host, holder.pid, holder.runs) == (this_process().host, os.getpid(), 2)
+        assert (holder.host, holder.pid, holder.runs) == (current_process().host, os.getpid(), 2)
         assert abs(holder.since - time.time()) < 60
 
 
 def test_a_process_nobody_has_waited_for_is_dead():
     child = os.posix_spawn("/bin/true", ["true"], {})
     deadline = time.monotonic() + 5
-    while (started := _process._started(child)) is not None and time.monotonic() < deadline:
+    while (started := _process._start_time(child)) is not None and time.monotonic() < deadline:
         time.sleep(0.01)
     assert started is None
     os.waitpid(child, 0)
@@ -206,13 +208,13 @@ def test_a_process_nobody_has_waited_for_is_dead():
 
 def test_without_proc_a_process_is_asked_by_signal(monkeypatch):
     monkeypatch.setattr(_process, "_PROC", Path("/nowhere"))
-    assert this_process().started == ""
-    assert lives(this_process(), silence=1e9)
-    assert not lives(this_process()._replace(pid=2**22 + 1), silence=0.0)
+    assert current_process().started == ""
+    assert is_alive(current_process(), seconds_silent=1e9)
+    assert not is_alive(current_process()._replace(pid=2**22 + 1), seconds_silent=0.0)
 
 
 def test_a_heart_beats_while_a_claim_is_held(tmp_path, monkeypatch):
-    monkeypatch.setattr("boolit.lab.results.store.PULSE", 0.01)
+    monkeypatch.setattr("boolit.lab.results.store.HEARTBEAT_SECONDS", 0.01)
     with Store(tmp_path) as store, Store(tmp_path) as other:
         store.claim(["a"], "me")
         deadline = time.monotonic() + 5

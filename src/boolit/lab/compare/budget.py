@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from boolit.lab.common.errors import user_input
-from boolit.lab.compare.config import LEAST_SPLITS
+from boolit.lab.compare.config import MIN_SPLITS
 from boolit.lab.compare.rates import trial_epochs, trial_plan
 from boolit.lab.studies import Plan
 from boolit.lab.training import StackedTraining, train
 from boolit.lab.training.devices import TRIED_STEPS
 
 FILE = "budget.json"
-LEAST_RATES, LEAST_EPOCHS = 3, 3
+MIN_RATES, MIN_EPOCHS = 3, 3
 # Of every activation; before them the networks are built, and it is found out how many threads are best.
 WARM_UP, TIMED_STEPS, TIMED_SECONDS = 1 + 2 * TRIED_STEPS, 3, 0.5
 EVALUATION = 1.2  # an epoch by its steps: evaluation is a forward pass, a third of a step, of about half as many rows
@@ -41,24 +41,24 @@ class Effort:
         return self.splits * (len(self.rates) * trial_epochs(self.epochs) + self.epochs)
 
 
-def fitted(wanted: Effort, seconds: float, cost: Callable[[Effort], float], fixed: Iterable[str] = ()) -> Effort:
+def fit_effort(wanted: Effort, seconds: float, cost: Callable[[Effort], float], fixed: Iterable[str] = ()) -> Effort:
     """The most of what is wanted that costs at most so many seconds, or the least there is; what is ``fixed`` stays.
 
     First there are fewer splits, then fewer rates, then fewer epochs.
 
     Example:
-        >>> fitted(Effort(10, (0.01, 0.1), 100), 900.0, lambda effort: effort.run_epochs())
+        >>> fit_effort(Effort(10, (0.01, 0.1), 100), 900.0, lambda effort: effort.run_epochs())
         Effort(splits=5, rates=(0.01, 0.1), epochs=100)
     """
     free = {"splits", "rates", "epochs"} - set(fixed)
     effort = wanted
     if "splits" in free and cost(effort) > seconds:
-        effort = replace(effort, splits=min(effort.splits, LEAST_SPLITS))
-    if "rates" in free and cost(effort) > seconds and len(effort.rates) > LEAST_RATES:
-        effort = replace(effort, rates=effort.rates[1::2][-LEAST_RATES:])
+        effort = replace(effort, splits=min(effort.splits, MIN_SPLITS))
+    if "rates" in free and cost(effort) > seconds and len(effort.rates) > MIN_RATES:
+        effort = replace(effort, rates=effort.rates[1::2][-MIN_RATES:])
     if "epochs" in free and cost(effort) > seconds:
-        fewer = (replace(effort, epochs=epochs) for epochs in range(effort.epochs, LEAST_EPOCHS - 1, -1))
-        least = replace(effort, epochs=min(effort.epochs, LEAST_EPOCHS))
+        fewer = (replace(effort, epochs=epochs) for epochs in range(effort.epochs, MIN_EPOCHS - 1, -1))
+        least = replace(effort, epochs=min(effort.epochs, MIN_EPOCHS))
         effort = next((each for each in fewer if cost(each) <= seconds), least)
     return effort
 
@@ -105,7 +105,7 @@ class Budget:
         return said
 
 
-def decide(minutes: float, planned: Plan, wanted: Effort, fixed: Iterable[str], out: Path, spent: float) -> Budget:
+def plan_effort(minutes: float, planned: Plan, wanted: Effort, fixed: Iterable[str], out: Path, spent: float) -> Budget:
     """The budget that was decided for this folder before, or a new one after ``spent`` seconds."""
     question = {"minutes": minutes, "wanted": _entry(wanted), "runs": [run.key for run in planned.runs]}
     before = _read(out / FILE)
@@ -115,7 +115,7 @@ def decide(minutes: float, planned: Plan, wanted: Effort, fixed: Iterable[str], 
     started = time.monotonic()
     epoch = time_epochs(planned, wanted)
     spent += time.monotonic() - started
-    effort = fitted(wanted, PLANNED_SHARE * (60 * minutes - spent), lambda each: epoch * each.run_epochs(), fixed)
+    effort = fit_effort(wanted, PLANNED_SHARE * (60 * minutes - spent), lambda each: epoch * each.run_epochs(), fixed)
     expected = (spent + epoch * effort.run_epochs() / PLANNED_SHARE) / 60
     kept = {"question": question, "effort": _entry(effort), "expected": expected}
     with user_input():

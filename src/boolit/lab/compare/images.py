@@ -1,128 +1,141 @@
 """A folder of images: which activation is better in a head on a frozen encoder (s:transfer).
 
 At one rate for all, some activations are compared where they diverge and others where they learn too little. So every rate is
-tried with a few seeds of its own in half the epochs, and the finals take, for each activation, the rate with the lowest loss.
+tried with a few seeds of its own in half the epochs, and the final runs of each activation have its rate with the lowest loss.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from boolit.lab.common.errors import UserError
-from boolit.lab.compare.config import check_activations
+from boolit.lab.compare.config import ImageCompareConfig
 from boolit.lab.compare.rates import LOSS
 from boolit.lab.datasets import Source, load, source
 from boolit.lab.datasets.features.embeddings import weights_identity
 from boolit.lab.datasets.images.folder import folder_digest
+from boolit.lab.execute import Summary, execute
+from boolit.lab.reports.page import Report, report_study
+from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run, RunConfig
 from boolit.lab.studies import Plan, StudyFile
+from boolit.lab.studies import plan as plan_study
 from boolit.lab.studies.planner import MEMORY, cohorts
 
-# A folder of pictures: which activation is better in a head on a frozen encoder (s:transfer).
-
-DEFAULT_HEADS = ("identity", "relu", "prelu", "max", "or_ail", "xnor_nil", "xnor_nail", "or_and_xnor_nail_d")
 PROFILE = "transfer"
-BATCH, LEAST_BATCH, EPOCHS, RATE = 128, 16, 25, 0.01
-# Of an epoch of the paper's smallest dataset, 5,000 pictures in batches of 128: smaller folders get smaller batches, but noisy
-# gradients of very small ones make normalised gates diverge, so it is fewer steps below 624 pictures, and 4 at least.
-STEPS, LEAST_STEPS = 39, 4
+BATCH, MIN_BATCH, RATE = 128, 16, 0.01
+# Steps per epoch. The paper's smallest dataset has 39: 5,000 images in batches of 128. Smaller folders get smaller batches, but
+# noisy gradients of very small ones make normalised gates diverge: below 624 images there are fewer steps, and at least 4.
+STEPS, MIN_STEPS = 39, 4
+RATES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
+TRIAL_SHARE = 0.5  # of the final epochs
+FIRST_TRIAL_SEED, TRIAL_SEEDS = 4_000_000, 2  # no seed of a final run, which begin at 0
 
 
 @dataclass(frozen=True)
-class PictureQuestion:
-    """A folder with a folder of pictures for each class, the activations to compare, and how pictures are looked at.
+class ImageCompareResult:
+    """What a comparison on images found; there are no ``rates`` if it was interrupted before they were chosen."""
 
-    ``rate`` is found for each activation on the validation pictures unless given, ``batch`` follows from their number.
-    """
+    summary: Summary
+    report: Report
+    rates: Mapping[str, float] | None = None
+    notes: Sequence[str] = ()
 
-    folder: Path
-    activations: tuple[str, ...] = DEFAULT_HEADS
-    seeds: int = 5
-    size: int = 224
-    views: int = 5
-    weights: Path | None = None
-    rate: float | None = None
-    batch: int | None = None
-    epochs: int = EPOCHS
 
-    @property
-    def name(self) -> str:
-        """What the study is called: the folder's name in letters a file can have."""
-        return re.sub(r"[^0-9A-Za-z_-]+", "-", self.folder.resolve().name).strip("-") or "pictures"
+@dataclass(frozen=True)
+class ImageCompareJob:
+    """A comparison on images that is ready to run."""
 
-    def study(self) -> StudyFile:
-        """The study that answers it: the paper's heads and recipe, in batches that suit the number of pictures."""
-        check_activations(self.activations)
-        if self.rate is not None and not 0 < self.rate < math.inf:
-            raise UserError(f"--rate {self.rate} is no learning rate; it must be above 0 and finite, such as 0.003")
-        pictures, data = self._data()
-        samples = len(load(pictures).splits["train"])
-        tables: dict[str, Any] = {
-            "title": f"Heads on a frozen ResNet-18 for the pictures of {self.folder.resolve().name}",
-            "data": data.model_dump(mode="json"),
-            "model": {"name": "head", "sizes": "matched"},
-            "sweep": {
-                "activation": list(self.activations),
-                "width": [512],
-                "depth": [2],
-                "rounding": "nearest",
-                "seeds": self.seeds,
-            },
-            "training": self._recipe(samples),
-            "metric": {"name": "accuracy"},
-            "profiles": {PROFILE: {}},
-        }
-        return StudyFile(self.name, self.folder, "", tables)
+    config: ImageCompareConfig
+    plan: Plan
 
-    def _recipe(self, samples: int) -> dict[str, Any]:
-        own = {"learning_rate": self.rate, "batch": self.batch, "epochs": self.epochs}
-        return recipe_for(samples) | {name: value for name, value in own.items() if value is not None}
+    @staticmethod
+    def prepare(config: ImageCompareConfig) -> ImageCompareJob:
+        """Reads the folder, and plans."""
+        return ImageCompareJob(config, plan_study(image_study(config), PROFILE))
 
-    def _data(self) -> tuple[Source, Source]:
-        """The pictures and their features; what is wrong with folder or weights is found first, to be told in plain words."""
-        weights = None if self.weights is None else str(self.weights)
-        origin, digest = weights_identity(weights)
-        pictures = source({"name": "pictures", "path": str(self.folder), "digest": folder_digest(self.folder)})
-        options = {"of": pictures, "views": self.views, "size": self.size, "weights": weights}
-        return pictures, source({"name": "embeddings", "origin": origin, "digest": digest, **options})
+    def run(
+        self, out: Path, progress: bool | None = None, on_rates: Callable[[Mapping[str, float]], None] | None = None
+    ) -> ImageCompareResult:
+        """Trains what is not in the folder yet, and writes the report there; ``on_rates`` is called with the chosen rates."""
+        with Store(out) as store:
+            if self.config.rate is not None:
+                before, rates = None, dict.fromkeys(self.config.activations, self.config.rate)
+            else:
+                trials = trial_plan(self.plan)
+                before = execute(trials, store, progress)
+                if not before.complete:
+                    return ImageCompareResult(before, report_study(self.plan, store))
+                rates = choose_rates(store.records_of(trials.runs, history=False))
+                if on_rates is not None:
+                    on_rates(rates)
+            final = final_plan(self.plan, rates)
+            summary = execute(final, store, progress)
+            note = divergence_note(store.records_of(final.runs, history=False), final.study.training.batch)
+            report = report_study(final, store)
+            return ImageCompareResult(before.then(summary) if before else summary, report, rates, [note] if note else [])
+
+
+def image_study(config: ImageCompareConfig) -> StudyFile:
+    """The study: the paper's heads and recipe, in batches that suit the number of images."""
+    config.validate()
+    images, data = _sources(config)
+    own = {"learning_rate": config.rate, "batch": config.batch, "epochs": config.epochs}
+    given = {name: value for name, value in own.items() if value is not None}
+    tables: dict[str, Any] = {
+        "title": f"Heads on a frozen ResNet-18 for the pictures of {config.folder.resolve().name}",
+        "data": data.model_dump(mode="json"),
+        "model": {"name": "head", "sizes": "matched"},
+        "sweep": {
+            "activation": list(config.activations),
+            "width": [512],
+            "depth": [2],
+            "rounding": "nearest",
+            "seeds": config.seeds,
+        },
+        "training": recipe_for(len(load(images).splits["train"])) | given,
+        "metric": {"name": "accuracy"},
+        "profiles": {PROFILE: {}},
+    }
+    return StudyFile(config.name, config.folder, "", tables)
+
+
+def _sources(config: ImageCompareConfig) -> tuple[Source, Source]:
+    """The images and their features; problems with folder or weights are found first, to be told in plain words."""
+    weights = None if config.weights is None else str(config.weights)
+    origin, digest = weights_identity(weights)
+    images = source({"name": "pictures", "path": str(config.folder), "digest": folder_digest(config.folder)})
+    options = {"of": images, "views": config.views, "size": config.size, "weights": weights}
+    return images, source({"name": "embeddings", "origin": origin, "digest": digest, **options})
 
 
 def recipe_for(samples: int) -> dict[str, Any]:
-    """The paper's recipe, with smaller batches for fewer than 5,000 pictures.
+    """The paper's recipe, with smaller batches for fewer than 5,000 images.
 
     Example:
         >>> [recipe_for(samples)["batch"] for samples in (20, 210, 1000, 50_000)]
         [5, 16, 25, 128]
     """
-    suited = min(BATCH, max(LEAST_BATCH, samples // STEPS))
+    suited = min(BATCH, max(MIN_BATCH, samples // STEPS))
     return {
         "optimiser": "sgd",
         "momentum": 0.9,
         "weight_decay": 1e-4,
         "learning_rate": RATE,
         "schedule": "cosine",
-        "epochs": EPOCHS,
+        "epochs": ImageCompareConfig.epochs,
         "prelude": 1,
-        "batch": max(1, min(suited, samples // LEAST_STEPS)),
+        "batch": max(1, min(suited, samples // MIN_STEPS)),
     }
 
 
-# A learning rate for every activation's heads, by their loss on the pictures for validation.
-
-RATES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
-TRIAL_SHARE = 0.5  # of the final epochs
-FIRST_TRIAL_SEED, TRIAL_SEEDS = 4_000_000, 2  # no seed of a final, which begin at 0
-
-
 def trial_plan(planned: Plan, rates: Sequence[float] = RATES) -> Plan:
-    """The runs that try every rate for every activation of a plan; they never read a test picture."""
+    """The runs that try every rate for every activation of a plan; they never read a test image."""
     configs = {run.config.activation: run.config for run in planned.runs}.values()
     trials = [
         config.replace(
@@ -145,7 +158,7 @@ def final_plan(planned: Plan, rates: Mapping[str, float]) -> Plan:
     return Plan(planned.name, planned.study, tuple(cohorts(runs, MEMORY)))
 
 
-def chosen_rates(trials: Iterable[Record]) -> dict[str, float]:
+def choose_rates(trials: Iterable[Record]) -> dict[str, float]:
     """Of every activation, the rate with the lowest mean loss; one at which a trial diverged comes last.
 
     Of equal losses, and where all diverged, the lowest rate.

@@ -1,143 +1,208 @@
 """The procedure: prepare the table, choose the rates, train on every split, report, and save a model.
 
-Everything trained is in the store of the output folder: killed at any moment, the same call goes on from there.
+Everything trained is in the store of the output folder: killed at any moment, the same call continues from there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from boolit.lab.compare.budget import Effort, decide
-from boolit.lab.compare.config import PROFILE, RATES, Question, study_of
-from boolit.lab.compare.outcomes import GUESSES, Outcomes
-from boolit.lab.compare.rates import Place, chosen_rates, edge_notes, final_plan, trial_plan
-from boolit.lab.compare.saved import Saved, write_saved
+import torch
+
+from boolit.lab.compare.budget import Effort, plan_effort
+from boolit.lab.compare.config import RATES, CompareConfig
+from boolit.lab.compare.rates import LOSS, ActivationSplit, activation_split, choose_rates, edge_notes, final_plan, trial_plan
+from boolit.lab.compare.saved import BestModel, save_best_model
+from boolit.lab.compare.study import PROFILE, compare_study, table_source
 from boolit.lab.datasets import Dataset, load
-from boolit.lab.datasets.tables import PreparedTable
+from boolit.lab.datasets.tables import PreparedTable, prepare_table
 from boolit.lab.execute import Summary, execute
 from boolit.lab.reports.names import metric_label
 from boolit.lab.reports.page import Report, split_figures, split_tables, write_pages
-from boolit.lab.results.resampled import Estimate
-from boolit.lab.results.scores import Notation
+from boolit.lab.results.resampled import Estimate, ResampledSplits, SplitComparison, compare_splits, estimate
 from boolit.lab.results.statistics import metric_of
 from boolit.lab.results.store import Store
 from boolit.lab.results.verdicts import SplitVerdict
-from boolit.lab.runs import Record
-from boolit.lab.studies import Plan, plan
+from boolit.lab.runs import Metric, Record
+from boolit.lab.studies import Plan
+from boolit.lab.studies import plan as plan_study
+
+MAJORITY, MEAN = "majority class", "target mean"
+BASELINE_TEXTS = {MAJORITY: "guessing the majority class", MEAN: "guessing the mean"}
 
 
 @dataclass(frozen=True)
-class Compared:
-    """What a comparison found; all but the summary is None if it was interrupted before there was anything to tell.
+class CompareResult:
+    """What a comparison found; everything but the summary is None if it was interrupted before there was a result.
 
-    ``rates`` are by activation and split; ``notes`` say what was left out for time, and where a rate at the edge of those tried
+    ``rates`` are by activation and split; ``notes`` say what was left out to save time, and where the highest or lowest rate
     was chosen on most splits.
     """
 
     summary: Summary
-    rates: Mapping[Place, float] | None = None
+    rates: Mapping[ActivationSplit, float] | None = None
     notes: Sequence[str] = ()
     verdict: SplitVerdict | None = None
     report: Report | None = None
-    saved: Saved | None = None
+    saved: BestModel | None = None
 
 
 @dataclass(frozen=True)
-class Comparing:
-    """A question on its way to an answer: the table as prepared, and one run of each activation, to be done on every split.
+class CompareJob:
+    """A comparison that is ready to run: the prepared table, and a plan with one run per activation, repeated on every split.
 
-    ``notes`` say what was taken off for a budget of time.
+    ``notes`` say what was reduced to fit into a number of minutes.
     """
 
-    question: Question
+    config: CompareConfig
     table: PreparedTable
-    planned: Plan
+    plan: Plan
     notes: Sequence[str] = ()
 
     @staticmethod
-    def of(question: Question, shown: bool | None = None) -> Comparing:
-        """Reads and prepares the table, and plans; ``shown`` shows or hides the progress of it."""
-        table = question.checked().prepared(shown)
-        return Comparing(question, table, plan(study_of(question, table), PROFILE, seeds=1))
+    def prepare(config: CompareConfig, progress: bool | None = None) -> CompareJob:
+        """Reads and prepares the table, and plans; ``progress`` shows or hides its progress."""
+        config.validate()
+        data = table_source(config)
+        table = prepare_table(data.spec, progress)
+        return CompareJob(config, table, plan_study(compare_study(config, data, table), PROFILE, seeds=1))
 
-    def within(self, minutes: float, out: Path, spent: float = 0.0) -> Comparing:
-        """This comparison with as much less of it as makes it fit into some minutes, ``spent`` seconds of which are over."""
-        asked = self.question
-        wanted = Effort(len(self.splits), asked.rates, self.planned.study.training.epochs)
-        given = {"splits": asked.splits is not None, "rates": asked.rates != RATES, "epochs": asked.epochs is not None}
-        budget = decide(minutes, self.planned, wanted, [name for name, fixed in given.items() if fixed], out, spent)
+    def fit_minutes(self, minutes: float, out: Path, spent: float = 0.0) -> CompareJob:
+        """This comparison, reduced to fit into some minutes, of which ``spent`` seconds are over."""
+        config = self.config
+        wanted = Effort(len(self.splits), config.rates, self.plan.study.training.epochs)
+        given = {"splits": config.splits is not None, "rates": config.rates != RATES, "epochs": config.epochs is not None}
+        budget = plan_effort(minutes, self.plan, wanted, [name for name, fixed in given.items() if fixed], out, spent)
         if budget.effort == wanted:
             return replace(self, notes=budget.notes())
-        reduced = replace(asked, **vars(budget.effort))
-        return Comparing(reduced, self.table, plan(study_of(reduced, self.table), PROFILE, seeds=1), budget.notes())
+        reduced = replace(config, **vars(budget.effort))
+        study = compare_study(reduced, self.plan.study.data, self.table)
+        return CompareJob(reduced, self.table, plan_study(study, PROFILE, seeds=1), budget.notes())
 
     @property
     def parameters(self) -> dict[str, int]:
-        """How many each activation's network has."""
-        return {run.config.activation: run.config.parameters for run in self.planned.runs}
+        """How many parameters each activation's network has."""
+        return {run.config.activation: run.config.parameters for run in self.plan.runs}
 
     @property
     def splits(self) -> range:
         """The numbers of the splits."""
-        return self.question.split_numbers(sum(self.table.rows.values()))
+        return self.config.split_numbers(sum(self.table.rows.values()))
 
-    @property
-    def dataset(self) -> Dataset:
-        """The table as networks read it."""
-        return load(self.planned.study.data)
-
-    def run(self, out: Path, progress: bool | None = None) -> Compared:
+    def run(self, out: Path, progress: bool | None = None) -> CompareResult:
         """Trains what is not in the folder yet, and writes the report and a model there."""
         with Store(out) as store:
-            trials = trial_plan(self.planned, self.splits, self.question.rates)
+            trials = trial_plan(self.plan, self.splits, self.config.rates)
             before = execute(trials, store, progress)
             if not before.complete:
-                return Compared(before)
-            tried = _records(trials, store, history=False)
-            rates = chosen_rates(tried)
-            final = final_plan(self.planned, rates)
+                return CompareResult(before)
+            tried = store.records_of(trials.runs, history=False)
+            rates = choose_rates(tried)
+            final = final_plan(self.plan, rates)
             summary = before.then(execute(final, store, progress))
-            notes = [*self.notes, *edge_notes(rates, self.question.rates)]
+            notes = [*self.notes, *edge_notes(rates, self.config.rates)]
             if not summary.complete:
-                return Compared(summary, rates, notes)
-            return self._concluded(summary, rates, notes, _records(final, store), tried, store)
+                return CompareResult(summary, rates, notes)
+            return self._conclude(summary, rates, notes, store.records_of(final.runs), tried, store)
 
-    def _concluded(
+    def _conclude(
         self,
         summary: Summary,
-        rates: Mapping[Place, float],
+        rates: Mapping[ActivationSplit, float],
         notes: Sequence[str],
         records: Sequence[Record],
         tried: Sequence[Record],
         store: Store,
-    ) -> Compared:
-        outcomes = Outcomes.of(records, self.question.activations, self.splits, metric_of(records), self.dataset)
-        comparison = outcomes.compared()
-        verdict = SplitVerdict(comparison, self.question.compared_with, outcomes.baseline, GUESSES[outcomes.baseline])
-        resample = self.dataset.resample
-        assert resample is not None
-        saved = write_saved(outcomes, verdict, self.table, resample(self.splits[0]), store)
-        title = f"{self.planned.study.title}: {metric_label(outcomes.metric)}"
-        paragraphs = [str(verdict), *([saved_text(saved, verdict.notation)] if saved else []), *notes]
+    ) -> CompareResult:
+        dataset = load(self.plan.study.data)
+        outcomes = Outcomes.of(records, self.config.activations, self.splits, metric_of(records), dataset)
+        baseline = outcomes.baseline
+        verdict = SplitVerdict(outcomes.compare(), self.config.reference_activation, baseline, BASELINE_TEXTS[baseline])
+        saved, first = None, self.splits[0]
+        chosen = outcomes.choose(first)
+        if chosen is not None:
+            record, expected = outcomes.records[chosen, first], outcomes.expected()
+            saved = save_best_model(record, verdict, expected, self.table, dataset, store)
+        title = f"{self.plan.study.title}: {metric_label(outcomes.metric)}"
+        paragraphs = [str(verdict), *([saved.describe(verdict.score_format)] if saved else []), *notes]
         tables = split_tables(verdict, title, self.parameters, outcomes.diverged())
         figures = split_figures(verdict, records)
-        report = write_pages([*records, *tried], store, self.planned.study.title, paragraphs, tables, figures)
-        return Compared(summary, rates, notes, verdict, report, saved)
+        report = write_pages([*records, *tried], store, self.plan.study.title, paragraphs, tables, figures)
+        return CompareResult(summary, rates, notes, verdict, report, saved)
 
 
-def saved_text(saved: Saved, notation: Notation) -> str:
-    """What a user is told of the saved model."""
-    words = f"{saved.metric.removeprefix('test_').replace('rmse', 'RMSE')} on new rows"
-    return f"Saved: {saved.activation}, expected {words}: {interval_text(saved.expected, notation)}. {saved.reason}"
+@dataclass(frozen=True)
+class Outcomes:
+    """The final runs of a comparison by activation and split, and what the baseline scores on each split."""
+
+    records: Mapping[ActivationSplit, Record]
+    activations: Sequence[str]
+    numbers: Sequence[int]
+    metric: Metric
+    splits: ResampledSplits
+    baseline: str
+    baseline_scores: Sequence[float]
+
+    @staticmethod
+    def of(
+        records: Iterable[Record], activations: Sequence[str], numbers: Sequence[int], metric: Metric, dataset: Dataset
+    ) -> Outcomes:
+        """The outcomes on a dataset's resampled splits."""
+        tested = len(dataset.splits["test"])
+        others = sum(len(split) for name, split in dataset.splits.items() if name != "test")
+        return Outcomes(
+            records={activation_split(record): record for record in records},
+            activations=activations,
+            numbers=numbers,
+            metric=metric,
+            splits=ResampledSplits(len(numbers), tested, others),
+            baseline=MEAN if dataset.task == "regression" else MAJORITY,
+            baseline_scores=[baseline_score(dataset, number) for number in numbers],
+        )
+
+    def compare(self) -> SplitComparison:
+        """All activations and the baseline against each other."""
+        scores = {spec: [self._score(spec, place) for place in range(len(self.numbers))] for spec in self.activations}
+        return compare_splits({**scores, self.baseline: self.baseline_scores}, self.metric, self.splits)
+
+    def diverged(self) -> dict[str, int]:
+        """On how many splits each activation diverged."""
+        return {
+            spec: sum(not _finished(self.records[spec, number], self.metric.key) for number in self.numbers)
+            for spec in self.activations
+        }
+
+    def choose(self, number: int) -> str | None:
+        """The activation with the lowest validation loss on a split; None if all diverged. Test rows play no part in it."""
+        records = {spec: self.records[spec, number] for spec in self.activations}
+        losses = {spec: own.metrics[LOSS] for spec, own in records.items() if _finished(own, LOSS)}
+        return min(losses, key=lambda spec: losses[spec]) if losses else None
+
+    def expected(self) -> Estimate:
+        """What to expect on new rows if validation rows choose: done so on every split, and measured on its test rows."""
+        picks = [self.choose(number) for number in self.numbers]
+        scores = [self.baseline_scores[i] if spec is None else self._score(spec, i) for i, spec in enumerate(picks)]
+        return estimate(scores, self.splits, self.metric.percent)
+
+    def _score(self, spec: str, place: int) -> float:
+        """A run's metric on its test rows; a network that diverged scores as the baseline does."""
+        record = self.records[spec, self.numbers[place]]
+        return record.metrics[self.metric.key] if _finished(record, self.metric.key) else self.baseline_scores[place]
 
 
-def interval_text(found: Estimate, notation: Notation) -> str:
-    """A mean with its interval and unit."""
-    low, high = (max(0.0, found.low), min(1.0, found.high)) if notation.percent else (found.low, found.high)
-    return f"{notation.number(found.mean)} [{notation.number(low)}, {notation.number(high)}]{notation.unit}"
+def _finished(record: Record, name: str) -> bool:
+    return record.state == "finished" and math.isfinite(record.metrics[name])
 
 
-def _records(planned: Plan, store: Store, history: bool = True) -> list[Record]:
-    return store.records_of(planned.runs, history)
+def baseline_score(dataset: Dataset, number: int) -> float:
+    """What the most frequent class, or the mean, of a split's training rows scores on its test rows."""
+    assert dataset.pool is not None
+    assert dataset.resample is not None
+    rows = dataset.resample(number).rows
+    train, test = (dataset.pool.y[rows[name]].flatten().double() for name in ("train", "test"))
+    if dataset.task == "regression":
+        return dataset.unit * float((test - train.mean()).square().mean().sqrt())
+    return float((test == torch.bincount(train.long()).argmax()).double().mean())

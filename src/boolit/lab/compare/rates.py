@@ -10,37 +10,36 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from boolit.lab.compare.config import LEAST_PATIENCE, PATIENCE_SHARE
+from boolit.lab.compare.study import MIN_PATIENCE, PATIENCE_SHARE
 from boolit.lab.runs import Record, Run, RunConfig
 from boolit.lab.studies import Plan
 from boolit.lab.studies.planner import MEMORY, cohorts
 
-TRIAL_SHARE, LEAST_TRIAL = 0.25, 2  # of the final epochs, and in epochs
+TRIAL_SHARE, MIN_TRIAL_EPOCHS = 0.25, 2  # of the final epochs, and in epochs
 LOSS = "valid_loss"
-Place = tuple[str, int]  # an activation on a split
+ActivationSplit = tuple[str, int]  # an activation on a split
 
 
 def trial_plan(planned: Plan, splits: Sequence[int], rates: Sequence[float]) -> Plan:
     """The runs that try every rate on every split, from a plan with one run an activation."""
     study = planned.study.model_copy(update={"keep_weights": False})
-    name, runs = f"{planned.name}-rates", planned.runs
     configs = [
         run.config.replace(
-            study=name,
+            study=f"{planned.name}-rates",
             search="rates",
             trial=True,
             seed=split,
             split=split,
-            training={**_shorten(run.config), "learning_rate": rate},
+            training={**_trial_training(run.config), "learning_rate": rate},
         )
-        for run in runs
+        for run in planned.runs
         for split in splits
         for rate in rates
     ]
     return Plan(planned.name, study, tuple(cohorts([Run(config) for config in configs], MEMORY)))
 
 
-def final_plan(planned: Plan, rates: Mapping[Place, float]) -> Plan:
+def final_plan(planned: Plan, rates: Mapping[ActivationSplit, float]) -> Plan:
     """The runs that are measured: every activation on every split, at the rate that was chosen there."""
     configs = [
         run.config.replace(seed=split, split=split, training={"learning_rate": rate})
@@ -51,26 +50,26 @@ def final_plan(planned: Plan, rates: Mapping[Place, float]) -> Plan:
     return Plan(planned.name, planned.study, tuple(cohorts([Run(config) for config in configs], MEMORY)))
 
 
-def chosen_rates(records: Iterable[Record]) -> dict[Place, float]:
+def choose_rates(records: Iterable[Record]) -> dict[ActivationSplit, float]:
     """Of every activation on every split, the rate with the lowest validation loss; one at which it diverged comes last.
 
     Of equal losses, and where all diverged, the lowest rate.
     """
-    losses: dict[Place, dict[float, float]] = defaultdict(dict)
+    losses: dict[ActivationSplit, dict[float, float]] = defaultdict(dict)
     for record in records:
         loss = record.metrics.get(LOSS, math.nan)
         finite = record.state == "finished" and math.isfinite(loss)
-        losses[place_of(record)][record.config.training["learning_rate"]] = loss if finite else math.inf
+        losses[activation_split(record)][record.config.training["learning_rate"]] = loss if finite else math.inf
     return {place: min(sorted(tried), key=lambda rate: tried[rate]) for place, tried in sorted(losses.items())}
 
 
-def place_of(record: Record) -> Place:
+def activation_split(record: Record) -> ActivationSplit:
     """What a run is of."""
     assert record.config.split is not None
     return record.config.activation, record.config.split
 
 
-def edge_notes(chosen: Mapping[Place, float], tried: Sequence[float]) -> list[str]:
+def edge_notes(rates: Mapping[ActivationSplit, float], tried: Sequence[float]) -> list[str]:
     """A sentence on the activations whose rate on most splits is the highest of those tried, and one on the lowest.
 
     Example:
@@ -78,11 +77,11 @@ def edge_notes(chosen: Mapping[Place, float], tried: Sequence[float]) -> list[st
         ['The highest rate tried, 0.1, was chosen on most splits for relu; a higher one may be better: --rates 0.03,0.1,0.3,1']
     """
     own: dict[str, list[float]] = defaultdict(list)
-    for (spec, _), rate in chosen.items():
+    for (spec, _), rate in rates.items():
         own[spec].append(rate)
     notes = []
     for word, edge in (("high", max(tried)), ("low", min(tried))):
-        at = [spec for spec, rates in own.items() if 2 * rates.count(edge) > len(rates)]
+        at = [spec for spec, chosen in own.items() if 2 * chosen.count(edge) > len(chosen)]
         if at:
             further = ",".join(f"{rate:g}" for rate in _beyond(tried, word == "high"))
             where = f"The {word}est rate tried, {edge:g}, was chosen on most splits for {', '.join(at)}"
@@ -105,9 +104,9 @@ def trial_epochs(epochs: int) -> int:
         >>> [trial_epochs(epochs) for epochs in (100, 4, 1)]
         [25, 2, 1]
     """
-    return min(epochs, max(LEAST_TRIAL, round(TRIAL_SHARE * epochs)))
+    return min(epochs, max(MIN_TRIAL_EPOCHS, round(TRIAL_SHARE * epochs)))
 
 
-def _shorten(config: RunConfig) -> dict[str, int]:
+def _trial_training(config: RunConfig) -> dict[str, int]:
     epochs = trial_epochs(config.training["epochs"])
-    return {"epochs": epochs, "patience": max(LEAST_PATIENCE, round(PATIENCE_SHARE * epochs))}
+    return {"epochs": epochs, "patience": max(MIN_PATIENCE, round(PATIENCE_SHARE * epochs))}

@@ -19,12 +19,12 @@ from torch import Tensor, nn
 from boolit import __version__
 from boolit.lab.common.errors import UserError, user_input
 from boolit.lab.common.files import atomic_write, csv_cell
-from boolit.lab.compare.outcomes import Outcomes
-from boolit.lab.datasets import Resample
+from boolit.lab.compare.rates import activation_split
+from boolit.lab.datasets import Dataset, Resample
 from boolit.lab.datasets.tables import PreparedTable, open_table
 from boolit.lab.datasets.tables.profile import Step, clean_column, parse_numbers, table_progress
 from boolit.lab.results.resampled import Estimate
-from boolit.lab.results.scores import p_text
+from boolit.lab.results.scores import ScoreFormat, describe_p
 from boolit.lab.results.store import Store
 from boolit.lab.results.verdicts import SplitVerdict
 from boolit.lab.runs import Record
@@ -35,13 +35,11 @@ from boolit.saved.columns import Column, Kind, is_missing
 from boolit.saved.file import ModelDescription, build_network
 from boolit.saved.model import SavedModel
 
-# The model a comparison saves, for use: chosen by validation rows of one split, described by what that choice is worth.
-
 FILE = "best.safetensors"
 
 
 @dataclass(frozen=True)
-class Saved:
+class BestModel:
     """The model that was saved: where, whose, why, and what it is expected to score on new rows, in the target's own unit."""
 
     path: Path
@@ -52,55 +50,49 @@ class Saved:
     expected: Estimate
     reason: str
 
+    def describe(self, fmt: ScoreFormat) -> str:
+        """What a user is told of it."""
+        metric, found = self.metric.partition("_")[2].replace("rmse", "RMSE"), self.expected
+        low, high = (max(0.0, found.low), min(1.0, found.high)) if fmt.percent else (found.low, found.high)
+        mean, ends = fmt.number(found.mean), f"[{fmt.number(low)}, {fmt.number(high)}]{fmt.unit}"
+        return f"Saved: {self.activation}, expected {metric} on new rows: {mean} {ends}. {self.reason}"
 
-def write_saved(
-    outcomes: Outcomes, verdict: SplitVerdict, table: PreparedTable, resample: Resample, store: Store
-) -> Saved | None:
-    """Writes the model of the first split into the store's folder; None if every run there diverged.
 
-    ``resample`` is that split.
+def save_best_model(
+    record: Record, verdict: SplitVerdict, expected: Estimate, table: PreparedTable, dataset: Dataset, store: Store
+) -> BestModel:
+    """Writes the network of a run, which its split's validation rows chose, into the store's folder.
+
+    ``expected`` is what that way of choosing scores on new rows.
     """
-    number = outcomes.numbers[0]
-    spec = outcomes.chosen(number)
-    if spec is None:
-        return None
-    record = outcomes.records[spec, number]
-    rate = float(record.metrics["learning_rate"])
-    saved = Saved(
-        store.folder / FILE,
-        spec,
-        number,
-        rate,
-        outcomes.metric.key,
-        outcomes.expected(),
-        _reason(spec, number, outcomes, verdict),
-    )
-    about = {
-        "chosen": saved.reason,
-        "metric": saved.metric,
-        "expected": asdict(saved.expected),
-        "figures": figures(record),
-    }
-    saved_model(record, table, resample, load_file(store.weights(record.key)), about).save(saved.path)
+    assert dataset.resample is not None
+    spec, number = activation_split(record)
+    metric, rate = verdict.comparison.metric.key, float(record.metrics["learning_rate"])
+    saved = BestModel(store.folder / FILE, spec, number, rate, metric, expected, _reason(spec, number, verdict))
+    metrics = {name: value for name, value in sorted(record.metrics.items()) if name.startswith(("valid_", "test_"))}
+    about = {"chosen": saved.reason, "metric": metric, "expected": asdict(expected), "figures": metrics}
+    weights = load_file(store.weights(record.key))
+    build_saved_model(record, table, dataset.resample(number), weights, about).save(saved.path)
     return saved
 
 
-def _reason(spec: str, number: int, outcomes: Outcomes, verdict: SplitVerdict) -> str:
+def _reason(spec: str, number: int, verdict: SplitVerdict) -> str:
     said = (
         f"{spec} has the lowest validation loss on split {number}, whose network is saved. Its expected score is that of the "
-        f"same choice made on each of the {len(outcomes.numbers)} splits by its validation rows, measured on its test rows."
+        f"same choice made on each of the {verdict.comparison.splits.number} splits by its validation rows, measured on its "
+        "test rows."
     )
     if spec == verdict.leader:
         return said
-    pair = verdict.comparison.pair(verdict.leader, spec)
-    if verdict.comparison.better(verdict.leader, spec):
-        why = f"on other splits {verdict.leader} is better ({p_text(pair.p_holm)}), so consider --activations {verdict.leader}"
+    leader, p = verdict.leader, describe_p(verdict.comparison.pair(verdict.leader, spec).p_holm)
+    if verdict.comparison.is_better(leader, spec):
+        why = f"on other splits {leader} is better ({p}), so consider --activations {leader}"
     else:
-        why = f"the difference between the two is not significant ({p_text(pair.p_holm)})"
-    return f"{said} The table's {verdict.first} mean is {verdict.leader}'s: test rows choose no model, and {why}."
+        why = f"the difference between the two is not significant ({p})"
+    return f"{said} The table's {verdict.extreme} mean is {leader}'s: test rows choose no model, and {why}."
 
 
-def saved_model(
+def build_saved_model(
     record: Record,
     table: PreparedTable,
     resample: Resample,
@@ -125,11 +117,6 @@ def saved_model(
     module = build_network(table.features, widths, description.outputs, spec, in_unit=regress)
     _fill(module, table, resample, weights)
     return SavedModel(module.eval(), description)
-
-
-def figures(record: Record) -> dict[str, float]:
-    """A run's figures on the rows it did not learn from."""
-    return {name: value for name, value in sorted(record.metrics.items()) if name.startswith(("valid_", "test_"))}
 
 
 def _fill(module: nn.Sequential, table: PreparedTable, resample: Resample, weights: Mapping[str, Tensor]) -> None:
@@ -159,13 +146,11 @@ def _copy(layer: nn.Module, weights: Mapping[str, Tensor], prefix: str) -> None:
         own.copy_(weights[f"{prefix}.learnt.{name.replace('.', '_')}" if learnt else f"{prefix}.{name}"])
 
 
-# The predictions of a saved model for every row of a table, piece by piece.
-
-SHOWN_TEXTS, TEXT_LENGTH = 5, 40  # of a column's unknown ones, to name a few
+SHOWN_TEXTS, TEXT_LENGTH = 5, 40  # of a column's unknown categories, to name a few
 
 
 @dataclass
-class Unknown:
+class UnknownCategories:
     """Rows of a column whose text is no category that the model knows, and the first few of these texts."""
 
     rows: int = 0
@@ -192,25 +177,25 @@ class Unknown:
 
 
 @dataclass
-class Predicted:
+class PredictionSummary:
     """How many rows were predicted, and what of each column of categories the model does not know."""
 
     rows: int = 0
-    unknown: dict[str, Unknown] = field(default_factory=dict)
+    unknown: dict[str, UnknownCategories] = field(default_factory=dict)
 
     def add(self, columns: Sequence[Column], piece: pa.RecordBatch) -> None:
         """Looks through further rows."""
         self.rows += piece.num_rows
         for column, values in zip(columns, piece.columns, strict=True):
             if column.kind == "category":
-                self.unknown.setdefault(column.name, Unknown()).add(column, values)
+                self.unknown.setdefault(column.name, UnknownCategories()).add(column, values)
 
     def notes(self) -> list[str]:
         """A sentence for each column with such rows."""
         return [found.note(name) for name, found in self.unknown.items() if found.rows]
 
 
-def write_predictions(model: Path, table: Path, to: Path | TextIO, shown: bool | None = None) -> Predicted:
+def write_predictions(model: Path, table: Path, to: Path | TextIO, shown: bool | None = None) -> PredictionSummary:
     """Writes CSV: the prediction and the probabilities of the classes.
 
     A label that a spreadsheet would take for a formula gets an apostrophe before it. A file is written whole or not at all.
@@ -220,34 +205,34 @@ def write_predictions(model: Path, table: Path, to: Path | TextIO, shown: bool |
         loaded = load(model)
     with table_progress(shown) as progress:
         step = progress.step("predicting")
-        return _write_file(loaded, table, to, step) if isinstance(to, Path) else _write(loaded, table, to, step)
+        return _write_csv_file(loaded, table, to, step) if isinstance(to, Path) else _write_csv(loaded, table, to, step)
 
 
-def _write_file(model: SavedModel, table: Path, to: Path, step: Step) -> Predicted:
+def _write_csv_file(model: SavedModel, table: Path, to: Path, step: Step) -> PredictionSummary:
     try:
         with atomic_write(to) as part, part.open("w", newline="", encoding="utf-8") as file:
-            return _write(model, table, file, step)
+            return _write_csv(model, table, file, step)
     except OSError as error:
         raise UserError(f"cannot write {to} ({error.strerror or error}); choose a place you may write to") from error
 
 
-def _write(model: SavedModel, path: Path, file: TextIO, step: Step) -> Predicted:
-    table, predicted = open_table(path), Predicted()
+def _write_csv(model: SavedModel, path: Path, file: TextIO, step: Step) -> PredictionSummary:
+    table, predicted = open_table(path), PredictionSummary()
     for name in model.columns:
         if name not in table.names:
             raise UserError(f"{path} has no column {name!r}; the model reads {', '.join(model.columns)}")
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([csv_cell(model.description.target), *(f"P({label})" for label in model.classes)])
     for piece in table.batches(model.columns):
-        writer.writerows(_rows(model, piece))
+        writer.writerows(_predict_rows(model, piece))
         predicted.add(model.description.columns, piece)
         step(piece.num_rows)
     return predicted
 
 
-def _rows(model: SavedModel, piece: pa.RecordBatch) -> list[list[Any]]:
+def _predict_rows(model: SavedModel, piece: pa.RecordBatch) -> list[list[Any]]:
     wanted = model.description.columns
-    columns = {column.name: _read(column.kind, own) for column, own in zip(wanted, piece.columns, strict=True)}
+    columns = {column.name: _read_column(column.kind, own) for column, own in zip(wanted, piece.columns, strict=True)}
     with user_input():
         if not model.classes:
             return [[value] for value in model.predict(columns).tolist()]
@@ -256,7 +241,7 @@ def _rows(model: SavedModel, piece: pa.RecordBatch) -> list[list[Any]]:
     return [[csv_cell(label), *own] for label, own in zip(chosen, chances.tolist(), strict=True)]
 
 
-def _read(kind: Kind, column: pa.Array) -> pa.Array:
+def _read_column(kind: Kind, column: pa.Array) -> pa.Array:
     """Numbers written as texts are read by pyarrow, much faster than the model would; categories stay texts."""
     column = clean_column(column)
     found = parse_numbers(column) if kind in ("number", "flag") and pa.types.is_string(column.type) else None

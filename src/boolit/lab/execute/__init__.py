@@ -23,7 +23,7 @@ from boolit import __version__
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import atomic_write
 from boolit.lab.common.plugins import loaded_plugins
-from boolit.lab.results.store import Holder, Store
+from boolit.lab.results.store import ClaimHolder, Store
 from boolit.lab.runs import JSON, Record
 from boolit.lab.studies import Cohort, Plan, Study
 from boolit.lab.studies.planner import MEMORY
@@ -49,7 +49,7 @@ class Summary:
     elsewhere: int
     undone: int
     seconds: float
-    holders: tuple[Holder, ...] = ()
+    holders: tuple[ClaimHolder, ...] = ()
 
     def again(self, later: Summary) -> Summary:
         """What became of the runs in this and a later pass over the same plan."""

@@ -13,10 +13,10 @@ from boolit.lab.paper.columns import in_columns
 from boolit.lab.reports.names import map_of
 from boolit.lab.reports.tables import provenance
 from boolit.lab.reports.tables.model import Cell, Marks, Row, Table
-from boolit.lab.results.statistics import COVERAGE, Summary, summarise
+from boolit.lab.results.statistics import COVERAGE, ScoreSummary, summarise
 from boolit.lab.runs import Metric, Record
 
-Ours = Mapping[tuple[str, str], Summary]
+Ours = Mapping[tuple[str, str], ScoreSummary]
 
 
 def paper_table(label: str, records: Sequence[Record] = ()) -> Table:
@@ -50,7 +50,7 @@ def _cover(ours: Ours) -> list[str]:
 
 def _ours(label: str, columns: Sequence[str], records: Sequence[Record]) -> Ours:
     """Our best summary for each cell: sizes that a column does not tell apart compete, as in the paper."""
-    found: dict[tuple[str, str], Summary] = {}
+    found: dict[tuple[str, str], ScoreSummary] = {}
     for row, column, metric, score in in_columns(label, columns, records):
         summary, key = _scaled(summarise(score, metric), metric), (row, column)
         if key not in found or metric.merit(summary.mean) > metric.merit(found[key].mean):
@@ -58,9 +58,11 @@ def _ours(label: str, columns: Sequence[str], records: Sequence[Record]) -> Ours
     return found
 
 
-def _scaled(summary: Summary, metric: Metric) -> Summary:
+def _scaled(summary: ScoreSummary, metric: Metric) -> ScoreSummary:
     scale = 100 if metric.percent else 1
-    return Summary.printed(summary.activation, scale * summary.mean, scale * summary.standard_error, summary.n, summary.size)
+    return ScoreSummary.from_standard_error(
+        summary.activation, scale * summary.mean, scale * summary.standard_error, summary.n, summary.size
+    )
 
 
 def _row(spec: str, columns: Sequence[str], cells: Sequence[PrintedCell], ours: Ours) -> Row:
@@ -80,7 +82,7 @@ def _printed(cell: PrintedCell | None) -> Cell:
     return Cell(f"{cell.mean:.2f}", _spread(cell.standard_error), marks, data={"": cell.mean, "se": cell.standard_error})
 
 
-def _found(summary: Summary | None) -> Cell:
+def _found(summary: ScoreSummary | None) -> Cell:
     if summary is None:
         return Cell("")
     data = {"": summary.mean, "se": summary.standard_error, "n": summary.n}

@@ -16,12 +16,13 @@ from boolit.lab.reports.figures.study import study_figures
 from boolit.lab.reports.names import map_of, metric_label
 from boolit.lab.reports.tables import FORMATS, render, study_tables
 from boolit.lab.reports.tables.model import Cell, Marks, Row, Table
-from boolit.lab.results.resampled import Estimate, Pair, SplitComparison
-from boolit.lab.results.scores import Notation, p_number
-from boolit.lab.results.statistics import Method, compare, metric_of, scores
+from boolit.lab.results.resampled import Estimate, PairedDifference, SplitComparison
+from boolit.lab.results.scores import ScoreFormat, format_p
+from boolit.lab.results.statistics import ComparisonMethod, compare, metric_of, scores
 from boolit.lab.results.store import Store
 from boolit.lab.results.verdicts import SplitVerdict, verdict
 from boolit.lab.runs import Record
+from boolit.lab.studies import Plan
 
 # The report of a study: tables in every format, figures, and one HTML page that holds them all.
 
@@ -39,11 +40,14 @@ _STYLE = (
 
 @dataclass(frozen=True)
 class Report:
-    """What was found, and where it was written; ``unfinished`` is what is said in place of a verdict while runs are missing."""
+    """What was found, and where it was written; ``unfinished`` replaces the verdict while runs are missing.
+
+    Without any runs there is no page.
+    """
 
     verdict: str
     tables: tuple[Table, ...]
-    page: Path
+    page: Path | None
     files: tuple[Path, ...]
     unfinished: str = ""
 
@@ -58,12 +62,20 @@ def unfinished_sentence(done: int, planned: int) -> str:
     return f"Unfinished: {done} of {planned} runs are done; there is no verdict before all are." if done < planned else ""
 
 
+def report_study(plan: Plan, store: Store, method: ComparisonMethod | None = None) -> Report:
+    """Writes the report of those of a plan's runs that are in the store, as `write_report` does; nothing if there are none."""
+    records, planned = store.records_of(plan.runs), len({run.key for run in plan.runs})
+    if not records:
+        return Report("", (), None, (), unfinished_sentence(0, planned))
+    return write_report(records, store, plan.study.title, plan.study.metric.solved, method, planned)
+
+
 def write_report(
     records: Sequence[Record],
     store: Store,
     title: str,
     solved: float | None = None,
-    method: Method | None = None,
+    method: ComparisonMethod | None = None,
     planned: int | None = None,
 ) -> Report:
     """Writes ``report/`` in the store's folder: the page, each table as Markdown, LaTeX and CSV, each figure as PNG.
@@ -175,15 +187,15 @@ def split_figures(verdict: SplitVerdict, records: Sequence[Record]) -> Iterator[
     metric, found = verdict.comparison.metric, verdict.comparison.estimates
     shown = {name: (found[name].mean, found[name].low, found[name].high) for name in verdict.activations}
     words = metric.key.replace("_", " ")
-    caption = f"{words} with 95 % intervals; the dashed line is {verdict.guess}."
+    caption = f"{words} with 95 % intervals; the dashed line is {verdict.baseline_text}."
     yield "scores", caption, score_intervals(shown, metric.key, (verdict.baseline, found[verdict.baseline].mean))
     yield "curves", f"{words} by epoch, over the splits.", learning_curves(records, metric.key)
 
 
 def _scores(verdict: SplitVerdict, title: str, parameters: Mapping[str, int], diverged: Mapping[str, int]) -> Table:
-    comparison, reference, writing = verdict.comparison, verdict.reference, verdict.notation
+    comparison, reference, writing = verdict.comparison, verdict.reference, verdict.score_format
 
-    def against(other: str, write: Callable[[Pair], Cell]) -> Callable[[str], Cell]:
+    def against(other: str, write: Callable[[PairedDifference], Cell]) -> Callable[[str], Cell]:
         return lambda name: NOTHING if name == other else write(comparison.pair(name, other))
 
     columns: dict[str, Callable[[str], Cell]] = {
@@ -191,22 +203,21 @@ def _scores(verdict: SplitVerdict, title: str, parameters: Mapping[str, int], di
             comparison.estimates[name], writing, Marks(bold=name == verdict.leader), comparison.metric.percent
         ),
         f"minus {reference}": against(reference, lambda pair: _estimate(pair.difference, writing)),
-        "p": against(reference, lambda pair: Cell(p_number(pair.p_holm), data={"": pair.p_holm})),
-        "p, guess": against(verdict.baseline, lambda pair: Cell(p_number(pair.p_holm), data={"": pair.p_holm})),
+        "p": against(reference, lambda pair: Cell(format_p(pair.p_holm), data={"": pair.p_holm})),
+        "p, guess": against(verdict.baseline, lambda pair: Cell(format_p(pair.p_holm), data={"": pair.p_holm})),
         "parameters": lambda name: Cell(str(parameters[name]), data={"": parameters[name]}) if name in parameters else NOTHING,
     }
     if any(diverged.values()):
         columns["diverged"] = lambda name: Cell(str(diverged.get(name, "")), data={"": diverged.get(name, 0)})
     rows = tuple(Row(name, map_of(name), tuple(write(name) for write in columns.values())) for name in comparison.ranking)
-    bold = f"Bold: the {verdict.first} mean, which need not be significantly so."
-    baseline = (
-        f"{verdict.baseline}: {verdict.guess} (p, guess: against it), on the same test rows. A diverged run counts as a guess."
-    )
-    return Table(title, tuple(columns), rows, (coverage(comparison), bold, baseline))
+    bold = f"Bold: the {verdict.extreme} mean, which need not be significantly so."
+    baseline = f"{verdict.baseline}: {verdict.baseline_text} (p, guess: against it), on the same test rows."
+    diverging = "A diverged run counts as a guess."
+    return Table(title, tuple(columns), rows, (coverage(comparison), bold, f"{baseline} {diverging}"))
 
 
 def _pairs(verdict: SplitVerdict, title: str) -> Table:
-    comparison, writing = verdict.comparison, verdict.notation
+    comparison, writing = verdict.comparison, verdict.score_format
     order = comparison.ranking
     pairs = [comparison.pair(a, b) for place, a in enumerate(order) for b in order[place + 1 :]]
     rows = tuple(
@@ -215,8 +226,8 @@ def _pairs(verdict: SplitVerdict, title: str) -> Table:
             "",
             (
                 _estimate(pair.difference, writing, Marks(bold=pair.p_holm <= 0.05)),
-                Cell(p_number(pair.p_holm), data={"": pair.p_holm}),
-                Cell(p_number(pair.p), data={"": pair.p}),
+                Cell(format_p(pair.p_holm), data={"": pair.p_holm}),
+                Cell(format_p(pair.p), data={"": pair.p}),
             ),
         )
         for pair in pairs
@@ -225,7 +236,7 @@ def _pairs(verdict: SplitVerdict, title: str) -> Table:
     return Table(f"{title}: all pairs", ("difference [95 % interval]", "p", "p, uncorrected"), rows, (note,))
 
 
-def _estimate(found: Estimate, writing: Notation, marks: Marks | None = None, share: bool = False) -> Cell:
+def _estimate(found: Estimate, writing: ScoreFormat, marks: Marks | None = None, share: bool = False) -> Cell:
     low, high = (max(0.0, found.low), min(1.0, found.high)) if share else (found.low, found.high)
     spread = f" [{writing.number(low)}, {writing.number(high)}]"
     data = {"": found.mean, " low": low, " high": high, " standard error": found.error}

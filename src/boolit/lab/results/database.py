@@ -1,4 +1,4 @@
-"""The SQLite file below the store: opening it, its tables, its transactions, and its errors in plain words."""
+"""The SQLite file below the store: opening it, its tables, its transactions, and its errors as sentences for users."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Literal
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.results.migrations import bring_forward
-from boolit.lab.results.rows import DamagedError, check, select
+from boolit.lab.results.rows import DamagedError, select_rows, verify_row
 
 FILE = "store.sqlite"
 VERSION = 2
-SMALL = 2**24  # bytes of a file that is checked thoroughly whenever it is opened
-APPLICATION = 0x626F6F6C  # "bool": tells our files from other programs' SQLite files
+FULL_CHECK_BYTES = 2**24  # files up to this size are checked completely whenever they are opened
+APPLICATION_ID = 0x626F6F6C  # "bool": marks the SQLite file as ours
 
 _TABLES = """
 CREATE TABLE environments (id INTEGER PRIMARY KEY, json TEXT NOT NULL UNIQUE);
@@ -48,7 +47,7 @@ CREATE TABLE claims (
 ) WITHOUT ROWID
 """
 
-# SQLite's words (Python 3.10 gives no error codes) and ours.
+# SQLite's messages (Python 3.10 gives no error codes) and ours.
 _SENTENCES = {
     "not a database": "is no store: it is not an SQLite file; choose another output folder",
     "locked": "has been kept busy by another process for too long; try again or end that process",
@@ -60,14 +59,17 @@ _SENTENCES = {
 
 
 def open_database(folder: Path, create: bool, patience: float) -> sqlite3.Connection:
-    """A connection to a folder's store, made if need be and allowed."""
+    """A connection to a folder's store, which is created if it is not there and ``create`` allows it."""
     path = folder / FILE
     if create:
-        _make(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot make the folder {folder} ({error.strerror}); choose one you may write to") from error
     elif not path.is_file():
         raise UserError(f"{folder} holds no store ({FILE}); name a folder that `boolit run --out` has written to")
-    with explained(path):
-        connection = sqlite3.connect(_address(path, create), patience, isolation_level=None, check_same_thread=False, uri=True)
+    with explain_errors(path):
+        connection = sqlite3.connect(_uri(path, create), patience, isolation_level=None, check_same_thread=False, uri=True)
         try:
             _prepare(connection, path, create)
         except BaseException:
@@ -80,7 +82,7 @@ def open_database(folder: Path, create: bool, patience: float) -> sqlite3.Connec
 def transaction(connection: sqlite3.Connection, kind: Literal["DEFERRED", "IMMEDIATE"] = "IMMEDIATE") -> Iterator[None]:
     """One transaction: it reads one state of the store, and is written whole or not at all.
 
-    An immediate one has the only pen from its beginning, so that what it reads stays true until it has written.
+    An immediate one is the only writer from its beginning, so what it reads stays true until it has written.
     """
     try:
         connection.execute(f"BEGIN {kind}")
@@ -93,40 +95,33 @@ def transaction(connection: sqlite3.Connection, kind: Literal["DEFERRED", "IMMED
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Turns SQLite's errors that a user can do something about into a sentence that says what."""
+def explain_errors(path: Path) -> Iterator[None]:
+    """Turns SQLite's errors into a sentence that says what the user can do."""
     try:
         yield
     except sqlite3.ProgrammingError:  # ours, not the file's
         raise
     except (sqlite3.Error, MemoryError) as error:  # SQLite runs out of memory where a damaged length says so
         sentence = next((ours for theirs, ours in _SENTENCES.items() if theirs in str(error)), None)
-        raise (UserError(f"{path} {sentence}") if sentence else damaged(path, error)) from error
+        raise (UserError(f"{path} {sentence}") if sentence else damage_error(path, error)) from error
     except DamagedError as error:
-        raise damaged(path, error) from error
+        raise damage_error(path, error) from error
 
 
-def damaged(path: Path, reason: object) -> UserError:
-    """What is said of a damaged store."""
+def damage_error(path: Path, reason: object) -> UserError:
+    """The error for a damaged store."""
     return UserError(f"{path} is damaged: {reason}; `boolit rescue {path.parent}` copies the intact runs to a new folder")
 
 
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot make the folder {folder} ({error.strerror}); choose one you may write to") from error
-
-
-def _address(path: Path, create: bool) -> str:
+def _uri(path: Path, create: bool) -> str:
     address = path.absolute().as_uri()
-    # A store that was closed cleanly and lies where we may not write (no -shm file can be made) can still be read.
+    # A store that was closed cleanly can still be read where we may not write, and so cannot make a -shm file.
     frozen = not create and not os.access(path.parent, os.W_OK) and not path.with_name(f"{FILE}-wal").exists()
     return f"{address}?mode=ro&immutable=1" if frozen else address
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, create: bool) -> None:
-    with transaction(connection, "DEFERRED"):  # one state of the file, which another process may be making
+    with transaction(connection, "DEFERRED"):  # one state of the file, which another process may be creating
         version = _version(connection, path)
     if version == 0 and not create:
         raise DamagedError("it is empty")
@@ -134,36 +129,38 @@ def _prepare(connection: sqlite3.Connection, path: Path, create: bool) -> None:
         connection.execute("PRAGMA journal_mode = WAL")
         with transaction(connection):
             if _version(connection, path) == 0:
-                make_tables(connection)
+                create_tables(connection)
     elif version == 1:
         with transaction(connection):
             if _version(connection, path) == 1:
-                check_pages(connection, path)
-                bring_forward(connection, path.parent, make_tables)
+                verify_pages(connection, path)
+                from boolit.lab.results.migrations import migrate  # it needs datasets and models, which others need not import
+
+                migrate(connection, path.parent, create_tables)
     # A transaction is on the disk when it returns, not only in the system's cache; there are few of them.
     connection.execute("PRAGMA synchronous = FULL")
     with transaction(connection, "DEFERRED"):
-        check_tables(connection)
-        check_pages(connection, path)
-        if path.stat().st_size <= SMALL:
-            for row, curves in select(connection, history=True):
-                check(row, curves)
+        verify_tables(connection)
+        verify_pages(connection, path)
+        if path.stat().st_size <= FULL_CHECK_BYTES:
+            for row, curves in select_rows(connection, history=True):
+                verify_row(row, curves)
 
 
-def check_pages(connection: sqlite3.Connection, path: Path) -> None:
-    """Lets SQLite look through the file: thoroughly, or where that takes long at the structure of its pages only."""
-    pragma = "integrity_check" if path.stat().st_size <= SMALL else "quick_check"
+def verify_pages(connection: sqlite3.Connection, path: Path) -> None:
+    """Lets SQLite check the file: completely, or only its pages' structure if it is large."""
+    pragma = "integrity_check" if path.stat().st_size <= FULL_CHECK_BYTES else "quick_check"
     found = connection.execute(f"PRAGMA {pragma}(1)").fetchone()
     if found != ("ok",):
         raise DamagedError(" ".join(str(found[0] if found else "no answer").replace("*** in database main ***", "").split()))
 
 
-def check_tables(connection: sqlite3.Connection) -> None:
-    """Whether tables and columns are those of a store."""
+def verify_tables(connection: sqlite3.Connection) -> None:
+    """Raises `DamagedError` if tables and columns are not those of a store."""
     with closing(sqlite3.connect(":memory:")) as blank:
-        make_tables(blank)
-        ours = columns(blank)
-    found = columns(connection)
+        create_tables(blank)
+        ours = table_columns(blank)
+    found = table_columns(connection)
     for table, names in ours.items():
         missing = [name for name in names if name not in found.get(table, [])]
         if missing:
@@ -172,7 +169,7 @@ def check_tables(connection: sqlite3.Connection) -> None:
         raise DamagedError("its tables are not those of a store")
 
 
-def columns(connection: sqlite3.Connection) -> dict[str, list[str]]:
+def table_columns(connection: sqlite3.Connection) -> dict[str, list[str]]:
     """The columns of every table."""
     named = "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table' ORDER BY 1, c.cid"
     found: dict[str, list[str]] = {}
@@ -181,18 +178,19 @@ def columns(connection: sqlite3.Connection) -> dict[str, list[str]]:
     return found
 
 
-def make_tables(connection: sqlite3.Connection) -> None:
-    """The tables of an empty store."""
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Creates the tables of an empty store."""
     for statement in _TABLES.split(";"):
         connection.execute(statement)
-    connection.execute(f"PRAGMA application_id = {APPLICATION}")
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def _version(connection: sqlite3.Connection, path: Path) -> int:
-    """The version of the file's tables, 0 if it has none; an error if they are not ours or too new for us."""
-    version, tables = (_single(connection, query) for query in ("PRAGMA user_version", "SELECT count(*) FROM sqlite_master"))
-    ours = _single(connection, "PRAGMA application_id") == APPLICATION
+    """The version of the file's tables, 0 if it has none; an error if they are not ours or too new."""
+    queries = ("PRAGMA user_version", "SELECT count(*) FROM sqlite_master", "PRAGMA application_id")
+    version, tables, application = (int(connection.execute(query).fetchone()[0]) for query in queries)
+    ours = application == APPLICATION_ID
     if tables and not ours:
         raise UserError(f"{path} is another program's SQLite file; choose another output folder")
     if version > VERSION and ours:
@@ -200,7 +198,3 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
     if tables and version < 1:
         raise DamagedError(f"its version is {version}")
     return version if ours else 0
-
-
-def _single(connection: sqlite3.Connection, query: str) -> int:
-    return int(connection.execute(query).fetchone()[0])

@@ -1,11 +1,11 @@
-"""Scores of several competitors on the same resampled splits of one table: intervals, differences, and what they cover.
+"""Scores of several activations and a baseline on the same resampled splits of a table: intervals and paired differences.
 
 The splits overlap, so K scores are not K independent ones and their variance over K is too small. Nadeau and Bengio
 (Inference for the Generalization Error, 2003) correct it: the mean of K has the variance (1/K + tested/others)·s², with s² the
 variance over the splits and the numbers of rows that are tested and that are not. Every split has a seed of its own, so s²
-holds the noise of the split, of the seed and of the test rows. Differences are taken split by split, where both competitors
-have the same rows. The p-values of all pairs are one family, corrected by Holm's method, whose worth does not hang on how the
-tests depend on each other: that any of the significant differences is none has a probability of at most ``ALPHA``.
+contains the noise of the split, of the seed and of the test rows. Differences are taken split by split, where both have the
+same rows. The p-values of all pairs are one family, corrected by Holm's method, which is valid however the tests depend on each
+other: the probability that any of the significant differences is a false positive is at most ``ALPHA``.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ ALPHA, POWER = 0.05, 0.8
 
 
 @dataclass(frozen=True)
-class Splits:
-    """How many splits there are, and how many rows each tests on and does not; ``rows`` is both together."""
+class ResampledSplits:
+    """How many splits there are, and on how many rows each tests and does not."""
 
     number: int
     tested: int
@@ -51,7 +51,7 @@ class Splits:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over the splits, its standard error, and the interval that holds the true one in 95 % of all tables."""
+    """A mean over the splits, its standard error, and its 95 % confidence interval."""
 
     mean: float
     error: float
@@ -60,8 +60,8 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Pair:
-    """How two competitors differ: ``first`` − ``second`` in the metric's own unit; ``p_holm`` is corrected for all pairs."""
+class PairedDifference:
+    """``first`` − ``second`` in the metric's own unit; ``p_holm`` is corrected for all pairs."""
 
     first: str
     second: str
@@ -70,16 +70,16 @@ class Pair:
     p_holm: float
 
 
-def estimate(values: Sequence[float], splits: Splits, share: bool) -> Estimate:
-    """The mean of one value a split, with its interval; of a ``share`` (an accuracy, or a difference of two) or any quantity.
+def estimate(values: Sequence[float], splits: ResampledSplits, share: bool) -> Estimate:
+    """The mean of one value per split, with its interval; ``share``: of an accuracy, or a difference of two.
 
     Example:
-        >>> found = estimate([0.8, 0.9, 0.7, 0.8], Splits(4, 20, 80), share=True)
+        >>> found = estimate([0.8, 0.9, 0.7, 0.8], ResampledSplits(4, 20, 80), share=True)
         >>> round(found.mean, 3), round(found.low, 3), round(found.high, 3)
         (0.8, 0.616, 0.984)
     """
     if len(values) != splits.number:
-        raise ValueError(f"{len(values)} values of {splits.number} splits; there is one a split")
+        raise ValueError(f"{len(values)} values of {splits.number} splits; there is one per split")
     mean = fmean(values)
     corrected = math.sqrt(1 / splits.number + splits.tested / splits.others) * stdev(values)
     error = max(corrected, _least_error(mean, splits, share))
@@ -87,8 +87,8 @@ def estimate(values: Sequence[float], splits: Splits, share: bool) -> Estimate:
     return Estimate(mean, error, mean - reach, mean + reach)
 
 
-def _least_error(mean: float, splits: Splits, share: bool) -> float:
-    """The least standard error of a mean that was seen on so many different rows, whatever its spread over the splits.
+def _least_error(mean: float, splits: ResampledSplits, share: bool) -> float:
+    """A lower bound of the standard error of a mean over this many different rows, whatever its spread over the splits.
 
     A share ``m`` of ``n`` different rows has the binomial variance m(1 − m)/n; so has a difference of two shares at least, as
     it is least where one competitor never loses a row to the other. Of 0 and 1 that would be 0: with the rule of succession,
@@ -100,12 +100,12 @@ def _least_error(mean: float, splits: Splits, share: bool) -> float:
     return math.sqrt(right * (1 - right) / n) * (1.0 if share else abs(mean))
 
 
-def compare_splits(scores: Mapping[str, Sequence[float]], metric: Metric, splits: Splits) -> SplitComparison:
-    """The scores of every competitor, one a split and in the same order of splits, against each other.
+def compare_splits(scores: Mapping[str, Sequence[float]], metric: Metric, splits: ResampledSplits) -> SplitComparison:
+    """Compares all scores with each other: by name, one per split, in the same order of splits.
 
     Example:
         >>> scores = {"relu": [0.5, 0.52, 0.47, 0.5, 0.51], "xnor_ail": [0.97, 0.98, 0.97, 1.0, 0.95]}
-        >>> pair = compare_splits(scores, Metric(name="accuracy"), Splits(5, 100, 400)).pairs[0]
+        >>> pair = compare_splits(scores, Metric(name="accuracy"), ResampledSplits(5, 100, 400)).pairs[0]
         >>> pair.first, pair.second, round(pair.difference.mean, 3), pair.p_holm < 0.001
         ('relu', 'xnor_ail', -0.474, True)
     """
@@ -116,52 +116,54 @@ def compare_splits(scores: Mapping[str, Sequence[float]], metric: Metric, splits
     return SplitComparison(metric, splits, {name: tuple(own) for name, own in scores.items()}, estimates, tuple(pairs))
 
 
-def _pair(first: str, second: str, scores: Mapping[str, Sequence[float]], splits: Splits, share: bool) -> Pair:
+def _pair(
+    first: str, second: str, scores: Mapping[str, Sequence[float]], splits: ResampledSplits, share: bool
+) -> PairedDifference:
     difference = estimate([a - b for a, b in zip(scores[first], scores[second], strict=True)], splits, share)
     p = (
         1.0
         if difference.mean == 0 or difference.error == 0
         else 2 * float(stats.t.sf(abs(difference.mean) / difference.error, splits.number - 1))
     )
-    return Pair(first, second, difference, p, p)
+    return PairedDifference(first, second, difference, p, p)
 
 
 @dataclass(frozen=True)
 class SplitComparison:
-    """What resampled splits say of some competitors: an estimate of each, and each pair of them."""
+    """An estimate of each activation and the baseline, and every pair of them."""
 
     metric: Metric
-    splits: Splits
+    splits: ResampledSplits
     scores: Mapping[str, tuple[float, ...]]
     estimates: Mapping[str, Estimate]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[PairedDifference, ...]
 
     @cached_property
     def ranking(self) -> list[str]:
-        """The competitors, the highest merit first; of equals the one that was named first."""
+        """The names, the best mean first; of equals the one that was given first."""
         return sorted(self.estimates, key=lambda name: -self.metric.merit(self.estimates[name].mean))
 
-    def pair(self, first: str, second: str) -> Pair:
-        """A pair in the order asked for."""
+    def pair(self, first: str, second: str) -> PairedDifference:
+        """The pair in this order."""
         for pair in self.pairs:
             if (pair.first, pair.second) == (first, second):
                 return pair
             if (pair.first, pair.second) == (second, first):
                 own = pair.difference
-                turned = Estimate(-own.mean, own.error, -own.high, -own.low)
-                return Pair(first, second, turned, pair.p, pair.p_holm)
+                reverse = Estimate(-own.mean, own.error, -own.high, -own.low)
+                return PairedDifference(first, second, reverse, pair.p, pair.p_holm)
         raise KeyError(f"{first!r} and {second!r} are no pair of {', '.join(self.estimates)}")
 
-    def better(self, first: str, second: str) -> bool:
+    def is_better(self, first: str, second: str) -> bool:
         """Whether the first is significantly better than the second."""
         pair = self.pair(first, second)
         return pair.p_holm <= ALPHA and self.metric.merit(pair.difference.mean) > 0
 
     def rows_needed(self, first: str, second: str) -> float:
-        """About how many rows a difference as large as the one seen needs to be found with a probability of `POWER`.
+        """About how many rows are needed to detect a difference as large as the observed one with probability `POWER`.
 
-        The error falls with the root of the rows; the difference is found where it exceeds its error by as much as the first
-        step of Holm's method and the wanted power ask for. Infinite if there is no difference.
+        The error falls with the square root of the rows; the difference must exceed it by what the first step of Holm's method
+        and the power require. Infinite if there is no difference.
         """
         difference = self.pair(first, second).difference
         if difference.mean == 0:

@@ -1,4 +1,4 @@
-"""What is intact of a damaged store, copied to a new one."""
+"""Copies the intact runs of a damaged store to a new one."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pathlib import Path
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.results import migrations as version_1
-from boolit.lab.results.database import FILE, columns
-from boolit.lab.results.rows import DamagedError, record_of, select_one
+from boolit.lab.results.database import FILE, table_columns
+from boolit.lab.results.rows import DamagedError, parse_record, select_row
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record
 
-AT_ONCE = 500
+BATCH_KEYS = 500
 Read = Callable[[sqlite3.Connection, str], Record]
 
 
 @dataclass(frozen=True)
-class Rescued:
-    """How many runs were copied, and which keys are known of runs that could not be; ``checked``: whether by checksums."""
+class RescueResult:
+    """How many runs were copied, the known keys of runs that could not be, and whether checksums were compared."""
 
     kept: int
     lost: tuple[str, ...]
@@ -30,10 +30,10 @@ class Rescued:
     folder: Path
 
 
-def rescue(folder: Path, to: Path) -> Rescued:
+def rescue(folder: Path, to: Path) -> RescueResult:
     """Copies every run that is as it was written, with its weights, to a new folder; the damaged store is only read.
 
-    Runs are looked for from both ends of every table, so that one bad page hides few of them, and by the names of weights.
+    Keys are read from both ends of every table, so that one bad page hides few of them, and from the names of weight files.
     """
     path = folder / FILE
     if not path.is_file():
@@ -42,7 +42,7 @@ def rescue(folder: Path, to: Path) -> Rescued:
         raise UserError(f"{to} holds a store already; name a new folder with --to")
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
-            return _copied(database, folder, to)
+            return _copy_intact(database, folder, to)
     except (sqlite3.Error, MemoryError) as error:
         raise UserError(f"nothing can be rescued: {path} cannot be read ({error}); put a copy of it back") from error
     except OSError as error:
@@ -51,26 +51,26 @@ def rescue(folder: Path, to: Path) -> Rescued:
         ) from error
 
 
-def _copied(database: sqlite3.Connection, folder: Path, to: Path) -> Rescued:
+def _copy_intact(database: sqlite3.Connection, folder: Path, to: Path) -> RescueResult:
     checked, read = _reader(database)
     keys = sorted({*_keys(database), *_weights(folder, checked)})
     lost: list[str] = []
     with Store(to) as store:
-        for start in range(0, len(keys), AT_ONCE):
-            some = keys[start : start + AT_ONCE]
-            found = {key: record for key in some if (record := _intact(database, key, read))}
+        for start in range(0, len(keys), BATCH_KEYS):
+            some = keys[start : start + BATCH_KEYS]
+            found = {key: record for key in some if (record := _read_intact(database, key, read))}
             lost += [key for key in some if key not in found]
             for key, record in found.items():
                 weights = folder / "weights" / f"{key}.safetensors"
                 if weights.is_file():
                     shutil.copyfile(weights, store.weights(record.key))
             store.record(found.values())
-        return Rescued(len(store.finished()), tuple(lost), checked, to)
+        return RescueResult(len(store.finished()), tuple(lost), checked, to)
 
 
 def _reader(database: sqlite3.Connection) -> tuple[bool, Read]:
-    """How a run is read, by the version its columns tell: the number in the file's head may be damaged."""
-    found = columns(database).get("runs", [])
+    """How a run is read, by the version its columns tell: the number in the file's head may be damage_error."""
+    found = table_columns(database).get("runs", [])
     if "checksum" in found:
         return True, _read
     if "config" in found:
@@ -79,29 +79,29 @@ def _reader(database: sqlite3.Connection) -> tuple[bool, Read]:
 
 
 def _read(database: sqlite3.Connection, key: str) -> Record:
-    found = select_one(database, key)
+    found = select_row(database, key)
     if found is None:
         raise DamagedError("not found")
-    return record_of(*found)
+    return parse_record(*found)
 
 
 def _read_version_1(database: sqlite3.Connection, key: str) -> Record:
     row = database.execute(f"{version_1.RUNS.format('runs')} WHERE key = ?", (key,)).fetchone()
     if row is None:
         raise DamagedError("not found")
-    return version_1.record_of(
+    return version_1.parse_record(
         row, dict(database.execute("SELECT metric, epochs FROM history WHERE key = ?", (key,)).fetchall())
     )
 
 
-def _intact(database: sqlite3.Connection, key: str, read: Read) -> Record | None:
+def _read_intact(database: sqlite3.Connection, key: str, read: Read) -> Record | None:
     with suppress(sqlite3.Error, MemoryError, DamagedError):
         return read(database, key)
     return None
 
 
 def _keys(database: sqlite3.Connection) -> Iterator[str]:
-    """Every key that any table still shows, from its beginning and from its end until a page cannot be read."""
+    """Every key of any table, from its beginning and from its end until a page cannot be read."""
     for table in ("runs", "history"):
         for order in ("ASC", "DESC"):
             with suppress(sqlite3.Error, MemoryError):

@@ -15,60 +15,53 @@ from typing import Any
 
 from boolit.lab.runs import Record, RunConfig, canonical
 
-# How a record's parts lie in the store.
-
-LONGEST_CURVE = 2**23  # epochs; a blob that holds more is no curve of ours
-DIGEST_BYTES = 16
+MAX_EPOCHS = 2**23  # of a curve; a longer blob is damaged
+CHECKSUM_BYTES = 16
 
 
-def metrics_text(metrics: Mapping[str, float]) -> str:
-    """Metrics as JSON that any reader accepts: what is not finite is a string, for JSON has no number for it.
+def dump_metrics(metrics: Mapping[str, float]) -> str:
+    """Metrics as JSON that any reader accepts: what is not finite is a string, as JSON has no number for it.
 
     Example:
-        >>> metrics_text({"loss": float("nan"), "accuracy": 0.5})
+        >>> dump_metrics({"loss": float("nan"), "accuracy": 0.5})
         '{"accuracy":0.5,"loss":"nan"}'
     """
     plain = {name: float(value) if math.isfinite(value) else str(float(value)) for name, value in metrics.items()}
     return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
 
-def metrics_from(text: str) -> dict[str, float]:
-    """The metrics of a text by `metrics_text`, bit by bit."""
+def load_metrics(text: str) -> dict[str, float]:
+    """The metrics of a text by `dump_metrics`, bitwise the same."""
     return {name: float(value) for name, value in json.loads(text).items()}
 
 
-def epochs_blob(values: Sequence[float]) -> bytes:
+def pack_curve(values: Sequence[float]) -> bytes:
     """A curve as compressed little-endian doubles: a third of JSON's size, and exact."""
     return zlib.compress(struct.pack(f"<{len(values)}d", *values))
 
 
-def epochs_from(blob: bytes) -> list[float]:
-    """The curve of a blob by `epochs_blob`, bit by bit.
+def unpack_curve(blob: bytes) -> list[float]:
+    """The curve of a blob by `pack_curve`, bitwise the same.
 
     Example:
-        >>> epochs_from(epochs_blob([0.1, float("inf")]))
+        >>> unpack_curve(pack_curve([0.1, float("inf")]))
         [0.1, inf]
     """
     unpacking = zlib.decompressobj()
     try:
-        raw = unpacking.decompress(blob, 8 * LONGEST_CURVE)
+        raw = unpacking.decompress(blob, 8 * MAX_EPOCHS)
     except zlib.error as error:
         raise ValueError(f"a curve cannot be unpacked ({error})") from error
     if not unpacking.eof or unpacking.unused_data or len(raw) % 8:
-        raise ValueError(f"a curve is cut short, longer than {LONGEST_CURVE} epochs, or followed by something else")
+        raise ValueError(f"a curve is cut short, longer than {MAX_EPOCHS} epochs, or followed by something else")
     return list(struct.unpack(f"<{len(raw) // 8}d", raw))
 
 
-def mapping_text(mapping: Mapping[str, Any]) -> str:
-    """An environment as JSON with sorted keys, so that equal ones are kept once."""
-    return json.dumps(mapping, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-def digest(parts: Iterable[str | bytes | float]) -> bytes:
-    """The checksum of some values as SQLite gives them: other values, lengths or types have another one.
+def checksum_of(parts: Iterable[str | bytes | float]) -> bytes:
+    """The checksum of values as SQLite returns them; other values, lengths or types have another one.
 
     Example:
-        >>> digest(["ab", "c"]) == digest(["a", "bc"]), digest(["1"]) == digest([b"1"])
+        >>> checksum_of(["ab", "c"]) == checksum_of(["a", "bc"]), checksum_of(["1"]) == checksum_of([b"1"])
         (False, False)
     """
     pieces: list[bytes] = []
@@ -82,26 +75,26 @@ def digest(parts: Iterable[str | bytes | float]) -> bytes:
         else:
             raise TypeError(f"no record holds {part!r}")
         pieces += (kind, len(raw).to_bytes(8, "little"), raw)
-    return hashlib.blake2b(b"".join(pieces), digest_size=DIGEST_BYTES).digest()
+    return hashlib.blake2b(b"".join(pieces), digest_size=CHECKSUM_BYTES).digest()
 
 
 Curves = dict[str, bytes]
 COLUMNS = "key, config, state, metrics, json, seconds, recorded, curves, checksum"
-_FROM = "runs LEFT JOIN environments ON environment = id"  # left, so that a run that lost its environment is noticed
+_TABLES = "runs LEFT JOIN environments ON environment = id"  # left, so that a run that lost its environment is noticed
 
 
 class DamagedError(ValueError):
-    """A record that is not as it was written."""
+    """A part of a store that is not as it was written."""
 
 
-def insert(database: sqlite3.Connection, record: Record, recorded: str) -> bool:
+def insert_record(database: sqlite3.Connection, record: Record, recorded: str) -> bool:
     """Writes a record unless its key is there already; whether it did."""
-    environment = mapping_text(record.environment)
+    environment = json.dumps(record.environment, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     database.execute("INSERT OR IGNORE INTO environments (json) VALUES (?)", (environment,))
-    curves = {metric: epochs_blob(values) for metric, values in record.history.items()}
-    seconds, texts = float(record.seconds), (canonical(record.config.to_dict()), record.state, metrics_text(record.metrics))
-    of_curves = curves_digest(curves)
-    checksum = digest((record.key, *texts, environment, seconds, recorded, of_curves))
+    curves = {metric: pack_curve(values) for metric, values in record.history.items()}
+    seconds, texts = float(record.seconds), (canonical(record.config.to_dict()), record.state, dump_metrics(record.metrics))
+    of_curves = checksum_of_curves(curves)
+    checksum = checksum_of((record.key, *texts, environment, seconds, recorded, of_curves))
     written = database.execute(
         "INSERT OR IGNORE INTO runs SELECT ?, ?, ?, ?, id, ?, ?, ?, ? FROM environments WHERE json = ?",
         (record.key, *texts, seconds, recorded, of_curves, checksum, environment),
@@ -112,9 +105,9 @@ def insert(database: sqlite3.Connection, record: Record, recorded: str) -> bool:
     return bool(written)
 
 
-def select(database: sqlite3.Connection, history: bool) -> Iterator[tuple[tuple[Any, ...], Curves | None]]:
-    """Every run's row with its curves, or without, one at a time; curves of no run are damage, too."""
-    runs = database.execute(f"SELECT {COLUMNS} FROM {_FROM} ORDER BY key")
+def select_rows(database: sqlite3.Connection, history: bool) -> Iterator[tuple[tuple[Any, ...], Curves | None]]:
+    """Every run's row with its curves, or without, one at a time; curves without a run are damage as well."""
+    runs = database.execute(f"SELECT {COLUMNS} FROM {_TABLES} ORDER BY key")
     if not history:
         yield from ((row, None) for row in runs)
         return
@@ -131,24 +124,24 @@ def select(database: sqlite3.Connection, history: bool) -> Iterator[tuple[tuple[
         raise DamagedError(f"there are curves of run {ahead[0]!r}, which is not there")
 
 
-def select_one(database: sqlite3.Connection, key: str) -> tuple[tuple[Any, ...], Curves] | None:
+def select_row(database: sqlite3.Connection, key: str) -> tuple[tuple[Any, ...], Curves] | None:
     """A run's row with its curves, if it is there."""
-    row = database.execute(f"SELECT {COLUMNS} FROM {_FROM} WHERE key = ?", (key,)).fetchone()
+    row = database.execute(f"SELECT {COLUMNS} FROM {_TABLES} WHERE key = ?", (key,)).fetchone()
     rows = database.execute("SELECT metric, epochs FROM history WHERE key = ?", (key,)).fetchall()
     return None if row is None else (row, dict(rows))
 
 
-def record_of(row: tuple[Any, ...], curves: Curves | None) -> Record:
+def parse_record(row: tuple[Any, ...], curves: Curves | None) -> Record:
     """The record of a row, if it is as it was written."""
-    check(row, curves)
+    verify_row(row, curves)
     key, config, state, metrics, environment, seconds, *_ = row
     try:
         return Record(
             key=key,
             config=RunConfig.from_dict(json.loads(config)),
             state=state,
-            metrics=metrics_from(metrics),
-            history={metric: epochs_from(blob) for metric, blob in (curves or {}).items()},
+            metrics=load_metrics(metrics),
+            history={metric: unpack_curve(blob) for metric, blob in (curves or {}).items()},
             environment=json.loads(environment),
             seconds=seconds,
         )
@@ -156,21 +149,17 @@ def record_of(row: tuple[Any, ...], curves: Curves | None) -> Record:
         raise DamagedError(f"run {key!r} cannot be read ({error})") from error
 
 
-def check(row: tuple[Any, ...], curves: Curves | None) -> None:
-    """Compares a row with its checksums."""
+def verify_row(row: tuple[Any, ...], curves: Curves | None) -> None:
+    """Compares a row with its checksums; raises `DamagedError`."""
     *values, of_curves, checksum = row
     try:
-        whole = digest((*values, of_curves)) == checksum and (curves is None or curves_digest(curves) == of_curves)
+        intact = checksum_of((*values, of_curves)) == checksum and (curves is None or checksum_of_curves(curves) == of_curves)
     except TypeError:  # an entry of a type that none of ours has
-        whole = False
-    if not whole:
+        intact = False
+    if not intact:
         raise DamagedError(f"run {row[0]!r} is not as it was written (its checksum is another)")
 
 
-def curves_digest(curves: Mapping[str, bytes]) -> bytes:
+def checksum_of_curves(curves: Mapping[str, bytes]) -> bytes:
     """The checksum of all curves of a run."""
-    return digest(part for pair in _sorted(curves.items()) for part in pair)
-
-
-def _sorted(pairs: Iterable[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
-    return sorted(pairs, key=lambda pair: str(pair[0]))
+    return checksum_of(part for pair in sorted(curves.items(), key=lambda pair: str(pair[0])) for part in pair)

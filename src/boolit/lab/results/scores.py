@@ -1,4 +1,4 @@
-"""From records to scores (one value per seed) to summaries, and how scores and p-values are written."""
+"""From records to scores (one value per seed) to summaries (mean, sd, n), and how scores and p-values are formatted."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from boolit.lab.common.errors import UserError
 from boolit.lab.runs import Metric, Record
 
-# From records to scores (one activation at one size, a value a seed) to summaries (mean, sd, n).
-
 
 @dataclass(frozen=True)
 class Score:
-    """How one activation did at one size: a value for each seed that finished, and how many diverged.
+    """The scores of one activation at one size: one value per seed that finished, and how many diverged.
 
     Runs of different depths are different scores, even where their sizes agree.
     """
@@ -29,8 +27,8 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Summary:
-    """Mean and sample standard deviation of ``n`` values; ``runs`` of which ``diverged`` were behind them.
+class ScoreSummary:
+    """Mean and sample standard deviation of ``n`` values, from ``runs`` runs of which ``diverged`` diverged.
 
     ``solved`` is how many runs reached a threshold, if one was given.
     """
@@ -51,18 +49,18 @@ class Summary:
         return self.sd / math.sqrt(self.n) if self.n else math.nan
 
     @classmethod
-    def printed(cls, activation: str, mean: float, standard_error: float, n: int, size: int = 0) -> Summary:
-        """A summary from what a paper prints.
+    def from_standard_error(cls, activation: str, mean: float, standard_error: float, n: int, size: int = 0) -> ScoreSummary:
+        """A summary from a printed mean ± standard error.
 
         Example:
-            >>> Summary.printed("relu", 92.06, 0.07, n=5).standard_error
+            >>> ScoreSummary.from_standard_error("relu", 92.06, 0.07, n=5).standard_error
             0.07
         """
         return cls(activation, size, n, mean, standard_error * math.sqrt(n), runs=n)
 
 
 def metric_of(records: Sequence[Record]) -> Metric:
-    """The metric these records were trained for; an error if there are several, or no records."""
+    """The metric of these records; an error if there are several, or no records."""
     metrics = {(metric.key, metric.goal): metric for metric in map(_metric, records)}
     if len(metrics) != 1:
         found = ", ".join(sorted(key for key, _ in metrics)) or "none: there are no runs"
@@ -71,7 +69,7 @@ def metric_of(records: Sequence[Record]) -> Metric:
 
 
 def size_of(record: Record) -> int:
-    """The size a run counts as: its parameter budget, so that activations of one budget stand together, or its own count."""
+    """The size a run counts as: its parameter budget, so that activations of one budget are compared, or its own count."""
     return record.config.parameters if record.config.budget is None else record.config.budget
 
 
@@ -79,7 +77,7 @@ def scores(records: Sequence[Record], metric: str) -> list[Score]:
     """The records' values of a metric, by activation, size and depth, each ordered by seed.
 
     A run counts as diverged if it says so or if its value is not finite. Two runs with one seed are an error: they differ in
-    something else, and pooling them would pass for more seeds.
+    something else, and pooling them would look like more seeds.
     """
     groups: dict[tuple[str, int, int], list[Record]] = defaultdict(list)
     for record in records:
@@ -90,15 +88,15 @@ def scores(records: Sequence[Record], metric: str) -> list[Score]:
     return [_score(*labels, group, metric) for labels, group in sorted(groups.items())]
 
 
-def summarise(score: Score, metric: Metric, instead: float | None = None, solved: float | None = None) -> Summary:
-    """A score's mean and standard deviation, with ``instead`` as the value of each diverged run if given.
+def summarise(score: Score, metric: Metric, instead: float | None = None, solved: float | None = None) -> ScoreSummary:
+    """A score's mean and standard deviation, with ``instead``, if given, as the value of each diverged run.
 
     Example:
         >>> summarise(Score("relu", 36, (0.5, 0.7), diverged=1), Metric(name="accuracy")).mean
         0.6
     """
     values = [*score.values, *([] if instead is None else [instead] * score.diverged)]
-    return Summary(
+    return ScoreSummary(
         activation=score.activation,
         size=score.size,
         n=len(values),
@@ -130,14 +128,12 @@ def _metric(record: Record) -> Metric:
     return record.config.metric
 
 
-# How scores and p-values are written: as many figures as the standard error supports, accuracies in percent.
-
-_MOST_DECIMALS = 6
+_MAX_DECIMALS = 6
 
 
 @dataclass(frozen=True)
-class Notation:
-    """A way to write the scores of one column: in percent or not, with so many figures after the point."""
+class ScoreFormat:
+    """How the scores of one column are formatted: in percent or not, and the digits after the decimal point."""
 
     percent: bool
     decimals: int
@@ -160,48 +156,48 @@ class Notation:
         """A score, without its unit.
 
         Example:
-            >>> Notation(percent=True, decimals=1).number(0.93249)
+            >>> ScoreFormat(percent=True, decimals=1).number(0.93249)
             '93.2'
         """
         return "–" if math.isnan(value) else f"{value * self._scale:.{self.decimals}f}"
 
-    def score(self, summary: Summary) -> str:
+    def score(self, summary: ScoreSummary) -> str:
         """Mean ± standard error and the unit.
 
         Example:
-            >>> Notation(percent=True, decimals=1).score(Summary.printed("relu", 0.932, 0.004, n=32))
+            >>> ScoreFormat(percent=True, decimals=1).score(ScoreSummary.from_standard_error("relu", 0.932, 0.004, n=32))
             '93.2 ± 0.4 %'
         """
         spread = "" if math.isnan(summary.standard_error) else f" ± {self.number(summary.standard_error)}"
         return f"{self.number(summary.mean)}{spread}{self.unit}"
 
 
-def notation(metric: Metric, summaries: Iterable[Summary]) -> Notation:
-    """The notation in which these summaries' typical standard error has one figure, or two if the first is a 1.
+def score_format(metric: Metric, summaries: Iterable[ScoreSummary]) -> ScoreFormat:
+    """The format in which these summaries' typical standard error has one digit, or two if the first is a 1.
 
     Example:
-        >>> notation(Metric(name="rmse"), [Summary.printed("relu", 0.27123, 0.0042, n=9)]).decimals
+        >>> score_format(Metric(name="rmse"), [ScoreSummary.from_standard_error("relu", 0.27123, 0.0042, n=9)]).decimals
         3
     """
-    return notation_for(metric, (summary.standard_error for summary in summaries))
+    return score_format_for(metric, (summary.standard_error for summary in summaries))
 
 
-def notation_for(metric: Metric, errors: Iterable[float]) -> Notation:
-    """The notation in which the typical one of some standard errors has one figure, or two if the first is a 1."""
+def score_format_for(metric: Metric, errors: Iterable[float]) -> ScoreFormat:
+    """The format in which the median of these standard errors has one digit, or two if the first is a 1."""
     scale = 100 if metric.percent else 1
     errors = [error * scale for error in errors if error > 0]
     if not errors:
-        return Notation(metric.percent, 2 if metric.percent else 4)
+        return ScoreFormat(metric.percent, 2 if metric.percent else 4)
     digit, _, exponent = f"{statistics.median(errors):.0e}".partition("e")
     decimals = (digit == "1") - int(exponent)
-    return Notation(metric.percent, min(max(decimals, 0), _MOST_DECIMALS))
+    return ScoreFormat(metric.percent, min(max(decimals, 0), _MAX_DECIMALS))
 
 
-def p_number(p: float) -> str:
-    """A p-value with two figures (one below 0.001, three where two could be read as the other side of 0.05).
+def format_p(p: float) -> str:
+    """A p-value with two digits (one below 0.001, three where two could be read as the other side of 0.05).
 
     Example:
-        >>> p_number(0.2104), p_number(1.234e-9), p_number(0.0498), p_number(0.0), p_number(float("nan"))
+        >>> format_p(0.2104), format_p(1.234e-9), format_p(0.0498), format_p(0.0), format_p(float("nan"))
         ('0.21', '1e-9', '0.0498', '< 1e-300', 'no test')
     """
     if math.isnan(p):
@@ -213,12 +209,12 @@ def p_number(p: float) -> str:
     return f"{p:.3g}" if 0.045 < p < 0.055 else f"{p:.2g}"
 
 
-def p_text(p: float) -> str:
+def describe_p(p: float) -> str:
     """A p-value for a sentence.
 
     Example:
-        >>> p_text(0.21), p_text(0.0)
+        >>> describe_p(0.21), describe_p(0.0)
         ('p = 0.21', 'p < 1e-300')
     """
-    number = p_number(p)
+    number = format_p(p)
     return number if math.isnan(p) else f"p {number}" if number.startswith("<") else f"p = {number}"

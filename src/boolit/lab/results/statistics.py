@@ -1,14 +1,14 @@
 """The paper's statistics (s:stats): t-tests, intervals and effect sizes, each activation at its best size against the best.
 
-What it is and is not: an activation is shown at the size where its mean is best, and sizes are chosen on the same runs
-that are then tested, as the paper does; with many sizes this flatters whoever has the most noise. The tests are not paired
-and, unless Holm's correction is asked for, not corrected for their number. All seeds share their training and test rows, so
-neither ± nor p knows what other rows would have given. `COVERAGE` and `BEST_SIZES` say so wherever the numbers are shown.
+Limits: an activation is shown at the size where its mean is best, and sizes are chosen on the same runs that are then tested,
+as the paper does; with many sizes this favours the activation with the most noise. The tests are not paired and, without Holm's
+correction, not corrected for their number. All seeds share their training and test rows, so neither ± nor p covers what other
+rows would have given. `COVERAGE` and `BEST_SIZES` say so wherever the numbers are shown.
 NOTE[paper]: the choice of sizes by test rows is the paper's own, and the only choice here that test rows make.
 
-A diverged run has no value. ``diverged="exclude"`` leaves it out of the mean, which is kind to an activation that is good
-only when it converges, so its number is always shown beside the mean; ``diverged="worst"`` counts it as the worst value
-any run of the comparison ended with, which is fair between activations that diverge differently often.
+A diverged run has no value. ``diverged="exclude"`` leaves it out of the mean, which favours an activation that is good only
+when it converges, so the number of diverged runs is always shown beside the mean; ``diverged="worst"`` counts it as the worst
+value of any run in the comparison, which is fair between activations that diverge at different rates.
 """
 
 from __future__ import annotations
@@ -21,41 +21,44 @@ from typing import Literal
 from scipy import special, stats
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.results.scores import Score, Summary, metric_of, scores, size_of, summarise
+from boolit.lab.results.scores import Score, ScoreSummary, metric_of, scores, size_of, summarise
 from boolit.lab.runs import Metric
 
 __all__ = [
     "BEST_SIZES",
     "COVERAGE",
     "Comparison",
-    "Contrast",
-    "Method",
+    "ComparisonMethod",
     "Score",
-    "Summary",
+    "ScoreSummary",
+    "TwoSampleTest",
     "compare",
     "compare_summaries",
-    "contrast",
     "holm",
     "metric_of",
     "scores",
     "size_of",
     "summarise",
+    "t_test",
 ]
 
-# Two summaries against each other: t-test, confidence interval, effect size.
+COVERAGE = "± and p cover seeds, on one set of training and test rows: not what other rows would have given."
+BEST_SIZES = (
+    "Each activation has the size with its best mean on these same test rows, as in the paper: who has more noise gains."
+)
 
 Interval = tuple[float, float]
 _NO_INTERVAL = (math.nan, math.nan)
 
 
 @dataclass(frozen=True)
-class Contrast:
-    """How the best activation differs from another: differences and effects are best − other, each with an interval.
+class TwoSampleTest:
+    """A t-test of the best activation against another: difference and effect are best − other, each with an interval.
 
-    ``p`` is nan where there is no test: a group of fewer than two values has no variance.
+    ``p`` is NaN where there is no test: fewer than two values have no variance.
     """
 
-    other: Summary
+    other: ScoreSummary
     difference: float
     interval: Interval
     statistic: float
@@ -68,43 +71,37 @@ class Contrast:
 
 @dataclass(frozen=True)
 class _Spread:
-    """What the test needs of the two variances: error of the difference, degrees of freedom, the unit of the effect."""
+    """From the two variances: standard error of the difference, degrees of freedom, the unit of the effect."""
 
     error: float
     df: float
     unit: float
 
 
-def contrast(best: Summary, other: Summary, welch: bool = False, confidence: float = 0.95) -> Contrast:
-    """Tests a best activation against another, by a two-sided unpaired Student's t-test, or Welch's.
+def t_test(best: ScoreSummary, other: ScoreSummary, welch: bool = False, confidence: float = 0.95) -> TwoSampleTest:
+    """Tests the best activation against another, by a two-sided unpaired Student's t-test, or Welch's.
 
-    Where both variances are 0 the test's limit is taken: p is 1 if the means agree and 0 if they do not.
+    Where both variances are 0, p is the limit: 1 if the means agree and 0 if they do not.
 
     Example:
-        >>> a, b = Summary.printed("tanh", 96.9701, 0.02, n=5), Summary.printed("xnor_ail", 96.9021, 0.02, n=5)
-        >>> round(contrast(a, b).p, 4)
+        >>> tanh = ScoreSummary.from_standard_error("tanh", 96.9701, 0.02, n=5)
+        >>> round(t_test(tanh, ScoreSummary.from_standard_error("xnor_ail", 96.9021, 0.02, n=5)).p, 4)
         0.0429
     """
     difference = best.mean - other.mean
     if min(best.n, other.n) < 2:
         nan = math.nan
-        return Contrast(other, difference, _NO_INTERVAL, nan, nan, nan, nan, nan, _NO_INTERVAL)
+        return TwoSampleTest(other, difference, _NO_INTERVAL, nan, nan, nan, nan, nan, _NO_INTERVAL)
     spread = _welch(best, other) if welch else _student(best, other)
     statistic, p = _test(best, other, spread, welch)
     reach = float(stats.t.ppf((1 + confidence) / 2, spread.df)) * spread.error
     effect, effect_interval = _effect(statistic, spread, confidence)
     interval = (difference - reach, difference + reach)
-    return Contrast(other, difference, interval, statistic, spread.df, p, p, effect, effect_interval)
-
-
-def with_holm(contrasts: Sequence[Contrast]) -> list[Contrast]:
-    """The same contrasts with their p-values corrected for how many there are."""
-    corrected = holm([contrast.p for contrast in contrasts])
-    return [replace(contrast, p_holm=p) for contrast, p in zip(contrasts, corrected, strict=True)]
+    return TwoSampleTest(other, difference, interval, statistic, spread.df, p, p, effect, effect_interval)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction for several tests; a test that was not made (nan) does not count.
+    """p-values with Holm's step-down correction for their number; NaN (no test) does not count.
 
     Example:
         >>> [round(p, 6) for p in holm([0.01, 0.04, 0.03])]
@@ -119,13 +116,13 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def _student(a: Summary, b: Summary) -> _Spread:
+def _student(a: ScoreSummary, b: ScoreSummary) -> _Spread:
     df = a.n + b.n - 2
     pooled = math.sqrt(((a.n - 1) * a.sd**2 + (b.n - 1) * b.sd**2) / df)
     return _Spread(pooled * math.sqrt(1 / a.n + 1 / b.n), df, pooled)
 
 
-def _welch(a: Summary, b: Summary) -> _Spread:
+def _welch(a: ScoreSummary, b: ScoreSummary) -> _Spread:
     shares = a.sd**2 / a.n, b.sd**2 / b.n
     total = sum(shares)
     # Satterthwaite's degrees of freedom, from the shares' ratio so that tiny variances do not underflow.
@@ -135,7 +132,7 @@ def _welch(a: Summary, b: Summary) -> _Spread:
     return _Spread(math.sqrt(total), df, math.sqrt((a.sd**2 + b.sd**2) / 2))
 
 
-def _test(a: Summary, b: Summary, spread: _Spread, welch: bool) -> tuple[float, float]:
+def _test(a: ScoreSummary, b: ScoreSummary, spread: _Spread, welch: bool) -> tuple[float, float]:
     if spread.error == 0:
         return (0.0, 1.0) if a.mean == b.mean else (math.copysign(math.inf, a.mean - b.mean), 0.0)
     result = stats.ttest_ind_from_stats(a.mean, a.sd, a.n, b.mean, b.sd, b.n, equal_var=not welch)
@@ -156,12 +153,9 @@ def _effect(statistic: float, spread: _Spread, confidence: float) -> tuple[float
     return unit * statistic, (low, high)
 
 
-# What a comparison of activations is: how it was made, who is best, and how the others stand to it.
-
-
 @dataclass(frozen=True)
-class Method:
-    """How to compare: Student's t-test or Welch's, Holm's correction or none, the level, and what a diverged run counts."""
+class ComparisonMethod:
+    """How to compare: Student's t-test or Welch's, Holm's correction or none, the level, and how diverged runs count."""
 
     welch: bool = False
     holm: bool = False
@@ -170,7 +164,7 @@ class Method:
 
     def __post_init__(self) -> None:
         if not 0 < self.alpha < 1:
-            raise UserError(f"the level of significance lies between 0 and 1, not {self.alpha!r}; 0.05 is usual")
+            raise UserError(f"the level of significance is between 0 and 1, not {self.alpha!r}; 0.05 is usual")
         if self.diverged not in ("exclude", "worst"):
             raise UserError(f"diverged runs are counted by 'exclude' or 'worst', not {self.diverged!r}")
 
@@ -183,86 +177,76 @@ class Method:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The best activation, and a contrast of it with each other one, the next best first.
+    """The best activation, and its tests against each other one, the next best first.
 
-    ``solved`` is the value from which on a run counted as solved, if one was asked for.
+    ``solved`` is the threshold for a solved run, if one was given.
     """
 
     metric: Metric
-    best: Summary
-    contrasts: tuple[Contrast, ...]
-    method: Method
+    best: ScoreSummary
+    tests: tuple[TwoSampleTest, ...]
+    method: ComparisonMethod
     solved: float | None = None
 
     @property
-    def ranking(self) -> tuple[Summary, ...]:
+    def ranking(self) -> tuple[ScoreSummary, ...]:
         """Every activation at its best size, the best first."""
-        return (self.best, *(contrast.other for contrast in self.contrasts))
+        return (self.best, *(test.other for test in self.tests))
 
-    def p(self, contrast: Contrast) -> float:
+    def p(self, test: TwoSampleTest) -> float:
         """The p-value that decides: Holm's if the method says so."""
-        return contrast.p_holm if self.method.holm else contrast.p
+        return test.p_holm if self.method.holm else test.p
 
     @property
-    def worse(self) -> tuple[Contrast, ...]:
-        """The contrasts that are significant."""
-        return tuple(contrast for contrast in self.contrasts if self.p(contrast) <= self.method.alpha)
+    def worse(self) -> tuple[TwoSampleTest, ...]:
+        """The tests that are significant."""
+        return tuple(test for test in self.tests if self.p(test) <= self.method.alpha)
 
     @property
-    def indistinguishable(self) -> tuple[Contrast, ...]:
-        """The contrasts that are not significant."""
-        return tuple(contrast for contrast in self.contrasts if self.p(contrast) > self.method.alpha)
+    def indistinguishable(self) -> tuple[TwoSampleTest, ...]:
+        """The tests that are not significant."""
+        return tuple(test for test in self.tests if self.p(test) > self.method.alpha)
 
 
-# The paper's procedure (its section s:stats): each activation at its best size, tested against the best of them all.
+def compare(
+    scores: Sequence[Score], metric: Metric, method: ComparisonMethod | None = None, solved: float | None = None
+) -> Comparison:
+    """The paper's comparison of scores: of several sizes of an activation, the best one counts.
 
-COVERAGE = "± and p cover seeds, on one set of training and test rows: not what other rows would have given."
-BEST_SIZES = (
-    "Each activation has the size with its best mean on these same test rows, as in the paper: who has more noise gains."
-)
-
-
-def compare(scores: Sequence[Score], metric: Metric, method: Method | None = None, solved: float | None = None) -> Comparison:
-    """The paper's comparison of scores: several sizes an activation, of which its best one counts.
-
-    ``solved`` is a threshold; how many runs reach it is then counted.
+    With a threshold ``solved``, the runs that reach it are counted.
 
     Example:
         >>> relu, small = Score("relu", 36, (0.5, 0.6, 0.55)), Score("xnor_ail", 16, (0.6, 0.5, 0.5))
         >>> result = compare([relu, small, Score("xnor_ail", 36, (0.9, 1.0, 0.95))], Metric(name="accuracy"))
-        >>> result.best.activation, result.best.size, [c.other.activation for c in result.worse]
+        >>> result.best.activation, result.best.size, [test.other.activation for test in result.worse]
         ('xnor_ail', 36, ['relu'])
     """
-    method = method or Method()
-    instead = _worst(scores, metric) if method.diverged == "worst" else None
+    method = method or ComparisonMethod()
+    values = (value for score in scores for value in score.values)
+    instead = min(values, key=metric.merit, default=None) if method.diverged == "worst" else None
     summaries = [summarise(score, metric, instead, solved) for score in scores]
     return replace(compare_summaries(_best_sizes(summaries, metric), metric, method), solved=solved)
 
 
-def compare_summaries(summaries: Sequence[Summary], metric: Metric, method: Method | None = None) -> Comparison:
-    """The same comparison from means, standard deviations and numbers, one summary an activation.
-
-    It needs no runs: a printed table will do.
-    """
-    method = method or Method()
+def compare_summaries(summaries: Sequence[ScoreSummary], metric: Metric, method: ComparisonMethod | None = None) -> Comparison:
+    """The same comparison from one summary per activation: no runs are needed, a printed table is enough."""
+    method = method or ComparisonMethod()
     if not summaries:
         raise UserError("there is nothing to compare: no runs; train some first")
-    best, *others = _ranked(summaries, metric)
-    contrasts = with_holm([contrast(best, other, method.welch, 1 - method.alpha) for other in others])
-    return Comparison(metric, best, tuple(contrasts), method)
+    best, *others = _rank(summaries, metric)
+    tests = [t_test(best, other, method.welch, 1 - method.alpha) for other in others]
+    corrected = holm([test.p for test in tests])
+    tests = [replace(test, p_holm=p) for test, p in zip(tests, corrected, strict=True)]
+    return Comparison(metric, best, tuple(tests), method)
 
 
-def _worst(scores: Sequence[Score], metric: Metric) -> float | None:
-    return min((value for score in scores for value in score.values), key=metric.merit, default=None)
-
-
-def _best_sizes(summaries: Sequence[Summary], metric: Metric) -> list[Summary]:
-    best: dict[str, Summary] = {}
-    for summary in _ranked(summaries, metric):
+def _best_sizes(summaries: Sequence[ScoreSummary], metric: Metric) -> list[ScoreSummary]:
+    best: dict[str, ScoreSummary] = {}
+    for summary in _rank(summaries, metric):
         best.setdefault(summary.activation, summary)
     return list(best.values())
 
 
-def _ranked(summaries: Sequence[Summary], metric: Metric) -> list[Summary]:
-    """The best first; of equals the smaller, then by name, so that the order does not hang on the input's."""
+def _rank(summaries: Sequence[ScoreSummary], metric: Metric) -> list[ScoreSummary]:
+    """The best first; of equals the smaller, then by name, so that the order of the input does not matter."""
     return sorted(summaries, key=lambda s: (-metric.merit(s.mean), s.size, s.activation))

@@ -15,12 +15,22 @@ from types import TracebackType
 from typing import Literal
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.results.claims import PULSE, Holder, Watch, beat, bury, give_back, holders, take, this_process
-from boolit.lab.results.database import FILE, explained, open_database, transaction
-from boolit.lab.results.rows import insert, record_of, select
+from boolit.lab.results.claims import (
+    HEARTBEAT_SECONDS,
+    ClaimHolder,
+    HeartbeatMonitor,
+    claim,
+    current_process,
+    expire_claims,
+    heartbeat,
+    holders,
+    release,
+)
+from boolit.lab.results.database import FILE, explain_errors, open_database, transaction
+from boolit.lab.results.rows import insert_record, parse_record, select_rows
 from boolit.lab.runs import JSON, Record, Run
 
-__all__ = ["Holder", "Store"]
+__all__ = ["ClaimHolder", "Store"]
 
 _SAFE_KEY = re.compile(r"[0-9A-Za-z_-]+")
 
@@ -48,12 +58,12 @@ class Store:
         self.folder = Path(folder)
         self._create = create
         self._lock = threading.RLock()
-        self._process, self._watch = this_process(), Watch()
+        self._process, self._monitor = current_process(), HeartbeatMonitor()
         self._held: dict[str, str] = {}  # claimed by this store: key and owner
         self._closing = threading.Event()
-        self._pulse: threading.Thread | None = None
+        self._heartbeats: threading.Thread | None = None
         self._connection = open_database(self.folder, create, patience)
-        self._file = _file_number(self.folder / FILE)
+        self._file = _inode(self.folder / FILE)
 
     def __enter__(self) -> Store:
         return self
@@ -62,14 +72,14 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Gives back what this store still has claimed, and ends the connection."""
+        """Releases what this store still has claimed, and closes the connection."""
         self._closing.set()
-        if self._pulse is not None:
-            self._pulse.join()
+        if self._heartbeats is not None:
+            self._heartbeats.join()
         with self._lock:
             if self._held:
                 with suppress(UserError), self._writing() as database:
-                    give_back(database, self._held.items(), self._process)
+                    release(database, self._held.items(), self._process)
                 self._held.clear()
             self._connection.close()
 
@@ -79,41 +89,41 @@ class Store:
             return {key for (key,) in database.execute("SELECT key FROM runs")}
 
     def claim(self, keys: Iterable[str], owner: str, again: Iterable[str] = ()) -> list[str]:
-        """Takes those of ``keys`` that are neither in the store nor claimed by a living process, this one included.
+        """Claims those of ``keys`` that are neither in the store nor claimed by a living process, this one included.
 
-        They are returned in their order. A claim lasts until the run is recorded, it is released, or this store is closed.
+        They are returned in order. A claim lasts until the run is recorded, it is released, or this store is closed.
         Runs of ``again`` may be in the store: they are trained for their weights, and their records stay.
         """
-        anew = set(again)
+        repeated = set(again)
         with self._writing() as database:
-            bury(database, self._watch)
-            wanted = map(_checked, dict.fromkeys(keys))
-            taken = [key for key in wanted if take(database, key, owner, self._process, key in anew)]
-        self._held.update(dict.fromkeys(taken, owner))
-        self._start_pulse()
-        return taken
+            expire_claims(database, self._monitor)
+            checked = map(_check_key, dict.fromkeys(keys))
+            claimed = [key for key in checked if claim(database, key, owner, self._process, key in repeated)]
+        self._held.update(dict.fromkeys(claimed, owner))
+        self._start_heartbeats()
+        return claimed
 
-    def holders(self) -> list[Holder]:
-        """Which processes are at work on runs of this folder."""
+    def holders(self) -> list[ClaimHolder]:
+        """The processes that work on runs of this folder."""
         with self._reading() as database:
             return holders(database)
 
     def release(self, keys: Iterable[str], owner: str) -> None:
-        """Gives back claims of ``owner`` in this process, for others to take; those of anybody else stay."""
+        """Releases claims of ``owner`` in this process, for others to claim; those of anybody else stay."""
         keys = list(keys)
         with self._writing() as database:
-            give_back(database, [(key, owner) for key in keys], self._process)
+            release(database, [(key, owner) for key in keys], self._process)
         self._forget(key for key in keys if self._held.get(key) == owner)
 
     def record(self, records: Iterable[Record]) -> None:
-        """Keeps records, all in one transaction, and ends their claims; a run that is already in the store stays as it is."""
+        """Adds records in one transaction and ends their claims; a run that is already in the store stays as it is."""
         records, recorded = list(records), datetime.now(timezone.utc).isoformat(timespec="seconds")
         for record in records:
             if record.key != record.config.key:
                 raise ValueError(f"the key {record.key!r} is not that of its configuration ({record.config.key!r})")
         with self._writing() as database:
             for record in records:
-                insert(database, record, recorded)
+                insert_record(database, record, recorded)
                 database.execute("DELETE FROM claims WHERE key = ?", (record.key,))
         self._forget(record.key for record in records)
 
@@ -123,28 +133,28 @@ class Store:
         The order does not depend on who wrote first. ``history=False`` leaves the curves out and is faster.
         """
         with self._reading() as database:
-            found = [record_of(row, curves) for row, curves in select(database, history)]
-        return sorted((record for record in found if not where or _matches(record.config.to_dict(), where)), key=_order)
+            found = [parse_record(row, curves) for row, curves in select_rows(database, history)]
+        return sorted((record for record in found if _matches(record.config.to_dict(), where or {})), key=_order)
 
     def records_of(self, runs: Iterable[Run], history: bool = True) -> list[Record]:
-        """The records of these runs, in the order of `records`, each with the configuration it is asked for by.
+        """The records of these runs, in the order of `records`, each with the configuration of its run here.
 
-        A run that another study has trained is found, too, and is then this study's.
+        A run that another study has trained is found as well, and counts as this study's.
         """
         asked = {run.key: run.config for run in runs}
         found = [record for record in self.records(history=history) if record.key in asked]
         return sorted((replace(record, config=asked[record.key]) for record in found), key=_order)
 
     def checkpoint_folder(self, cohort: str) -> Path:
-        """Where a running cohort keeps its checkpoints; made if it is not there."""
+        """Where a running cohort keeps its checkpoints; created if it is not there."""
         return self._below("checkpoints", cohort, make=True)
 
     def weights(self, key: str) -> Path:
-        """Where a run's final weights lie, if they were kept."""
-        return self._below("weights", make=self._create) / f"{_checked(key)}.safetensors"
+        """Where a run's final weights are, if they were kept."""
+        return self._below("weights", make=self._create) / f"{_check_key(key)}.safetensors"
 
     def _below(self, *names: str, make: bool) -> Path:
-        path = self.folder.joinpath(*map(_checked, names))
+        path = self.folder.joinpath(*map(_check_key, names))
         if make:
             path.mkdir(parents=True, exist_ok=True)
         return path
@@ -163,29 +173,29 @@ class Store:
     def _transaction(self, kind: Literal["DEFERRED", "IMMEDIATE"]) -> Iterator[sqlite3.Connection]:
         if os.getpid() != self._process.pid:
             raise RuntimeError("this store was opened before a fork; SQLite needs every process to open its own")
-        with self._lock, explained(self.folder / FILE), transaction(self._connection, kind):
+        with self._lock, explain_errors(self.folder / FILE), transaction(self._connection, kind):
             yield self._connection
-            # Before the transaction ends: SQLite goes on writing to a file that nobody will find again.
-            if _file_number(self.folder / FILE) != self._file:
+            # Before the transaction ends: SQLite would go on writing to a file that nobody can find again.
+            if _inode(self.folder / FILE) != self._file:
                 raise UserError(
                     f"{self.folder / FILE} was deleted or replaced while this process used it, and its runs are gone with "
                     "it; put it back or run again"
                 )
 
-    def _start_pulse(self) -> None:
-        if self._pulse is None:
-            self._pulse = threading.Thread(target=self._beat, name="store heartbeat", daemon=True)
-            self._pulse.start()
+    def _start_heartbeats(self) -> None:
+        if self._heartbeats is None:
+            self._heartbeats = threading.Thread(target=self._send_heartbeats, name="store heartbeat", daemon=True)
+            self._heartbeats.start()
 
-    def _beat(self) -> None:
-        while not self._closing.wait(PULSE):
-            # A beat that fails (a busy or full disk) is made good by the next; training goes on meanwhile.
+    def _send_heartbeats(self) -> None:
+        while not self._closing.wait(HEARTBEAT_SECONDS):
+            # A heartbeat that fails (a busy or full disk) is repeated by the next; training continues meanwhile.
             with suppress(UserError, sqlite3.Error), self._writing() as database:
-                beat(database, self._process)
+                heartbeat(database, self._process)
 
 
-def _file_number(path: Path) -> tuple[int, int] | None:
-    """Which file a path leads to; None if there is none."""
+def _inode(path: Path) -> tuple[int, int] | None:
+    """Device and inode of the file at a path; None if there is none."""
     try:
         found = path.stat()
     except OSError:
@@ -204,7 +214,7 @@ def _order(record: Record) -> tuple[str | float, ...]:
     return (*names, config.depth, budget, config.parameters, config.seed, record.key)
 
 
-def _checked(key: str) -> str:
+def _check_key(key: str) -> str:
     if not _SAFE_KEY.fullmatch(key):
         raise ValueError(f"{key!r} is no key: letters, digits, - and _ only (it names a file)")
     return key

@@ -22,7 +22,7 @@ from boolit.lab.reports.figures import (
     xor_decision,
 )
 from boolit.lab.reports.figures.correlations import correlations
-from boolit.lab.results.scores import Notation
+from boolit.lab.results.scores import ScoreFormat
 from boolit.lab.results.statistics import metric_of, scores
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Metric, Record
@@ -101,7 +101,7 @@ def _best_of_each(records: Sequence[Record], metric: Metric) -> list[Record]:
 def _network(record: Record, metric: Metric, path: Path) -> Network:
     weights = load_file(path)
     layers = [weights[f"linear.{i}.weight"] for i in range(len(record.config.width) + 1)]
-    spec, shown = record.config.activation, Notation(metric.percent, 1 if metric.percent else 3)
+    spec, shown = record.config.activation, ScoreFormat(metric.percent, 1 if metric.percent else 3)
     return Network(spec, layers, f"{label(spec)}: {shown.number(record.metrics[metric.key])}{shown.unit}")
 
 

@@ -10,8 +10,17 @@ from typing import TypeVar
 from boolit.lab.common.errors import UserError
 from boolit.lab.reports.names import amounts, by_family, map_of, metric_label
 from boolit.lab.reports.tables.formats import csv_text, html_text, latex_text, markdown_text, terminal_table
-from boolit.lab.reports.tables.model import TESTS, Cell, Marks, Row, Table, cells, contrast_columns, count_columns, score_column
-from boolit.lab.results.statistics import BEST_SIZES, COVERAGE, Comparison, Method, compare, metric_of, scores, size_of
+from boolit.lab.reports.tables.model import TESTS, Cell, Marks, Row, Table, cells, count_columns, score_column, t_test_columns
+from boolit.lab.results.statistics import (
+    BEST_SIZES,
+    COVERAGE,
+    Comparison,
+    ComparisonMethod,
+    compare,
+    metric_of,
+    scores,
+    size_of,
+)
 from boolit.lab.runs import Record
 
 __all__ = ["FORMATS", "Cell", "Marks", "Row", "Table", "comparison_table", "render", "score_table", "terminal_table"]
@@ -63,7 +72,7 @@ def score_table(columns: Mapping[str, Comparison], title: str, decimals: int | N
 
 def comparison_table(comparison: Comparison, title: str) -> Table:
     """Every activation at its best size, the best first, with its test against the best: the paper's procedure in full."""
-    columns = contrast_columns(comparison)
+    columns = t_test_columns(comparison)
     rows = [Row(s.activation, map_of(s.activation), cells(columns, s)) for s in comparison.ranking]
     confidence = f"{100 * (1 - comparison.method.alpha):g} %"
     how = f"Difference and effect (Hedges' g): best − this [{confidence} confidence interval]."
@@ -88,7 +97,7 @@ Groups = Mapping[str, Sequence[Record]]
 
 
 def study_tables(
-    records: Sequence[Record], method: Method | None = None, solved: float | None = None, unfinished: bool = False
+    records: Sequence[Record], method: ComparisonMethod | None = None, solved: float | None = None, unfinished: bool = False
 ) -> list[Table]:
     """For each study and profile: its scores by depth, budget or width, whichever was swept, and its tests.
 
@@ -121,7 +130,7 @@ def _plain(cell: Cell) -> Cell:
     return replace(cell, marks=Marks(), shade=None, data=data)
 
 
-def _tables(records: Sequence[Record], name: str, method: Method | None, solved: float | None) -> list[Table]:
+def _tables(records: Sequence[Record], name: str, method: ComparisonMethod | None, solved: float | None) -> list[Table]:
     metric = metric_of(records)
     title = "; ".join(filter(None, (f"{name}: {metric_label(metric)}", provenance(records))))
 

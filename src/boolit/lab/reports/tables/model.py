@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from boolit.lab.reports.names import amounts, metric_label
-from boolit.lab.results.scores import Notation, notation, p_number
-from boolit.lab.results.statistics import Comparison, Contrast, Summary
+from boolit.lab.results.scores import ScoreFormat, format_p, score_format
+from boolit.lab.results.statistics import Comparison, ScoreSummary, TwoSampleTest
 
 # A table of results, before it is known how it will be shown.
 
@@ -102,7 +102,7 @@ def shades(comparison: Comparison) -> dict[str, float]:
         >>> from boolit.lab.results.statistics import compare_summaries
         >>> from boolit.lab.runs import Metric
         >>> means = {"relu": 0.5, "tanh": 0.7, "or_ail": 0.6}
-        >>> summaries = [Summary.printed(name, mean, 0.1, n=5) for name, mean in means.items()]
+        >>> summaries = [ScoreSummary.from_standard_error(name, mean, 0.1, n=5) for name, mean in means.items()]
         >>> {name: round(shade, 2) for name, shade in shades(compare_summaries(summaries, Metric(name="accuracy"))).items()}
         {'tanh': 1.0, 'or_ail': 0.5, 'relu': 0.0}
     """
@@ -114,24 +114,24 @@ def shades(comparison: Comparison) -> dict[str, float]:
     return {activation: (mean - worst) / (best - worst) for activation, mean in means.items()}
 
 
-def _is_one_of(summary: Summary, leaders: list[Summary], resolution: float) -> bool:
+def _is_one_of(summary: ScoreSummary, leaders: list[ScoreSummary], resolution: float) -> bool:
     return any(summary is leader or abs(summary.mean - leader.mean) < resolution / 2 for leader in leaders)
 
 
 # The columns of a comparison: scores with their marks, diverged and solved runs, and the tests.
 
-Column = tuple[str, Callable[[Summary], Cell]]
+Column = tuple[str, Callable[[ScoreSummary], Cell]]
 NOTHING = Cell("")
 TESTS = ("difference", "p", "effect")  # the columns of a contrast with the best
 
 
 def score_column(name: str, comparison: Comparison, decimals: int | None = None) -> Column:
     """Mean ± standard error, marked and shaded."""
-    writing = notation(comparison.metric, comparison.ranking)
-    writing = writing if decimals is None else Notation(writing.percent, decimals)
+    writing = score_format(comparison.metric, comparison.ranking)
+    writing = writing if decimals is None else ScoreFormat(writing.percent, decimals)
     marked, shaded = marks(comparison, writing.resolution), shades(comparison)
 
-    def cell(summary: Summary) -> Cell:
+    def cell(summary: ScoreSummary) -> Cell:
         mark, error = marked[summary.activation], summary.standard_error
         return Cell(
             text=writing.number(summary.mean),
@@ -156,13 +156,13 @@ def count_columns(comparison: Comparison) -> list[Column]:
     return columns
 
 
-def contrast_columns(comparison: Comparison) -> list[Column]:
+def t_test_columns(comparison: Comparison) -> list[Column]:
     """Size, score, counts, and each activation's contrast with the best."""
-    writing = notation(comparison.metric, comparison.ranking)
-    contrasts = {contrast.other.activation: contrast for contrast in comparison.contrasts}
+    writing = score_format(comparison.metric, comparison.ranking)
+    contrasts = {contrast.other.activation: contrast for contrast in comparison.tests}
     sizes = amounts(summary.size for summary in comparison.ranking)
 
-    def of_contrast(write: Callable[[Contrast], Cell]) -> Callable[[Summary], Cell]:
+    def of_contrast(write: Callable[[TwoSampleTest], Cell]) -> Callable[[ScoreSummary], Cell]:
         return lambda s: write(contrasts[s.activation]) if s.activation in contrasts else NOTHING
 
     return [
@@ -171,23 +171,23 @@ def contrast_columns(comparison: Comparison) -> list[Column]:
         ("n", lambda s: Cell(str(s.n), data={"": s.n})),
         *count_columns(comparison),
         (TESTS[0], of_contrast(lambda c: _with_interval(c.difference, c.interval, writing.number))),
-        (TESTS[1], of_contrast(lambda c: Cell(p_number(comparison.p(c)), data={"": comparison.p(c)}))),
+        (TESTS[1], of_contrast(lambda c: Cell(format_p(comparison.p(c)), data={"": comparison.p(c)}))),
         (TESTS[2], of_contrast(lambda c: _with_interval(c.effect, c.effect_interval, _effect))),
     ]
 
 
-def cells(columns: Sequence[Column], summary: Summary | None) -> tuple[Cell, ...]:
+def cells(columns: Sequence[Column], summary: ScoreSummary | None) -> tuple[Cell, ...]:
     """A row of these columns; empty for an activation that is not among the compared."""
     return tuple(NOTHING if summary is None else write(summary) for _, write in columns)
 
 
-def _solved(summary: Summary) -> Cell:
+def _solved(summary: ScoreSummary) -> Cell:
     solved = summary.solved or 0
     text = f"{100 * solved / summary.runs:.0f} % ({solved}/{summary.runs})"
     return Cell(text, data={"": solved, " runs": summary.runs})
 
 
-def _diverged(summary: Summary) -> Cell:
+def _diverged(summary: ScoreSummary) -> Cell:
     text = f"{summary.diverged}/{summary.runs}" if summary.diverged else ""
     return Cell(text, data={"": summary.diverged, " runs": summary.runs})
 

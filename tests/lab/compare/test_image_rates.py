@@ -11,7 +11,7 @@ from boolit.lab.compare.images import (
     PROFILE,
     RATES,
     TRIAL_SEEDS,
-    chosen_rates,
+    choose_rates,
     divergence_note,
     final_plan,
     recipe_for,
@@ -67,7 +67,7 @@ def test_no_head_diverges_at_its_chosen_rate(planned: Plan, tmp_path: Path) -> N
         assert len(tried) == len(GATES) * len(RATES) * TRIAL_SEEDS
         assert not any(name.startswith("test") for record in tried for name in record.metrics)
         assert any(record.state == "diverged" for record in tried), "otherwise any rate would do here, and nothing is shown"
-        rates = chosen_rates(tried)
+        rates = choose_rates(tried)
         finals = trained(final_plan(planned, rates), store)
     assert rates["xnor_nail"] < rates["relu"], "what suits one activation does not suit the other"
     assert len(finals) == len(GATES) * SEEDS
@@ -82,8 +82,8 @@ def record(rate: float, loss: float, state: str = "finished") -> Record:
 
 def test_the_lowest_mean_loss_without_a_divergence_is_chosen() -> None:
     tried = [record(0.01, 0.1), record(0.01, 0.1, "diverged"), record(0.003, 0.5), record(0.003, 0.3), record(0.001, 0.45)]
-    assert chosen_rates(tried) == {"or_ail": 0.003}
-    assert chosen_rates([record(rate, 1.0, "diverged") for rate in (0.01, 0.001)]) == {"or_ail": 0.001}
+    assert choose_rates(tried) == {"or_ail": 0.003}
+    assert choose_rates([record(rate, 1.0, "diverged") for rate in (0.01, 0.001)]) == {"or_ail": 0.001}
 
 
 def test_what_diverged_is_told_with_what_to_do() -> None:

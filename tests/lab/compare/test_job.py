@@ -15,10 +15,12 @@ from safetensors.torch import load_file
 import boolit
 from boolit.cli._compare import predict
 from boolit.lab.common.errors import UserError
-from boolit.lab.compare import Compared, Comparing, Question
-from boolit.lab.compare.config import MANY_ROWS, RATES
-from boolit.lab.compare.saved import saved_model, write_predictions
+from boolit.lab.compare.config import MANY_ROWS, RATES, CompareConfig
+from boolit.lab.compare.job import CompareJob, CompareResult
+from boolit.lab.compare.saved import build_saved_model, write_predictions
+from boolit.lab.compare.study import table_source
 from boolit.lab.datasets import load as load_data
+from boolit.lab.datasets.tables import prepared
 from boolit.lab.models import restore
 from boolit.lab.results.store import Store
 from boolit.lab.training import StackedTraining
@@ -30,23 +32,23 @@ from boolit.saved.model import SavedModel
 SPECS = ("relu", "prelu", "or_and_xnor_nail_d")
 
 
-def question(folder: Path, name: str = "classes", target: str = "class", **options: Any) -> Question:
-    return Question(
+def config(folder: Path, name: str = "classes", target: str = "class", **options: Any) -> CompareConfig:
+    return CompareConfig(
         folder / f"{name}.csv", target, **{"activations": SPECS, "budget": 400, "splits": 5, "epochs": 4, **options}
     )
 
 
 @pytest.fixture(scope="module")
-def classes(folder: Path) -> Compared:
-    return Comparing.of(question(folder)).run(folder / "classes")
+def classes(folder: Path) -> CompareResult:
+    return CompareJob.prepare(config(folder)).run(folder / "classes")
 
 
 @pytest.fixture(scope="module")
-def quantity(folder: Path) -> Compared:
-    return Comparing.of(question(folder, "quantity", "price", activations=("relu",))).run(folder / "quantity")
+def quantity(folder: Path) -> CompareResult:
+    return CompareJob.prepare(config(folder, "quantity", "price", activations=("relu",))).run(folder / "quantity")
 
 
-def test_every_activation_has_its_rate_on_every_split(folder: Path, classes: Compared) -> None:
+def test_every_activation_has_its_rate_on_every_split(folder: Path, classes: CompareResult) -> None:
     places = {(spec, split) for spec in SPECS for split in range(1, 6)}
     assert classes.rates is not None
     assert set(classes.rates) == places
@@ -66,24 +68,24 @@ def test_every_activation_has_its_rate_on_every_split(folder: Path, classes: Com
 
 
 def test_many_rows_need_fewer_splits(folder: Path) -> None:
-    asked = question(folder, splits=None)
-    assert [len(asked.split_numbers(rows)) for rows in (100, MANY_ROWS - 1, MANY_ROWS)] == [10, 10, 5]
-    assert len(question(folder, splits=7).split_numbers(MANY_ROWS)) == 7
+    default = config(folder, splits=None)
+    assert [len(default.split_numbers(rows)) for rows in (100, MANY_ROWS - 1, MANY_ROWS)] == [10, 10, 5]
+    assert len(config(folder, splits=7).split_numbers(MANY_ROWS)) == 7
 
 
 def test_the_reference_is_relu_or_the_first(folder: Path) -> None:
-    assert question(folder).compared_with == "relu"
-    assert question(folder, activations=("max", "or_ail")).compared_with == "max"
-    assert question(folder, reference="prelu").compared_with == "prelu"
+    assert config(folder).reference_activation == "relu"
+    assert config(folder, activations=("max", "or_ail")).reference_activation == "max"
+    assert config(folder, reference="prelu").reference_activation == "prelu"
 
 
 def test_sizes_are_matched(folder: Path) -> None:
-    counts = Comparing.of(question(folder)).parameters
+    counts = CompareJob.prepare(config(folder)).parameters
     assert set(counts) == set(SPECS)
     assert all(abs(count - 400) < 60 for count in counts.values())
 
 
-def test_it_ends_with_table_verdict_figures_and_model(folder: Path, classes: Compared) -> None:
+def test_it_ends_with_table_verdict_figures_and_model(folder: Path, classes: CompareResult) -> None:
     assert classes.report is not None
     assert classes.saved is not None
     assert "best" not in classes.report.verdict
@@ -94,9 +96,9 @@ def test_it_ends_with_table_verdict_figures_and_model(folder: Path, classes: Com
     assert rows == {*SPECS, "majority class"}
 
 
-def test_the_same_command_trains_nothing_again(folder: Path, classes: Compared, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_command_trains_nothing_again(folder: Path, classes: CompareResult, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StackedTraining, "step", lambda _: pytest.fail("trained again"))
-    again = Comparing.of(question(folder)).run(folder / "classes")
+    again = CompareJob.prepare(config(folder)).run(folder / "classes")
     assert again.summary.trained == 0
     assert again.rates == classes.rates
     assert again.report is not None
@@ -105,22 +107,22 @@ def test_the_same_command_trains_nothing_again(folder: Path, classes: Compared, 
 
 
 def test_a_changed_table_is_another_study(folder: Path) -> None:
-    before = Comparing.of(question(folder, "quantity", "price")).planned.runs[0].key
+    before = CompareJob.prepare(config(folder, "quantity", "price")).plan.runs[0].key
     moved = folder / "quantity.csv"
     original = moved.read_text()
     moved.write_text(original + original.splitlines()[-1] + "\n")
-    after = Comparing.of(question(folder, "quantity", "price")).planned.runs[0].key
+    after = CompareJob.prepare(config(folder, "quantity", "price")).plan.runs[0].key
     moved.write_text(original)
     assert before != after
-    assert Comparing.of(question(folder, "quantity", "price")).planned.runs[0].key == before
+    assert CompareJob.prepare(config(folder, "quantity", "price")).plan.runs[0].key == before
 
 
 @pytest.mark.parametrize("spec", SPECS)
-def test_a_saved_model_computes_what_the_trained_network_does(folder: Path, classes: Compared, spec: str) -> None:
+def test_a_saved_model_computes_what_the_trained_network_does(folder: Path, classes: CompareResult, spec: str) -> None:
     """Plain layers on the file's own rows against stacked layers on a run's own, for every row of its test split."""
     assert classes.report is not None
-    asked = question(folder)
-    table, dataset = asked.prepared(), load_data(asked.source)
+    source = table_source(config(folder))
+    table, dataset = prepared(source.wanted), load_data(source)
     with Store(folder / "classes", create=False) as store:
         record = next(r for r in store.records({"study": "classes", "split": 3}) if r.config.activation == spec)
         weights = load_file(store.weights(record.key))
@@ -130,7 +132,7 @@ def test_a_saved_model_computes_what_the_trained_network_does(folder: Path, clas
     with torch.no_grad():
         expected = restore(record.config, weights)(((x - own.mean) / own.scale).unsqueeze(0))[0, :, 0]
         features = x.double() * torch.from_numpy(table.scale) + torch.from_numpy(table.mean)
-        actual = saved_model(record, table, own, weights).module(features)[:, 0]
+        actual = build_saved_model(record, table, own, weights).module(features)[:, 0]
     torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
     assert float(((actual > 0) == (y > 0.5)).double().mean()) == pytest.approx(record.metrics["test_accuracy"])
 
@@ -141,7 +143,7 @@ def rows_of(path: Path) -> dict[str, list[str]]:
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
-def test_the_best_model_predicts_its_own_table(folder: Path, classes: Compared) -> None:
+def test_the_best_model_predicts_its_own_table(folder: Path, classes: CompareResult) -> None:
     assert classes.saved is not None
     model = load(classes.saved.path)
     rows = rows_of(folder / "classes.csv")
@@ -150,7 +152,7 @@ def test_the_best_model_predicts_its_own_table(folder: Path, classes: Compared) 
     assert boolit.activation(model.description.activation).spec == classes.saved.activation
 
 
-def test_errors_are_in_the_targets_own_unit(folder: Path, quantity: Compared) -> None:
+def test_errors_are_in_the_targets_own_unit(folder: Path, quantity: CompareResult) -> None:
     assert quantity.saved is not None
     assert quantity.verdict is not None
     model, rows = load(quantity.saved.path), rows_of(folder / "quantity.csv")
@@ -162,7 +164,7 @@ def test_errors_are_in_the_targets_own_unit(folder: Path, quantity: Compared) ->
     assert 0.7 * prices.std() < guess < 1.3 * prices.std()
 
 
-def test_predictions_as_csv(folder: Path, classes: Compared, tmp_path: Path) -> None:
+def test_predictions_as_csv(folder: Path, classes: CompareResult, tmp_path: Path) -> None:
     assert classes.saved is not None
     out = tmp_path / "out.csv"
     assert write_predictions(classes.saved.path, folder / "classes.csv", out).rows == 160
@@ -221,9 +223,9 @@ def test_categories_the_model_does_not_know_are_told(tmp_path: Path, capsys: pyt
         ({"rates": (0.1, -0.1)}, "learning rate -0.1"),
     ],
 )
-def test_a_question_without_an_answer_is_one_sentence(options: dict[str, Any], named: str, folder: Path) -> None:
+def test_an_impossible_config_is_one_sentence(options: dict[str, Any], named: str, folder: Path) -> None:
     with pytest.raises(UserError, match=named):
-        Comparing.of(question(folder, **options))
+        CompareJob.prepare(config(folder, **options))
 
 
 def test_no_prediction_is_a_formula(tmp_path: Path) -> None:
