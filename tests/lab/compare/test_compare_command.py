@@ -33,7 +33,7 @@ def test_a_table_in_one_command(folder: Path, tmp_path: Path) -> None:
     out, err = run(*arguments)
     assert "Rows: 102 to train on, 26 to validate on, 32 to test on" in err
     assert "1 numeric, 1 true or false, 1 dates, 1 categories" in err
-    assert "ResampledSplits: 5" in err
+    assert "Splits: 5" in err
     assert "majority class" in out
     assert str(tmp_path / "out" / "best.safetensors") in out.replace("\n", "")
     entry = json.loads(run(*arguments, "--json")[0])

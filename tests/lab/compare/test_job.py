@@ -20,7 +20,7 @@ from boolit.lab.compare.job import CompareJob, CompareResult
 from boolit.lab.compare.saved import build_saved_model, write_predictions
 from boolit.lab.compare.study import table_source
 from boolit.lab.datasets import load as load_data
-from boolit.lab.datasets.tables import prepared
+from boolit.lab.datasets.tables import prepare_table
 from boolit.lab.models import restore
 from boolit.lab.results.store import Store
 from boolit.lab.training import StackedTraining
@@ -122,7 +122,7 @@ def test_a_saved_model_computes_what_the_trained_network_does(folder: Path, clas
     """Plain layers on the file's own rows against stacked layers on a run's own, for every row of its test split."""
     assert classes.report is not None
     source = table_source(config(folder))
-    table, dataset = prepared(source.wanted), load_data(source)
+    table, dataset = prepare_table(source.spec), load_data(source)
     with Store(folder / "classes", create=False) as store:
         record = next(r for r in store.records({"study": "classes", "split": 3}) if r.config.activation == spec)
         weights = load_file(store.weights(record.key))

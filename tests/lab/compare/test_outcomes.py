@@ -17,7 +17,6 @@ from boolit.lab.compare.rates import choose_rates
 from boolit.lab.compare.study import table_source
 from boolit.lab.datasets import Dataset, load
 from boolit.lab.results.resampled import ResampledSplits
-from boolit.lab.results.statistics import Metric
 from boolit.lab.results.verdicts import SplitVerdict
 from boolit.lab.runs import Metric, Record, RunConfig
 
@@ -29,7 +28,7 @@ def record(spec: str, split: int, valid: float, test: float = 0.5, rate: float =
 
 
 def outcomes(records: Sequence[Record], baseline_scores: Sequence[float] = (0.5, 0.5)) -> Outcomes:
-    places = {(str(r.config["activation"]), int(str(r.config["split"]))): r for r in records}
+    places = {(r.config.activation, r.config.split): r for r in records}
     specs = list(dict.fromkeys(spec for spec, _ in places))
     return Outcomes(
         places, specs, (1, 2), Metric(name="accuracy"), ResampledSplits(2, 20, 80), "majority class", baseline_scores

@@ -27,8 +27,8 @@ from boolit.lab.reports.tables import (
     terminal_table,
 )
 from boolit.lab.reports.tables.model import DARK, marks, shades
-from boolit.lab.results.statistics import Comparison, ComparisonMethod, Metric, Score, ScoreSummary, compare, compare_summaries
-from boolit.lab.runs import Record, Run
+from boolit.lab.results.statistics import Comparison, ComparisonMethod, Score, ScoreSummary, compare, compare_summaries
+from boolit.lab.runs import Metric, Record, Run
 
 ACCURACY = Metric(name="accuracy")
 LOSS = Metric(name="rmse")
@@ -279,7 +279,9 @@ def test_an_activation_with_one_width_only_makes_no_columns_of_widths():
 
 
 def test_studies_and_profiles_are_not_mixed():
-    other = [Record(Run(c := {**r.config, "profile": "paper"}).key, c, r.state, {"test_accuracy": math.nan}) for r in records()]
+    metrics = {"test_accuracy": math.nan}
+    paper = [(r.config.replace(profile="paper"), r.state) for r in records()]
+    other = [Record(config.key, config, state, metrics) for config, state in paper]
     tables = study_tables(records() + other, ComparisonMethod(holm=True), solved=0.5)
     assert [table.title for table in tables] == ["s (quick): test accuracy (%)", "s (paper): test accuracy (%)"]
     assert "Holm-corrected" in tables[0].notes[1]

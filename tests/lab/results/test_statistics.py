@@ -15,7 +15,6 @@ from boolit.lab.common.errors import UserError
 from boolit.lab.results.scores import format_p
 from boolit.lab.results.statistics import (
     ComparisonMethod,
-    Metric,
     Score,
     ScoreSummary,
     compare,

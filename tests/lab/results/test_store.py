@@ -108,7 +108,7 @@ def test_records_are_read_from_one_state_of_the_store(tmp_path, monkeypatch):
             yield from rows
 
         monkeypatch.setattr(store_module, "select_rows", rows_and_a_writer)
-        assert [found.config["seed"] for found in reading.records()] == [0]
+        assert [found.config.seed for found in reading.records()] == [0]
         assert len(reading.finished()) == 2
 
 
