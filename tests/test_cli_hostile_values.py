@@ -150,10 +150,11 @@ def test_a_file_in_the_place_of_the_weights_is_named(tmp_path: Path, capsys: pyt
 
 
 IN_TURN = """
-import json, os, sys
+import gc, json, os, sys
 import boolit.cli._app
 from boolit.cli import main
 
+gc.freeze()  # what was imported is not looked through at the end of each
 for arguments in json.loads(sys.argv[1]):
     reading, writing = os.pipe()
     child = os.fork()

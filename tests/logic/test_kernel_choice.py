@@ -58,7 +58,6 @@ def run(*arguments: str, **environment: str) -> str:
     return done.stdout
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="there is one level elsewhere")
 @pytest.mark.parametrize("level", ["baseline", "x86-64-v3"])
 def test_the_level_wished_for_is_loaded(level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BOOLIT_INSTRUCTIONS", level)
@@ -66,7 +65,8 @@ def test_the_level_wished_for_is_loaded(level: str, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(library, "__file__", str(tmp_path / "library.py"))  # a library reads its level when it is loaded
     loaded, verdict = library._load()
     assert loaded is not None
-    assert (verdict.active, verdict.instructions, verdict.reason) == (True, level, f"built and loaded ({level})")
+    expected = level if platform.machine() == "x86_64" else "baseline"  # the only one elsewhere
+    assert (verdict.active, verdict.instructions, verdict.reason) == (True, expected, f"built and loaded ({expected})")
 
 
 def test_kernels_turned_off_leave_a_working_library() -> None:

@@ -14,10 +14,11 @@ from boolit.cli._app import run
 PLANNING = ["run", "parity", "--set", "training.epochs=0"], "error: --set training.epochs=0: training.epochs is 0;"
 STORING = ["run", "parity", "--out", "file"], "error: cannot make the folder file"
 BOTH = f"""
-import os, sys
+import gc, os, sys
 import boolit.cli._app
 from boolit.cli import main
 
+gc.freeze()
 codes = []
 for attempt, arguments in enumerate(({PLANNING[0]!r}, {STORING[0]!r})):
     child = os.fork()

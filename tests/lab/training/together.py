@@ -4,6 +4,7 @@ They are forked with what torchrun would tell them: so everything is imported on
 without a break, and stopped by the process that is not the leader and gone on with.
 """
 
+import gc
 import json
 import os
 import socket
@@ -72,5 +73,6 @@ def join(number: int, port: int) -> int:
 if __name__ == "__main__":
     with socket.create_server(("127.0.0.1", 0)) as free:
         free_port = free.getsockname()[1]
+    gc.freeze()
     children = [join(number, free_port) for number in range(2)]
     sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child in children))
