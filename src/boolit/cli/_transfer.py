@@ -12,7 +12,7 @@ from boolit.cli._run import JsonOption, conclude
 from boolit.cli._terminal import progress
 
 if TYPE_CHECKING:
-    from boolit.lab.execute import Summary
+    from boolit.lab.execute import ExecutionSummary
     from boolit.lab.results.store import Store
     from boolit.lab.studies import Plan
 
@@ -68,10 +68,12 @@ def transfer(
         final = final_plan(planned, rates)
         summary = execute(final, store, shown)
         notes = _notes(final, store)
-        conclude(final, store, before.then(summary) if before else summary, Method(), json, {"rates": rates, "notes": notes})
+        conclude(
+            final, store, before.add_plan(summary) if before else summary, Method(), json, {"rates": rates, "notes": notes}
+        )
 
 
-def _rates(planned: Plan, store: Store, shown: bool | None) -> tuple[Summary, dict[str, float]]:
+def _rates(planned: Plan, store: Store, shown: bool | None) -> tuple[ExecutionSummary, dict[str, float]]:
     """Tries the learning rates, and says which were chosen."""
     from boolit.lab.compare.images import chosen_rates, trial_plan
     from boolit.lab.execute import execute

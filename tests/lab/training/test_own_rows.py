@@ -12,7 +12,7 @@ import torch
 
 from boolit.lab.datasets import Dataset, Split, load, source
 from boolit.lab.runs import RunConfig
-from boolit.lab.training import Finished, Job, StackedTraining, train
+from boolit.lab.training import CohortResult, Job, StackedTraining, train
 from boolit.lab.training.own_rows import OwnRows
 
 ROWS = 90
@@ -50,7 +50,7 @@ def standardised(dataset: Dataset, number: int) -> Dataset:
     return replace(dataset, splits=splits, unit=dataset.unit * own.target_scale, pool=None, resample=None)
 
 
-def weights(finished: Finished | None) -> list[dict[str, torch.Tensor]]:
+def weights(finished: CohortResult | None) -> list[dict[str, torch.Tensor]]:
     assert finished is not None
     return [outcome.weights for outcome in finished.outcomes]
 
@@ -132,11 +132,11 @@ def test_a_trial_reads_no_test_row(config: RunConfig) -> None:
 def test_evaluation_in_pieces_is_the_same(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job.of([on(config, number) for number in (1, 2)])
     model = StackedTraining(job).model
-    whole = OwnRows(job).assess(model, "test")
-    monkeypatch.setattr("boolit.lab.training.own_rows.NUMBERS_AT_ONCE", 100)
-    monkeypatch.setattr("boolit.lab.training.own_rows.KEPT_NUMBERS", 0)
+    whole = OwnRows(job).evaluate(model, "test")
+    monkeypatch.setattr("boolit.lab.training.own_rows.EVALUATION_NUMEL", 100)
+    monkeypatch.setattr("boolit.lab.training.own_rows.CACHED_NUMEL", 0)
     # Means of float32 losses, of few samples each: 2⁻²⁴ of them for each of 18 samples at most.
-    torch.testing.assert_close(OwnRows(job).assess(model, "test"), whole, rtol=18 * 2.0**-24, atol=0)
+    torch.testing.assert_close(OwnRows(job).evaluate(model, "test"), whole, rtol=18 * 2.0**-24, atol=0)
 
 
 def test_data_with_one_split_has_no_others() -> None:

@@ -15,11 +15,11 @@ from boolit.lab.datasets import load, source
 from boolit.lab.models import restore
 from boolit.lab.models.unstacked import Looped
 from boolit.lab.studies import load_study, plan
-from boolit.lab.training import Checkpoint, Finished, Job, StackedTraining, train
+from boolit.lab.training import Checkpoint, CohortResult, Job, StackedTraining, train
 from boolit.lab.training.cohort import Outcome, outcomes
 from boolit.lab.training.kept_weights import estimate_statistics
-from boolit.lab.training.metrics import assess
-from boolit.lab.training.recipe import ALONE
+from boolit.lab.training.metrics import evaluate
+from boolit.lab.training.recipe import SINGLE_NETWORK_OPTIONS
 from boolit.lab.training.single import SingleTraining, check_bfloat16
 
 Config = Callable[..., dict[str, Any]]
@@ -41,7 +41,7 @@ def curve(training: StackedTraining, name: str = "train_loss") -> Tensor:
     return torch.stack(training.history[name]).squeeze(1)
 
 
-def finished(result: Finished | None) -> Finished:
+def finished(result: CohortResult | None) -> CohortResult:
     assert result is not None
     return result
 
@@ -117,7 +117,7 @@ def test_gradients_are_clipped_as_torch_does_it(monkeypatch: pytest.MonkeyPatch,
     training, twin = SingleTraining(job), job.build()
     used: list[Tensor] = []
     monkeypatch.setattr(training.optimiser, "step", lambda gradients, _: used.append(gradients.clone()))
-    x, y = training._prepared(0)
+    x, y = training._prepare_batch(0)
     training.step()
     nn.functional.binary_cross_entropy_with_logits(twin(x), y).backward()
     assert nn.utils.clip_grad_norm_(twin.parameters(), 0.05) > 0.05
@@ -141,8 +141,8 @@ def test_averaged_weights_are_torchs_and_are_what_is_evaluated_and_kept(patience
     best = int(outcome.metrics.get("best_epoch", len(kept))) - 1
     for name, values in outcome.weights.items():
         torch.testing.assert_close(values, kept[best][name])
-    again = restore(own | {"inputs": (8, 8), "outputs": 10}, outcome.weights)
-    means = assess(training.job, again, load(source(own["data"])).splits["test"])
+    again = restore(own.replace(inputs=[8, 8], outputs=10), outcome.weights)
+    means = evaluate(training.job, again, load(source(own.data)).splits["test"])
     assert means.flatten().tolist() == pytest.approx([outcome.metrics["test_loss"], outcome.metrics["test_accuracy"]])
 
 
@@ -190,7 +190,7 @@ def test_averaged_weights_have_batch_norm_statistics_of_their_own(options: dict[
     # The mean of the variances within batches lies below that of all samples by what the batches' means differ: by 1 in 31.
     torch.testing.assert_close(weights["norm.0.running_var"].double(), entering.var(0), rtol=0.1, atol=1e-3)
     again = restore(own | {"inputs": (8, 8), "outputs": 10}, weights)
-    means = assess(training.job, again, dataset.splits["test"])
+    means = evaluate(training.job, again, dataset.splits["test"])
     assert means.flatten().tolist() == pytest.approx([outcome.metrics["test_loss"], outcome.metrics["test_accuracy"]])
 
 
@@ -301,7 +301,7 @@ def test_keys_of_runs_without_such_options_do_not_know_of_them() -> None:
     (without, *_), (changed, *_) = (
         plan(load_study("parity"), seeds=1, sets=[*sets, *more]).runs for more in ([], ["training.ema=0.9"])
     )
-    assert not set(ALONE) & set(without.config.training)
+    assert not set(SINGLE_NETWORK_OPTIONS) & set(without.config.training)
     assert without.key != changed.key
 
 

@@ -18,7 +18,7 @@ from boolit.lab.datasets.tables.dataset import Table, network_task
 from boolit.lab.models import family
 from boolit.lab.studies import StudyFile
 from boolit.lab.studies.planner import BUDGET_TOLERANCE
-from boolit.lab.training.metrics import FIGURE_OF_TASK
+from boolit.lab.training.metrics import METRIC_OF_TASK
 from boolit.saved.file import TableTask
 
 DEFAULT_ACTIVATIONS = ("relu", "silu", "max", "or_ail", "xnor_nail", "or_and_xnor_nail_d")
@@ -137,7 +137,7 @@ def study_of(question: Question, table: Prepared) -> StudyFile:
             "seeds": 1,
         },
         "training": recipe_for(table.rows["train"], question.epochs),
-        "metric": {"name": FIGURE_OF_TASK[network_task(table)]},
+        "metric": {"name": METRIC_OF_TASK[network_task(table)]},
         "profiles": {PROFILE: {}},
     }
     return StudyFile(question.name, question.table, "", tables)

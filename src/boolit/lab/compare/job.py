@@ -16,7 +16,7 @@ from boolit.lab.compare.rates import Place, chosen_rates, edge_notes, final_plan
 from boolit.lab.compare.saved import Saved, write_saved
 from boolit.lab.datasets import Dataset, load
 from boolit.lab.datasets.tables import Prepared
-from boolit.lab.execute import Summary, execute
+from boolit.lab.execute import ExecutionSummary, execute
 from boolit.lab.reports.names import metric_label
 from boolit.lab.reports.page import Report, split_figures, split_tables, write_pages
 from boolit.lab.results.resampled import Estimate
@@ -36,7 +36,7 @@ class Compared:
     was chosen on most splits.
     """
 
-    summary: Summary
+    summary: ExecutionSummary
     rates: Mapping[Place, float] | None = None
     notes: Sequence[str] = ()
     verdict: SplitVerdict | None = None
@@ -98,7 +98,7 @@ class Comparing:
             tried = _records(trials, store, history=False)
             rates = chosen_rates(tried)
             final = final_plan(self.planned, rates)
-            summary = before.then(execute(final, store, progress))
+            summary = before.add_plan(execute(final, store, progress))
             notes = [*self.notes, *edge_notes(rates, self.question.rates)]
             if not summary.complete:
                 return Compared(summary, rates, notes)
@@ -106,7 +106,7 @@ class Comparing:
 
     def _concluded(
         self,
-        summary: Summary,
+        summary: ExecutionSummary,
         rates: Mapping[Place, float],
         notes: Sequence[str],
         records: Sequence[Record],

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 NEVER = -1
 
 
-class Best:
+class EarlyStopping:
     """Keeps of every row of some tensors what it was after its run's best epoch.
 
     The best epoch is that of the lowest ``loss``; of a figure that ought to rise, its negative stands for the loss.
@@ -36,22 +36,22 @@ class Best:
         self.trained = torch.full((runs,), epochs, dtype=torch.int64)
 
     @property
-    def going(self) -> Tensor:
+    def running(self) -> Tensor:
         """Which runs have not been stopped.
 
         Shape: ``(runs,)``.
         """
         return self.trained == self._epochs
 
-    def after(self, epoch: int, loss: Tensor) -> None:
+    def update(self, epoch: int, loss: Tensor) -> None:
         """Takes note of an epoch's validation loss; a loss that is not a number improves nothing."""
-        better = self.going & (loss < self.loss)
+        better = self.running & (loss < self.loss)
         self.loss[better], self.epoch[better] = loss[better], epoch
         for name, values in self._live.items():
             self.kept[name][better] = values[better]
-        self.trained[self.going & (epoch - self.epoch >= self.patience)] = epoch + 1
+        self.trained[self.running & (epoch - self.epoch >= self.patience)] = epoch + 1
 
-    def put_back(self) -> None:
+    def restore_best(self) -> None:
         """Gives every run that had a best epoch the weights of it."""
         had = self.epoch != NEVER
         for name, values in self._live.items():
@@ -67,7 +67,7 @@ class Best:
 # The exponential moving average of weights, which is evaluated and kept in place of the weights themselves.
 
 
-class Average:
+class WeightAverage:
     """After the first step that was taken it is the weights; then each leaves ``decay`` of it, as torch's ``AveragedModel``.
 
     Shape: ``values`` and ``kept`` are ``(runs, parameters)``; ``steps`` says how many were taken in; ``buffers`` are the
@@ -86,13 +86,13 @@ class Average:
         self.steps += 1
 
     @contextmanager
-    def in_place(self) -> Iterator[None]:
+    def swap(self) -> Iterator[None]:
         """Within it the averaged network is where the network is, and the other way round."""
-        self._exchange()
+        self._swap_values()
         yield
-        self._exchange()
+        self._swap_values()
 
-    def replace(self) -> None:
+    def copy_to_model(self) -> None:
         """Leaves the averaged network where the network was."""
         for live, kept in self._pairs:
             live.copy_(kept)
@@ -102,7 +102,7 @@ class Average:
         buffers = {f"average.buffer.{name}": values for name, values in self.buffers.items()}
         return {"average": self.kept, "average.steps": self.steps} | buffers
 
-    def _exchange(self) -> None:
+    def _swap_values(self) -> None:
         for live, kept in self._pairs:
             before = live.clone()
             live.copy_(kept)

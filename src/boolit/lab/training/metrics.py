@@ -16,10 +16,10 @@ from boolit.lab.training.recipe import Loss
 if TYPE_CHECKING:
     from boolit.lab.training.job import Job
 
-# Losses and figures of every run on its own batch.
+# Losses and metrics of every run on its own batch.
 
 LOSS_OF_TASK: dict[Task, Loss] = {"binary": "bce", "classes": "cross-entropy", "regression": "mse"}
-FIGURE_OF_TASK: dict[Task, str] = {"binary": "accuracy", "classes": "accuracy", "regression": "rmse"}
+METRIC_OF_TASK: dict[Task, str] = {"binary": "accuracy", "classes": "accuracy", "regression": "rmse"}
 TASKS_OF_LOSS: dict[Loss, tuple[Task, ...]] = {
     "bce": ("binary",),
     "cross-entropy": ("classes",),
@@ -59,7 +59,7 @@ def mean_of_run(values: Tensor) -> Tensor:
     return values.flatten(1).mean(1, dtype=torch.float32 if values.dtype == torch.bool else None)
 
 
-def figure(task: Task, mean_score: Tensor, unit: Tensor | float = 1.0) -> Tensor:
+def metric_of_scores(task: Task, mean_score: Tensor, unit: Tensor | float = 1.0) -> Tensor:
     """The task's figure from the mean of its scores; an RMSE in a unit, of all runs or of each."""
     return unit * mean_score.sqrt() if task == "regression" else mean_score
 
@@ -74,15 +74,15 @@ def finite(*values: Tensor) -> Tensor:
 
 # What a cohort's networks are worth on samples they share.
 
-NUMBERS_AT_ONCE = 2**22  # of the widest layer of all runs together; bounds the memory of an evaluation
+EVALUATION_NUMEL = 2**22  # of the widest layer of all runs together; bounds the memory of an evaluation
 
 
-def answers(job: Job, model: Stacked, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
+def predict(job: Job, model: Stacked, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """The outputs of every run on the same stored samples, piece by piece.
 
     Shape: ``(samples, …)`` to pieces ``(runs, samples of the piece, outputs)``.
     """
-    size = max(1, NUMBERS_AT_ONCE // (job.runs * job.widest))
+    size = max(1, EVALUATION_NUMEL // (job.runs * job.widest))
     device = next(model.parameters()).device
     model.eval()
     with torch.no_grad():
@@ -92,13 +92,13 @@ def answers(job: Job, model: Stacked, x: Tensor) -> Iterator[tuple[slice, Tensor
             yield piece, model(shared.expand(job.runs, *shared.shape))
 
 
-def assess(job: Job, model: Stacked, split: Split, kept: Tensor | None = None) -> Tensor:
+def evaluate(job: Job, model: Stacked, split: Split, kept: Tensor | None = None) -> Tensor:
     """The mean loss and the mean score of every run on a split; the outputs go into ``kept`` if they are wanted.
 
     Shape: ``(2, runs)``; ``kept`` is ``(runs, samples, outputs)``.
     """
     sums = torch.zeros(2, job.runs, dtype=torch.float64)
-    for piece, outputs in answers(job, model, split.x):
+    for piece, outputs in predict(job, model, split.x):
         if kept is not None:
             kept[:, piece] = outputs
         targets = split.y[piece].to(outputs.device)
@@ -108,13 +108,13 @@ def assess(job: Job, model: Stacked, split: Split, kept: Tensor | None = None) -
     return sums / len(split)
 
 
-def probed(job: Job, model: Stacked) -> dict[str, Tensor]:
-    """The figures of the dataset's probes.
+def probe_metrics(job: Job, model: Stacked) -> dict[str, Tensor]:
+    """The metrics of the dataset's probes.
 
     Shape: ``(runs,)`` each.
     """
-    figures: dict[str, Tensor] = {}
+    metrics: dict[str, Tensor] = {}
     for probe in job.dataset.probes:
-        outputs = torch.cat([piece.cpu() for _, piece in answers(job, model, probe.x)], 1)
-        figures |= {name: values.to(torch.float64) for name, values in probe.figures(outputs).items()}
-    return figures
+        outputs = torch.cat([piece.cpu() for _, piece in predict(job, model, probe.x)], 1)
+        metrics |= {name: values.to(torch.float64) for name, values in probe.metrics(outputs).items()}
+    return metrics

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from boolit.lab.models import Stacked
 from boolit.lab.training.job import Job
-from boolit.lab.training.metrics import NUMBERS_AT_ONCE, losses, mean_of_run, scores
+from boolit.lab.training.metrics import EVALUATION_NUMEL, losses, mean_of_run, scores
 
-KEPT_NUMBERS = 2**22  # of the samples of all runs that are gathered once for all epochs: 16 MiB
+CACHED_NUMEL = 2**22  # of the samples of all runs that are gathered once for all epochs: 16 MiB
 
 
 class OwnRows:
@@ -30,7 +30,7 @@ class OwnRows:
     def _rows(self) -> dict[str, Tensor]:
         """Shape: ``(runs, rows of the split)`` each."""
         resamples = self._job.resamples
-        return {name: torch.stack([own.rows[name] for own in resamples]) for name in ("train", *self._job.assessed)}
+        return {name: torch.stack([own.rows[name] for own in resamples]) for name in ("train", *self._job.eval_splits)}
 
     @cached_property
     def _moments(self) -> tuple[Tensor, Tensor]:
@@ -62,13 +62,13 @@ class OwnRows:
             y = y.sub_(mean).div_(scale)
         return x, y
 
-    def assess(self, model: Stacked, split: str) -> Tensor:
+    def evaluate(self, model: Stacked, split: str) -> Tensor:
         """The mean loss and the mean score of every run on its own rows of a split.
 
         Shape: ``(2, runs)``.
         """
         job, samples = self._job, self._rows[split].shape[1]
-        size = max(1, NUMBERS_AT_ONCE // (job.runs * job.widest))
+        size = max(1, EVALUATION_NUMEL // (job.runs * job.widest))
         sums = torch.zeros(2, job.runs, dtype=torch.float64)
         model.eval()
         with torch.no_grad():
@@ -81,12 +81,12 @@ class OwnRows:
 
     def _piece(self, split: str, first: int, last: int) -> tuple[Tensor, Tensor]:
         whole = self._rows[split].shape[1]
-        if split not in self._kept and self._job.runs * whole * self._pool.x.shape[1] <= KEPT_NUMBERS:
-            self._kept[split] = self._gathered(split, 0, whole)
+        if split not in self._kept and self._job.runs * whole * self._pool.x.shape[1] <= CACHED_NUMEL:
+            self._kept[split] = self._gather_rows(split, 0, whole)
         if split not in self._kept:
-            return self._gathered(split, first, last)
+            return self._gather_rows(split, first, last)
         x, y = self._kept[split]
         return x[:, first:last], y[:, first:last]
 
-    def _gathered(self, split: str, first: int, last: int) -> tuple[Tensor, Tensor]:
+    def _gather_rows(self, split: str, first: int, last: int) -> tuple[Tensor, Tensor]:
         return self.take(split, torch.arange(first, last).expand(self._job.runs, -1))
