@@ -185,10 +185,13 @@ def arithmetic(recipe: Recipe) -> int:
     """Part of every run's key: raised when the same configuration no longer gives the same numbers, as by another default.
 
     1 at first; 2 since averaged weights have batch-norm statistics of their own, and since a rate is found without prelude and
-    patience and with clipping. Runs with none of these keep their keys.
+    patience and with clipping; 3 since Adam in float16 does not count steps that it skips. Runs with none of these keep their
+    keys.
     """
-    sought = recipe.learning_rate == "find" and (recipe.prelude or recipe.patience or recipe.clip)
-    return 2 if recipe.ema or sought else 1
+    if recipe.precision == "float16" and recipe.optimiser != "sgd":
+        return 3
+    found = recipe.learning_rate == "find" and (recipe.prelude or recipe.patience or recipe.clip)
+    return 2 if recipe.ema or found else 1
 
 
 def _check(resolved: ResolvedStudy, data: Description) -> None:

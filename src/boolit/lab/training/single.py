@@ -147,18 +147,15 @@ class SingleTraining(StackedTraining):
         self.average = WeightAverage(self.flat.values, self.model, recipe.ema) if recipe.ema else None
         self.scale = LossScale() if recipe.precision == "float16" else None
         self._syncs_batch_norm = distributed.size() > 1 and recipe.sync_batch_norm
+        self._prefetched: Tensor | None = None
         _accumulate_in_place(self.flat)
         self._parallel = _parallel(self.model) if distributed.size() > 1 else None
         network: nn.Module = self._parallel or self.model
         self._network = torch.compile(network, backend=COMPILER) if recipe.compile else network
 
-    def begin_epoch(self) -> None:
-        super().begin_epoch()
-        self._batches = Prefetch(self._prepare_batch, self.job.steps_per_epoch)
-
     def state(self) -> dict[str, Tensor]:
         average = self.average.state() if self.average else {}
-        return average | ({"loss_scale": self.scale.state} if self.scale else {})
+        return average | ({"loss_scale": self.scale.state, "skipped_steps": self.skipped_steps} if self.scale else {})
 
     def agree_to_continue(self, going: bool) -> bool:
         return distributed.all_agree(going)
@@ -169,6 +166,8 @@ class SingleTraining(StackedTraining):
         super().finish()
 
     def _batch(self) -> tuple[Tensor, Tensor]:
+        if self._prefetched is not self._order:  # a new epoch
+            self._prefetched, self._batches = self._order, Prefetch(self._prepare_batch, self.job.steps_per_epoch)
         return self._batches.take(self.at.step)
 
     def _prepare_batch(self, step: int) -> tuple[Tensor, Tensor]:
@@ -223,6 +222,8 @@ class SingleTraining(StackedTraining):
 
     def _optimise(self, gradients: Tensor) -> None:
         if self.scale and not self.scale.unscale(gradients):
+            self.skipped_steps += 1
+            self._prepare_optimiser()  # Adam's bias correction counts the steps that were taken
             return
         self.optimiser.step(self._clip(gradients), self.at.step)
         if self.average:

@@ -16,9 +16,18 @@ from boolit.lab.models.layers import StackedDropout
 from boolit.lab.runs import LOWER_IS_BETTER
 from boolit.lab.training.job import Job
 from boolit.lab.training.kept_weights import EarlyStopping
-from boolit.lab.training.metrics import METRIC_OF_TASK, evaluate, finite, losses, mean_of_run, metric_of_scores, scores
+from boolit.lab.training.metrics import (
+    METRIC_OF_TASK,
+    ResampledRows,
+    evaluate,
+    finite,
+    gather_samples,
+    losses,
+    mean_of_run,
+    metric_of_scores,
+    scores,
+)
 from boolit.lab.training.optimisers import OPTIMISERS, FlatParameters, epoch_rates
-from boolit.lab.training.own_rows import OwnRows
 
 CPU = torch.device("cpu")
 BLOCK_NUMEL = 2**20
@@ -53,10 +62,13 @@ class StackedTraining:
         self._augment = AUGMENTATIONS[job.recipe.augmentation] if job.recipe.augmentation else None
         self._augmentation_keys, self._draw_keys = keys(job.seeds, "augmentation"), keys(job.seeds, "draw")
         self._redraws = bool(self._augment or job.dataset.draw)
-        self._own_rows = OwnRows(job) if job.resamples else None
-        self.early_stopping = self._early_stopping()
+        self._own_rows = ResampledRows(job) if job.resamples else None
+        live = {"values": self.flat.values} | {f"buffer.{name}": values for name, values in self.model.named_buffers()}
+        patience = job.recipe.patience
+        self.early_stopping = None if patience is None else EarlyStopping(live, job.runs, job.recipe.epochs, patience)
         self._dropouts = [layer for layer in self.model.modules() if isinstance(layer, StackedDropout)]
         self._weights: Tensor | None = None
+        self.skipped_steps = torch.zeros(1, dtype=torch.int64)  # for gradients beyond float16; counted by single networks only
         self.begin_epoch()
 
     @property
@@ -107,10 +119,14 @@ class StackedTraining:
         job, samples, steps = self.job, len(self.job.dataset.splits["train"]), self.job.steps_per_epoch
         drawn = (generator(seed, "order", self.at.epoch) for seed in job.seeds)
         self._order = torch.stack([torch.randperm(samples, generator=own)[: steps * job.batch] for own in drawn])
-        rates = epoch_rates(job.recipe, self.at.epoch, steps, self.hyper["learning_rate"], self.hyper["peak"])
-        self.optimiser.prepare(self.at.epoch * steps, rates.where(self.learning, 0))
+        self._prepare_optimiser()
         self._block = range(0)
         self.model.train()
+
+    def _prepare_optimiser(self) -> None:
+        recipe, epoch, steps = self.job.recipe, self.at.epoch, self.job.steps_per_epoch
+        rates = epoch_rates(recipe, epoch, steps, self.hyper["learning_rate"], self.hyper["peak"])
+        self.optimiser.prepare(epoch * steps - int(self.skipped_steps), rates.where(self.learning, 0))
 
     def step(self) -> None:
         """One batch of every run, and what is due at the end of the epoch after its last one."""
@@ -160,11 +176,7 @@ class StackedTraining:
 
         Shape: ``(runs, samples)`` to ``(runs, samples, …)`` each.
         """
-        if self._own_rows:
-            return self._own_rows.take("train", rows)
-        train = self.job.dataset.splits["train"]
-        x, y = (values.index_select(0, rows.flatten()).view(*rows.shape, *values.shape[1:]) for values in (train.x, train.y))
-        return x, y
+        return self._own_rows.take("train", rows) if self._own_rows else gather_samples(self.job.dataset.splits["train"], rows)
 
     def _lay_out(self, x: Tensor) -> Tensor:
         """Stacked layers take the batch last; flat samples can be laid out so once for all steps of a block."""
@@ -198,21 +210,23 @@ class StackedTraining:
     def _end_epoch(self) -> None:
         means = {"train": torch.stack([self.loss_sum, self.score_sum]) / self.job.steps_per_epoch}
         self.loss_sum.zero_(), self.score_sum.zero_()
-        judged: dict[str, Tensor] = {}
+        extra: dict[str, Tensor] = {}
         for name in self.job.eval_splits:
             split = self.job.dataset.splits[name]
-            kept = self._output_buffer(split)
-            means[name] = self._own_rows.evaluate(self.model, name) if self._own_rows else self._evaluate(split, kept)
-            judged |= self._extra_metrics(name, kept)
+            outputs = self._output_buffer(split)
+            means[name] = self._own_rows.evaluate(self.model, name) if self._own_rows else self._evaluate(split, outputs)
+            if self.job.dataset.extra_metrics and outputs is not None:
+                found = self.job.dataset.extra_metrics(name, outputs)
+                extra |= {f"{name}_{metric}": values for metric, values in found.items()}
         # Test rows measure only: a loss of theirs that is not finite ends no run, but is recorded as it is.
         self._freeze(self.alive & ~finite(self.flat.values, *(means[name].T for name in ("train", "valid") if name in means)))
-        for name, values in {**self._metrics(means), **judged}.items():
+        for name, values in {**self._metrics(means), **extra}.items():
             self.history.setdefault(name, []).append(values.double().where(self.alive, torch.nan))
         if self.early_stopping:
             self.early_stopping.update(self.at.epoch, self._stopping_loss())
 
     def _metrics(self, means: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Loss and the task's figure of every split, from the means of losses and scores."""
+        """Loss and the task's metric of every split, from the means of losses and scores."""
         task, metrics = self.job.dataset.task, {}
         for split, (loss, score) in means.items():
             metrics[f"{split}_loss"] = loss
@@ -220,37 +234,25 @@ class StackedTraining:
         return metrics
 
     def _stopping_loss(self) -> Tensor:
-        """What early stopping wants to fall, after the present epoch.
+        """What early stopping wants to be low, after the present epoch.
 
         Shape: ``(runs,)``.
         """
-        name = self.job.recipe.patience_on
+        name, dataset = self.job.recipe.patience_on, self.job.dataset
         if f"valid_{name}" not in self.history:
-            known = ", ".join(key.removeprefix("valid_") for key in self.history if key.startswith("valid_"))
+            known = ", ".join(["loss", METRIC_OF_TASK[dataset.task], *dataset.extra_metric_names("valid")])
             raise UserError(f"training.patience_on is {name!r}; the split valid has {known}; choose one of them")
         last = self.history[f"valid_{name}"][-1]
         return last if name in LOWER_IS_BETTER else -last
 
     def _output_buffer(self, split: Split) -> Tensor | None:
-        """Where a split's outputs are kept, if there is a judge of them."""
+        """Where a split's outputs are kept, if there are extra metrics of them."""
         dataset = self.job.dataset
         return torch.zeros(self.job.runs, len(split), dataset.outputs) if dataset.extra_metrics else None
 
     def _evaluate(self, split: Split, kept: Tensor | None) -> Tensor:
         """Mean loss and score of a split; its outputs go into ``kept``."""
         return evaluate(self.job, self.model, split, kept)
-
-    def _extra_metrics(self, name: str, outputs: Tensor | None) -> dict[str, Tensor]:
-        judge = self.job.dataset.extra_metrics
-        metrics = judge(name, outputs) if judge and outputs is not None else {}
-        return {f"{name}_{figure}": values for figure, values in metrics.items()}
-
-    def _early_stopping(self) -> EarlyStopping | None:
-        patience, recipe = self.job.recipe.patience, self.job.recipe
-        if patience is None:
-            return None
-        live = {"values": self.flat.values} | {f"buffer.{name}": values for name, values in self.model.named_buffers()}
-        return EarlyStopping(live, self.job.runs, recipe.epochs, patience)
 
     def _freeze(self, dead: Tensor) -> None:
         if not bool(dead.any()):
