@@ -26,7 +26,7 @@ from boolit.lab.common.errors import UserError
 from boolit.lab.results.database import FILE
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run, RunConfig
-from boolit.lab.training import Checkpoint, Finished, Job, StackedTraining, train
+from boolit.lab.training import Checkpoint, CohortResult, Job, StackedTraining, train
 
 PAGE = 4096
 Damage = Callable[[bytes, random.Random], bytes]
@@ -154,7 +154,7 @@ def job() -> Job:
     return Job.of([config.replace(seed=seed) for seed in range(2)])
 
 
-def damage_checkpoint(folder: Path, content: bytes, before: bytes, expected: Finished, chance: random.Random) -> str:
+def damage_checkpoint(folder: Path, content: bytes, before: bytes, expected: CohortResult, chance: random.Random) -> str:
     """Damages one of the two files, or both; says how it was answered."""
     said: list[str] = []
     checkpoint = Checkpoint(folder, tell=said.append)
@@ -178,7 +178,7 @@ def _edit(content: bytes, chance: random.Random) -> bytes:
     return content.replace(b'\\"epoch\\": 0', b'\\"epoch\\": %d' % chance.randrange(1, 9))
 
 
-def _numbers(finished: Finished) -> str:
+def _numbers(finished: CohortResult) -> str:
     return json.dumps([[outcome.metrics, outcome.history] for outcome in finished.outcomes], sort_keys=True)
 
 

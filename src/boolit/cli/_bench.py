@@ -149,7 +149,7 @@ def training(
     )
     from boolit.lab.studies import load_study, plan
 
-    transfer = load_study("transfer-cifar10").resolved("paper").study.sweep
+    transfer = load_study("transfer-cifar10").resolve("paper").study.sweep
     cohorts = plan(load_study("parity")).cohorts
     console = progress()
     gains: dict[str, StackingGain] = {}

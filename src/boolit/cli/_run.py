@@ -16,8 +16,8 @@ from boolit.cli._terminal import JsonOption, output, plain_table, print_json, pr
 from boolit.lab.common.errors import UserError
 
 if TYPE_CHECKING:
-    from boolit.lab.execute import Summary
-    from boolit.lab.execute.search import Found
+    from boolit.lab.execute import ExecutionSummary
+    from boolit.lab.execute.search import SearchResult
     from boolit.lab.reports.page import Report
     from boolit.lab.results.statistics import ComparisonMethod
     from boolit.lab.results.store import Store
@@ -72,7 +72,7 @@ def run(
     from boolit.lab.results.statistics import ComparisonMethod
     from boolit.lab.results.store import Store
     from boolit.lab.studies import check_memory, load_study, plan
-    from boolit.lab.training.distributed import leader_first, leading, processes, size
+    from boolit.lab.training.distributed import is_leader, leader_first, processes, size
 
     with processes():
         if wait and size() > 1:
@@ -82,23 +82,23 @@ def run(
             check_memory(planned)
             with user_input():
                 load(planned.study.data)  # fetched by the leader, and before anything is written
-        if not leading():
+        if not is_leader():
             follow(planned)
             return
         with Store(out or Path("results") / "-".join(filter(None, (planned.name, planned.profile)))) as store:
             shown = False if json else None
             summary = execute(planned, store, shown, checkpoint_steps=checkpoint_steps)
             while wait and summary.elsewhere and not summary.interrupted:
-                progress().print(f"note: waiting: {escape(summary.elsewhere_sentence)}", soft_wrap=True)
+                progress().print(f"note: waiting: {escape(summary.elsewhere_message)}", soft_wrap=True)
                 sleep(LOOK)
-                summary = summary.again(execute(planned, store, shown, checkpoint_steps=checkpoint_steps))
+                summary = summary.add_pass(execute(planned, store, shown, checkpoint_steps=checkpoint_steps))
             conclude(planned, store, summary, ComparisonMethod(welch=welch, holm=holm), json)
 
 
 def conclude(
     planned: Plan,
     store: Store,
-    summary: Summary,
+    summary: ExecutionSummary,
     method: ComparisonMethod,
     json: bool,
     further: Mapping[str, Any] | None = None,
@@ -112,7 +112,7 @@ def conclude(
     show_report(report_study(planned, store, method), summary, json, further or {})
 
 
-def show_report(report: Report, summary: Summary, json: bool, further: Mapping[str, Any]) -> None:
+def show_report(report: Report, summary: ExecutionSummary, json: bool, further: Mapping[str, Any]) -> None:
     """Prints a report, and ends the command if it is not of all runs."""
     if json:
         print_json({**_entry(report, summary), **further})
@@ -121,13 +121,13 @@ def show_report(report: Report, summary: Summary, json: bool, further: Mapping[s
     end_unless_complete(summary)
 
 
-def end_unless_complete(summary: Summary) -> None:
+def end_unless_complete(summary: ExecutionSummary) -> None:
     """Ends the command if it was interrupted, or if another process has some of its runs, which is then said."""
     if summary.interrupted:
         say_going_on()
         raise typer.Exit(INTERRUPTED)
     if summary.elsewhere:
-        print_error(f"{summary.elsewhere_sentence}; run the same command again later (`boolit run --wait` waits)")
+        print_error(f"{summary.elsewhere_message}; run the same command again later (`boolit run --wait` waits)")
         raise typer.Exit(UNFINISHED)
 
 
@@ -154,7 +154,7 @@ def show(
     _print_plan(entry, rows)
 
 
-def _print(report: Report, summary: Summary, notes: Sequence[str] = ()) -> None:
+def _print(report: Report, summary: ExecutionSummary, notes: Sequence[str] = ()) -> None:
     from boolit.lab.reports.tables import terminal_table
 
     console = output()
@@ -175,7 +175,7 @@ def _print(report: Report, summary: Summary, notes: Sequence[str] = ()) -> None:
         console.print(f"Report: {escape(str(report.page))}", soft_wrap=True)
 
 
-def _entry(report: Report, summary: Summary) -> dict[str, Any]:
+def _entry(report: Report, summary: ExecutionSummary) -> dict[str, Any]:
     from boolit.lab.reports.tables import render
     from boolit.lab.results.statistics import COVERAGE
 
@@ -226,14 +226,14 @@ def search(
     by the data's validation rows, or a fifth of the training rows where there are none; test rows are not looked at. Stopped
     and started again, it goes on where it was.
     """
-    from boolit.lab.execute.search import Search, write_hparams
+    from boolit.lab.execute.search import SearchSettings, write_hparams
     from boolit.lab.execute.search import search as find
     from boolit.lab.results.store import Store
     from boolit.lab.studies import load_study
 
     file = load_study(study)
     with Store(out or Path("results") / f"{file.name}-search") as store:
-        how = Search(store, rounds, trials, seeds, progress=False if json else None)
+        how = SearchSettings(store, rounds, trials, seeds, progress=False if json else None)
         found = find(file, how, activations, profile, sets or [])
         if found is None:
             say_going_on()
@@ -245,7 +245,7 @@ def search(
     )
 
 
-def _search_entry(found: Found) -> dict[str, Any]:
+def _search_entry(found: SearchResult) -> dict[str, Any]:
     best = found.finalists[0]
     return {
         "activation": found.activation,
@@ -254,11 +254,11 @@ def _search_entry(found: Found) -> dict[str, Any]:
         "solved": best.solved,
         "diverged": best.diverged,
         "best_of_each_round": list(found.rounds),
-        "covers": found.judged,
+        "covers": found.rows,
     }
 
 
-def _print_search(found: list[Found], study: str, path: Path) -> None:
+def _print_search(found: list[SearchResult], study: str, path: Path) -> None:
     console = output()
     names = list(found[0].setting)
     table = plain_table("activation", "mean", "solved", *names, right=("mean", "solved", *names))
@@ -267,6 +267,6 @@ def _print_search(found: list[Found], study: str, path: Path) -> None:
         values = (f"{value:.3g}" for value in best.setting.values())
         table.add_row(escape(one.activation), f"{best.mean:.4f}", f"{best.solved:.0%}", *values)
     console.print(table)
-    for judged in dict.fromkeys(one.judged for one in found):
-        console.print(escape(judged))
+    for rows in dict.fromkeys(one.rows for one in found):
+        console.print(escape(rows))
     console.print(f"\nUse it with: boolit run {escape(study)} --hparams {escape(str(path))}", soft_wrap=True)

@@ -104,10 +104,10 @@ def test_attributes_and_objects_alone_tell_unseen_pairs_well_above_chance_and_fa
     for part, count in ((0, 12), (1, 16)):
         weights = logistic(x, numbers[train.y][:, part], count)
         scores += (_with_one(features(dataset, "test")) @ weights).log_softmax(1)[:, numbers[:, part]]
-    assert dataset.judge is not None
-    found = {name: float(value) for name, value in dataset.judge("test", scores.unsqueeze(0)).items()}
+    assert dataset.extra_metrics is not None
+    found = {name: float(value) for name, value in dataset.extra_metrics("test", scores.unsqueeze(0)).items()}
     assert found == {name: float(value) for name, value in figures(scores.unsqueeze(0), test.y, dataset.pairs, "test").items()}
-    chance = dataset.judge("test", torch.rand(1, len(test), len(numbers)))
+    chance = dataset.extra_metrics("test", torch.rand(1, len(test), len(numbers)))
     assert 0.3 < found["auc"] < 0.7
     assert found["unseen"] < 0.9
     assert float(chance["auc"]) < 0.002

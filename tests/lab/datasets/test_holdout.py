@@ -39,7 +39,7 @@ class Judged(Numbered):
     """The same, with a figure of its own."""
 
     def load(self) -> Dataset:
-        return replace(super().load(), judge=lambda _, outputs: {"own": outputs.sum((1, 2))})
+        return replace(super().load(), extra_metrics=lambda _, outputs: {"own": outputs.sum((1, 2))})
 
 
 def drawn(x: Tensor, y: Tensor, run_keys: Tensor, step: int) -> tuple[Tensor, Tensor]:

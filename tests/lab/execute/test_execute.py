@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 from boolit.cli._app import run as main
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import load
-from boolit.lab.execute import Summary, execute, stop_requests
+from boolit.lab.execute import ExecutionSummary, execute, stop_requests
 from boolit.lab.models import restore
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record
@@ -49,7 +49,7 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def executed(planned: Plan, folder: Path, **options: float) -> tuple[Summary, list[Record]]:
+def executed(planned: Plan, folder: Path, **options: float) -> tuple[ExecutionSummary, list[Record]]:
     with Store(folder) as store:
         return execute(planned, store, **options), store.records()  # type: ignore[arg-type]
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.execute.search import Found, Search, search, write_hparams
+from boolit.lab.execute.search import SearchResult, SearchSettings, search, write_hparams
 from boolit.lab.results.store import Store
 from boolit.lab.studies import load_study, plan
 from boolit.lab.training import StackedTraining
@@ -23,9 +23,9 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def searched(folder: Path, sets: list[str] | None = None, rounds: int = 2) -> list[Found]:
+def searched(folder: Path, sets: list[str] | None = None, rounds: int = 2) -> list[SearchResult]:
     with Store(folder) as store:
-        how = Search(store, rounds=rounds, trials=12, seeds=3, finalists=4)
+        how = SearchSettings(store, rounds=rounds, trials=12, seeds=3, finalists=4)
         found = search(load_study("xor"), how, ["xnor_nail"], sets=SMALL if sets is None else sets)
     assert found is not None
     return found
@@ -52,13 +52,13 @@ def test_a_longer_search_goes_on_from_a_shorter_one(tmp_path: Path) -> None:
 def test_what_was_found_is_taken_by_a_study(tmp_path: Path) -> None:
     found = searched(tmp_path)
     write_hparams(found, "xor", tmp_path / "found.toml")
-    recipe = load_study("xor").resolved("quick", hparams=tmp_path / "found.toml").study.recipe("xnor_nail")
+    recipe = load_study("xor").resolve("quick", hparams=tmp_path / "found.toml").study.recipe("xnor_nail")
     assert {name: getattr(recipe, name) for name in found[0].setting} == found[0].setting
 
 
 def test_a_search_needs_one_size(tmp_path: Path) -> None:
     with Store(tmp_path) as store, pytest.raises(UserError, match="a search tunes one size"):
-        search(load_study("parity8"), Search(store), ["relu"])
+        search(load_study("parity8"), SearchSettings(store), ["relu"])
 
 
 def test_less_is_better_for_an_error(tmp_path: Path) -> None:
@@ -71,10 +71,10 @@ def test_less_is_better_for_an_error(tmp_path: Path) -> None:
 def test_neither_test_rows_nor_the_studys_seeds_choose(study: str, tmp_path: Path) -> None:
     file, sets = load_study(study), [*SMALL, "sweep.width=[8]"] if study == "parity8" else SMALL
     with Store(tmp_path) as store:
-        found = search(file, Search(store, rounds=1, trials=6, seeds=2, finalists=2), ["relu"], sets=sets)
+        found = search(file, SearchSettings(store, rounds=1, trials=6, seeds=2, finalists=2), ["relu"], sets=sets)
         records = store.records()
     assert found is not None
-    metric = file.resolved("quick").study.metric
+    metric = file.resolve("quick").study.metric
     means = {}
     for record in records:
         assert not any(name.startswith("test_") for name in record.metrics)
@@ -85,7 +85,7 @@ def test_neither_test_rows_nor_the_studys_seeds_choose(study: str, tmp_path: Pat
     tried = {stage: {r.config.seed for r in records if r.config.search == stage} for stage in ("round 0", "final")}
     assert not tried["round 0"] & tried["final"]
     for profile in file.profiles:
-        assert not set(file.resolved(profile).study.sweep.seed_list) & (tried["round 0"] | tried["final"])
+        assert not set(file.resolve(profile).study.sweep.seed_list) & (tried["round 0"] | tried["final"])
 
 
 def test_a_searched_run_is_no_run_of_the_study(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_data_with_validation_rows_of_its_own_is_chosen_by_these(tmp_path: Path)
         'sweep = {activation = "relu", width = 8, seeds = 2}\ntraining = {epochs = 1, batch = 64}\n[profiles.quick]\n'
     )
     with Store(tmp_path / "store") as store:
-        found = search(load_study(str(study)), Search(store, rounds=1, trials=5, seeds=2, finalists=2))
+        found = search(load_study(str(study)), SearchSettings(store, rounds=1, trials=5, seeds=2, finalists=2))
         (record, *_) = store.records()
     assert found is not None
     assert "1181 rows (the split valid)" in found[0].judged
@@ -112,4 +112,4 @@ def test_data_with_validation_rows_of_its_own_is_chosen_by_these(tmp_path: Path)
 
 def test_rows_too_few_to_choose_by_are_refused(tmp_path: Path) -> None:
     with Store(tmp_path) as store, pytest.raises(UserError, match=r"0\.2 of 2 training rows of parity cannot be held out"):
-        search(load_study("parity"), Search(store), ["relu"], sets=["data.train=2"])
+        search(load_study("parity"), SearchSettings(store), ["relu"], sets=["data.train=2"])

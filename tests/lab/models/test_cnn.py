@@ -13,6 +13,7 @@ from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import Dataset, Split
 from boolit.lab.models import family, restore
 from boolit.lab.models.cnn import nominal, size_for_budget
+from boolit.lab.runs import RunConfig
 from boolit.lab.training import Job, Recipe, StackedTraining
 from boolit.lab.training.cohort import Outcome, outcomes
 from boolit.nn.width import count_parameters
@@ -253,7 +254,7 @@ def test_a_kept_network_is_restored() -> None:
     stacked = random_networks(3, "or_ail")
     stacked(torch.randn(3, 50, *PICTURE))
     config = {"model": {"name": "cnn"}, "inputs": list(PICTURE), "outputs": 5, "width": WIDTHS, "activation": "or_ail"}
-    network = restore(config, {name: values[1] for name, values in stacked.state_dict().items()})
+    network = restore(RunConfig.from_dict(config), {name: values[1] for name, values in stacked.state_dict().items()})
     x = torch.randn(1, 9, *PICTURE)
     torch.testing.assert_close(network(x)[0], stacked.eval()(x.expand(3, 9, *PICTURE))[1])
 

@@ -8,6 +8,7 @@ from torch import nn
 
 import boolit
 from boolit.lab.models import family, family_names, restore
+from boolit.lab.runs import RunConfig
 from boolit.nn.width import count_parameters
 
 SPECS = ("relu", "prelu", "or_ail", "max_min_d", "or_and_xnor_nail_d", "or_xnor_ail_p")
@@ -55,7 +56,7 @@ def test_a_kept_network_is_restored() -> None:
     stacked.initialise([1, 2, 3])
     stacked(torch.randn(3, 50, 4))
     config = {"model": table, "inputs": [4], "outputs": 2, "width": [6], "activation": "or_ail"}
-    network = restore(config, {name: values[1] for name, values in stacked.state_dict().items()})
+    network = restore(RunConfig.from_dict(config), {name: values[1] for name, values in stacked.state_dict().items()})
     x = torch.randn(1, 9, 4)
     torch.testing.assert_close(network(x)[0], stacked.eval()(x.expand(3, 9, 4))[1])
 

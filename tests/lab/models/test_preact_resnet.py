@@ -15,6 +15,7 @@ from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import Dataset, Split
 from boolit.lab.models import family, restore
 from boolit.lab.models.preact_resnet import BLOCKS, base_widths, hidden_widths
+from boolit.lab.runs import RunConfig
 from boolit.lab.training import Job, Recipe, StackedTraining
 from boolit.nn.width import count_parameters
 
@@ -219,7 +220,7 @@ def test_it_learns_and_is_restored() -> None:
     losses = [float(loss) for loss in training.history["train_loss"]]
     assert losses[-1] < 0.5 * losses[0]
     config = {"model": resnet, "inputs": [3, 8, 8], "outputs": 2, "width": [4, 4, 4, 4], "activation": "or_ail"}
-    network = restore(config, {name: values[0] for name, values in training.model.state_dict().items()})
+    network = restore(RunConfig.from_dict(config), {name: values[0] for name, values in training.model.state_dict().items()})
     torch.testing.assert_close(network(split.x.unsqueeze(0)), training.model.eval()(split.x.unsqueeze(0)))
 
 

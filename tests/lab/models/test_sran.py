@@ -16,6 +16,7 @@ from boolit.lab.datasets import Dataset, Split
 from boolit.lab.models import Family, family, restore
 from boolit.lab.models.resnet18 import Resnet18
 from boolit.lab.models.sran.encoders import of_pairs, of_panels, of_rows
+from boolit.lab.runs import RunConfig
 from boolit.lab.training import Job, Recipe, StackedTraining
 from boolit.lab.training.checkpoint import Checkpoint
 from boolit.nn.width import count_parameters
@@ -302,10 +303,10 @@ def test_it_learns_and_is_restored() -> None:
         "model": training.job.family.model_dump(),
         "inputs": [16, 8, 8],
         "outputs": 8,
-        "width": training.job.widths,
+        "width": list(training.job.widths),
         "activation": "or_ail",
     }
-    network = restore(config, {name: values[0] for name, values in training.model.state_dict().items()})
+    network = restore(RunConfig.from_dict(config), {name: values[0] for name, values in training.model.state_dict().items()})
     torch.testing.assert_close(network(x.unsqueeze(0)), training.model.eval()(x.unsqueeze(0)))
 
 

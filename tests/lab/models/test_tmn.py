@@ -15,6 +15,7 @@ from boolit.lab.models import Stacked, family, restore
 from boolit.lab.models.layers import moments
 from boolit.lab.models.tmn import layers, network
 from boolit.lab.models.tmn.layers import mixed
+from boolit.lab.runs import RunConfig
 from boolit.nn.width import round_width
 
 FEATURES, PAIRS, BATCH, CANDIDATES = 7, 9, 4, 5
@@ -293,7 +294,7 @@ def test_a_kept_network_is_restored_with_its_pairs() -> None:
     model, x = built("tmnx", "or_ail").float().eval(), samples(candidates=False).float()
     sizes = {"inputs": [FEATURES], "outputs": PAIRS, "width": [12]}
     config = {"model": SMALL | {"variant": "tmnx"}, "activation": "or_ail", **sizes}
-    kept = restore(config, {name: values[1] for name, values in model.state_dict().items()})
+    kept = restore(RunConfig.from_dict(config), {name: values[1] for name, values in model.state_dict().items()})
     with torch.no_grad():
         # One run and two are different products, whose sums of at most 24 terms through six layers are ordered differently.
         ours, theirs = kept(x.unsqueeze(0))[0], model(x.expand(2, *x.shape))[1]

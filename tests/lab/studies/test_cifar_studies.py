@@ -70,7 +70,7 @@ def test_the_profile_quick_has_narrow_networks_of_about_one_size(classes: int) -
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])
 def test_hyper_parameters_are_the_authors(name: str) -> None:
-    study = load_study(name).resolved("paper").study
+    study = load_study(name).resolve("paper").study
     assert set(study.hparams) == set(EXPONENTS) == set(study.sweep.activation)
     for spec, (*exponents, peak) in EXPONENTS.items():
         recipe = study.recipe(spec)

@@ -22,7 +22,7 @@ def test_the_first_row_is_the_network_as_published() -> None:
 
 
 def test_the_recipe_is_the_published_one_and_reports_the_best_validation_epoch() -> None:
-    study = load_study("iraven").resolved("paper").study
+    study = load_study("iraven").resolve("paper").study
     recipe = study.training
     assert (recipe.optimiser, recipe.learning_rate, recipe.schedule, recipe.epochs, recipe.batch) == (
         "adam", 1e-4, "constant", 200, 32,
@@ -38,4 +38,4 @@ def test_the_profile_quick_is_small_and_has_one_configuration() -> None:
     assert [config.activation for config in configs] == ["relu", "or_ail"]
     assert {tuple(source(config.data).configurations) for config in configs} == {("center_single",)}
     assert max(config.parameters for config in configs) < 500_000
-    assert not any(cohort.job().alone for cohort in cohorts)
+    assert not any(cohort.job().single_network for cohort in cohorts)

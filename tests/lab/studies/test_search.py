@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boolit.lab.studies.search import RANGES, Bounds, Trial, best_first, hparams_toml, next_bounds, searched
+from boolit.lab.studies.search import RANGES, Bounds, Trial, best_first, hparams_to_toml, next_bounds, searched_hparams
 from boolit.lab.training import Recipe
 
 if sys.version_info >= (3, 11):
@@ -33,8 +33,8 @@ def test_the_ranges_are_the_papers() -> None:
 
 
 def test_only_what_the_recipe_uses_is_searched() -> None:
-    assert searched(recipe()) == list(ALL)
-    assert searched(recipe(optimiser="sgd", schedule="cosine")) == ["weight_decay", "learning_rate"]
+    assert searched_hparams(recipe()) == list(ALL)
+    assert searched_hparams(recipe(optimiser="sgd", schedule="cosine")) == ["weight_decay", "learning_rate"]
 
 
 def test_settings_lie_within_the_bounds_and_fill_them() -> None:
@@ -54,7 +54,7 @@ def test_more_trials_begin_with_the_same_ones_and_rounds_differ() -> None:
 def test_bounds_close_in_on_mean_and_weighted_deviation() -> None:
     bounds = Bounds.initial(["learning_rate"])
     best = torch.tensor([[-2.0], [-2.5], [-1.5], [-3.0], [-1.0]], dtype=torch.float64)
-    tightened = bounds.tightened(best)
+    tightened = bounds.tighten(best)
     variance = (5 * 0 + 4 * 0.25 + 3 * 0.25 + 2 * 1 + 1 * 1) / 15
     assert float(tightened.low) == pytest.approx(-2 - 1.5 * variance**0.5)
     assert float(tightened.high) == pytest.approx(-2 + 1.5 * variance**0.5)
@@ -66,7 +66,7 @@ def test_every_setting_of_any_round_is_a_valid_recipe(seed: int, width: float) -
     bounds = Bounds.initial(ALL)
     middle = (bounds.low + bounds.high) / 2
     far = middle + width * torch.randn(5, len(ALL), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    tightened = bounds.tightened(far)
+    tightened = bounds.tighten(far)
     for x in (*tightened.draw(5, seed), tightened.low, tightened.high):
         recipe(**tightened.setting(x))
 
@@ -75,10 +75,10 @@ def test_the_best_five_decide() -> None:
     bounds = Bounds.initial(["peak"])
     trials = [Trial(torch.tensor([i / 10], dtype=torch.float64), {}, merit=-abs(i - 3)) for i in range(10)]
     assert [float(trial.x) for trial in best_first(trials)[:3]] == pytest.approx([0.3, 0.2, 0.4])
-    wanted = bounds.tightened(torch.tensor([[0.3], [0.2], [0.4], [0.1], [0.5]], dtype=torch.float64))
+    wanted = bounds.tighten(torch.tensor([[0.3], [0.2], [0.4], [0.1], [0.5]], dtype=torch.float64))
     assert float(next_bounds(bounds, trials).high) == pytest.approx(float(wanted.high))
 
 
 def test_the_written_file_is_read_as_it_was_found() -> None:
     found = {"or_ail": {"eps": 1.234e-09, "peak": 0.3}, "max+xnor_ail_d": {"beta1": 0.9876}}
-    assert tomllib.loads(hparams_toml(found, "found for parity"))["hparams"] == found
+    assert tomllib.loads(hparams_to_toml(found, "found for parity"))["hparams"] == found

@@ -137,9 +137,9 @@ def test_a_wrong_override_names_itself(write: Write, given: str, message: str) -
 
 def test_overrides_are_applied_in_order(write: Write) -> None:
     file = load_study(write())
-    assert file.resolved().study.training.epochs == 2
-    assert file.resolved("quick").study.training.epochs == 1
-    study = file.resolved("quick", 7, ["training.epochs=5", "data.name=xor", "training.epochs=6", "data.train=80"]).study
+    assert file.resolve().study.training.epochs == 2
+    assert file.resolve("quick").study.training.epochs == 1
+    study = file.resolve("quick", 7, ["training.epochs=5", "data.name=xor", "training.epochs=6", "data.train=80"]).study
     assert study.training.epochs == 6
     assert study.data.name == "xor"
     assert study.sweep.seed_list == list(range(7))
@@ -147,20 +147,20 @@ def test_overrides_are_applied_in_order(write: Write) -> None:
 
 def test_a_size_replaces_the_other_kind_of_size(write: Write) -> None:
     file = load_study(write())
-    assert file.resolved("paper").study.sweep.width is None
-    assert file.resolved("paper", sets=["sweep.width=8"]).study.sweep.width == [8]
+    assert file.resolve("paper").study.sweep.width is None
+    assert file.resolve("paper", sets=["sweep.width=8"]).study.sweep.width == [8]
 
 
 def test_a_file_of_hyper_parameters_is_laid_over_the_study(write: Write, tmp_path: Path) -> None:
     path = tmp_path / "found.toml"
     path.write_text("[hparams.relu]\nbeta1 = 0.8\n")
-    study = load_study(write()).resolved("quick", hparams=path).study
+    study = load_study(write()).resolve("quick", hparams=path).study
     assert study.recipe("relu").beta1 == 0.8
     assert study.recipe("relu").learning_rate == 0.01
     assert study.recipe("xnor_ail").learning_rate == 0.02
     path.write_text("[hparams.relu]\n\nbeta = 0.8\n")
     with pytest.raises(UserError, match=r"found.toml:3: hparams.relu.beta is no known key"):
-        load_study(write()).resolved("quick", hparams=path)
+        load_study(write()).resolve("quick", hparams=path)
 
 
 def test_files_that_are_no_study(write: Write, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ TINY = [
     [("tmn", "tab:tmn-og", (256, 1e-3, 5e-5, 10.0), 16), ("tmnx", "tab:tmnx", (128, 3e-3, 1e-5, 1.0), 64)],
 )
 def test_rows_and_recipe_are_the_papers(data: str, variant: str, label: str, recipe: tuple[Any, ...], width: int) -> None:
-    study = load_study(f"{data}-{variant}").resolved("paper").study
+    study = load_study(f"{data}-{variant}").resolve("paper").study
     training, model = study.training, study.model.model_dump()
     assert study.sweep.activation == rows(label)
     assert study.paper == (label if data == "mitstates" else None)

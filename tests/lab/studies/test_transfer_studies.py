@@ -13,7 +13,7 @@ NAMES = list(DATASETS.values())
 
 @pytest.mark.parametrize("name", NAMES)
 def test_all_rows_and_the_recipe(name: str) -> None:
-    study = load_study(f"transfer-{name}").resolved("paper").study
+    study = load_study(f"transfer-{name}").resolve("paper").study
     rows = list(dict.fromkeys(cell.activation for cell in table("tab:transfer-extra")))
     assert ["linear" if spec == "identity" else spec for spec in study.sweep.activation] == rows
     assert (len(rows), study.sweep.seeds) == (46, 5)
@@ -29,12 +29,12 @@ def test_all_rows_and_the_recipe(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_profiles_differ_in_what_they_say_only(name: str) -> None:
     file = load_study(f"transfer-{name}")
-    matched, equal = (file.resolved(profile).study for profile in ("paper", "paper-512"))
+    matched, equal = (file.resolve(profile).study for profile in ("paper", "paper-512"))
     assert matched.model.model_dump() == {"name": "head", "sizes": "matched"}
     assert equal.model.model_dump() == {"name": "head", "sizes": "equal"}
     assert matched.sweep == equal.sweep
     assert (matched.sweep.width, matched.sweep.depth, matched.sweep.rounding) == ([512], [2], "nearest")
-    quick = file.resolved("quick").study
+    quick = file.resolve("quick").study
     assert isinstance(quick.data, Embeddings)
     assert quick.data.views < 25
     assert quick.data.of.name == name
@@ -52,5 +52,5 @@ def test_profiles_differ_in_what_they_say_only(name: str) -> None:
 )
 def test_a_mistake_in_the_pictures_is_named_as_one_elsewhere(given: str, message: str) -> None:
     with pytest.raises(UserError) as caught:
-        load_study("transfer-cifar10").resolved("quick", sets=[given])
+        load_study("transfer-cifar10").resolve("quick", sets=[given])
     assert message in str(caught.value)

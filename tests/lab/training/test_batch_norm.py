@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from boolit.lab.training.distributed import SynchronisedBatchNorm, synchronised
+from boolit.lab.training.distributed import SyncBatchNormMode, sync_batch_norm
 
 SHAPES = [(8, 3), (4, 3, 5, 6), (1, 3, 7), (2, 3, 4, 4, 2)]
 
@@ -17,7 +17,7 @@ def both(shape: tuple[int, ...], dtype: torch.dtype, offset: float) -> list[list
     drawn = torch.Generator().manual_seed(1)
     x, above = (torch.randn(shape, generator=drawn, dtype=dtype) for _ in range(2))
     results = []
-    for function in (F.batch_norm, synchronised):
+    for function in (F.batch_norm, sync_batch_norm):
         own = (x + offset).requires_grad_()
         weight, bias = (torch.linspace(0.5, 2, 3, dtype=dtype).requires_grad_() for _ in range(2))
         statistics = [torch.zeros(3, dtype=dtype), torch.ones(3, dtype=dtype)]
@@ -41,14 +41,14 @@ def test_in_float32_nothing_cancels() -> None:
 def test_its_gradient_is_right() -> None:
     x, weight, bias = torch.randn(5, 2, 3).double(), torch.rand(2).double() + 0.5, torch.randn(2).double()
     inputs = [values.requires_grad_() for values in (x, weight, bias)]
-    assert torch.autograd.gradcheck(lambda *own: synchronised(own[0], None, None, own[1], own[2], True), inputs)
-    assert torch.autograd.gradcheck(lambda own: synchronised(own, None, None, training=True), inputs[:1])
+    assert torch.autograd.gradcheck(lambda *own: sync_batch_norm(own[0], None, None, own[1], own[2], True), inputs)
+    assert torch.autograd.gradcheck(lambda own: sync_batch_norm(own, None, None, training=True), inputs[:1])
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_stays_half(dtype: torch.dtype) -> None:
     x = torch.randn(8, 3, 4, 4).to(dtype).requires_grad_()
-    out = synchronised(x, torch.zeros(3), torch.ones(3), torch.ones(3), torch.zeros(3), True)
+    out = sync_batch_norm(x, torch.zeros(3), torch.ones(3), torch.ones(3), torch.zeros(3), True)
     out.sum().backward()
     assert out.dtype == dtype
     assert x.grad is not None
@@ -57,7 +57,7 @@ def test_half_precision_stays_half(dtype: torch.dtype) -> None:
 
 def test_modules_use_it_within_the_mode_and_not_when_they_are_evaluated() -> None:
     layer, x = nn.BatchNorm1d(3), torch.randn(6, 3)
-    with SynchronisedBatchNorm():
+    with SyncBatchNormMode():
         trained = layer(x)
         layer.eval()
         evaluated = layer(x)

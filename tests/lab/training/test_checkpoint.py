@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.training import Checkpoint, Finished, Job, StackedTraining, train
+from boolit.lab.training import Checkpoint, CohortResult, Job, StackedTraining, train
 from boolit.lab.training.checkpoint import FORMAT
 from boolit.lab.training.stacked import Position
 
@@ -26,7 +26,7 @@ def stopped_after(steps: int) -> Any:
     return lambda training: training.steps < steps
 
 
-def assert_same(one: Finished | None, other: Finished | None) -> None:
+def assert_same(one: CohortResult | None, other: CohortResult | None) -> None:
     assert one is not None
     assert other is not None
     for ours, theirs in zip(one.outcomes, other.outcomes, strict=True):
@@ -128,7 +128,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-def run_with(folder: Path, job: Job) -> tuple[Finished | None, list[str], int]:
+def run_with(folder: Path, job: Job) -> tuple[CohortResult | None, list[str], int]:
     """A training from what is in a folder: its end, what it said, and how many steps it made."""
     said: list[str] = []
     steps: list[StackedTraining] = []

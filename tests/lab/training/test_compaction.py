@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boolit.lab.runs import RunConfig
-from boolit.lab.training import Checkpoint, Finished, Job, StackedTraining, train
-from boolit.lab.training.cohort import outcomes
-from boolit.lab.training.compaction import FEWEST, SHRUNK, Compacted, present_runs
+from boolit.lab.training import Checkpoint, CohortResult, Job, StackedTraining, train
+from boolit.lab.training.cohort import FEWEST, SHRINK_AT, ShrinkingStack, active_runs, outcomes
 
 RUNS = 24
 
@@ -43,15 +42,15 @@ def noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
 
 
 def test_the_stack_shrinks_and_the_numbers_are_those_of_the_whole(noise: Job) -> None:
-    whole, stack = StackedTraining(noise), Compacted(StackedTraining(noise))
+    whole, stack = StackedTraining(noise), ShrinkingStack(StackedTraining(noise))
     sizes = set()
     while not stack.done:
         stack.step()
-        sizes.add(stack.present.job.runs)
+        sizes.add(stack.active.job.runs)
     while not whole.done:
         whole.step()
-    assert min(sizes) <= SHRUNK * RUNS
-    for own, other in zip(outcomes(stack.settle()), outcomes(whole), strict=True):
+    assert min(sizes) <= SHRINK_AT * RUNS
+    for own, other in zip(outcomes(stack.whole()), outcomes(whole), strict=True):
         assert own.metrics["epochs"] == other.metrics["epochs"]
         assert {name: len(curve) for name, curve in own.history.items()} == {n: len(c) for n, c in other.history.items()}
         # The same sums in products of another shape: 12 epochs let roundings of 2⁻²⁴ grow, but not a thousandfold.
@@ -63,7 +62,7 @@ def test_a_training_that_goes_on_is_bitwise_the_one_that_was_never_stopped(noise
     unbroken = train(noise)
     steps = noise.steps_per_epoch
     (tmp_path / "checkpoint").mkdir()
-    finished: Finished | None = None
+    finished: CohortResult | None = None
     for stop in (3 * steps, 6 * steps + 1, 9 * steps + 2, 10**9):
         finished = train(noise, Checkpoint(tmp_path / "checkpoint"), lambda training, stop=stop: training.steps < stop)
     assert unbroken is not None
@@ -76,10 +75,10 @@ def test_a_training_that_goes_on_is_bitwise_the_one_that_was_never_stopped(noise
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.integers(0, 9))
 def test_every_run_that_learns_is_in_the_stack(stopped: list[int], epoch: int) -> None:
-    rows = present_runs(torch.tensor(stopped), epoch).tolist()
+    rows = active_runs(torch.tensor(stopped), epoch).tolist()
     assert rows == sorted(set(rows))
     learning = {run for run, end in enumerate(stopped) if end > epoch}
     assert learning <= set(rows)
-    assert len(rows) <= max(FEWEST, len(learning) / SHRUNK + 1)
+    assert len(rows) <= max(FEWEST, len(learning) / SHRINK_AT + 1)
     assert len(rows) >= min(FEWEST, len(stopped))
-    assert set(rows) <= set(present_runs(torch.tensor(stopped), max(0, epoch - 1)).tolist())
+    assert set(rows) <= set(active_runs(torch.tensor(stopped), max(0, epoch - 1)).tolist())

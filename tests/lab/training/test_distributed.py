@@ -15,8 +15,8 @@ from boolit.lab.results.store import Store
 from boolit.lab.runs import RunConfig
 from boolit.lab.studies import load_study, plan
 from boolit.lab.training import Job, Outcome, train
-from boolit.lab.training.distributed import all_agree, leading, processes, rank, size
-from boolit.lab.training.single import Share
+from boolit.lab.training.distributed import all_agree, is_leader, processes, rank, size
+from boolit.lab.training.single import BatchShard
 
 Config = Callable[..., RunConfig]
 ByOne = Callable[[RunConfig], Outcome]
@@ -118,19 +118,19 @@ def test_a_process_alone_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("WORLD_SIZE", "1")
     monkeypatch.setenv("RANK", "0")
     with processes():
-        assert (size(), rank(), leading()) == (1, 0, True)
+        assert (size(), rank(), is_leader()) == (1, 0, True)
         assert not all_agree(False)
 
 
 @pytest.mark.parametrize("processes_", [1, 2, 3])
 @pytest.mark.parametrize("micro_batches", [1, 2])
 def test_shares_cover_everything_once(processes_: int, micro_batches: int) -> None:
-    shares = [Share(micro_batches, processes_, rank) for rank in range(processes_)]
+    shares = [BatchShard(micro_batches, processes_, rank) for rank in range(processes_)]
     batch = torch.arange(12)
-    taken = torch.stack([share.taken(batch, 0) for share in shares])
+    taken = torch.stack([share.take(batch, 0) for share in shares])
     assert sorted(taken.flatten().tolist()) == batch.tolist()
     halves = taken.view(processes_, micro_batches, -1).transpose(0, 1).flatten(1)
     assert torch.equal(halves, batch.view(micro_batches, -1))
     assert [row for share in shares for row in range(*share.part(7).indices(7))] == list(range(7))
-    moments = {share.moment(step, piece) for share in shares for step in range(3) for piece in range(micro_batches)}
+    moments = {share.step_number(step, piece) for share in shares for step in range(3) for piece in range(micro_batches)}
     assert moments == set(range(3 * processes_ * micro_batches))

@@ -1,4 +1,4 @@
-"""What a dataset adds to a training: values its networks begin with, and figures of its own."""
+"""What a dataset adds to a training: values its networks begin with, and metrics of its own."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,7 +14,7 @@ from boolit.lab.common.random import generator
 from boolit.lab.datasets import Split
 from boolit.lab.runs import RunConfig
 from boolit.lab.training import Checkpoint, Job, Outcome, train
-from boolit.lab.training.metrics import answers
+from boolit.lab.training.metrics import predict
 from boolit.lab.training.stacked import StackedTraining
 
 Config = Callable[..., dict[str, Any]]
@@ -42,7 +42,7 @@ def spread(split: str, outputs: Tensor) -> Mapping[str, Tensor]:
 def job(config: Config, seeds: range, judge: Any = spread, **training: Any) -> Job:
     made = Job.of([config(seed, model=MODEL, width=[16], training=TRAINING | training) for seed in seeds])
     splits = {**made.dataset.splits, "valid": VALID}
-    return replace(made, dataset=replace(made.dataset, splits=splits, judge=judge))
+    return replace(made, dataset=replace(made.dataset, splits=splits, extra_metrics=judge))
 
 
 def trained(wanted: Job) -> list[Outcome]:
@@ -56,7 +56,7 @@ def test_the_judge_sees_all_outputs_of_a_split_after_every_epoch(config: Config)
     training = StackedTraining(wanted)
     while not training.done:
         training.step()
-    outputs = torch.cat([piece for _, piece in answers(wanted, training.model, VALID.x)], 1)
+    outputs = torch.cat([piece for _, piece in predict(wanted, training.model, VALID.x)], 1)
     assert torch.equal(training.history["valid_median"][-1], spread("valid", outputs)["median"].double())
     assert [values.tolist() for values in training.history["test_size"]] == [[204.0] * 3] * 2
     assert "train_median" not in training.history
@@ -67,7 +67,7 @@ def test_pieces_of_a_split_are_judged_together(
 ) -> None:
     wanted = in_double(job(config, range(2), epochs=2))
     whole = trained(wanted)
-    monkeypatch.setattr("boolit.lab.training.metrics.NUMBERS_AT_ONCE", 2 * 16 * 7)
+    monkeypatch.setattr("boolit.lab.training.metrics.EVALUATION_NUMEL", 2 * 16 * 7)
     for one, other in zip(whole, trained(wanted), strict=True):
         agree(wanted, one, other)
 
@@ -77,7 +77,7 @@ def test_a_training_without_a_judge_is_the_same_and_keeps_no_outputs(config: Con
     for one, other in zip(judged, plain, strict=True):
         assert other.metrics.items() <= one.metrics.items()
         assert all(torch.equal(values, other.weights[name]) for name, values in one.weights.items())
-    assert StackedTraining(job(config, range(2), None))._space(VALID) is None
+    assert StackedTraining(job(config, range(2), None))._output_buffer(VALID) is None
 
 
 def test_a_run_stops_when_the_judges_figure_ceases_to_rise(config: Config) -> None:

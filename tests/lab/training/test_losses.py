@@ -1,11 +1,11 @@
-"""Losses and figures of stacked runs are torch's and scikit-like definitions, run by run."""
+"""Losses and metrics of stacked runs are torch's and scikit-like definitions, run by run."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from boolit.lab.training.metrics import figure, finite, losses, mean_of_run, scores
+from boolit.lab.training.metrics import finite, losses, mean_of_run, metric_of_scores, scores
 
 RUNS, BATCH = 3, 17
 
@@ -27,7 +27,7 @@ def test_elementwise_losses(loss: str, function: object) -> None:
 
 def test_accuracy_of_classes_is_that_of_the_largest_output() -> None:
     outputs, targets = torch.randn(RUNS, BATCH, 5), torch.randint(5, (RUNS, BATCH))
-    ours = figure("classes", mean_of_run(scores("classes", outputs, targets)))
+    ours = metric_of_scores("classes", mean_of_run(scores("classes", outputs, targets)))
     torch.testing.assert_close(ours, (outputs.argmax(2) == targets).float().mean(1))
 
 
@@ -43,7 +43,7 @@ def test_binary_accuracy_takes_the_sign() -> None:
 
 def test_rmse_is_the_root_of_the_mean_squared_error() -> None:
     outputs, targets = torch.randn(RUNS, BATCH, 1), torch.randn(RUNS, BATCH, 1)
-    ours = figure("regression", mean_of_run(scores("regression", outputs, targets)))
+    ours = metric_of_scores("regression", mean_of_run(scores("regression", outputs, targets)))
     torch.testing.assert_close(ours, (outputs - targets).square().mean((1, 2)).sqrt())
 
 

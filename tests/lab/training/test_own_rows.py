@@ -12,8 +12,8 @@ import torch
 
 from boolit.lab.datasets import Dataset, Split, load, source
 from boolit.lab.runs import RunConfig
-from boolit.lab.training import Finished, Job, StackedTraining, train
-from boolit.lab.training.own_rows import OwnRows
+from boolit.lab.training import CohortResult, Job, StackedTraining, train
+from boolit.lab.training.metrics import ResampledRows
 
 ROWS = 90
 
@@ -50,7 +50,7 @@ def standardised(dataset: Dataset, number: int) -> Dataset:
     return replace(dataset, splits=splits, unit=dataset.unit * own.target_scale, pool=None, resample=None)
 
 
-def weights(finished: Finished | None) -> list[dict[str, torch.Tensor]]:
+def weights(finished: CohortResult | None) -> list[dict[str, torch.Tensor]]:
     assert finished is not None
     return [outcome.weights for outcome in finished.outcomes]
 
@@ -59,7 +59,7 @@ def test_moments_are_of_the_run_s_own_training_rows(config: RunConfig) -> None:
     dataset = load(source(config.data))
     for number in (1, 2):
         job = Job.of([on(config, number)])
-        own = OwnRows(job)
+        own = ResampledRows(job)
         x, y = own.take("train", torch.arange(len(job.resamples[0].rows["train"])).unsqueeze(0))
         # float32 keeps x to 2⁻²⁴ of |x| ≤ 4 standard deviations, and three operations on it do as much again each.
         bound = 4 * 4 * 2.0**-24
@@ -73,7 +73,7 @@ def test_moments_are_of_the_run_s_own_training_rows(config: RunConfig) -> None:
 
 
 def test_every_run_of_a_stack_sees_what_it_would_see_alone(config: RunConfig) -> None:
-    stack = OwnRows(Job.of([on(config, number) for number in (1, 2, 3)]))
+    stack = ResampledRows(Job.of([on(config, number) for number in (1, 2, 3)]))
     places = torch.stack([torch.randperm(10), torch.arange(10), torch.arange(4, 14)])
     for split in ("train", "valid", "test"):
         x, y = stack.take(split, places)
@@ -132,11 +132,11 @@ def test_a_trial_reads_no_test_row(config: RunConfig) -> None:
 def test_evaluation_in_pieces_is_the_same(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job.of([on(config, number) for number in (1, 2)])
     model = StackedTraining(job).model
-    whole = OwnRows(job).assess(model, "test")
-    monkeypatch.setattr("boolit.lab.training.own_rows.NUMBERS_AT_ONCE", 100)
-    monkeypatch.setattr("boolit.lab.training.own_rows.KEPT_NUMBERS", 0)
+    whole = ResampledRows(job).evaluate(model, "test")
+    monkeypatch.setattr("boolit.lab.training.metrics.EVALUATION_NUMEL", 100)
+    monkeypatch.setattr("boolit.lab.training.metrics.CACHED_NUMEL", 0)
     # Means of float32 losses, of few samples each: 2⁻²⁴ of them for each of 18 samples at most.
-    torch.testing.assert_close(OwnRows(job).assess(model, "test"), whole, rtol=18 * 2.0**-24, atol=0)
+    torch.testing.assert_close(ResampledRows(job).evaluate(model, "test"), whole, rtol=18 * 2.0**-24, atol=0)
 
 
 def test_data_with_one_split_has_no_others() -> None:

@@ -1,6 +1,7 @@
 """A large network trained alone: as the stacked trainer does it, and what each option adds."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,12 @@ from boolit.lab.datasets import load, source
 from boolit.lab.models import restore
 from boolit.lab.models.unstacked import UnstackedRuns
 from boolit.lab.studies import load_study, plan
-from boolit.lab.training import Checkpoint, Finished, Job, StackedTraining, train
+from boolit.lab.training import Checkpoint, CohortResult, Job, StackedTraining, train
 from boolit.lab.training.cohort import Outcome, outcomes
 from boolit.lab.training.kept_weights import estimate_statistics
-from boolit.lab.training.metrics import assess
-from boolit.lab.training.recipe import ALONE
-from boolit.lab.training.single import SingleTraining, check_bfloat16
+from boolit.lab.training.metrics import evaluate
+from boolit.lab.training.recipe import SINGLE_NETWORK_OPTIONS
+from boolit.lab.training.single import LossScale, SingleTraining, check_bfloat16
 
 Config = Callable[..., dict[str, Any]]
 Double = Callable[[Job], Job]
@@ -41,7 +42,7 @@ def curve(training: StackedTraining, name: str = "train_loss") -> Tensor:
     return torch.stack(training.history[name]).squeeze(1)
 
 
-def finished(result: Finished | None) -> Finished:
+def finished(result: CohortResult | None) -> CohortResult:
     assert result is not None
     return result
 
@@ -112,12 +113,54 @@ def test_a_step_that_overflows_is_left_out(config: Config) -> None:
     assert not torch.equal(training.flat.values, before)
 
 
+def test_adam_counts_the_steps_that_were_taken_as_torch_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: Config
+) -> None:
+    job = Job.of([config(training={"precision": "float16", "schedule": "constant", "epochs": 2, "weight_decay": 0.0})])
+    training, unscale = SingleTraining(job), LossScale.unscale
+    reference = nn.Parameter(training.flat.values.clone())
+    adam = torch.optim.Adam([reference], 0.01)
+    left_out, seen = {0, 3, job.steps_per_epoch + 1}, iter(range(10**6))
+
+    def refuse_some(scale: LossScale, gradients: Tensor) -> bool:
+        usable = unscale(scale, gradients)
+        reference.grad = gradients.clone()
+        if usable and (taken := next(seen) not in left_out):
+            adam.step()
+        return usable and taken
+
+    monkeypatch.setattr(LossScale, "unscale", refuse_some)
+    while training.steps < job.steps_per_epoch + 3:
+        training.step()
+    Checkpoint(tmp_path).save(training, 0.0)
+    training = SingleTraining(job)
+    Checkpoint(tmp_path).restore(training)
+    while not training.done:
+        training.step()
+    assert int(training.skipped_steps) >= len(left_out)
+    torch.testing.assert_close(training.flat.values, reference.detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_an_error_in_an_evaluation_leaves_the_network_with_its_own_weights(config: Config) -> None:
+    training = SingleTraining(Job.of([config(training={"ema": 0.5})]))
+    average = training.average
+    assert average is not None
+    for _ in range(3):
+        training.step()
+    own, averaged = training.flat.values.clone(), average.averaged.clone()
+    with suppress(ZeroDivisionError), average.swap():
+        assert torch.equal(training.flat.values, averaged)
+        raise ZeroDivisionError
+    assert torch.equal(training.flat.values, own)
+    assert torch.equal(average.averaged, averaged)
+
+
 def test_gradients_are_clipped_as_torch_does_it(monkeypatch: pytest.MonkeyPatch, config: Config) -> None:
     job = Job.of([config(training={"clip": 0.05, "accumulate": 2})])
     training, twin = SingleTraining(job), job.build()
     used: list[Tensor] = []
     monkeypatch.setattr(training.optimiser, "step", lambda gradients, _: used.append(gradients.clone()))
-    x, y = training._prepared(0)
+    x, y = training._prepare_batch(0)
     training.step()
     nn.functional.binary_cross_entropy_with_logits(twin(x), y).backward()
     assert nn.utils.clip_grad_norm_(twin.parameters(), 0.05) > 0.05
@@ -141,8 +184,8 @@ def test_averaged_weights_are_torchs_and_are_what_is_evaluated_and_kept(patience
     best = int(outcome.metrics.get("best_epoch", len(kept))) - 1
     for name, values in outcome.weights.items():
         torch.testing.assert_close(values, kept[best][name])
-    again = restore(own | {"inputs": (8, 8), "outputs": 10}, outcome.weights)
-    means = assess(training.job, again, load(source(own["data"])).splits["test"])
+    again = restore(own.replace(inputs=[8, 8], outputs=10), outcome.weights)
+    means = evaluate(training.job, again, load(source(own.data)).splits["test"])
     assert means.flatten().tolist() == pytest.approx([outcome.metrics["test_loss"], outcome.metrics["test_accuracy"]])
 
 
@@ -156,7 +199,7 @@ def test_the_average_begins_with_the_first_step_that_was_taken(tmp_path: Path, c
     while torch.equal(training.flat.values, before):
         training.step()
     assert training.steps > 1
-    assert torch.equal(training.average.kept, training.flat.values)
+    assert torch.equal(training.average.averaged, training.flat.values)
     first = training.flat.values.clone()
     Checkpoint(tmp_path).save(training, 0.0)
     resumed = SingleTraining(job)
@@ -165,8 +208,8 @@ def test_the_average_begins_with_the_first_step_that_was_taken(tmp_path: Path, c
     for each in (training, resumed):
         while torch.equal(each.flat.values, first):
             each.step()
-    assert torch.equal(resumed.average.kept, training.average.kept)
-    assert not torch.equal(resumed.average.kept, resumed.flat.values)
+    assert torch.equal(resumed.average.averaged, training.average.averaged)
+    assert not torch.equal(resumed.average.averaged, resumed.flat.values)
 
 
 @pytest.mark.parametrize("options", [{}, {"patience": 5}, {"accumulate": 2}], ids=["plain", "patience", "accumulate"])
@@ -189,8 +232,8 @@ def test_averaged_weights_have_batch_norm_statistics_of_their_own(options: dict[
     torch.testing.assert_close(weights["norm.0.running_mean"].double(), entering.mean(0), rtol=1e-4, atol=1e-4)
     # The mean of the variances within batches lies below that of all samples by what the batches' means differ: by 1 in 31.
     torch.testing.assert_close(weights["norm.0.running_var"].double(), entering.var(0), rtol=0.1, atol=1e-3)
-    again = restore(own | {"inputs": (8, 8), "outputs": 10}, weights)
-    means = assess(training.job, again, dataset.splits["test"])
+    again = restore(own.replace(inputs=[8, 8], outputs=10), weights)
+    means = evaluate(training.job, again, dataset.splits["test"])
     assert means.flatten().tolist() == pytest.approx([outcome.metrics["test_loss"], outcome.metrics["test_accuracy"]])
 
 
@@ -301,7 +344,7 @@ def test_keys_of_runs_without_such_options_do_not_know_of_them() -> None:
     (without, *_), (changed, *_) = (
         plan(load_study("parity"), seeds=1, sets=[*sets, *more]).runs for more in ([], ["training.ema=0.9"])
     )
-    assert not set(ALONE) & set(without.config.training)
+    assert not set(SINGLE_NETWORK_OPTIONS) & set(without.config.training)
     assert without.key != changed.key
 
 

@@ -12,6 +12,7 @@ from torch import nn
 import boolit
 from boolit.lab.common.random import generator
 from boolit.lab.datasets import Split
+from boolit.lab.runs import RunConfig
 from boolit.lab.training import Job, StackedTraining
 from boolit.lab.training.cohort import Outcome, outcomes
 
@@ -20,7 +21,7 @@ Double = Callable[[Job], Job]
 Agree = Callable[[Job, Outcome, Outcome], None]
 
 
-def trained(configs: Sequence[dict[str, Any]] | Job) -> list[Outcome]:
+def trained(configs: Sequence[RunConfig] | Job) -> list[Outcome]:
     training = StackedTraining(configs if isinstance(configs, Job) else Job.of(configs))
     while not training.done:
         training.step()
@@ -36,10 +37,11 @@ def same(one: Outcome, other: Outcome) -> bool:
 def test_a_run_is_bitwise_the_same_whoever_shares_its_cohort(activation: str, config: Config) -> None:
     kept = (0, 17, 39)
     cohort = trained([config(seed, activation) for seed in range(40)])
-    others = [config(seed if seed in kept else 100 + seed, activation) for seed in range(40)]
-    for own in others:
-        own["training"] = own["training"] | ({} if own["seed"] in kept else {"learning_rate": 0.3})
-    with_others = trained(others)
+    changed = {"learning_rate": 0.3}
+    others = (
+        config(seed, activation) if seed in kept else config(100 + seed, activation, training=changed) for seed in range(40)
+    )
+    with_others = trained(list(others))
     assert all(same(cohort[seed], with_others[seed]) == (seed in kept) for seed in range(40))
 
 
@@ -100,15 +102,15 @@ def test_hyper_parameters_belong_to_their_run(config: Config) -> None:
         assert [same(ours, theirs) for ours, theirs in zip(cohort, others, strict=True)] == [place == i for place in range(3)]
 
 
-def torch_loop(own: dict[str, Any], job: Job, model: nn.Module) -> nn.Module:
+def torch_loop(own: RunConfig, job: Job, model: nn.Module) -> nn.Module:
     """The same training written the usual way."""
-    recipe = own["training"]
+    recipe = own.training
     train = job.dataset.splits["train"]
     steps = recipe["epochs"] * job.steps_per_epoch
     optimiser = torch.optim.Adam(model.parameters(), lr=recipe["learning_rate"], weight_decay=recipe["weight_decay"])
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, recipe["learning_rate"], steps, cycle_momentum=False)
     for epoch in range(recipe["epochs"]):
-        order = torch.randperm(len(train), generator=generator(own["seed"], "order", epoch))
+        order = torch.randperm(len(train), generator=generator(own.seed, "order", epoch))
         for rows in order[: job.steps_per_epoch * job.batch].split(job.batch):  # type: ignore[no-untyped-call]
             optimiser.zero_grad()
             nn.functional.binary_cross_entropy_with_logits(model(train.x[rows]), train.y[rows]).backward()

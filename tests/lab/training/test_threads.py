@@ -25,7 +25,7 @@ def used(job: Job, seconds: Callable[[int], float]) -> int:
     """The threads that are settled on when a step takes so long with so many."""
     with Threads(job) as threads:
         for _ in range(3 * TRIED_STEPS):
-            threads.make(lambda: time.sleep(seconds(torch.get_num_threads())))
+            threads.run(lambda: time.sleep(seconds(torch.get_num_threads())))
         settled = torch.get_num_threads()
     assert torch.get_num_threads() == 2
     return settled
@@ -48,7 +48,7 @@ def test_a_single_large_run_always_gets_all_threads(config: Config) -> None:
 def test_changing_threads_on_the_way_changes_rounding_only(
     config: Config, monkeypatch: pytest.MonkeyPatch, in_double: Callable[[Job], Job], agree: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr("boolit.lab.training.devices.SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr("boolit.lab.training.devices.SECONDS_BETWEEN_TRIALS", 0.0)
     job = in_double(Job.of([config(seed, **LARGE) for seed in range(3)]))
     changing = train(job)
     torch.set_num_threads(1)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from boolit.lab.runs import RunConfig
 from boolit.lab.training import Checkpoint, Job, StackedTraining, train
-from boolit.lab.training.distributed import leading, processes, rank
+from boolit.lab.training.distributed import is_leader, processes, rank
 
 STOPPED_AFTER = 5
 
@@ -51,13 +51,13 @@ def main(configs: Path, results: Path) -> None:
             job = in_double(RunConfig.from_dict(config))
             torch.set_default_dtype(torch.float64)
             unbroken = train(job)
-            stopped = train(job, Checkpoint(folder) if leading() else None, stopping)
-            resumed = train(job, Checkpoint(folder) if leading() else None)
+            stopped = train(job, Checkpoint(folder) if is_leader() else None, stopping)
+            resumed = train(job, Checkpoint(folder) if is_leader() else None)
             assert unbroken is not None
             assert resumed is not None
             assert stopped is None
             outcomes.append([(done.outcomes[0].steps, done.outcomes[0].metrics) for done in (unbroken, resumed)])
-        if leading():
+        if is_leader():
             results.write_text(json.dumps(outcomes))
 
 

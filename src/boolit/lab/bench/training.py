@@ -143,12 +143,12 @@ class _Timed:
         with self.threads as threads:
             started = time.perf_counter()
             for _ in range(self.training.job.steps_per_epoch):
-                threads.make(self.training.step)
+                threads.run(self.training.step)
             return time.perf_counter() - started
 
     def step(self) -> None:
         with self.threads as threads:
-            threads.make(self.training.step)
+            threads.run(self.training.step)
 
 
 # What a step of large networks costs: a ResNet-50 with one activation and with another, and all heads on one encoder.
@@ -216,7 +216,7 @@ class _Cohort:
 
     def step(self) -> float:
         with self.threads as threads:
-            return _seconds(lambda: threads.make(self.training.step))
+            return _seconds(lambda: threads.run(self.training.step))
 
 
 def _seconds(work: Callable[[], object]) -> float:

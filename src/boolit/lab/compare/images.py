@@ -19,7 +19,7 @@ from boolit.lab.compare.rates import LOSS
 from boolit.lab.datasets import Source, load, source
 from boolit.lab.datasets.features.embeddings import weights_identity
 from boolit.lab.datasets.images.folder import folder_digest
-from boolit.lab.execute import Summary, execute
+from boolit.lab.execute import ExecutionSummary, execute
 from boolit.lab.reports.page import Report, report_study
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run, RunConfig
@@ -41,7 +41,7 @@ FIRST_TRIAL_SEED, TRIAL_SEEDS = 4_000_000, 2  # no seed of a final run, which be
 class ImageCompareResult:
     """What a comparison on images found; there are no ``rates`` if it was interrupted before they were chosen."""
 
-    summary: Summary
+    summary: ExecutionSummary
     report: Report
     rates: Mapping[str, float] | None = None
     notes: Sequence[str] = ()
@@ -78,7 +78,7 @@ class ImageCompareJob:
             summary = execute(final, store, progress)
             note = divergence_note(store.records_of(final.runs, history=False), final.study.training.batch)
             report = report_study(final, store)
-            return ImageCompareResult(before.then(summary) if before else summary, report, rates, [note] if note else [])
+            return ImageCompareResult(before.add_plan(summary) if before else summary, report, rates, [note] if note else [])
 
 
 def image_study(config: ImageCompareConfig) -> StudyFile:

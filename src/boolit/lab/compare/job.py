@@ -19,7 +19,7 @@ from boolit.lab.compare.saved import BestModel, save_best_model
 from boolit.lab.compare.study import PROFILE, compare_study, table_source
 from boolit.lab.datasets import Dataset, load
 from boolit.lab.datasets.tables import PreparedTable, prepare_table
-from boolit.lab.execute import Summary, execute
+from boolit.lab.execute import ExecutionSummary, execute
 from boolit.lab.reports.names import metric_label
 from boolit.lab.reports.page import Report, split_figures, split_tables, write_pages
 from boolit.lab.results.resampled import Estimate, ResampledSplits, SplitComparison, compare_splits, estimate
@@ -42,7 +42,7 @@ class CompareResult:
     was chosen on most splits.
     """
 
-    summary: Summary
+    summary: ExecutionSummary
     rates: Mapping[ActivationSplit, float] | None = None
     notes: Sequence[str] = ()
     verdict: SplitVerdict | None = None
@@ -102,7 +102,7 @@ class CompareJob:
             tried = store.records_of(trials.runs, history=False)
             rates = choose_rates(tried)
             final = final_plan(self.plan, rates)
-            summary = before.then(execute(final, store, progress))
+            summary = before.add_plan(execute(final, store, progress))
             notes = [*self.notes, *edge_notes(rates, self.config.rates)]
             if not summary.complete:
                 return CompareResult(summary, rates, notes)
@@ -110,7 +110,7 @@ class CompareJob:
 
     def _conclude(
         self,
-        summary: Summary,
+        summary: ExecutionSummary,
         rates: Mapping[ActivationSplit, float],
         notes: Sequence[str],
         records: Sequence[Record],

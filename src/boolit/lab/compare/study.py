@@ -12,7 +12,7 @@ from boolit.lab.datasets.tables.dataset import TableSource, network_task
 from boolit.lab.models import family
 from boolit.lab.studies import StudyFile
 from boolit.lab.studies.planner import BUDGET_TOLERANCE
-from boolit.lab.training.metrics import FIGURE_OF_TASK
+from boolit.lab.training.metrics import METRIC_OF_TASK
 from boolit.nn import activation
 
 PROFILE = "compare"
@@ -48,7 +48,7 @@ def compare_study(config: CompareConfig, data: Source, table: PreparedTable) -> 
             "seeds": 1,
         },
         "training": recipe_for(table.rows["train"], config.epochs),
-        "metric": {"name": FIGURE_OF_TASK[network_task(table)]},
+        "metric": {"name": METRIC_OF_TASK[network_task(table)]},
         "profiles": {PROFILE: {}},
     }
     return StudyFile(config.name, config.table, "", tables)

@@ -15,7 +15,7 @@ from torch import Tensor
 Task = Literal["binary", "classes", "regression"]
 Encode = Callable[[Tensor], Tensor]
 Draw = Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]
-Judge = Callable[[str, Tensor], Mapping[str, Tensor]]
+ExtraMetrics = Callable[[str, Tensor], Mapping[str, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class Resample:
 class Probe:
     """Stored samples a trained network is asked once at the end, and what its outputs say.
 
-    ``figures`` takes outputs ``(runs, samples, outputs)`` and returns some figures, each of shape ``(runs,)``.
+    ``metrics`` takes outputs ``(runs, samples, outputs)`` and returns some metrics, each of shape ``(runs,)``.
     """
 
     x: Tensor
-    figures: Callable[[Tensor], Mapping[str, Tensor]]
+    metrics: Callable[[Tensor], Mapping[str, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Description:
     """What a plan needs to know of data, and no sample of it.
 
     ``inputs`` is the shape of a sample as a network reads it, ``samples`` how many there are by split, ``extra_metrics`` the
-    names of the figures that the data judges every split but ``train`` by, besides those of its task.
+    names of the data's own metrics on every split but ``train``, besides those of its task.
     """
 
     inputs: tuple[int, ...]
@@ -84,9 +84,9 @@ class Dataset:
     ``(runs, batch, …)``, their targets, the runs' keys and the step, and returns samples and targets. ``unit`` is what 1 in a
     regression's targets stands for; its RMSE is told in that unit, its loss is not.
 
-    ``initial_values`` are what networks begin with, by names in their state: word vectors, a list of pairs. ``judge``
-    takes the name of a split and the outputs ``(runs, samples, outputs)`` of all its samples, and returns further figures of
-    the runs, each ``(runs,)`` and the better the higher; it is asked about every split but ``train`` after every epoch.
+    ``initial_values`` are what networks begin with, by names in their state: word vectors, a list of pairs.
+    ``extra_metrics`` takes the name of a split and the outputs ``(runs, samples, outputs)`` of all its samples, and returns
+    further metrics, each ``(runs,)``, where higher is better; it is called for every split but ``train`` after every epoch.
 
     Data that can be split in many ways has all its samples in ``pool``, and ``resample`` makes the split of a number.
     """
@@ -99,7 +99,7 @@ class Dataset:
     draw: Draw | None = None
     unit: float = 1.0
     initial_values: Mapping[str, Tensor] = field(default_factory=dict)
-    judge: Judge | None = None
+    extra_metrics: ExtraMetrics | None = None
     pool: Split | None = None
     resample: Callable[[int], Resample] | None = None
 
@@ -120,13 +120,15 @@ class Dataset:
         """What is known of it without its samples."""
         samples = {name: len(split) for name, split in self.splits.items()}
         others = [name for name in samples if name != "train"]
-        return Description(self.inputs, self.outputs, self.task, samples, tuple(self.judged(others[0])) if others else ())
+        return Description(
+            self.inputs, self.outputs, self.task, samples, tuple(self.extra_metric_names(others[0])) if others else ()
+        )
 
-    def judged(self, split: str) -> list[str]:
-        """The names of the judge's figures: what it says of a network that answers 0 to every sample."""
-        if self.judge is None:
+    def extra_metric_names(self, split: str) -> list[str]:
+        """The names of the extra metrics: those of a network that answers 0 to every sample."""
+        if self.extra_metrics is None:
             return []
-        return list(self.judge(split, torch.zeros(1, 1, 1).expand(1, len(self.splits[split]), self.outputs)))
+        return list(self.extra_metrics(split, torch.zeros(1, 1, 1).expand(1, len(self.splits[split]), self.outputs)))
 
 
 class Source(BaseModel, ABC):

@@ -58,7 +58,7 @@ class Holdout(Source):
 
     Rows are encoded as those of the whole dataset are: a standardisation, for one, knows the held-out rows' inputs. Where
     training draws its samples anew in every step, the held-out ones are drawn once. Figures of a dataset's own that know its
-    splits by name (``judge``) know nothing of held-out rows: such a dataset needs a ``valid`` of its own.
+    splits by name (``extra_metrics``) know nothing of held-out rows: such a dataset needs a ``valid`` of its own.
     """
 
     name: Literal["holdout"] = "holdout"
@@ -92,7 +92,7 @@ class Holdout(Source):
             raise UserError(
                 f"{share:g} of {len(rows)} training rows of {self.of.name} cannot be held out to choose by; give it more rows"
             )
-        if whole.judge is not None:
+        if whole.extra_metrics is not None:
             raise UserError(
                 f"{self.of.name} judges the splits {', '.join(whole.splits)} in its own way, and no rows held out of one; give "
                 "it a split valid to choose by"

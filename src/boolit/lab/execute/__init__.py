@@ -23,13 +23,13 @@ from boolit import __version__
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import atomic_write
 from boolit.lab.common.plugins import loaded_plugins
+from boolit.lab.execute.progress import StudyProgress
 from boolit.lab.results.store import ClaimHolder, Store
 from boolit.lab.runs import JSON, Record
 from boolit.lab.studies import Cohort, Plan, Study
 from boolit.lab.studies.planner import MEMORY
-from boolit.lab.training import Checkpoint, Finished, StackedTraining, distributed, train
+from boolit.lab.training import Checkpoint, CohortResult, StackedTraining, distributed, train
 from boolit.lab.training.checkpoint import EVERY_SECONDS
-from boolit.lab.training.cohort import StudyProgress
 from boolit.logic import kernels
 
 END = -1  # what the leader says of a cohort when nothing more is trained
@@ -37,7 +37,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
-class Summary:
+class ExecutionSummary:
     """What became of a plan's runs: in the store already, trained now (of which diverged), another process's, not done.
 
     ``holders`` are the processes that train the runs elsewhere.
@@ -51,7 +51,7 @@ class Summary:
     seconds: float
     holders: tuple[ClaimHolder, ...] = ()
 
-    def again(self, later: Summary) -> Summary:
+    def add_pass(self, later: ExecutionSummary) -> ExecutionSummary:
         """What became of the runs in this and a later pass over the same plan."""
         return replace(
             later,
@@ -62,7 +62,7 @@ class Summary:
         )
 
     @property
-    def elsewhere_sentence(self) -> str:
+    def elsewhere_message(self) -> str:
         """Who trains the runs that another process has; nothing if there are none."""
         if not self.elsewhere:
             return ""
@@ -82,7 +82,7 @@ class Summary:
         """Whether it was stopped; what was begun has a checkpoint and goes on from there next time."""
         return self.undone > 0
 
-    def then(self, after: Summary) -> Summary:
+    def add_plan(self, after: ExecutionSummary) -> ExecutionSummary:
         """What became of a plan's runs and of those of the plan that followed from it."""
         return replace(
             after,
@@ -100,7 +100,7 @@ def execute(
     checkpoint_every: float = EVERY_SECONDS,
     memory: int = MEMORY,
     checkpoint_steps: int | None = None,
-) -> Summary:
+) -> ExecutionSummary:
     """Trains what the store does not have yet. Safe to kill, to repeat and to run from several processes at once.
 
     ``progress`` hides the bars, or the lines where there is no terminal. Ctrl-C or SIGTERM stops after the present step.
@@ -117,7 +117,7 @@ def follow(plan: Plan, memory: int = MEMORY) -> None:
     """Takes this process's part in what the leader of several processes trains; it has no store and records nothing."""
     with stop_requests() as stop:
         for cohort in plan.cohorts:
-            told = distributed.shared(torch.zeros(len(cohort.runs), dtype=torch.int64)).tolist()
+            told = distributed.broadcast(torch.zeros(len(cohort.runs), dtype=torch.int64)).tolist()
             if END in told:
                 return
             claimed = [run.key for run, mine in zip(cohort.runs, told, strict=True) if mine]
@@ -131,25 +131,25 @@ class _Execution:
         self.owner = f"{platform.node()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self.already = self.trained = self.diverged = self.elsewhere = 0
 
-    def over(self, cohorts: Sequence[Cohort], progress: bool | None) -> Summary:
+    def over(self, cohorts: Sequence[Cohort], progress: bool | None) -> ExecutionSummary:
         started, total = time.monotonic(), sum(len(cohort.runs) for cohort in cohorts)
         with StudyProgress(total, progress) as bars, stop_requests() as stop:
             for cohort in cohorts:
                 if stop():
-                    distributed.shared(torch.full((len(cohort.runs),), END))
+                    distributed.broadcast(torch.full((len(cohort.runs),), END))
                     break
                 if not self._cohort(cohort, bars, stop):
                     break
         undone = total - self.already - self.trained - self.elsewhere
         seconds = time.monotonic() - started
         holders = tuple(self.store.holders()) if self.elsewhere else ()
-        return Summary(self.already, self.trained, self.diverged, self.elsewhere, undone, seconds, holders)
+        return ExecutionSummary(self.already, self.trained, self.diverged, self.elsewhere, undone, seconds, holders)
 
     def _cohort(self, cohort: Cohort, bars: StudyProgress, stop: Callable[[], bool]) -> bool:
         """Trains and records what this process can claim of a cohort; whether to go on with the next."""
         keys = [run.key for run in cohort.runs]
         claimed = self.store.claim(keys, self.owner, again=_without_weights(self.study, self.store, keys))
-        distributed.shared(torch.tensor([run.key in claimed for run in cohort.runs], dtype=torch.int64))
+        distributed.broadcast(torch.tensor([run.key in claimed for run in cohort.runs], dtype=torch.int64))
         self._count(cohort, claimed)
         bars.finish(len(cohort.runs) - len(claimed))
         if not claimed:
@@ -172,7 +172,7 @@ class _Execution:
         self.already += done
         self.elsewhere += len(unclaimed) - done
 
-    def _train(self, cohort: Cohort, bars: StudyProgress, stop: Callable[[], bool]) -> Finished | None:
+    def _train(self, cohort: Cohort, bars: StudyProgress, stop: Callable[[], bool]) -> CohortResult | None:
         first = cohort.runs[0].config
         bars.begin(f"{first.activation}, {first.parameters} parameters, {len(cohort.runs)} runs: epochs")
         checkpoint = Checkpoint(self.store.checkpoint_folder(cohort.key), self.every, self.steps, cohort.key, bars.note)
@@ -187,7 +187,7 @@ class _Execution:
             checkpoint.delete()
         return finished
 
-    def _record(self, cohort: Cohort, finished: Finished) -> None:
+    def _record(self, cohort: Cohort, finished: CohortResult) -> None:
         pairs = list(zip(cohort.runs, finished.outcomes, strict=True))
         if self.study.keep_weights:
             # Before the records: a run in the store always has its weights.

@@ -19,9 +19,9 @@ from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run, RunConfig
 from boolit.lab.studies import Plan, Study, StudyFile, check_memory, plan
 from boolit.lab.studies.planner import MEMORY, cohorts
-from boolit.lab.studies.search import Bounds, Trial, best_first, hparams_toml, next_bounds, searched
+from boolit.lab.studies.search import Bounds, Trial, best_first, hparams_to_toml, next_bounds, searched_hparams
 from boolit.lab.training.checkpoint import EVERY_SECONDS
-from boolit.lab.training.metrics import FIGURE_OF_TASK
+from boolit.lab.training.metrics import METRIC_OF_TASK
 
 ROUNDS, TRIALS, SEEDS, FINALISTS = 4, 120, 120, 10  # a:mnist
 # Where seeds begin: none is a study's own, and a setting is not tried for the final with a seed that brought it there.
@@ -29,7 +29,7 @@ ROUND_SEEDS, FINAL_SEEDS = 2_000_000, 3_000_000
 
 
 @dataclass(frozen=True)
-class Finalist:
+class FinalTrial:
     """A setting that was tried with many seeds: the mean of the metric, the share of seeds that solved the task."""
 
     setting: Mapping[str, float]
@@ -39,16 +39,16 @@ class Finalist:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What a search found for an activation: the finalists, best first, and the best value of each round.
 
-    ``judged`` is a sentence on what these numbers are of.
+    ``rows`` is a sentence on what these numbers are of.
     """
 
     activation: str
-    finalists: tuple[Finalist, ...]
+    finalists: tuple[FinalTrial, ...]
     rounds: tuple[float, ...]
-    judged: str
+    rows: str
 
     @property
     def setting(self) -> Mapping[str, float]:
@@ -57,7 +57,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchSettings:
     """How long a search is and where it runs; see `search`."""
 
     store: Store
@@ -72,11 +72,11 @@ class Search:
 
 def search(
     file: StudyFile,
-    how: Search,
+    how: SearchSettings,
     activations: Sequence[str] | None = None,
     profile: str | None = None,
     sets: Sequence[str] = (),
-) -> list[Found] | None:
+) -> list[SearchResult] | None:
     """The paper's random search for every activation of a study, or those given; None if it was interrupted.
 
     Settings are chosen by the study's metric on the data's split ``valid``, or on rows held out of ``train`` if it has none.
@@ -86,16 +86,16 @@ def search(
     check_memory(planned)
     found = []
     for spec, config in _one_size_each(planned).items():
-        result = _Search(planned, spec, config, how).run()
+        result = _ActivationSearch(planned, spec, config, how).run()
         if result is None:
             return None
         found.append(result)
     return found
 
 
-def write_hparams(found: Sequence[Found], study: str, path: Path) -> None:
+def write_hparams(found: Sequence[SearchResult], study: str, path: Path) -> None:
     """Writes what was found as a file for ``boolit run --hparams``."""
-    path.write_text(hparams_toml({one.activation: one.setting for one in found}, f"found for {study}"), encoding="utf-8")
+    path.write_text(hparams_to_toml({one.activation: one.setting for one in found}, f"found for {study}"), encoding="utf-8")
 
 
 def _one_size_each(planned: Plan) -> dict[str, RunConfig]:
@@ -109,16 +109,16 @@ def _one_size_each(planned: Plan) -> dict[str, RunConfig]:
     return configs
 
 
-def _check(data: Holdout, figure: str) -> None:
-    """Whether the rows that choose have the figure to choose by."""
+def _check(data: Holdout, metric: str) -> None:
+    """Whether the rows that choose have the metric to choose by."""
     rows = load(data)
-    known = [*rows.judged("valid"), FIGURE_OF_TASK[rows.task], "loss"]
-    if figure not in known:
-        raise UserError(f"a search cannot choose by metric.name = {figure!r}: the split valid has {', '.join(known)}")
+    known = [*rows.extra_metric_names("valid"), METRIC_OF_TASK[rows.task], "loss"]
+    if metric not in known:
+        raise UserError(f"a search cannot choose by metric.name = {metric!r}: the split valid has {', '.join(known)}")
 
 
-class _Search:
-    def __init__(self, planned: Plan, spec: str, config: RunConfig, how: Search) -> None:
+class _ActivationSearch:
+    def __init__(self, planned: Plan, spec: str, config: RunConfig, how: SearchSettings) -> None:
         self.planned, self.spec, self.how = planned, spec, how
         self.data = for_choosing(planned.study.data)
         metric = planned.study.metric.model_copy(update={"split": "valid"})
@@ -128,8 +128,8 @@ class _Search:
         self.metric = metric.key
         self.sign = 1 if metric.goal == "max" else -1
 
-    def run(self) -> Found | None:
-        bounds = Bounds.initial(searched(self.study.recipe(self.spec)))
+    def run(self) -> SearchResult | None:
+        bounds = Bounds.initial(searched_hparams(self.study.recipe(self.spec)))
         tried: list[Trial] = []
         best: list[float] = []
         for number in range(self.how.rounds):
@@ -140,9 +140,9 @@ class _Search:
             best.append(self.sign * best_first(trials)[0].merit)
             bounds = next_bounds(bounds, trials)
         finalists = self._final([trial.setting for trial in best_first(tried)[: self.how.finalists]])
-        return None if finalists is None else Found(self.spec, tuple(finalists), tuple(best), self._judged())
+        return None if finalists is None else SearchResult(self.spec, tuple(finalists), tuple(best), self._describe_rows())
 
-    def _judged(self) -> str:
+    def _describe_rows(self) -> str:
         rows = len(load(self.data).splits["valid"])
         whose = "the split valid" if self.data.share is None else f"{self.data.share:.0%} of the training rows, held out"
         return (
@@ -158,22 +158,22 @@ class _Search:
             return None
         return [Trial(x, own, self._merit(record)) for x, own, record in zip(xs, settings, records, strict=True)]
 
-    def _final(self, settings: Sequence[Mapping[str, float]]) -> list[Finalist] | None:
+    def _final(self, settings: Sequence[Mapping[str, float]]) -> list[FinalTrial] | None:
         seeds = range(FINAL_SEEDS, FINAL_SEEDS + self.how.seeds)
         records = self._train([self._config(own, seed, "final") for own in settings for seed in seeds])
         if records is None:
             return None
         worst = min((self._merit(record) for record in records if math.isfinite(self._merit(record))), default=0.0)
         groups = [records[i * len(seeds) : (i + 1) * len(seeds)] for i in range(len(settings))]
-        finalists = [self._finalist(own, group, worst) for own, group in zip(settings, groups, strict=True)]
+        finalists = [self._final_trial(own, group, worst) for own, group in zip(settings, groups, strict=True)]
         return sorted(finalists, key=lambda finalist: -self.sign * finalist.mean)
 
-    def _finalist(self, setting: Mapping[str, float], records: Sequence[Record], worst: float) -> Finalist:
+    def _final_trial(self, setting: Mapping[str, float], records: Sequence[Record], worst: float) -> FinalTrial:
         """A diverged run counts as the worst one of all finalists that did not."""
         merits = [self._merit(record) for record in records]
         mean = self.sign * fmean(merit if math.isfinite(merit) else worst for merit in merits)
         solved = fmean(self.study.metric.solves(record.metrics.get(self.metric, math.nan)) for record in records)
-        return Finalist(setting, mean, solved, sum(record.state == "diverged" for record in records))
+        return FinalTrial(setting, mean, solved, sum(record.state == "diverged" for record in records))
 
     def _config(self, setting: Mapping[str, float], seed: int, stage: str) -> RunConfig:
         return self.config.replace(study=f"{self.planned.name}-search", seed=seed, search=stage, training=setting)

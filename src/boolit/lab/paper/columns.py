@@ -52,8 +52,8 @@ def in_columns(label: str, columns: Sequence[str], records: Sequence[Record]) ->
     metric = metric_of(records)
     for suffix, own in _kinds(label, [record for record in records if _of_model(record, MODELS.get(label, {}))]):
         for column in columns:
-            for judge, score in _in_column(column, own, metric):
-                yield f"{_row(score)}{suffix}", column, judge, score
+            for own_metric, score in _in_column(column, own, metric):
+                yield f"{_row(score)}{suffix}", column, own_metric, score
 
 
 def _in_column(column: str, records: Sequence[Record], metric: Metric) -> Iterator[tuple[Metric, Score]]:

@@ -16,9 +16,9 @@ from boolit.lab.studies.overrides import (
     MOST_TEXT,
     Location,
     Tables,
-    assignment,
-    broken_limit,
-    merged,
+    find_broken_limit,
+    merge,
+    parse_assignment,
     parse_toml,
     shorten,
 )
@@ -57,9 +57,9 @@ class StudyFile:
         """What it is about."""
         return str(self.tables.get("title", self.name))
 
-    def resolved(
+    def resolve(
         self, profile: str | None = None, seeds: int | None = None, sets: Sequence[str] = (), hparams: Path | None = None
-    ) -> Resolved:
+    ) -> ResolvedStudy:
         """The study with a profile, then a file of hyper-parameters, then ``--set`` and ``--seeds`` applied."""
         layers = [_Layer(str(self.path), {k: v for k, v in self.tables.items() if k != "profiles"}, self.text)]
         if profile is not None:
@@ -67,10 +67,10 @@ class StudyFile:
         if hparams is not None:
             text, tables = _read(hparams)
             layers.append(_Layer(str(hparams), tables, text))
-        layers += [_Layer(f"--set {shorten(given)}", assignment(given)[1]) for given in sets]
+        layers += [_Layer(f"--set {shorten(given)}", parse_assignment(given)[1]) for given in sets]
         if seeds is not None:
             layers.append(_Layer(f"--seeds {seeds}", {"sweep": {"seeds": seeds}}))
-        return _validated(layers)
+        return _validate(layers)
 
     def _profile(self, profile: str) -> Tables:
         profiles = self.tables.get("profiles", {})
@@ -109,7 +109,7 @@ class _Layer:
 
 
 @dataclass(frozen=True)
-class Resolved:
+class ResolvedStudy:
     """A study as it is to be run, and where each part of it is written."""
 
     study: Study
@@ -117,37 +117,37 @@ class Resolved:
 
     def error(self, location: Location, rule: str) -> UserError:
         """A mistake that only planning can see, with the line or the option that made it."""
-        return _located(self._layers, location, rule)
+        return _locate(self._layers, location, rule)
 
 
-def _validated(layers: Sequence[_Layer]) -> Resolved:
+def _validate(layers: Sequence[_Layer]) -> ResolvedStudy:
     from pydantic import ValidationError
 
     from boolit.lab.studies.schema import Study
-    from boolit.lab.studies.validation_errors import first_problem
+    from boolit.lab.studies.validation_errors import first_error
 
     tables: Tables = {}
     for layer in layers:
-        broken = broken_limit(layer.tables)
+        broken = find_broken_limit(layer.tables)
         if broken is not None:
             location, rule = broken
-            raise _located([layer], location, f"{'.'.join(map(str, location[:MOST_LEVELS]))}: {rule}")
-        tables = merged(tables, layer.tables)
+            raise _locate([layer], location, f"{'.'.join(map(str, location[:MOST_LEVELS]))}: {rule}")
+        tables = merge(tables, layer.tables)
     try:
         study = Study.model_validate(tables)
     except ValidationError as error:
-        raise _located(layers, *first_problem(error, tables)) from None
+        raise _locate(layers, *first_error(error, tables)) from None
     except OSError as error:  # a path that names no file a source can read
         raise UserError(f"{error}; check the paths of the study") from None
     for spec in study.hparams:
         try:
             study.recipe(spec)
         except ValidationError as error:
-            raise _located(layers, *first_problem(error, tables, ("hparams", spec))) from None
-    return Resolved(study, layers)
+            raise _locate(layers, *first_error(error, tables, ("hparams", spec))) from None
+    return ResolvedStudy(study, layers)
 
 
-def _located(layers: Sequence[_Layer], location: Location, rule: str) -> UserError:
+def _locate(layers: Sequence[_Layer], location: Location, rule: str) -> UserError:
     """The error with the file and line, or the option, that said last what is wrong."""
     for length in range(len(location), -1, -1):
         for layer in reversed(layers):
@@ -163,7 +163,7 @@ def load_study(name_or_path: str | Path) -> StudyFile:
         >>> load_study("parity").profiles
         ['quick', 'paper']
     """
-    path = _found(name_or_path)
+    path = _find_file(name_or_path)
     text, tables = _read(path)
     if not _NAME.fullmatch(path.stem):
         raise UserError(f"{str(path)!r} is no name for a study: results are kept under it; {_NAMES}")
@@ -179,7 +179,7 @@ def load_study(name_or_path: str | Path) -> StudyFile:
     if len(study.profiles) > MOST_PROFILES:
         raise UserError(f"{path} has {len(study.profiles)} profiles; a study has at most {MOST_PROFILES}")
     for profile in [None, *study.profiles]:
-        study.resolved(profile)
+        study.resolve(profile)
     return study
 
 
@@ -194,7 +194,7 @@ def _line(text: str, location: Location) -> int:
     return line_of(line_numbers(text), location)
 
 
-def _found(name_or_path: str | Path) -> Path:
+def _find_file(name_or_path: str | Path) -> Path:
     shipped = {path.stem: path for path in SHIPPED.glob("*.toml")}
     if str(name_or_path) in shipped:
         return shipped[str(name_or_path)]

@@ -20,23 +20,23 @@ MOST_TEXT = 4 * 2**20  # bytes of a file
 Location = tuple[str | int, ...]
 
 
-def broken_limit(value: Any, location: Location = ()) -> tuple[Location, str] | None:
+def find_broken_limit(value: Any, location: Location = ()) -> tuple[Location, str] | None:
     """Where a value breaks a limit, and which; None if it breaks none.
 
     Example:
-        >>> broken_limit({"sweep": {"seeds": 10**20}})
+        >>> find_broken_limit({"sweep": {"seeds": 10**20}})
         (('sweep', 'seeds'), 'a whole number is at most 9007199254740992')
     """
     if len(location) > MOST_LEVELS:
         return location, f"tables and lists are at most {MOST_LEVELS} levels deep"
     if isinstance(value, int) and abs(value) > LARGEST:
         return location, f"a whole number is at most {LARGEST}"
-    if isinstance(value, str) and (problem := _text_problem(value)):
+    if isinstance(value, str) and (problem := _text_error(value)):
         return location, problem
     if isinstance(value, dict | list) and len(value) > MOST_ENTRIES:
         return location, f"a list or table has at most {MOST_ENTRIES:,} entries, not {len(value):,}"
     if isinstance(value, dict):
-        wrong = next((_text_problem(name) for name in value if _text_problem(name)), None)
+        wrong = next((_text_error(name) for name in value if _text_error(name)), None)
         if wrong:
             return location, f"in a key, {wrong}"
         return _first(value.items(), location)
@@ -44,10 +44,10 @@ def broken_limit(value: Any, location: Location = ()) -> tuple[Location, str] | 
 
 
 def _first(entries: Any, location: Location) -> tuple[Location, str] | None:
-    return next((found for name, value in entries if (found := broken_limit(value, (*location, name)))), None)
+    return next((found for name, value in entries if (found := find_broken_limit(value, (*location, name)))), None)
 
 
-def _text_problem(text: str) -> str | None:
+def _text_error(text: str) -> str | None:
     if len(text) > MOST_CHARACTERS:
         return f"a text has at most {MOST_CHARACTERS:,} characters, not {len(text):,}"
     if "\0" in text:
@@ -68,30 +68,30 @@ _BARE_WORD = re.compile(r"[A-Za-z_][\w+.-]*")
 _ALTERNATIVES = {"params": "width", "width": "params"}
 
 
-def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> Tables:
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Tables:
     """``base`` with what ``over`` says instead; tables are merged, anything else is replaced.
 
     A size given as ``params`` replaces one given as ``width``, and the other way round.
 
     Example:
-        >>> merged({"training": {"epochs": 9, "batch": 8}}, {"training": {"epochs": 1}})
+        >>> merge({"training": {"epochs": 9, "batch": 8}}, {"training": {"epochs": 1}})
         {'training': {'epochs': 1, 'batch': 8}}
     """
     dropped = {_ALTERNATIVES[name] for name in over if name in _ALTERNATIVES and _ALTERNATIVES[name] not in over}
     result = {name: value for name, value in base.items() if name not in dropped}
     for name, value in over.items():
         before = result.get(name)
-        result[name] = merged(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
+        result[name] = merge(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
     return result
 
 
-def assignment(text: str) -> tuple[tuple[str, ...], Tables]:
+def parse_assignment(text: str) -> tuple[tuple[str, ...], Tables]:
     """A ``key=value`` of the command line as a path and nested tables; the value is TOML, or a bare word.
 
     Example:
-        >>> assignment("training.epochs=3")
+        >>> parse_assignment("training.epochs=3")
         (('training', 'epochs'), {'training': {'epochs': 3}})
-        >>> assignment("data.name=xor")[1]
+        >>> parse_assignment("data.name=xor")[1]
         {'data': {'name': 'xor'}}
     """
     key, equals, value = text.partition("=")

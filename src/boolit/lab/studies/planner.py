@@ -16,11 +16,11 @@ from boolit.lab.datasets import Description, describe, source
 from boolit.lab.datasets import check_memory as check_data_memory
 from boolit.lab.models import family
 from boolit.lab.runs import KEY_DIGITS, Run, RunConfig, canonical
-from boolit.lab.studies.files import Resolved, StudyFile
+from boolit.lab.studies.files import ResolvedStudy, StudyFile
 from boolit.lab.studies.schema import Study
 from boolit.lab.training import Job
-from boolit.lab.training.job import COPIES_OF_PARAMETERS, FLOAT_BYTES, bytes_per_run, trains_alone
-from boolit.lab.training.metrics import FIGURE_OF_TASK, LOSS_OF_TASK, TASKS_OF_LOSS
+from boolit.lab.training.job import COPIES_OF_PARAMETERS, FLOAT_BYTES, bytes_per_run, needs_single_network
+from boolit.lab.training.metrics import LOSS_OF_TASK, METRIC_OF_TASK, TASKS_OF_LOSS
 from boolit.lab.training.recipe import PER_RUN, Recipe
 from boolit.nn import Activation
 from boolit.nn.width import round_width
@@ -85,7 +85,7 @@ def plan(
     Without a profile it is the study's own default: ``quick``, or the study as it stands where it has none of that name.
     """
     profile = profile if profile is not None else file.default_profile
-    resolved = file.resolved(profile, seeds, sets, hparams)
+    resolved = file.resolve(profile, seeds, sets, hparams)
     _check_count(resolved)
     runs = [Run(config) for config in configurations(file.name, profile, resolved)]
     return Plan(file.name, resolved.study, tuple(cohorts(runs, memory)), profile)
@@ -100,7 +100,7 @@ def check_memory(planned: Plan) -> None:
         require_memory(_bytes_per_run(config), what, "lower sweep.width, sweep.params or training.batch")
 
 
-def _check_count(resolved: Resolved) -> None:
+def _check_count(resolved: ResolvedStudy) -> None:
     sweep = resolved.study.sweep
     sizes = len(sweep.params or []) * len(sweep.depth) + len(sweep.width or []) * len(sweep.depth)
     runs = len(sweep.activation) * sizes * (sweep.seeds if isinstance(sweep.seeds, int) else len(sweep.seeds))
@@ -109,7 +109,7 @@ def _check_count(resolved: Resolved) -> None:
         raise resolved.error(("sweep",), f"sweep: {rule}; a study has at most {MOST_RUNS:,}")
 
 
-def configurations(name: str, profile: str | None, resolved: Resolved) -> Iterator[RunConfig]:
+def configurations(name: str, profile: str | None, resolved: ResolvedStudy) -> Iterator[RunConfig]:
     """The configuration of every run, by activation, size and seed."""
     study = resolved.study
     with user_input():
@@ -126,7 +126,7 @@ def cohorts(runs: Sequence[Run], memory: int = MEMORY) -> list[Cohort]:
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(shape(run.config), []).append(run)
-    return [cohort for group in groups.values() for cohort in _parts(group, memory)]
+    return [cohort for group in groups.values() for cohort in _split_group(group, memory)]
 
 
 def shape(config: RunConfig) -> str:
@@ -143,10 +143,10 @@ def shape(config: RunConfig) -> str:
     return canonical(rest | {"training": training | {"find": find}})
 
 
-def _parts(group: Sequence[Run], memory: int) -> Iterator[Cohort]:
+def _split_group(group: Sequence[Run], memory: int) -> Iterator[Cohort]:
     config = group[0].config
-    alone = trains_alone(family(config.model), Recipe.model_validate(config.training))
-    most = 1 if alone else max(1, memory // _bytes_per_run(config))
+    single = needs_single_network(family(config.model), Recipe.model_validate(config.training))
+    most = 1 if single else max(1, memory // _bytes_per_run(config))
     parts = -(-len(group) // most)
     bounds = [round(i * len(group) / parts) for i in range(parts + 1)]
     for first, last in pairwise(bounds):
@@ -155,7 +155,7 @@ def _parts(group: Sequence[Run], memory: int) -> Iterator[Cohort]:
 
 def _bytes_per_run(config: RunConfig) -> int:
     recipe, model = Recipe.model_validate(config.training), family(config.model)
-    if trains_alone(model, recipe):  # what else it holds depends on its precision and micro-batches
+    if needs_single_network(model, recipe):  # what else it holds depends on its precision and micro-batches
         return FLOAT_BYTES * COPIES_OF_PARAMETERS * config.parameters
     data = describe(source(config.data))
     return bytes_per_run(data, model, config.activation, config.width, recipe.batch)
@@ -185,19 +185,22 @@ def arithmetic(recipe: Recipe) -> int:
     """Part of every run's key: raised when the same configuration no longer gives the same numbers, as by another default.
 
     1 at first; 2 since averaged weights have batch-norm statistics of their own, and since a rate is found without prelude and
-    patience and with clipping. Runs with none of these keep their keys.
+    patience and with clipping; 3 since Adam in float16 does not count steps that it skips. Runs with none of these keep their
+    keys.
     """
-    sought = recipe.learning_rate == "find" and (recipe.prelude or recipe.patience or recipe.clip)
-    return 2 if recipe.ema or sought else 1
+    if recipe.precision == "float16" and recipe.optimiser != "sgd":
+        return 3
+    found = recipe.learning_rate == "find" and (recipe.prelude or recipe.patience or recipe.clip)
+    return 2 if recipe.ema or found else 1
 
 
-def _check(resolved: Resolved, data: Description) -> None:
+def _check(resolved: ResolvedStudy, data: Description) -> None:
     """What only the data can tell: whether metric and loss fit the task."""
     metric, task = resolved.study.metric, data.task
     if metric.split not in data.samples:
         known = ", ".join(data.samples)
         raise resolved.error(("metric", "split"), f"metric.split is {metric.split!r}; the data has {known}")
-    _check_figure(resolved, data, ("metric", "name"), metric.name, metric.split)
+    _check_metric(resolved, data, ("metric", "name"), metric.name, metric.split)
     recipes = [resolved.study.recipe(spec) for spec in resolved.study.sweep.activation]
     for recipe in recipes:
         if recipe.patience is not None and "valid" not in data.samples:
@@ -207,12 +210,12 @@ def _check(resolved: Resolved, data: Description) -> None:
             rule = f"training.loss is {recipe.loss!r}, which {task} data cannot have; use {LOSS_OF_TASK[task]!r}"
             raise resolved.error(("training", "loss"), rule)
     for name in {recipe.patience_on for recipe in recipes if recipe.patience is not None}:
-        _check_figure(resolved, data, ("training", "patience_on"), name, "valid")
+        _check_metric(resolved, data, ("training", "patience_on"), name, "valid")
 
 
-def _check_figure(resolved: Resolved, data: Description, location: tuple[str, str], name: str, split: str) -> None:
+def _check_metric(resolved: ResolvedStudy, data: Description, location: tuple[str, str], name: str, split: str) -> None:
     """A figure is the task's, the loss, or, of every split but ``train``, one of the data's own judge."""
-    known = [FIGURE_OF_TASK[data.task], "loss"]
+    known = [METRIC_OF_TASK[data.task], "loss"]
     if name not in known and split != "train":
         known[:1] += data.extra_metrics
     if name not in known:
@@ -220,7 +223,7 @@ def _check_figure(resolved: Resolved, data: Description, location: tuple[str, st
         raise resolved.error(location, f"{'.'.join(location)} is {name!r}; {rule}")
 
 
-def _sizes(resolved: Resolved, data: Description, activation: Activation) -> Iterator[_Size]:
+def _sizes(resolved: ResolvedStudy, data: Description, activation: Activation) -> Iterator[_Size]:
     study, ends = resolved.study, (data.inputs, data.outputs)
     for budget, depth in product(study.sweep.params or [], study.sweep.depth):
         widths = study.model.widths_for_budget(budget, depth, *ends, activation)
@@ -233,7 +236,7 @@ def _sizes(resolved: Resolved, data: Description, activation: Activation) -> Ite
         yield _Size(widths, count, budget)
     for nominal in _nominal_widths(study):
         adapted = study.model.widths_for_activation(nominal, *ends, activation)
-        widths = [_possible(resolved, width, activation) for width in adapted]
+        widths = [_valid_width(resolved, width, activation) for width in adapted]
         yield _Size(widths, study.model.parameters(*ends, widths, activation), None)
 
 
@@ -245,7 +248,7 @@ def _nominal_widths(study: Study) -> Iterator[list[int]]:
             yield from (study.model.widths(width, depth) for depth in study.sweep.depth)
 
 
-def _possible(resolved: Resolved, width: int, activation: Activation) -> int:
+def _valid_width(resolved: ResolvedStudy, width: int, activation: Activation) -> int:
     if resolved.study.sweep.rounding == "nearest":
         return round_width(width, activation.divisor)
     try:

@@ -15,7 +15,7 @@ from boolit.lab.runs import Metric
 from boolit.lab.training import Recipe
 
 
-def _listed(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, (int, str)) else value
 
 
@@ -33,12 +33,12 @@ def _family(value: Any) -> Family:
     return family(_table(value))
 
 
-def _known(spec: str) -> str:
+def _check_spec(spec: str) -> str:
     boolit.activation(spec)
     return spec
 
 
-def _distinct(values: list[Any]) -> list[Any]:
+def _check_distinct(values: list[Any]) -> list[Any]:
     repeated = next((value for value, count in Counter(values).items() if count > 1), None)
     if repeated is not None:
         raise ValueError(f"{repeated!r} is there twice; name each once")
@@ -49,7 +49,7 @@ MOST_ACTIVATIONS, MOST_SEEDS, MOST_SIZES = 1_000, 100_000, 1_000
 WIDEST, DEEPEST, MOST_PARAMETERS = 2**24, 1_000, 10**12
 
 
-def _few(value: Any) -> Any:
+def _check_count(value: Any) -> Any:
     if isinstance(value, list) and len(value) > MOST_ACTIVATIONS:
         raise ValueError(f"{len(value):,} activations are too many; name at most {MOST_ACTIVATIONS:,}")
     return value
@@ -60,17 +60,19 @@ Width = Annotated[int, Field(ge=1, le=WIDEST)]
 Depth = Annotated[int, Field(ge=1, le=DEEPEST)]
 Budget = Annotated[int, Field(ge=1, le=MOST_PARAMETERS)]
 T = TypeVar("T")
-Spec = Annotated[str, AfterValidator(_known)]
-Sizes = Annotated[list[T], BeforeValidator(_listed), AfterValidator(_distinct), Field(min_length=1, max_length=MOST_SIZES)]
+Spec = Annotated[str, AfterValidator(_check_spec)]
+Sizes = Annotated[
+    list[T], BeforeValidator(_as_list), AfterValidator(_check_distinct), Field(min_length=1, max_length=MOST_SIZES)
+]
 
 
-class Table(BaseModel):
+class StudyTable(BaseModel):
     """A table of a study: a key it does not know is a mistake."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
-class Sweep(Table):
+class Sweep(StudyTable):
     """What is varied: every activation at every size, with every seed.
 
     A size is a parameter budget (``params``) or pre-activation widths (``width``: one for all ``depth`` layers, or a list, one
@@ -78,14 +80,18 @@ class Sweep(Table):
     """
 
     activation: Annotated[
-        list[Spec], BeforeValidator(_few), BeforeValidator(_listed), AfterValidator(_distinct), Field(min_length=1)
+        list[Spec],
+        BeforeValidator(_check_count),
+        BeforeValidator(_as_list),
+        AfterValidator(_check_distinct),
+        Field(min_length=1),
     ]
-    seeds: Seeds | Annotated[list[int], AfterValidator(_distinct), Field(min_length=1)]
+    seeds: Seeds | Annotated[list[int], AfterValidator(_check_distinct), Field(min_length=1)]
     params: Sizes[Budget] | None = None
     width: (
         Annotated[
             list[Width | Annotated[list[Width], Field(min_length=1, max_length=DEEPEST)]],
-            BeforeValidator(_listed),
+            BeforeValidator(_as_list),
             Field(min_length=1, max_length=MOST_SIZES),
         ]
         | None
@@ -94,7 +100,7 @@ class Sweep(Table):
     rounding: Literal["exact", "nearest"] = "exact"
 
     @model_validator(mode="after")
-    def _one_size(self) -> Sweep:
+    def _check_sizes(self) -> Sweep:
         if (self.params is None) == (self.width is None):
             raise ValueError("give either params (parameter budgets) or width (pre-activation widths)")
         if any(isinstance(width, list) for width in self.width or []) and "depth" in self.model_fields_set:
@@ -107,7 +113,7 @@ class Sweep(Table):
         return list(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
 
 
-class Study(Table):
+class Study(StudyTable):
     """A study as it is to be run: its file with a profile and all overrides applied."""
 
     title: str

@@ -16,7 +16,7 @@ from torch import Tensor
 from boolit.lab.common.random import generator
 from boolit.lab.training import Recipe
 
-BEST_OF_A_ROUND = 5
+BEST_OF_ROUND = 5
 SPREAD = 1.5
 
 
@@ -54,7 +54,7 @@ RANGES: dict[str, Range] = {
 }
 
 
-def searched(recipe: Recipe) -> list[str]:
+def searched_hparams(recipe: Recipe) -> list[str]:
     """Which of the ranges mean something for a recipe."""
     unused = {"beta1", "beta2", "eps"} if recipe.optimiser == "sgd" else set()
     return [name for name in RANGES if name not in unused and (name != "peak" or recipe.schedule == "one-cycle")]
@@ -85,7 +85,7 @@ class Bounds:
         shares = torch.rand(trials, len(self.names), generator=generator(0, "search", *words), dtype=torch.float64)
         return self.low + shares * (self.high - self.low)
 
-    def tightened(self, best: Tensor) -> Bounds:
+    def tighten(self, best: Tensor) -> Bounds:
         """Mean ± 1.5 weighted standard deviations of the best settings, which come best first.
 
         NOTE[paper]: the weights are not given; here the n best weigh n, n-1, …, 1. Bounds may leave the table's, as the
@@ -121,14 +121,14 @@ def best_first(trials: Sequence[Trial]) -> list[Trial]:
 
 def next_bounds(bounds: Bounds, trials: Sequence[Trial]) -> Bounds:
     """The bounds of the round after one with these trials."""
-    return bounds.tightened(torch.stack([trial.x for trial in best_first(trials)[:BEST_OF_A_ROUND]]))
+    return bounds.tighten(torch.stack([trial.x for trial in best_first(trials)[:BEST_OF_ROUND]]))
 
 
-def hparams_toml(found: Mapping[str, Mapping[str, Any]], heading: str) -> str:
+def hparams_to_toml(found: Mapping[str, Mapping[str, Any]], heading: str) -> str:
     """Found settings as a TOML file that a study takes as its ``hparams``.
 
     Example:
-        >>> print(hparams_toml({"or_ail": {"learning_rate": 0.01}}, "by hand"))
+        >>> print(hparams_to_toml({"or_ail": {"learning_rate": 0.01}}, "by hand"))
         # by hand
         <BLANKLINE>
         [hparams.or_ail]

@@ -80,7 +80,7 @@ class Checkpoint:
         where = {"epoch": training.at.epoch, "step": training.at.step, "seconds": seconds}
         metadata = {"format": FORMAT, "cohort": self.cohort, "where": json.dumps(where), "sha256": _UNSEALED.decode()}
         try:
-            self._write(_sealed(save(_tensors(training), metadata)))
+            self._write(_with_checksum(save(_tensors(training), metadata)))
         except OSError as error:
             raise UserError(
                 f"cannot write the checkpoint {self.path} ({error.strerror or error}); make room for it and run again: the "
@@ -99,7 +99,7 @@ class Checkpoint:
             if not path.exists():
                 continue
             try:
-                seconds = self._restored(training, path)
+                seconds = self._restore(training, path)
                 break
             except _RefusedError as error:
                 refused.append(f"the checkpoint {path} {error}")
@@ -124,7 +124,7 @@ class Checkpoint:
             if self.path.exists():
                 self.path.replace(self.previous)
 
-    def _restored(self, training: StackedTraining, path: Path) -> float:
+    def _restore(self, training: StackedTraining, path: Path) -> float:
         metadata, tensors = _read(path)
         if metadata.get("format") != FORMAT:
             raise _RefusedError(f"has the format {metadata.get('format')!r} of another boolit, not {FORMAT}")
@@ -143,7 +143,7 @@ class Checkpoint:
         return seconds
 
 
-def _sealed(content: bytes) -> tuple[bytes | memoryview, ...]:
+def _with_checksum(content: bytes) -> tuple[bytes | memoryview, ...]:
     """The parts of a file whose header holds the hash of all its bytes, those of the hash itself taken as zeros."""
     place = _SEAL.search(content)
     assert place is not None
@@ -176,20 +176,20 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
 def _tensors(training: StackedTraining) -> dict[str, Tensor]:
     history = {f"history.{name}": torch.stack(values) for name, values in training.history.items()}
     steps = {"steps": torch.stack(training.step_losses)} if training.step_losses else {}
-    return {name: values.contiguous() for name, values in live(training).items()} | history | steps
+    return {name: values.contiguous() for name, values in state_tensors(training).items()} | history | steps
 
 
-def live(training: StackedTraining) -> dict[str, Tensor]:
+def state_tensors(training: StackedTraining) -> dict[str, Tensor]:
     """The tensors a step changes in place."""
     return {
         "values": training.flat.values,
         "loss_sum": training.loss_sum,
         "score_sum": training.score_sum,
-        "lived": training.lived,
+        "lived": training.finite_epochs,
         "hyper.learning_rate": training.hyper["learning_rate"],
         **{f"optimiser.{name}": values for name, values in training.optimiser.state.items()},
         **{f"buffer.{name}": values for name, values in training.model.named_buffers()},
-        **(training.best.state() if training.best else {}),
+        **(training.early_stopping.state() if training.early_stopping else {}),
         **training.state(),
     }
 
@@ -201,7 +201,7 @@ def _check(training: StackedTraining, tensors: dict[str, Tensor], at: Position, 
         raise ValueError(f"it is at epoch {at.epoch!r} and step {at.step!r} of {epochs} epochs of {steps} steps")
     if not (math.isfinite(seconds) and seconds >= 0):
         raise ValueError(f"it took {seconds!r} seconds")
-    for name, values in live(training).items():
+    for name, values in state_tensors(training).items():
         if (tensors[name].shape, tensors[name].dtype) != (values.shape, values.dtype):
             found = f"{tuple(tensors[name].shape)} {tensors[name].dtype}"
             raise ValueError(f"{name} is {found} instead of {tuple(values.shape)} {values.dtype}")
@@ -211,7 +211,7 @@ def _check(training: StackedTraining, tensors: dict[str, Tensor], at: Position, 
 
 
 def _load(training: StackedTraining, tensors: dict[str, Tensor]) -> None:
-    for name, values in live(training).items():
+    for name, values in state_tensors(training).items():
         values.copy_(tensors[name])
     curves = {name.removeprefix("history."): values for name, values in tensors.items() if name.startswith("history.")}
     training.history = {name: list(values) for name, values in curves.items()}

@@ -1,91 +1,40 @@
-"""A cohort from its first step, or its last checkpoint, to its outcomes."""
+"""A cohort from its first step, or its last checkpoint, to its outcomes.
+
+A run that has stopped early costs nothing more: the stack is rebuilt from the runs that still learn. Which runs are in it
+follows from when each of them stopped, and from nothing else. So a training that is resumed from a checkpoint has the same
+stacks, and the same numbers, as one that was never interrupted.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
 
 import boolit
-from boolit.lab.common.progress import progress_bars
 from boolit.lab.runs import State
 from boolit.lab.training import distributed
-from boolit.lab.training.checkpoint import Checkpoint, live
-from boolit.lab.training.compaction import Compacted
+from boolit.lab.training.checkpoint import Checkpoint, state_tensors
 from boolit.lab.training.devices import Threads
 from boolit.lab.training.job import Job
 from boolit.lab.training.lr_finder import find_learning_rate
-from boolit.lab.training.metrics import probed
+from boolit.lab.training.metrics import probe_metrics
 from boolit.lab.training.single import SingleTraining
 from boolit.lab.training.stacked import Position, StackedTraining
 
-# Showing how far a study is: cohorts, epochs and the time left.
-
-
-class StudyProgress(AbstractContextManager["StudyProgress"]):
-    """Two bars on the error stream: all cohorts, weighed by their runs, and the epochs of the present one.
-
-    A line now and then where the stream is no terminal; nothing if ``shown`` is False.
-    """
-
-    def __init__(self, total_runs: int, shown: bool | None = None, console: Console | None = None) -> None:
-        self._bars = progress_bars(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            shown=shown,
-            console=console,
-        )
-        self._study = self._bars.add_task("runs", total=total_runs)
-        self._cohort: TaskID = self._bars.add_task("epochs", total=None)
-        self._before = 0.0
-
-    def __enter__(self) -> StudyProgress:
-        self._bars.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._bars.stop()
-
-    def note(self, line: str) -> None:
-        """Prints a line on the error stream, above the bars if they are shown."""
-        self._bars.console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-    def begin(self, name: str) -> None:
-        """A cohort starts."""
-        self._bars.reset(self._cohort, description=name, total=None)
-
-    def after_step(self, training: StackedTraining) -> None:
-        """A step of the present cohort was made."""
-        if training.at.step:
-            return
-        epochs = training.job.recipe.epochs
-        self._bars.update(self._cohort, completed=training.at.epoch, total=epochs)
-        self._bars.update(self._study, completed=self._before + training.job.runs * training.at.epoch / epochs)
-
-    def finish(self, runs: int) -> None:
-        """Runs of the study are done, trained now or earlier."""
-        self._before += runs
-        self._bars.update(self._study, completed=self._before)
-
-
-# What a finished cohort leaves of each of its runs.
+SHRINK_AT = 0.75  # of the runs in the stack: it is rebuilt when no more of them learn
+FEWEST = 8  # runs: a smaller stack is hardly faster
+StepCallback = Callable[[StackedTraining], bool]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One run's state, final figures, curves and weights (named as in the model, without the axis of runs).
+    """One run's state, final metrics, curves and weights (named as in the model, without the axis of runs).
 
-    ``steps`` are the losses of all steps, of a network that was trained alone.
+    ``steps`` are the losses of all steps, of a network that was trained singly.
     """
 
     state: State
@@ -95,111 +44,160 @@ class Outcome:
     steps: list[float] = field(default_factory=list)
 
 
-def outcomes(training: StackedTraining) -> list[Outcome]:
-    """The outcome of every run, in the job's order."""
-    curves = {name: torch.stack(values, 1) for name, values in training.history.items()}
-    training.conclude()
-    figures = {name: values.gather(1, _reported(training)).squeeze(1) for name, values in curves.items()}
-    figures |= probed(training.job, training.model) | {"learning_rate": training.hyper["learning_rate"]}
-    if training.best:
-        figures["best_epoch"] = training.best.epoch + 1
-    return [_outcome(training, run, figures, curves) for run in range(training.job.runs)]
-
-
-def _reported(training: StackedTraining) -> Tensor:
-    """The epoch whose figures are each run's own: its last, or its best if runs are stopped early.
-
-    Shape: ``(runs, 1)``.
-    """
-    last = len(next(iter(training.history.values()))) - 1
-    epochs = training.best.epoch.clamp(min=0) if training.best else torch.full((training.job.runs,), last)
-    return epochs.unsqueeze(1)
-
-
-def _outcome(training: StackedTraining, run: int, figures: dict[str, Tensor], curves: dict[str, Tensor]) -> Outcome:
-    job, lived = training.job, int(training.lived[run])
-    lived = min(lived, int(training.best.trained[run])) if training.best else lived
-    alive = bool(training.alive[run])
-    parameters = job.family.parameters(job.dataset.inputs, job.dataset.outputs, job.widths, boolit.activation(job.activation))
-    metrics = {name: float(values[run]) if alive else float("nan") for name, values in figures.items()}
-    return Outcome(
-        state="finished" if alive else "diverged",
-        metrics=metrics | {"parameters": float(parameters), "epochs": float(lived)},
-        history={name: values[run, :lived].tolist() for name, values in curves.items()},
-        weights={name: values[run].to("cpu", copy=True) for name, values in training.model.state_dict().items()},
-        steps=[float(loss[run]) for loss in training.step_losses],
-    )
-
-
-Watch = Callable[[StackedTraining], bool]
-
-
 @dataclass(frozen=True)
-class Finished:
+class CohortResult:
     """The outcomes of a job's runs in its order, and the seconds they took, those before a restart included."""
 
     outcomes: list[Outcome]
     seconds: float
 
 
-def go_on(_: StackedTraining) -> bool:
-    """The watch that never stops a training."""
-    return True
-
-
-def train(job: Job, checkpoint: Checkpoint | None = None, watch: Watch = go_on, memory: int | None = None) -> Finished | None:
+def train(
+    job: Job, checkpoint: Checkpoint | None = None, callback: StepCallback | None = None, memory: int | None = None
+) -> CohortResult | None:
     """Trains a job's runs, from their checkpoint if there is one; None if it was stopped.
 
-    ``watch`` is called after every step and stops the training by returning False; the checkpoint is then up to date.
+    ``callback`` is called after every step and stops the training by returning False; the checkpoint is then up to date.
     """
     with Threads(job) as threads:
         started = time.monotonic()
-        training, before = _started(job, checkpoint, memory)
-        stack = Compacted(training) if training.best and not job.alone else training
+        training, before = _start(job, checkpoint, memory)
+        stack = ShrinkingStack(training) if training.early_stopping and not job.single_network else training
         while not stack.done:
-            threads.make(stack.step)
-            going = training.agreed(watch(training))
-            if checkpoint is not None and (checkpoint.due_after(training.steps) or not going):
-                checkpoint.save(_settled(stack), before + time.monotonic() - started)
-            if not going:
+            threads.run(stack.step)
+            stop = not training.agree_to_continue(callback is None or callback(training))
+            if checkpoint is not None and (stop or checkpoint.due_after(training.steps)):
+                checkpoint.save(stack.whole(), before + time.monotonic() - started)
+            if stop:
                 return None
-        return Finished(outcomes(_settled(stack)), before + time.monotonic() - started)
+        return CohortResult(outcomes(stack.whole()), before + time.monotonic() - started)
 
 
-def _settled(stack: Compacted | StackedTraining) -> StackedTraining:
-    return stack.settle() if isinstance(stack, Compacted) else stack
+def _start(job: Job, checkpoint: Checkpoint | None, memory: int | None) -> tuple[StackedTraining, float]:
+    """The training, resumed or new, and the seconds it took before."""
 
+    def new_training(rate: float) -> StackedTraining:
+        update = {"learning_rate": rate} if job.recipe.learning_rate == "find" else {}
+        own = replace(job, recipes=tuple(recipe.model_copy(update=update) for recipe in job.recipes))
+        return SingleTraining(own) if job.single_network else StackedTraining(own)
 
-def _started(job: Job, checkpoint: Checkpoint | None, memory: int | None) -> tuple[StackedTraining, float]:
     before = None
     if checkpoint is not None and checkpoint.exists():
         # It holds the rate that was found, so the search need not be repeated for it.
-        training = _fresh(_at_rate(job, 1.0))
+        training = new_training(1.0)
         before = checkpoint.restore(training)
     if before is None:
         # Processes that train together take the leader's rate.
-        sought = job.recipe.learning_rate == "find" and distributed.leading()
-        training = _fresh(_at_rate(job, find_learning_rate(job, memory) if sought else 1.0))
-    if distributed.size() > 1:
-        _follow_leader(training)
+        find = job.recipe.learning_rate == "find" and distributed.is_leader()
+        training = new_training(find_learning_rate(job, memory) if find else 1.0)
+    if distributed.size() > 1:  # every process continues from the leader's state, which alone has the checkpoint
+        for values in state_tensors(training).values():
+            distributed.broadcast(values)
+        training.at = Position(*distributed.broadcast(torch.tensor(training.at)).tolist())
+        if not training.done:
+            training.begin_epoch()
     return training, before or 0.0
 
 
-def _fresh(job: Job) -> StackedTraining:
-    return SingleTraining(job) if job.alone else StackedTraining(job)
+def outcomes(training: StackedTraining) -> list[Outcome]:
+    """The outcome of every run, in the job's order: of its last epoch, or of its best one if runs are stopped early."""
+    curves = {name: torch.stack(values, 1) for name, values in training.history.items()}
+    training.finish()
+    early, last = training.early_stopping, len(next(iter(training.history.values()))) - 1
+    epochs = early.epoch.clamp(min=0) if early else torch.full((training.job.runs,), last)
+    metrics = {name: values.gather(1, epochs.unsqueeze(1)).squeeze(1) for name, values in curves.items()}
+    metrics |= probe_metrics(training.job, training.model) | {"learning_rate": training.hyper["learning_rate"]}
+    if early:
+        metrics["best_epoch"] = early.epoch + 1
+    return [_outcome(training, run, metrics, curves) for run in range(training.job.runs)]
 
 
-def _at_rate(job: Job, rate: float) -> Job:
-    """The job with this rate where it is to be found."""
-    if job.recipe.learning_rate != "find":
-        return job
-    return replace(job, recipes=tuple(recipe.model_copy(update={"learning_rate": rate}) for recipe in job.recipes))
+def _outcome(training: StackedTraining, run: int, metrics: dict[str, Tensor], curves: dict[str, Tensor]) -> Outcome:
+    job, early, epochs = training.job, training.early_stopping, int(training.finite_epochs[run])
+    epochs = min(epochs, int(early.trained[run])) if early else epochs
+    alive = bool(training.alive[run])
+    parameters = job.family.parameters(job.dataset.inputs, job.dataset.outputs, job.widths, boolit.activation(job.activation))
+    own = {name: float(values[run]) if alive else float("nan") for name, values in metrics.items()}
+    return Outcome(
+        state="finished" if alive else "diverged",
+        metrics=own | {"parameters": float(parameters), "epochs": float(epochs)},
+        history={name: values[run, :epochs].tolist() for name, values in curves.items()},
+        weights={name: values[run].to("cpu", copy=True) for name, values in training.model.state_dict().items()},
+        steps=[float(loss[run]) for loss in training.step_losses],
+    )
 
 
-def _follow_leader(training: StackedTraining) -> None:
-    """Every process goes on from where the leader is, which alone has the checkpoint."""
-    for values in live(training).values():
-        distributed.shared(values)
-    training.at = Position(*distributed.shared(torch.tensor(training.at)).tolist())
-    if not training.done:
+class ShrinkingStack:
+    """A training of all runs, of which the ``active`` ones are stepped; `whole` copies their state back to all."""
+
+    def __init__(self, training: StackedTraining) -> None:
+        self._all, self.active = training, training
+        self._rows = torch.arange(training.job.runs)
+        self._shrink()
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.active.done
+
+    def step(self) -> None:
+        """One step of the runs in the stack."""
+        self.active.step()
+        self._all.at = self.active.at
+        if self.active.at.step == 0 and not self.active.done:
+            self._shrink()
+
+    def whole(self) -> StackedTraining:
+        """The training of all runs, with the state of the active ones."""
+        if self.active is self._all:
+            return self._all
+        for own, values in zip(state_tensors(self._all).values(), state_tensors(self.active).values(), strict=True):
+            own[self._rows] = values
+        for name, curve in self._all.history.items():  # those of runs that left the stack have ended: the rest is never read
+            for values in self.active.history[name][len(curve) :]:
+                missing = torch.full((self._all.job.runs,), torch.nan, dtype=values.dtype)
+                curve.append(missing.index_copy(0, self._rows, values))
+        return self._all
+
+    def _shrink(self) -> None:
+        stops = _stop_epochs(self._all).index_copy(0, self._rows, _stop_epochs(self.active))
+        rows = active_runs(stops, self._all.at.epoch)
+        if len(rows) == self.active.job.runs:
+            return
+        whole = self.whole()
+        training = StackedTraining(whole.job.subset(rows.tolist()), whole.device)
+        for own, values in zip(state_tensors(training).values(), state_tensors(whole).values(), strict=True):
+            own.copy_(values[rows])
+        training.history = {name: [values[rows] for values in curve] for name, curve in whole.history.items()}
+        training.at = whole.at
         training.begin_epoch()
+        self.active, self._rows = training, rows
+
+
+def _stop_epochs(training: StackedTraining) -> Tensor:
+    """The first epoch each run had no part in.
+
+    Shape: ``(runs,)``.
+    """
+    diverged = torch.where(training.alive, training.job.recipe.epochs, training.finite_epochs + 1)
+    return torch.minimum(diverged, training.early_stopping.trained) if training.early_stopping else diverged
+
+
+def active_runs(stops: Tensor, epoch: int) -> Tensor:
+    """The runs in the stack in an epoch, given the first epoch each had no part in.
+
+    Shape: ``(runs,)`` to ``(active runs,)``, ascending.
+
+    Example:
+        >>> stops = torch.tensor([3, 9] * 8)
+        >>> active_runs(stops, 2).tolist() == list(range(16)), active_runs(stops, 3).tolist()
+        (True, [1, 3, 5, 7, 9, 11, 13, 15])
+    """
+    rows = torch.arange(len(stops))
+    for now in range(1, epoch + 1):
+        learning = stops[rows] > now
+        if len(rows) > FEWEST and int(learning.sum()) <= SHRINK_AT * len(rows):
+            # Those that stopped fill a stack that would be too small; the sort is stable, so the first of them.
+            order = torch.argsort(~learning, stable=True)
+            rows = rows[order[: max(FEWEST, int(learning.sum()))]].sort().values
+    return rows

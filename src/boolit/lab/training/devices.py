@@ -22,9 +22,9 @@ from boolit.lab.training.job import Job
 
 # How many threads a training is worth: none but one for small operations, and for large ones what is faster at the moment.
 
-NUMBERS_PER_THREAD = 2**17  # an operation on so many takes some 20 µs, well above the cost of waking a thread
+NUMEL_PER_THREAD = 2**17  # an operation on so many takes some 20 µs, well above the cost of waking a thread
 TRIED_STEPS = 5
-SETTLED_SECONDS = 10.0
+SECONDS_BETWEEN_TRIALS = 10.0
 
 
 class Threads(AbstractContextManager["Threads"]):
@@ -36,11 +36,11 @@ class Threads(AbstractContextManager["Threads"]):
 
     def __init__(self, job: Job) -> None:
         self._before = torch.get_num_threads()
-        most = max(1, min(self._before, -(-job.runs * job.batch * job.widest // NUMBERS_PER_THREAD)))
+        most = max(1, min(self._before, -(-job.runs * job.batch * job.widest // NUMEL_PER_THREAD)))
         self._choices = [most, 1] if 1 < most <= job.runs else [most]
         self._present = most
         self._durations: dict[int, list[float]] = {}
-        self._settled_until = 0.0
+        self._next_trial = 0.0
 
     def __enter__(self) -> Threads:
         torch.set_num_threads(self._present)
@@ -49,9 +49,9 @@ class Threads(AbstractContextManager["Threads"]):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         torch.set_num_threads(self._before)
 
-    def make(self, step: Callable[[], None]) -> None:
+    def run(self, step: Callable[[], None]) -> None:
         """One step, with as many threads as seem best."""
-        if len(self._choices) == 1 or time.monotonic() < self._settled_until:
+        if len(self._choices) == 1 or time.monotonic() < self._next_trial:
             step()
             return
         untried = next(n for n in self._choices if len(self._durations.get(n, [])) < TRIED_STEPS)
@@ -60,14 +60,14 @@ class Threads(AbstractContextManager["Threads"]):
         step()
         self._durations.setdefault(untried, []).append(time.perf_counter() - started)
         if all(len(self._durations.get(n, [])) == TRIED_STEPS for n in self._choices):
-            self._settle()
+            self._choose()
 
-    def _settle(self) -> None:
+    def _choose(self) -> None:
         # By the sum, not the best: the steps that wait for a busy core are what many threads cost.
         self._present = min(self._choices, key=lambda n: sum(self._durations[n]))
         torch.set_num_threads(self._present)
         self._durations.clear()
-        self._settled_until = time.monotonic() + SETTLED_SECONDS
+        self._next_trial = time.monotonic() + SECONDS_BETWEEN_TRIALS
 
 
 # Making the next batch while the present one is trained on.

@@ -2,7 +2,7 @@
 
 Whatever a process tells another is a tensor: no object travels, so nothing has to be unpickled.
 
-A network's batch norms, whichever modules they are in, end in ``F.batch_norm``; while `SynchronisedBatchNorm` is active it
+A network's batch norms, whichever modules they are in, end in ``F.batch_norm``; while `SyncBatchNormMode` is active it
 stands for that function, and for `moments`, from which other batch norms are computed. So no model has to know of it, and its
 weights keep their names.
 """
@@ -41,7 +41,7 @@ def processes() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if leading() or not _connection_lost(error):
+        if is_leader() or not _connection_lost(error):
             raise
         raise SystemExit(2) from None
     dist.destroy_process_group()
@@ -54,15 +54,15 @@ def device() -> torch.device:
 
 def size() -> int:
     """How many processes there are."""
-    return dist.get_world_size() if _grouped() else 1
+    return dist.get_world_size() if _initialised() else 1
 
 
 def rank() -> int:
     """Which of them this is, from 0."""
-    return dist.get_rank() if _grouped() else 0
+    return dist.get_rank() if _initialised() else 0
 
 
-def leading() -> bool:
+def is_leader() -> bool:
     """Whether this is the process that keeps the store, the checkpoints and the progress."""
     return rank() == 0
 
@@ -70,14 +70,14 @@ def leading() -> bool:
 @contextmanager
 def leader_first() -> Iterator[None]:
     """Lets the others do something after the leader has done it, so that they find what it has fetched."""
-    if not leading():
+    if not is_leader():
         dist.barrier()
     yield
-    if leading() and size() > 1:
+    if is_leader() and size() > 1:
         dist.barrier()
 
 
-def shared(values: Tensor) -> Tensor:
+def broadcast(values: Tensor) -> Tensor:
     """The leader's values, in place in every process."""
     if size() > 1:
         dist.broadcast(values, 0)
@@ -110,25 +110,25 @@ def _connection_lost(error: RuntimeError) -> bool:
     return isinstance(error, dist.DistError) or "/gloo/" in str(error)
 
 
-def _grouped() -> bool:
+def _initialised() -> bool:
     return dist.is_available() and dist.is_initialized()
 
 
 # Batch normalisation over the batches of all processes together: torch's own ``SyncBatchNorm`` needs a GPU.
 
 
-class SynchronisedBatchNorm(TorchFunctionMode):
+class SyncBatchNormMode(TorchFunctionMode):
     """Within it, batch norms in training use the statistics of all processes; every process must have as many samples."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        instead: dict[Callable[..., Any], Callable[..., Any]] = {F.batch_norm: synchronised, moments: synchronised_moments}
+        instead: dict[Callable[..., Any], Callable[..., Any]] = {F.batch_norm: sync_batch_norm, moments: sync_moments}
         function = instead.get(func, func)
         return function(*args, **(kwargs or {}))
 
 
-def synchronised(
+def sync_batch_norm(
     x: Tensor,
     running_mean: Tensor | None,
     running_var: Tensor | None,
@@ -149,10 +149,10 @@ def synchronised(
         samples = size() * x.numel() // x.shape[1]
         running_mean.lerp_(mean.to(running_mean), momentum)
         running_var.lerp_((var * (samples / max(samples - 1, 1))).to(running_var), momentum)
-    return cast(Tensor, _Normalised.apply(x, weight, bias, mean, var, eps))  # type: ignore[no-untyped-call]
+    return cast(Tensor, _SyncNormalise.apply(x, weight, bias, mean, var, eps))  # type: ignore[no-untyped-call]
 
 
-def synchronised_moments(x: Tensor) -> Moments:
+def sync_moments(x: Tensor) -> Moments:
     """`moments` of the samples of every process.
 
     Shape: ``(groups, samples, features)``.
@@ -176,7 +176,7 @@ class _Mean(torch.autograd.Function):
         return mean_of_processes(gradient.clone())
 
 
-class _Normalised(torch.autograd.Function):
+class _SyncNormalise(torch.autograd.Function):
     """The normalisation with given statistics, whose backward knows that they came from all samples."""
 
     @staticmethod

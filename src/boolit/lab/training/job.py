@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -95,12 +95,12 @@ class Job:
         return self.recipe.loss or LOSS_OF_TASK[self.dataset.task]
 
     @property
-    def alone(self) -> bool:
+    def single_network(self) -> bool:
         """Whether its networks are trained one at a time."""
-        return trains_alone(self.family, self.recipe)
+        return needs_single_network(self.family, self.recipe)
 
     @property
-    def assessed(self) -> list[str]:
+    def eval_splits(self) -> list[str]:
         """The splits that runs are assessed on after every epoch."""
         return [name for name in self.dataset.splits if name != "train" and not (self.trial and name == "test")]
 
@@ -135,6 +135,15 @@ class Job:
         """
         return {name: torch.tensor([float(getattr(r, name)) for r in self.recipes], dtype=torch.float64) for name in PER_RUN}
 
+    def subset(self, rows: Sequence[int]) -> Job:
+        """The job of some of its runs."""
+        return replace(
+            self,
+            recipes=tuple(self.recipes[row] for row in rows),
+            seeds=tuple(self.seeds[row] for row in rows),
+            resamples=tuple(self.resamples[row] for row in rows) if self.resamples else (),
+        )
+
     def build(self) -> Stacked:
         """The networks, initialised."""
         model = self.family.build(self.runs, self.dataset.inputs, self.dataset.outputs, self.widths, self.activation)
@@ -146,13 +155,13 @@ class Job:
         """About how much memory a run takes while it is trained."""
         data = self.dataset
         samples = {name: len(split) for name, split in data.splits.items()}
-        description = Description(data.inputs, data.outputs, data.task, samples, ("judge",) if data.judge else ())
+        description = Description(data.inputs, data.outputs, data.task, samples, ("judge",) if data.extra_metrics else ())
         return bytes_per_run(description, self.family, self.activation, self.widths, self.recipe.batch)
 
 
-def trains_alone(model: Family, recipe: Recipe) -> bool:
+def needs_single_network(model: Family, recipe: Recipe) -> bool:
     """Whether networks are trained one at a time: large ones, with a single network's options, or by many processes."""
-    return model.trains_alone or recipe.alone or distributed.size() > 1
+    return model.trains_alone or recipe.single_network or distributed.size() > 1
 
 
 def bytes_per_run(data: Description, model: Family, spec: str, widths: Sequence[int], batch: int) -> int:

@@ -14,99 +14,96 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-# Early stopping: every run's best epoch so far, and its weights then.
-
 NEVER = -1
 
 
-class Best:
-    """Keeps of every row of some tensors what it was after its run's best epoch.
+class EarlyStopping:
+    """Keeps the weights of every run's best epoch, and stops a run that has not improved for ``patience`` epochs.
 
-    The best epoch is that of the lowest ``loss``; of a figure that ought to rise, its negative stands for the loss.
+    The best epoch is that of the lowest ``loss``; of a metric where higher is better, its negative is the loss.
 
-    Shape: each tensor is ``(runs, …)``; ``epoch``, ``loss`` and ``trained`` are ``(runs,)``. ``trained`` says how many epochs
-    a run was trained for.
+    Shape: each of ``live`` is ``(runs, …)``; ``epoch``, ``loss`` and ``trained`` are ``(runs,)``. ``trained`` says how many
+    epochs a run was trained for.
     """
 
     def __init__(self, live: dict[str, Tensor], runs: int, epochs: int, patience: int) -> None:
         self.patience, self._live, self._epochs = patience, live, epochs
-        self.kept = {name: values.clone() for name, values in live.items()}
+        self.best = {name: values.clone() for name, values in live.items()}
         self.loss = torch.full((runs,), torch.inf, dtype=torch.float64)
         self.epoch = torch.full((runs,), NEVER, dtype=torch.int64)
         self.trained = torch.full((runs,), epochs, dtype=torch.int64)
 
     @property
-    def going(self) -> Tensor:
+    def running(self) -> Tensor:
         """Which runs have not been stopped.
 
         Shape: ``(runs,)``.
         """
         return self.trained == self._epochs
 
-    def after(self, epoch: int, loss: Tensor) -> None:
-        """Takes note of an epoch's validation loss; a loss that is not a number improves nothing."""
-        better = self.going & (loss < self.loss)
+    def update(self, epoch: int, loss: Tensor) -> None:
+        """Takes an epoch's validation loss into account; a loss that is not a number improves nothing."""
+        better = self.running & (loss < self.loss)
         self.loss[better], self.epoch[better] = loss[better], epoch
         for name, values in self._live.items():
-            self.kept[name][better] = values[better]
-        self.trained[self.going & (epoch - self.epoch >= self.patience)] = epoch + 1
+            self.best[name][better] = values[better]
+        self.trained[self.running & (epoch - self.epoch >= self.patience)] = epoch + 1
 
-    def put_back(self) -> None:
+    def restore_best(self) -> None:
         """Gives every run that had a best epoch the weights of it."""
         had = self.epoch != NEVER
         for name, values in self._live.items():
-            values[had] = self.kept[name][had]
+            values[had] = self.best[name][had]
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint has to hold; changed in place."""
         return {"best.loss": self.loss, "best.epoch": self.epoch, "best.trained": self.trained} | {
-            f"best.{name}": values for name, values in self.kept.items()
+            f"best.{name}": values for name, values in self.best.items()
         }
 
 
-# The exponential moving average of weights, which is evaluated and kept in place of the weights themselves.
+class WeightAverage:
+    """The exponential moving average of a network's weights, as torch's ``AveragedModel``: it begins with the first step.
 
-
-class Average:
-    """After the first step that was taken it is the weights; then each leaves ``decay`` of it, as torch's ``AveragedModel``.
-
-    Shape: ``values`` and ``kept`` are ``(runs, parameters)``; ``steps`` says how many were taken in; ``buffers`` are the
-    averaged network's own of the model's.
+    Shape: ``values`` and ``averaged`` are ``(runs, parameters)``; ``steps`` counts the updates; ``buffers`` are those of the
+    averaged network.
     """
 
     def __init__(self, values: Tensor, model: nn.Module, decay: float) -> None:
-        self.values, self.decay, self.kept = values, decay, values.clone()
+        self.values, self.decay, self.averaged = values, decay, values.clone()
         self.steps = torch.zeros(1, dtype=torch.int64)
         self.buffers = {name: own.clone() for name, own in model.named_buffers()}
-        self._pairs = [(values, self.kept), *((own, self.buffers[name]) for name, own in model.named_buffers())]
+        self._pairs = [(values, self.averaged), *((own, self.buffers[name]) for name, own in model.named_buffers())]
 
     def update(self) -> None:
-        """Takes in the weights after a step. A step that was left out must not come here: the average would begin with it."""
-        self.kept.lerp_(self.values, 1 - self.decay) if int(self.steps) else self.kept.copy_(self.values)
+        """Takes in the weights after a step; not after one that was skipped, or the average would begin with it."""
+        self.averaged.lerp_(self.values, 1 - self.decay) if int(self.steps) else self.averaged.copy_(self.values)
         self.steps += 1
 
     @contextmanager
-    def in_place(self) -> Iterator[None]:
-        """Within it the averaged network is where the network is, and the other way round."""
-        self._exchange()
-        yield
-        self._exchange()
+    def swap(self) -> Iterator[None]:
+        """Within it the model has the averaged weights."""
+        self._swap_values()
+        try:
+            yield
+        finally:
+            self._swap_values()
 
-    def replace(self) -> None:
-        """Leaves the averaged network where the network was."""
-        for live, kept in self._pairs:
-            live.copy_(kept)
+    def copy_to_model(self) -> None:
+        """Leaves the model with the averaged weights."""
+        for live, averaged in self._pairs:
+            live.copy_(averaged)
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint has to hold; changed in place."""
         buffers = {f"average.buffer.{name}": values for name, values in self.buffers.items()}
-        return {"average": self.kept, "average.steps": self.steps} | buffers
+        return {"average": self.averaged, "average.steps": self.steps} | buffers
 
-    def _exchange(self) -> None:
-        for live, kept in self._pairs:
+    def _swap_values(self) -> None:
+        for live, averaged in self._pairs:
             before = live.clone()
-            live.copy_(kept)
-            kept.copy_(before)
+            live.copy_(averaged)
+            averaged.copy_(before)
 
 
 def estimate_statistics(model: nn.Module, passes: Iterable[object]) -> None:

@@ -23,7 +23,7 @@ PER_DECADE = 4
 EXPONENTS = (-5.0, 0.0)
 SEEDS = 3
 STEPS = 100
-JUDGED_STEPS = 25
+AVERAGED_STEPS = 25
 NEARLY = 0.9  # of the best one's fall
 
 
@@ -74,8 +74,8 @@ def _final_losses(job: Job, rates: Tensor) -> Tensor:
 
     Shape: ``(rates,)``, unchanged.
     """
-    training = StackedTraining(_rising(job, rates))
-    judged = torch.stack(list(_losses(training))[-JUDGED_STEPS:]).mean(0).double()
+    training = StackedTraining(_ramp(job, rates))
+    judged = torch.stack(list(_losses(training))[-AVERAGED_STEPS:]).mean(0).double()
     ended = judged.where(judged.isfinite() & training.alive, torch.inf)
     return ended.view(len(rates), SEEDS).mean(1)
 
@@ -84,11 +84,11 @@ def _losses(training: StackedTraining) -> Iterator[Tensor]:
     with Threads(training.job) as threads:
         for _ in range(STEPS):
             if not training.done:
-                threads.make(training.step)
+                threads.run(training.step)
             yield training.loss
 
 
-def _rising(job: Job, rates: Tensor) -> Job:
+def _ramp(job: Job, rates: Tensor) -> Job:
     """The same networks and training samples, with a rate that rises linearly to each of ``rates``, some seeds each.
 
     What would keep the rate from rising is left out: a prelude has a rate of its own, and early stopping ends runs, by rows

@@ -1,8 +1,9 @@
-"""Losses and metrics of every run, on its own batch and on samples that runs share."""
+"""Losses and metrics of every run: on its own batch, on samples that all runs share, and on rows of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,10 +17,10 @@ from boolit.lab.training.recipe import Loss
 if TYPE_CHECKING:
     from boolit.lab.training.job import Job
 
-# Losses and figures of every run on its own batch.
-
+EVALUATION_NUMEL = 2**22  # of the widest layer of all runs together; bounds the memory of an evaluation
+CACHED_NUMEL = 2**22  # of the samples of all runs that are gathered once for all epochs: 16 MiB
 LOSS_OF_TASK: dict[Task, Loss] = {"binary": "bce", "classes": "cross-entropy", "regression": "mse"}
-FIGURE_OF_TASK: dict[Task, str] = {"binary": "accuracy", "classes": "accuracy", "regression": "rmse"}
+METRIC_OF_TASK: dict[Task, str] = {"binary": "accuracy", "classes": "accuracy", "regression": "rmse"}
 TASKS_OF_LOSS: dict[Loss, tuple[Task, ...]] = {
     "bce": ("binary",),
     "cross-entropy": ("classes",),
@@ -59,7 +60,16 @@ def mean_of_run(values: Tensor) -> Tensor:
     return values.flatten(1).mean(1, dtype=torch.float32 if values.dtype == torch.bool else None)
 
 
-def figure(task: Task, mean_score: Tensor, unit: Tensor | float = 1.0) -> Tensor:
+def gather_samples(samples: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Samples of every run and their targets, by their rows.
+
+    Shape: ``(runs, samples)`` to ``(runs, samples, …)`` each.
+    """
+    x, y = (values.index_select(0, rows.flatten()).view(*rows.shape, *values.shape[1:]) for values in (samples.x, samples.y))
+    return x, y
+
+
+def metric_of_scores(task: Task, mean_score: Tensor, unit: Tensor | float = 1.0) -> Tensor:
     """The task's figure from the mean of its scores; an RMSE in a unit, of all runs or of each."""
     return unit * mean_score.sqrt() if task == "regression" else mean_score
 
@@ -72,17 +82,12 @@ def finite(*values: Tensor) -> Tensor:
     return torch.stack([value.flatten(1).isfinite().all(1).cpu() for value in values]).all(0)
 
 
-# What a cohort's networks are worth on samples they share.
-
-NUMBERS_AT_ONCE = 2**22  # of the widest layer of all runs together; bounds the memory of an evaluation
-
-
-def answers(job: Job, model: Stacked, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
+def predict(job: Job, model: Stacked, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """The outputs of every run on the same stored samples, piece by piece.
 
     Shape: ``(samples, …)`` to pieces ``(runs, samples of the piece, outputs)``.
     """
-    size = max(1, NUMBERS_AT_ONCE // (job.runs * job.widest))
+    size = max(1, EVALUATION_NUMEL // (job.runs * job.widest))
     device = next(model.parameters()).device
     model.eval()
     with torch.no_grad():
@@ -92,29 +97,108 @@ def answers(job: Job, model: Stacked, x: Tensor) -> Iterator[tuple[slice, Tensor
             yield piece, model(shared.expand(job.runs, *shared.shape))
 
 
-def assess(job: Job, model: Stacked, split: Split, kept: Tensor | None = None) -> Tensor:
-    """The mean loss and the mean score of every run on a split; the outputs go into ``kept`` if they are wanted.
+def evaluate(job: Job, model: Stacked, split: Split, kept: Tensor | None = None) -> Tensor:
+    """The mean loss and the mean score of every run on a split; the outputs go into ``kept`` if it is given.
 
     Shape: ``(2, runs)``; ``kept`` is ``(runs, samples, outputs)``.
     """
+
+    def pieces() -> Iterator[tuple[Tensor, Tensor]]:
+        for piece, outputs in predict(job, model, split.x):
+            if kept is not None:
+                kept[:, piece] = outputs
+            targets = split.y[piece].to(outputs.device)
+            yield outputs, targets.expand(job.runs, *targets.shape)
+
+    return _loss_and_score(job, pieces(), len(split))
+
+
+def _loss_and_score(job: Job, pieces: Iterator[tuple[Tensor, Tensor]], samples: int) -> Tensor:
     sums = torch.zeros(2, job.runs, dtype=torch.float64)
-    for piece, outputs in answers(job, model, split.x):
-        if kept is not None:
-            kept[:, piece] = outputs
-        targets = split.y[piece].to(outputs.device)
-        targets = targets.expand(job.runs, *targets.shape)
+    for outputs, targets in pieces:
         values = (losses(job.loss, outputs, targets), scores(job.dataset.task, outputs, targets))
-        sums += torch.stack([mean_of_run(value) for value in values]).cpu() * (piece.stop - piece.start)
-    return sums / len(split)
+        sums += torch.stack([mean_of_run(value) for value in values]).cpu() * outputs.shape[1]
+    return sums / samples
 
 
-def probed(job: Job, model: Stacked) -> dict[str, Tensor]:
-    """The figures of the dataset's probes.
+def probe_metrics(job: Job, model: Stacked) -> dict[str, Tensor]:
+    """The metrics of the dataset's probes.
 
     Shape: ``(runs,)`` each.
     """
-    figures: dict[str, Tensor] = {}
+    metrics: dict[str, Tensor] = {}
     for probe in job.dataset.probes:
-        outputs = torch.cat([piece.cpu() for _, piece in answers(job, model, probe.x)], 1)
-        figures |= {name: values.to(torch.float64) for name, values in probe.figures(outputs).items()}
-    return figures
+        outputs = torch.cat([piece.cpu() for _, piece in predict(job, model, probe.x)], 1)
+        metrics |= {name: values.to(torch.float64) for name, values in probe.metrics(outputs).items()}
+    return metrics
+
+
+class ResampledRows:
+    """The rows of runs that have their own: what each trains and is evaluated on, standardised by its own training rows.
+
+    Samples are stored once, and gathered and standardised a block at a time: so runs on many splits are one stacked training.
+    """
+
+    def __init__(self, job: Job) -> None:
+        assert job.dataset.pool is not None
+        self._job, self._pool = job, job.dataset.pool
+        self._regress = job.dataset.task == "regression"
+        self._cache: dict[str, tuple[Tensor, Tensor]] = {}
+
+    @cached_property
+    def _rows(self) -> dict[str, Tensor]:
+        """Shape: ``(runs, rows of the split)`` each."""
+        resamples = self._job.resamples
+        return {name: torch.stack([own.rows[name] for own in resamples]) for name in ("train", *self._job.eval_splits)}
+
+    @cached_property
+    def _moments(self) -> tuple[Tensor, Tensor]:
+        """Shape: ``(runs, 1, features)`` twice."""
+        mean, scale = (torch.stack([getattr(own, name) for own in self._job.resamples]) for name in ("mean", "scale"))
+        return mean.unsqueeze(1), scale.unsqueeze(1)
+
+    @cached_property
+    def _target_moments(self) -> tuple[Tensor, Tensor]:
+        """Shape: ``(runs, 1, 1)`` twice."""
+        names = ("target_mean", "target_scale")
+        mean, scale = (torch.tensor([getattr(own, name) for own in self._job.resamples]).view(-1, 1, 1) for name in names)
+        return mean, scale
+
+    def take(self, split: str, places: Tensor) -> tuple[Tensor, Tensor]:
+        """The samples at some places of each run's own split, and their targets.
+
+        Shape: ``(runs, samples)`` to ``(runs, samples, features)`` and the targets'.
+        """
+        x, y = gather_samples(self._pool, self._rows[split].gather(1, places))
+        mean, scale = self._moments
+        x = x.sub_(mean).div_(scale)
+        if self._regress:
+            mean, scale = self._target_moments
+            y = y.sub_(mean).div_(scale)
+        return x, y
+
+    def evaluate(self, model: Stacked, split: str) -> Tensor:
+        """The mean loss and the mean score of every run on its own rows of a split.
+
+        Shape: ``(2, runs)``.
+        """
+        job, samples = self._job, self._rows[split].shape[1]
+        size = max(1, EVALUATION_NUMEL // (job.runs * job.widest))
+
+        def pieces() -> Iterator[tuple[Tensor, Tensor]]:
+            for first in range(0, samples, size):
+                x, y = self._piece(split, slice(first, min(first + size, samples)))
+                yield model(x), y
+
+        model.eval()
+        with torch.no_grad():
+            return _loss_and_score(job, pieces(), samples)
+
+    def _piece(self, split: str, piece: slice) -> tuple[Tensor, Tensor]:
+        places = torch.arange(self._rows[split].shape[1]).expand(self._job.runs, -1)
+        if split not in self._cache and places.numel() * self._pool.x.shape[1] <= CACHED_NUMEL:
+            self._cache[split] = self.take(split, places)
+        if split not in self._cache:
+            return self.take(split, places[:, piece])
+        x, y = self._cache[split]
+        return x[:, piece], y[:, piece]

@@ -17,7 +17,7 @@ Loss = Literal["bce", "cross-entropy", "mse"]
 
 PER_RUN = ("learning_rate", "beta1", "beta2", "eps", "weight_decay", "momentum", "peak")
 
-ALONE = ("accumulate", "precision", "clip", "ema", "compile", "sync_batch_norm")
+SINGLE_NETWORK_OPTIONS = ("accumulate", "precision", "clip", "ema", "compile", "sync_batch_norm")
 MOST_EPOCHS, LARGEST_BATCH = 10**6, 10**7
 
 
@@ -30,7 +30,7 @@ class Recipe(BaseModel):
     and is left as it was after its best one. ``prelude`` is how many of the epochs come before the schedule, at the constant
     ``prelude_rate``.
 
-    The options of `ALONE` make each run a training of its own: ``accumulate`` is the micro-batches of a step, ``precision``
+    `SINGLE_NETWORK_OPTIONS` make each run a training of its own: ``accumulate`` is the micro-batches of a step, ``precision``
     that of products in training, ``clip`` the longest gradient, ``ema`` the decay of the averaged weights, ``compile``
     torch.compile, and ``sync_batch_norm`` whether several processes share their batch norms' statistics.
     """
@@ -101,9 +101,9 @@ class Recipe(BaseModel):
         return AUGMENTATIONS[self.augmentation]
 
     @property
-    def alone(self) -> bool:
+    def single_network(self) -> bool:
         """Whether an option is set that only a network trained alone can have."""
-        return any(getattr(self, name) != type(self).model_fields[name].default for name in ALONE)
+        return any(getattr(self, name) != type(self).model_fields[name].default for name in SINGLE_NETWORK_OPTIONS)
 
     def shape(self) -> dict[str, object]:
         """What must be equal throughout a cohort."""

@@ -25,10 +25,10 @@ from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import Split
 from boolit.lab.training import distributed
 from boolit.lab.training.devices import Prefetch
-from boolit.lab.training.distributed import SynchronisedBatchNorm
+from boolit.lab.training.distributed import SyncBatchNormMode
 from boolit.lab.training.job import Job
-from boolit.lab.training.kept_weights import Average, estimate_statistics
-from boolit.lab.training.metrics import assess, losses, mean_of_run, scores
+from boolit.lab.training.kept_weights import WeightAverage, estimate_statistics
+from boolit.lab.training.metrics import evaluate, losses, mean_of_run, scores
 from boolit.lab.training.optimisers import FlatParameters
 from boolit.lab.training.recipe import Precision
 from boolit.lab.training.stacked import StackedTraining
@@ -67,7 +67,7 @@ class LossScale:
         """What losses are multiplied by; a power of two, so that nothing is rounded."""
         return float(self.state[0])
 
-    def undo(self, gradients: Tensor) -> bool:
+    def unscale(self, gradients: Tensor) -> bool:
         """Divides gradients by the scale, in place, and says whether they are usable; the scale is adapted."""
         usable = bool(gradients.isfinite().all())
         gradients.div_(self.factor)
@@ -84,7 +84,7 @@ class LossScale:
 
 
 @dataclass(frozen=True)
-class Share:
+class BatchShard:
     """A batch is cut into micro-batches, one after the other, and each of these into one part a process.
 
     So a micro-batch has the same samples however many processes there are.
@@ -95,27 +95,27 @@ class Share:
     rank: int
 
     @staticmethod
-    def of(job: Job) -> Share:
+    def of(job: Job) -> BatchShard:
         """This process's share of every batch of a job."""
-        share = Share(job.recipe.accumulate, distributed.size(), distributed.rank())
+        share = BatchShard(job.recipe.accumulate, distributed.size(), distributed.rank())
         parts = share.micro_batches * share.processes
         if job.batch % parts:
             by = f"accumulate ({share.micro_batches}) × processes ({share.processes})"
             raise UserError(f"a batch of {job.batch} samples must be a multiple of {by} = {parts}; change one of them")
         return share
 
-    def taken(self, values: Tensor, axis: int) -> Tensor:
+    def take(self, values: Tensor, axis: int) -> Tensor:
         """What this process has of a whole batch along an axis, micro-batch by micro-batch.
 
         Example:
             >>> import torch
-            >>> Share(micro_batches=2, processes=2, rank=1).taken(torch.arange(8), 0)
+            >>> BatchShard(micro_batches=2, processes=2, rank=1).take(torch.arange(8), 0)
             tensor([2, 3, 6, 7])
         """
         parts: Tensor = values.unflatten(axis, (self.micro_batches, self.processes, -1))
         return parts.select(axis + 1, self.rank).flatten(axis, axis + 1)
 
-    def moment(self, step: int, micro_batch: int) -> int:
+    def step_number(self, step: int, micro_batch: int) -> int:
         """A number of its own for every step, micro-batch and process; the step itself if there is one of each."""
         return (step * self.micro_batches + micro_batch) * self.processes + self.rank
 
@@ -141,51 +141,50 @@ class SingleTraining(StackedTraining):
             raise ValueError(f"{job.runs} runs with options for a single network; plan each as a cohort of its own")
         if job.recipe.precision == "bfloat16" and distributed.device().type == "cpu":
             check_bfloat16()
-        self.share = Share.of(job)
+        self.shard = BatchShard.of(job)
         super().__init__(job, distributed.device())
         recipe = job.recipe
-        self.average = Average(self.flat.values, self.model, recipe.ema) if recipe.ema else None
+        self.average = WeightAverage(self.flat.values, self.model, recipe.ema) if recipe.ema else None
         self.scale = LossScale() if recipe.precision == "float16" else None
-        self._together = distributed.size() > 1 and recipe.sync_batch_norm
+        self._syncs_batch_norm = distributed.size() > 1 and recipe.sync_batch_norm
+        self._prefetched: Tensor | None = None
         _accumulate_in_place(self.flat)
         self._parallel = _parallel(self.model) if distributed.size() > 1 else None
         network: nn.Module = self._parallel or self.model
         self._network = torch.compile(network, backend=COMPILER) if recipe.compile else network
 
-    def begin_epoch(self) -> None:
-        super().begin_epoch()
-        self._batches = Prefetch(self._prepared, self.job.steps_per_epoch)
-
     def state(self) -> dict[str, Tensor]:
         average = self.average.state() if self.average else {}
-        return average | ({"loss_scale": self.scale.state} if self.scale else {})
+        return average | ({"loss_scale": self.scale.state, "skipped_steps": self.skipped_steps} if self.scale else {})
 
-    def agreed(self, going: bool) -> bool:
+    def agree_to_continue(self, going: bool) -> bool:
         return distributed.all_agree(going)
 
-    def conclude(self) -> None:
-        if self.average and not self.best:
-            self.average.replace()
-        super().conclude()
+    def finish(self) -> None:
+        if self.average and not self.early_stopping:
+            self.average.copy_to_model()
+        super().finish()
 
     def _batch(self) -> tuple[Tensor, Tensor]:
+        if self._prefetched is not self._order:  # a new epoch
+            self._prefetched, self._batches = self._order, Prefetch(self._prepare_batch, self.job.steps_per_epoch)
         return self._batches.take(self.at.step)
 
-    def _prepared(self, step: int) -> tuple[Tensor, Tensor]:
+    def _prepare_batch(self, step: int) -> tuple[Tensor, Tensor]:
         """This process's samples of a step of the present epoch.
 
         What is drawn or augmented is so as a whole batch, as every sample's randomness depends on its place in it.
         """
         job, rows = self.job, self._order[:, step * self.job.batch : (step + 1) * self.job.batch]
-        if self._renewed:
-            x, y = self._made_new(*self._gathered(rows), self.at.epoch * job.steps_per_epoch + step)
-            x, y = (self.share.taken(values, 1) for values in (x, y))
+        if self._redraws:
+            x, y = self._redraw(*self._gather_rows(rows), self.at.epoch * job.steps_per_epoch + step)
+            x, y = (self.shard.take(values, 1) for values in (x, y))
         else:
-            x, y = self._gathered(self.share.taken(rows, 1))
-        return self._laid_out(job.dataset.encoded(x)).to(self.device), y.to(self.device)
+            x, y = self._gather_rows(self.shard.take(rows, 1))
+        return self._lay_out(job.dataset.encoded(x)).to(self.device), y.to(self.device)
 
     def _update(self, x: Tensor, y: Tensor) -> None:
-        pieces = self.share.micro_batches
+        pieces = self.shard.micro_batches
         self.flat.gradients.zero_()
         sums = torch.zeros(2, self.job.runs, device=self.device)
         for number, (inputs, targets) in enumerate(zip(x.chunk(pieces, 1), y.chunk(pieces, 1), strict=True)):
@@ -202,19 +201,19 @@ class SingleTraining(StackedTraining):
         Shape: ``(2, runs)``.
         """
         for layer in self._dropouts:
-            layer.step = self.share.moment(self.steps, number)
-        with self._waiting(number):
-            with self._precision(), self._synchronised():
+            layer.step = self.shard.step_number(self.steps, number)
+        with self._delay_sync(number):
+            with self._precision(), self._sync_batch_norm():
                 outputs = self._network(x)
             wide = outputs if outputs.dtype == torch.float64 else outputs.float()
             loss = losses(self.job.loss, wide, y)
-            weight = (self.scale.factor if self.scale else 1) / (loss[0].numel() * self.share.micro_batches)
+            weight = (self.scale.factor if self.scale else 1) / (loss[0].numel() * self.shard.micro_batches)
             loss.backward(torch.full_like(loss, weight))
         return torch.stack([mean_of_run(loss.detach()), mean_of_run(scores(self.job.dataset.task, outputs.detach(), y))])
 
-    def _waiting(self, number: int) -> AbstractContextManager[None]:
+    def _delay_sync(self, number: int) -> AbstractContextManager[None]:
         """Gradients are sent to the other processes once a step, with those of the last micro-batch."""
-        last = number == self.share.micro_batches - 1
+        last = number == self.shard.micro_batches - 1
         return nullcontext() if last or not self._parallel else self._parallel.no_sync()
 
     def _precision(self) -> AbstractContextManager[object]:
@@ -222,9 +221,11 @@ class SingleTraining(StackedTraining):
         return torch.autocast(self.device.type, half) if half else nullcontext()
 
     def _optimise(self, gradients: Tensor) -> None:
-        if self.scale and not self.scale.undo(gradients):
+        if self.scale and not self.scale.unscale(gradients):
+            self.skipped_steps += 1
+            self._prepare_optimiser()  # Adam's bias correction counts the steps that were taken
             return
-        self.optimiser.step(self._clipped(gradients), self.at.step)
+        self.optimiser.step(self._clip(gradients), self.at.step)
         if self.average:
             self.average.update()
 
@@ -233,19 +234,19 @@ class SingleTraining(StackedTraining):
         if self.average is None:
             super()._end_epoch()
             return
-        with self.average.in_place():
+        with self.average.swap():
             estimate_statistics(self.model, self._passes())
             self._share_statistics()
             super()._end_epoch()
 
     def _share_statistics(self) -> None:
         """Where each process has statistics of its own, the leader's are the ones that are evaluated and kept."""
-        if not self._together:
+        if not self._syncs_batch_norm:
             for values in self.model.buffers():
-                distributed.shared(values)
+                distributed.broadcast(values)
 
-    def _synchronised(self) -> AbstractContextManager[object]:
-        return SynchronisedBatchNorm() if self._together else nullcontext()
+    def _sync_batch_norm(self) -> AbstractContextManager[object]:
+        return SyncBatchNormMode() if self._syncs_batch_norm else nullcontext()
 
     @torch.no_grad()
     def _passes(self) -> Iterator[None]:
@@ -256,20 +257,20 @@ class SingleTraining(StackedTraining):
         self.model.train()
         job, first = self.job, self.at.epoch * self.job.steps_per_epoch
         for step in range(min(job.steps_per_epoch, STATISTICS_BATCHES)):
-            x, _ = self._prepared(step)
-            for number, inputs in enumerate(x.chunk(self.share.micro_batches, 1)):
+            x, _ = self._prepare_batch(step)
+            for number, inputs in enumerate(x.chunk(self.shard.micro_batches, 1)):
                 for layer in self._dropouts:
-                    layer.step = self.share.moment(first + step, number)
-                with self._synchronised():
+                    layer.step = self.shard.step_number(first + step, number)
+                with self._sync_batch_norm():
                     self.model(inputs)
                 yield
 
-    def _assessed(self, split: Split, kept: Tensor | None) -> Tensor:
-        if self.share.processes == 1:
-            return super()._assessed(split, kept)
-        part = self.share.part(len(split))
+    def _evaluate(self, split: Split, kept: Tensor | None) -> Tensor:
+        if self.shard.processes == 1:
+            return super()._evaluate(split, kept)
+        part = self.shard.part(len(split))
         own, own_kept = Split(split.x[part], split.y[part]), kept if kept is None else kept[:, part]
-        sums = assess(self.job, self.model, own, own_kept) * len(own) if len(own) else torch.zeros(2, 1, dtype=torch.float64)
+        sums = evaluate(self.job, self.model, own, own_kept) * len(own) if len(own) else torch.zeros(2, 1, dtype=torch.float64)
         if kept is not None:
             distributed.sum_of_processes(kept)  # each has filled its own part and left zeros elsewhere
         return distributed.sum_of_processes(sums) / len(split)

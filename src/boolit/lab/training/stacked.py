@@ -14,13 +14,22 @@ from boolit.lab.datasets import Split
 from boolit.lab.models.layers import StackedDropout
 from boolit.lab.runs import LOWER_IS_BETTER
 from boolit.lab.training.job import Job
-from boolit.lab.training.kept_weights import Best
-from boolit.lab.training.metrics import FIGURE_OF_TASK, assess, figure, finite, losses, mean_of_run, scores
+from boolit.lab.training.kept_weights import EarlyStopping
+from boolit.lab.training.metrics import (
+    METRIC_OF_TASK,
+    ResampledRows,
+    evaluate,
+    finite,
+    gather_samples,
+    losses,
+    mean_of_run,
+    metric_of_scores,
+    scores,
+)
 from boolit.lab.training.optimisers import OPTIMISERS, FlatParameters, epoch_rates
-from boolit.lab.training.own_rows import OwnRows
 
 CPU = torch.device("cpu")
-GATHERED_NUMBERS = 2**20
+BLOCK_NUMEL = 2**20
 TINY = 1e-6  # as torch.nn.utils.clip_grad_norm_
 
 
@@ -44,27 +53,30 @@ class StackedTraining:
         self.flat = FlatParameters(self.model, self.model.rate_factors())
         self.hyper = job.hyper()
         self.optimiser = OPTIMISERS[job.recipe.optimiser](self.flat.values, self.hyper, self.flat.factors)
-        self.lived = torch.full((job.runs,), job.recipe.epochs, dtype=torch.int64)
+        self.finite_epochs = torch.full((job.runs,), job.recipe.epochs, dtype=torch.int64)
         self.loss_sum, self.score_sum = torch.zeros(job.runs), torch.zeros(job.runs)
         self.loss = torch.zeros(job.runs)
         self.history: dict[str, list[Tensor]] = {}
         self.step_losses: list[Tensor] = []  # kept of single networks only, where steps are few and slow
         self._augment = job.recipe.augment
         self._augmentation_keys, self._draw_keys = keys(job.seeds, "augmentation"), keys(job.seeds, "draw")
-        self._renewed = bool(self._augment or job.dataset.draw)
-        self._own_rows = OwnRows(job) if job.resamples else None
-        self.best = self._kept_best()
+        self._redraws = bool(self._augment or job.dataset.draw)
+        self._own_rows = ResampledRows(job) if job.resamples else None
+        live = {"values": self.flat.values} | {f"buffer.{name}": values for name, values in self.model.named_buffers()}
+        patience = job.recipe.patience
+        self.early_stopping = None if patience is None else EarlyStopping(live, job.runs, job.recipe.epochs, patience)
         self._dropouts = [layer for layer in self.model.modules() if isinstance(layer, StackedDropout)]
         self._weights: Tensor | None = None
+        self.skipped_steps = torch.zeros(1, dtype=torch.int64)  # for gradients beyond float16; counted by single networks only
         self.begin_epoch()
 
     @property
     def alive(self) -> Tensor:
-        """Which runs have not diverged; ``lived`` says after how many epochs the others did.
+        """Which runs have not diverged; ``finite_epochs`` says after how many epochs the others did.
 
         Shape: ``(runs,)``.
         """
-        return self.lived == self.job.recipe.epochs
+        return self.finite_epochs == self.job.recipe.epochs
 
     @property
     def learning(self) -> Tensor:
@@ -72,7 +84,7 @@ class StackedTraining:
 
         Shape: ``(runs,)``.
         """
-        return self.alive & self.best.going if self.best else self.alive
+        return self.alive & self.early_stopping.running if self.early_stopping else self.alive
 
     @property
     def done(self) -> bool:
@@ -84,28 +96,36 @@ class StackedTraining:
         """Steps made so far."""
         return self.at.epoch * self.job.steps_per_epoch + self.at.step
 
+    def whole(self) -> StackedTraining:
+        """The training of all runs: itself."""
+        return self
+
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint has to hold besides what every training has; changed in place."""
         return {}
 
-    def agreed(self, going: bool) -> bool:
+    def agree_to_continue(self, going: bool) -> bool:
         """Whether to go on, if that is what this process wants; where several train together, all have to want it."""
         return going
 
-    def conclude(self) -> None:
+    def finish(self) -> None:
         """Leaves every run with the weights that count: those of its best epoch if runs are stopped early."""
-        if self.best:
-            self.best.put_back()
+        if self.early_stopping:
+            self.early_stopping.restore_best()
 
     def begin_epoch(self) -> None:
         """Prepares what holds throughout the epoch: the order of the samples and the learning rates."""
         job, samples, steps = self.job, len(self.job.dataset.splits["train"]), self.job.steps_per_epoch
         drawn = (generator(seed, "order", self.at.epoch) for seed in job.seeds)
         self._order = torch.stack([torch.randperm(samples, generator=own)[: steps * job.batch] for own in drawn])
-        rates = epoch_rates(job.recipe, self.at.epoch, steps, self.hyper["learning_rate"], self.hyper["peak"])
-        self.optimiser.prepare(self.at.epoch * steps, rates.where(self.learning, 0))
+        self._prepare_optimiser()
         self._block = range(0)
         self.model.train()
+
+    def _prepare_optimiser(self) -> None:
+        recipe, epoch, steps = self.job.recipe, self.at.epoch, self.job.steps_per_epoch
+        rates = epoch_rates(recipe, epoch, steps, self.hyper["learning_rate"], self.hyper["peak"])
+        self.optimiser.prepare(epoch * steps - int(self.skipped_steps), rates.where(self.learning, 0))
 
     def step(self) -> None:
         """One batch of every run, and what is due at the end of the epoch after its last one."""
@@ -120,15 +140,15 @@ class StackedTraining:
     def _batch(self) -> tuple[Tensor, Tensor]:
         size = self.job.batch
         if self.at.step not in self._block:
-            self._gather()
+            self._gather_block()
         first = (self.at.step - self._block.start) * size
         x, y = self._x[:, first : first + size], self._y[:, first : first + size]
-        if not self._renewed:
+        if not self._redraws:
             return x, y
-        x, y = self._made_new(x, y, self.steps)
+        x, y = self._redraw(x, y, self.steps)
         return self.job.dataset.encoded(x), y
 
-    def _made_new(self, x: Tensor, y: Tensor, step: int) -> tuple[Tensor, Tensor]:
+    def _redraw(self, x: Tensor, y: Tensor, step: int) -> tuple[Tensor, Tensor]:
         """A batch as it is in a step only, not yet encoded."""
         dataset = self.job.dataset
         if dataset.draw:
@@ -137,31 +157,27 @@ class StackedTraining:
             x = self._augment(x, self._augmentation_keys, step)
         return x, y
 
-    def _gather(self) -> None:
+    def _gather_block(self) -> None:
         """Collects the batches of the next steps, of as many as are small together.
 
         Blocks begin at the same steps wherever a training was resumed: a batch then lies in memory as in an unbroken one, and
         every product is the same call, whose sums a library has no reason to order differently.
         """
         job = self.job
-        steps = max(1, GATHERED_NUMBERS // (job.runs * job.batch * math.prod(job.dataset.inputs)))
+        steps = max(1, BLOCK_NUMEL // (job.runs * job.batch * math.prod(job.dataset.inputs)))
         start = self.at.step // steps * steps
         self._block = range(start, min(start + steps, job.steps_per_epoch))
-        x, self._y = self._gathered(self._order[:, start * job.batch : self._block.stop * job.batch])
-        self._x = x if self._renewed else self._laid_out(job.dataset.encoded(x))
+        x, self._y = self._gather_rows(self._order[:, start * job.batch : self._block.stop * job.batch])
+        self._x = x if self._redraws else self._lay_out(job.dataset.encoded(x))
 
-    def _gathered(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def _gather_rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Stored samples of every run and their targets.
 
         Shape: ``(runs, samples)`` to ``(runs, samples, …)`` each.
         """
-        if self._own_rows:
-            return self._own_rows.take("train", rows)
-        train = self.job.dataset.splits["train"]
-        x, y = (values.index_select(0, rows.flatten()).view(*rows.shape, *values.shape[1:]) for values in (train.x, train.y))
-        return x, y
+        return self._own_rows.take("train", rows) if self._own_rows else gather_samples(self.job.dataset.splits["train"], rows)
 
-    def _laid_out(self, x: Tensor) -> Tensor:
+    def _lay_out(self, x: Tensor) -> Tensor:
         """Stacked layers take the batch last; flat samples can be laid out so once for all steps of a block."""
         return x.mT.contiguous().mT if x.dim() == 3 else x
 
@@ -170,12 +186,12 @@ class StackedTraining:
             layer.step = self.steps
         outputs = self.model(x)
         loss = losses(self.job.loss, outputs, y)
-        self.optimiser.step(self._clipped(self.flat.gradients_of(loss, self._mean_weights(loss))), self.at.step)
+        self.optimiser.step(self._clip(self.flat.gradients_of(loss, self._mean_weights(loss))), self.at.step)
         self.loss = mean_of_run(loss.detach())
         self.loss_sum += self.loss
         self.score_sum += mean_of_run(scores(self.job.dataset.task, outputs.detach(), y))
 
-    def _clipped(self, gradients: Tensor) -> Tensor:
+    def _clip(self, gradients: Tensor) -> Tensor:
         """Every run's gradient, scaled down in place to the recipe's ``clip`` where it is longer.
 
         Shape: ``(runs, parameters)``, unchanged.
@@ -193,63 +209,53 @@ class StackedTraining:
     def _end_epoch(self) -> None:
         means = {"train": torch.stack([self.loss_sum, self.score_sum]) / self.job.steps_per_epoch}
         self.loss_sum.zero_(), self.score_sum.zero_()
-        judged: dict[str, Tensor] = {}
-        for name in self.job.assessed:
+        extra: dict[str, Tensor] = {}
+        for name in self.job.eval_splits:
             split = self.job.dataset.splits[name]
-            kept = self._space(split)
-            means[name] = self._own_rows.assess(self.model, name) if self._own_rows else self._assessed(split, kept)
-            judged |= self._judged(name, kept)
+            outputs = self._output_buffer(split)
+            means[name] = self._own_rows.evaluate(self.model, name) if self._own_rows else self._evaluate(split, outputs)
+            if self.job.dataset.extra_metrics and outputs is not None:
+                found = self.job.dataset.extra_metrics(name, outputs)
+                extra |= {f"{name}_{metric}": values for metric, values in found.items()}
         # Test rows measure only: a loss of theirs that is not finite ends no run, but is recorded as it is.
         self._freeze(self.alive & ~finite(self.flat.values, *(means[name].T for name in ("train", "valid") if name in means)))
-        for name, values in {**self._figures(means), **judged}.items():
+        for name, values in {**self._metrics(means), **extra}.items():
             self.history.setdefault(name, []).append(values.double().where(self.alive, torch.nan))
-        if self.best:
-            self.best.after(self.at.epoch, self._to_fall())
+        if self.early_stopping:
+            self.early_stopping.update(self.at.epoch, self._stopping_loss())
 
-    def _figures(self, means: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Loss and the task's figure of every split, from the means of losses and scores."""
-        task, figures = self.job.dataset.task, {}
+    def _metrics(self, means: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Loss and the task's metric of every split, from the means of losses and scores."""
+        task, metrics = self.job.dataset.task, {}
         for split, (loss, score) in means.items():
-            figures[f"{split}_loss"] = loss
-            figures[f"{split}_{FIGURE_OF_TASK[task]}"] = figure(task, score.double(), self.job.unit)
-        return figures
+            metrics[f"{split}_loss"] = loss
+            metrics[f"{split}_{METRIC_OF_TASK[task]}"] = metric_of_scores(task, score.double(), self.job.unit)
+        return metrics
 
-    def _to_fall(self) -> Tensor:
-        """What early stopping wants to fall, after the present epoch.
+    def _stopping_loss(self) -> Tensor:
+        """What early stopping wants to be low, after the present epoch.
 
         Shape: ``(runs,)``.
         """
-        name = self.job.recipe.patience_on
+        name, dataset = self.job.recipe.patience_on, self.job.dataset
         if f"valid_{name}" not in self.history:
-            known = ", ".join(key.removeprefix("valid_") for key in self.history if key.startswith("valid_"))
+            known = ", ".join(["loss", METRIC_OF_TASK[dataset.task], *dataset.extra_metric_names("valid")])
             raise UserError(f"training.patience_on is {name!r}; the split valid has {known}; choose one of them")
         last = self.history[f"valid_{name}"][-1]
         return last if name in LOWER_IS_BETTER else -last
 
-    def _space(self, split: Split) -> Tensor | None:
-        """Where a split's outputs are kept, if there is a judge of them."""
+    def _output_buffer(self, split: Split) -> Tensor | None:
+        """Where a split's outputs are kept, if there are extra metrics of them."""
         dataset = self.job.dataset
-        return torch.zeros(self.job.runs, len(split), dataset.outputs) if dataset.judge else None
+        return torch.zeros(self.job.runs, len(split), dataset.outputs) if dataset.extra_metrics else None
 
-    def _assessed(self, split: Split, kept: Tensor | None) -> Tensor:
+    def _evaluate(self, split: Split, kept: Tensor | None) -> Tensor:
         """Mean loss and score of a split; its outputs go into ``kept``."""
-        return assess(self.job, self.model, split, kept)
-
-    def _judged(self, name: str, outputs: Tensor | None) -> dict[str, Tensor]:
-        judge = self.job.dataset.judge
-        figures = judge(name, outputs) if judge and outputs is not None else {}
-        return {f"{name}_{figure}": values for figure, values in figures.items()}
-
-    def _kept_best(self) -> Best | None:
-        patience, recipe = self.job.recipe.patience, self.job.recipe
-        if patience is None:
-            return None
-        live = {"values": self.flat.values} | {f"buffer.{name}": values for name, values in self.model.named_buffers()}
-        return Best(live, self.job.runs, recipe.epochs, patience)
+        return evaluate(self.job, self.model, split, kept)
 
     def _freeze(self, dead: Tensor) -> None:
         if not bool(dead.any()):
             return
-        self.lived[dead] = self.at.epoch
+        self.finite_epochs[dead] = self.at.epoch
         for values in (self.flat.values, *self.optimiser.state.values(), *self.model.buffers()):
             values[dead] = 0

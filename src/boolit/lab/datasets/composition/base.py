@@ -56,7 +56,7 @@ def compositional(
             "attributes.weight": _padded(words.attributes),
             "objects.weight": _padded(words.objects),
         },
-        judge=partial(judged, pairs, targets),
+        extra_metrics=partial(extra_metrics, pairs, targets),
         pairs=pairs,
         features=features,
     )
@@ -96,8 +96,8 @@ def with_contenders(
     return torch.cat([x, contenders(trained, y, run_keys, step, negatives)], -1), torch.zeros_like(y)
 
 
-def judged(pairs: Pairs, targets: Mapping[str, Tensor], split: str, outputs: Tensor) -> Mapping[str, Tensor]:
-    """The figures of the generalised evaluation on a split.
+def extra_metrics(pairs: Pairs, targets: Mapping[str, Tensor], split: str, outputs: Tensor) -> Mapping[str, Tensor]:
+    """The metrics of the generalised evaluation on a split.
 
     Shape: ``(runs, samples, pairs)`` to ``(runs,)`` each.
     """

@@ -73,8 +73,8 @@ class Iraven(Source):
         panels = Panels(partial(self._tables, shown=False), [len(part.names) for part in files])
         splits = {split: LaterSplit(stored(found), partial(panels.targets, found)) for split, found in rows.items()}
         owners = {split: owner[found] for split, found in rows.items()}
-        judge = partial(accuracies, splits, owners, self.configurations)
-        return PuzzleSet(splits, "classes", CANDIDATES, encode=panels, draw=shuffled, judge=judge, side=self.side)
+        metrics = partial(accuracies, splits, owners, self.configurations)
+        return PuzzleSet(splits, "classes", CANDIDATES, encode=panels, draw=shuffled, extra_metrics=metrics, side=self.side)
 
     @property
     def _home(self) -> Path:

@@ -21,7 +21,7 @@ from boolit.lab.reports.names import label
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record
 from boolit.lab.training.job import Job
-from boolit.lab.training.metrics import answers
+from boolit.lab.training.metrics import predict
 
 # What finished networks that choose pairs are worth on seen and unseen ones, at every bias (a:czsl).
 
@@ -43,7 +43,7 @@ def seen_unseen(record: Record, store: Store) -> RunCurve:
             f"run {record.key} has the data {config.data['name']!r}, which has no pairs; give a run of a set that has"
         )
     test, network = job.dataset.splits["test"], restore(config, load_file(store.weights(record.key)))
-    scores = torch.cat([piece for _, piece in answers(job, network, test.x)], 1)
+    scores = torch.cat([piece for _, piece in predict(job, network, test.x)], 1)
     (of_depths,) = curves(scores, test.y, job.dataset.pairs, "test", depths=(1,))
     return RunCurve(config.activation, of_depths[0])
 

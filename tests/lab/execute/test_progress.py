@@ -1,15 +1,14 @@
 """Bars on a terminal, lines elsewhere."""
 
 import io
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from rich.console import Console
 
 from boolit.lab.common import progress
+from boolit.lab.execute.progress import StudyProgress
+from boolit.lab.runs import RunConfig
 from boolit.lab.training import Job, StackedTraining
-from boolit.lab.training.cohort import StudyProgress
 
 
 def shown(console: Console, training: StackedTraining, shown: bool | None = None) -> str:
@@ -24,8 +23,16 @@ def shown(console: Console, training: StackedTraining, shown: bool | None = None
 
 
 @pytest.fixture
-def training(config: Callable[..., dict[str, Any]]) -> StackedTraining:
-    return StackedTraining(Job.of([config(seed) for seed in range(5)]))
+def training() -> StackedTraining:
+    recipe = {"learning_rate": 0.01, "epochs": 3, "batch": 32}
+    config = RunConfig(
+        data={"name": "parity", "train": 256, "test": 200},
+        model={"name": "mlp"},
+        activation="xnor_ail",
+        width=[4, 2],
+        training=recipe,
+    )
+    return StackedTraining(Job.of([config.replace(seed=seed) for seed in range(5)]))
 
 
 def test_a_terminal_sees_cohort_epochs_and_runs(training: StackedTraining) -> None:

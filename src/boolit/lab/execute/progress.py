@@ -1,0 +1,61 @@
+"""Progress of a study: cohorts, epochs and the time left."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from boolit.lab.common.progress import progress_bars
+from boolit.lab.training import StackedTraining
+
+
+class StudyProgress(AbstractContextManager["StudyProgress"]):
+    """Two bars on the error stream: all cohorts, weighed by their runs, and the epochs of the present one.
+
+    A line now and then where the stream is no terminal; nothing if ``shown`` is False.
+    """
+
+    def __init__(self, total_runs: int, shown: bool | None = None, console: Console | None = None) -> None:
+        self._bars = progress_bars(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            shown=shown,
+            console=console,
+        )
+        self._study = self._bars.add_task("runs", total=total_runs)
+        self._cohort: TaskID = self._bars.add_task("epochs", total=None)
+        self._before = 0.0
+
+    def __enter__(self) -> StudyProgress:
+        self._bars.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._bars.stop()
+
+    def note(self, line: str) -> None:
+        """Prints a line on the error stream, above the bars if they are shown."""
+        self._bars.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def begin(self, name: str) -> None:
+        """A cohort starts."""
+        self._bars.reset(self._cohort, description=name, total=None)
+
+    def after_step(self, training: StackedTraining) -> None:
+        """A step of the present cohort was made."""
+        if training.at.step:
+            return
+        epochs = training.job.recipe.epochs
+        self._bars.update(self._cohort, completed=training.at.epoch, total=epochs)
+        self._bars.update(self._study, completed=self._before + training.job.runs * training.at.epoch / epochs)
+
+    def finish(self, runs: int) -> None:
+        """Runs of the study are done, trained now or earlier."""
+        self._before += runs
+        self._bars.update(self._study, completed=self._before)
