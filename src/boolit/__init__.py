@@ -8,10 +8,10 @@ Example:
 """
 
 import sys
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from boolit import _command  # noqa: F401  (first of all: where this process is the command, it handles Ctrl-C)
-from boolit._lazy import import_when_used
 
 if TYPE_CHECKING:
     from boolit import functional, logic, nn
@@ -21,17 +21,16 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "activation", "combine", "functional", "load", "logic", "nn"]
-__getattr__ = import_when_used(
-    __name__,
-    {
-        "activation": "boolit.nn",
-        "combine": "boolit.functional",
-        "functional": "boolit.functional",
-        "load": "boolit.saved",
-        "logic": "boolit.logic",
-        "nn": "boolit.nn",
-    },
-)
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a public name when it is first used: ``boolit --help`` does not wait for torch."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = {"activation": "nn", "combine": "functional", "load": "saved"}.get(name)
+    module = import_module(f"{__name__}.{home or name}")
+    globals()[name] = getattr(module, name) if home else module
+    return globals()[name]
 
 
 def __dir__() -> list[str]:

@@ -75,9 +75,6 @@ def _threads(number: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-# ------------------------------------------------------------------------------------------------ who takes part
-
-
 def _candidates(bench: _Bench, dim: int) -> list[Candidate]:
     specs = bench.settings.specs
     found = [*candidates.boolit_modules(specs, dim), *candidates.torch_modules(dim)]
@@ -115,9 +112,6 @@ def _try_out(bench: _Bench, case: TensorCase, found: Iterable[Candidate]) -> tup
 def _skip(bench: _Bench, key: CandidateKey, error: Exception) -> None:
     lines = [type(error).__name__, *str(error).split("\n")]
     bench.skipped[" ".join(key)] = " ".join(line.strip() for line in lines[:3]).strip()
-
-
-# ------------------------------------------------------------------------------------------------ what is timed
 
 
 def _timed_call(bench: _Bench, candidate: Candidate, x: Tensor, direction: Direction) -> TimedCall[CandidateKey]:

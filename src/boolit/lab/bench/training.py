@@ -18,7 +18,6 @@ from statistics import median
 from typing import Any
 
 import torch
-from torch import Tensor
 
 import boolit
 from boolit.lab.common.random import generator, keys
@@ -26,7 +25,7 @@ from boolit.lab.datasets import Dataset, Split
 from boolit.lab.datasets.features.encoder import Features
 from boolit.lab.datasets.images.augmentation import AUGMENTATIONS
 from boolit.lab.datasets.images.mnist import normalised
-from boolit.lab.models import Family, family
+from boolit.lab.models import family
 from boolit.lab.models.resnet18 import FEATURES, Resnet18
 from boolit.lab.studies import load_study, plan
 from boolit.lab.training.devices import Threads
@@ -41,6 +40,8 @@ AUGMENTATION_BAR, HEADS_BAR = 1, 3  # at most so many times as much
 AUGMENTATION, AUGMENTATION_BATCH = "affine", 256
 RESNETS, RESNET_PARAMETERS, RESNET_BATCH = ("relu", "or_ail", "or_and_ail_d"), 23_500_000, 32
 HEADS_BATCH = 128
+MLP = {"name": "mlp", "normalisation": "batch"}
+CONSTANT_RATE = {"learning_rate": 1e-4, "schedule": "constant"}
 CLASSES = 10
 IMAGE = (3, 32, 32)
 KIB = 1024
@@ -149,7 +150,8 @@ def compare_with_loop(job: Job, rounds: int = 5) -> StackingGain:
 
     The medians are compared, the single run's times the number of runs; what a run costs before its first epoch is left out.
     """
-    together, alone = _Cohort(job), [_Cohort(_single(job, run)) for run in range(min(rounds, job.runs))]
+    singles = [replace(job, recipes=(job.recipes[run],), seeds=(job.seeds[run],)) for run in range(min(rounds, job.runs))]
+    together, alone = _Cohort(job), [_Cohort(single) for single in singles]
     stacked, single = [], []
     for round_ in range(rounds + 1):
         stacked.append(together.time_epoch())
@@ -163,27 +165,26 @@ def total_gain(gains: Mapping[str, StackingGain]) -> StackingGain:
     return StackingGain(sum(g.runs for g in values), sum(g.stacked for g in values), sum(g.loop for g in values))
 
 
-def batch_norm_job(runs: int = 40, batch: int = 256, activation: str = "relu") -> Job:
-    """Batch-normalised MLPs 54-32-32-7 on random numbers of Covertype's shape."""
+def batch_norm_job(runs: int = 40, batch: int = 256) -> Job:
+    """Batch-normalised ReLU MLPs 54-32-32-7 on random numbers of Covertype's shape."""
     drawn = generator(0, "bench")
     split = Split(torch.randn(8192, 54, generator=drawn), torch.randint(7, (8192,), generator=drawn))
     dataset = Dataset({"train": split, "test": Split(split.x[:1024], split.y[:1024])}, "classes", 7)
-    return _mlp_job(dataset, activation, (32, 32), runs, {"batch": batch})
+    return _job(dataset, MLP, "relu", (32, 32), runs, batch=batch)
 
 
-def mnist_job(runs: int = 10, batch: int = 100, augmentation: str | None = None) -> Job:
+def mnist_job(runs: int = 10, batch: int = 100) -> Job:
     """The study mnist-mlp's 65k ReLU networks on random images of MNIST's shape."""
     drawn = generator(0, "bench")
     images = torch.randint(256, (5_000, 28, 28), generator=drawn, dtype=torch.uint8)
     split = Split(images, torch.randint(10, (len(images),), generator=drawn))
     dataset = Dataset({"train": split, "test": Split(split.x[:100], split.y[:100])}, "classes", 10, encode=normalised)
-    return _mlp_job(dataset, "relu", (75, 75), runs, {"batch": batch, "augmentation": augmentation})
+    return _job(dataset, MLP, "relu", (75, 75), runs, batch=batch)
 
 
-def _mlp_job(dataset: Dataset, activation: str, widths: tuple[int, ...], runs: int, options: Mapping[str, Any]) -> Job:
-    recipe = Recipe.model_validate({"epochs": 10**6, **options})
-    network = family({"name": "mlp", "normalisation": "batch"})
-    return Job(dataset, network, activation, widths, recipes=(recipe,) * runs, seeds=tuple(range(runs)))
+def _job(dataset: Dataset, network: Mapping[str, Any], spec: str, widths: Sequence[int], runs: int, **recipe: Any) -> Job:
+    recipes = (Recipe.model_validate({"epochs": 10**6, **recipe}),) * runs
+    return Job(dataset, family(network), spec, tuple(widths), recipes, seeds=tuple(range(runs)))
 
 
 def augmentation_cost(name: str, batch: int = AUGMENTATION_BATCH, runs: int = 10, rounds: int = 60) -> AugmentationCost:
@@ -194,10 +195,6 @@ def augmentation_cost(name: str, batch: int = AUGMENTATION_BATCH, runs: int = 10
     times = [(_seconds(partial(augment, images, own, step)), cohort.time_step()) for step in range(rounds)]
     augmented, stepped = zip(*times, strict=True)
     return AugmentationCost(runs, median(augmented), median(stepped))
-
-
-def _single(job: Job, run: int) -> Job:
-    return replace(job, recipes=(job.recipes[run],), seeds=(job.seeds[run],))
 
 
 class _Cohort:
@@ -251,24 +248,23 @@ def heads_cost(specs: Sequence[str], seeds: int, batch: int, rounds: int, side: 
     return HeadsCost(len(specs) * seeds, encoder, one, all_)
 
 
-def _job(network: Family, x: Tensor, widths: Sequence[int], spec: str, seeds: int, batch: int) -> Job:
-    split = Split(x, torch.randint(CLASSES, (len(x),), generator=generator(0, "targets")))
-    recipe = Recipe.model_validate({"epochs": 10**6, "batch": batch, "learning_rate": 1e-4, "schedule": "constant"})
-    dataset = Dataset({"train": split, "test": Split(split.x[:1], split.y[:1])}, "classes", CLASSES)
-    return Job(dataset, network, spec, tuple(widths), (recipe,) * seeds, tuple(range(seeds)))
-
-
 def _resnet_job(spec: str, budget: int, batch: int, base: int) -> Job:
-    network = family({"name": "preact-resnet", "base": base})
-    widths = network.fitted(budget, 1, IMAGE, CLASSES, boolit.activation(spec))
-    return _job(network, torch.randn(8 * batch, *IMAGE, generator=generator(0, "bench")), widths, spec, 1, batch)
+    network = {"name": "preact-resnet", "base": base}
+    widths = family(network).fitted(budget, 1, IMAGE, CLASSES, boolit.activation(spec))
+    return _job(_random_classes(8 * batch, *IMAGE), network, spec, widths, 1, batch=batch, **CONSTANT_RATE)
 
 
 def _head_job(spec: str, seeds: int, batch: int) -> Job:
-    network, activation = family({"name": "head", "sizes": "matched"}), boolit.activation(spec)
-    widths = network.adapted([512, 512], (FEATURES,), CLASSES, activation)
+    network, activation = {"name": "head", "sizes": "matched"}, boolit.activation(spec)
+    widths = family(network).adapted([512, 512], (FEATURES,), CLASSES, activation)
     rounded = [activation.divisor * round(width / activation.divisor) for width in widths]
-    return _job(network, torch.randn(8 * batch, FEATURES, generator=generator(0, "bench")), rounded, spec, seeds, batch)
+    return _job(_random_classes(8 * batch, FEATURES), network, spec, rounded, seeds, batch=batch, **CONSTANT_RATE)
+
+
+def _random_classes(*shape: int) -> Dataset:
+    x = torch.randn(*shape, generator=generator(0, "bench"))
+    split = Split(x, torch.randint(CLASSES, (len(x),), generator=generator(0, "targets")))
+    return Dataset({"train": split, "test": Split(split.x[:1], split.y[:1])}, "classes", CLASSES)
 
 
 def _in_new_process(spec: str, budget: int, batch: int, base: int) -> int:
