@@ -102,7 +102,7 @@ def test_the_script_takes_them_as_the_module_does(tmp_path: Path) -> None:
     script.write_text("from boolit.cli import main\nmain()\n")
     (tmp_path / "sitecustomize.py").write_text(HOOK)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "SEND": "2", "AT_EVENT": "import", "AT_NAME": "torch"}
-    done = subprocess.run([sys.executable, str(script), "list"], env=environment, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, str(script), "doctor"], env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (130, f"{INTERRUPT_MESSAGE}\n")
 
 

@@ -7,11 +7,10 @@ Example:
     torch.Size([5, 1])
 """
 
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from boolit import _command  # noqa: F401  (first of all: where this process is the command, it handles Ctrl-C)
+from boolit._command import is_command  # first of all: where this process is the command, it handles Ctrl-C
 
 if TYPE_CHECKING:
     from boolit import functional, logic, nn
@@ -24,7 +23,7 @@ __all__ = ["__version__", "activation", "combine", "functional", "load", "logic"
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a public name when it is first used: ``boolit --help`` does not wait for torch."""
+    """Imports a public name when it is first used, so that ``boolit --help`` does not wait for torch."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = {"activation": "nn", "combine": "functional", "load": "saved"}.get(name)
@@ -37,6 +36,6 @@ def __dir__() -> list[str]:
     return __all__
 
 
-if "torch" in sys.modules:  # then nothing is gained by waiting, and torch.export.load may need the operators
+if not is_command():  # a program that imports boolit has its operators from here on: torch.jit.load needs them
     for _name in __all__[1:]:
         __getattr__(_name)
