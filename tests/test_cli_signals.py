@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from boolit._command import GOING_ON
+from boolit._command import INTERRUPT_MESSAGE
 from boolit.cli._app import run
 
 HOOK = """
@@ -38,7 +38,7 @@ MOMENTS = [
     ("import", "torch.nn"),
     ("import", "boolit.nn"),
     ("import", "boolit.cli._app"),
-    ("import", "boolit.lab.studies.schema"),
+    ("import", "boolit.lab.studies.planner"),
     ("import", "boolit.lab.results.store"),
     ("import", "boolit.lab.reports.page"),
 ]
@@ -65,13 +65,13 @@ def command(tmp_path: Path, number: signal.Signals, event: str, name: str, more:
 @pytest.mark.parametrize(("event", "name"), MOMENTS, ids=[name for _, name in MOMENTS])
 def test_ctrl_c_is_one_line_at_any_moment(tmp_path: Path, event: str, name: str) -> None:
     done = command(tmp_path, signal.SIGINT, event, name, ["--json"])
-    assert (done.returncode, done.stderr) == (130, f"{GOING_ON}\n")
+    assert (done.returncode, done.stderr) == (130, f"{INTERRUPT_MESSAGE}\n")
 
 
-@pytest.mark.parametrize(("event", "name"), [MOMENTS[0], MOMENTS[4]], ids=["torch", "schema"])
+@pytest.mark.parametrize(("event", "name"), [MOMENTS[0], MOMENTS[4]], ids=["torch", "planner"])
 def test_sigterm_is_taken_alike(tmp_path: Path, event: str, name: str) -> None:
     done = command(tmp_path, signal.SIGTERM, event, name, [])
-    assert (done.returncode, done.stderr) == (130, f"{GOING_ON}\n")
+    assert (done.returncode, done.stderr) == (130, f"{INTERRUPT_MESSAGE}\n")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
@@ -86,13 +86,13 @@ def test_on_a_terminal_the_line_is_the_last_one(tmp_path: Path) -> None:
                 shown += part
         os.close(ours)
     assert child.returncode == 130
-    assert shown.count(GOING_ON.encode()) == 1
+    assert shown.count(INTERRUPT_MESSAGE.encode()) == 1
     assert b"Traceback" not in shown
 
 
 def test_the_same_command_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stopped = command(tmp_path, signal.SIGINT, "open", "out/checkpoints/", ["--json"])  # while it trains
-    assert (stopped.returncode, stopped.stderr) == (130, f"{GOING_ON}\n")
+    assert (stopped.returncode, stopped.stderr) == (130, f"{INTERRUPT_MESSAGE}\n")
     assert list((tmp_path / "out" / "checkpoints").iterdir())
     assert run(["run", "parity", "--out", str(tmp_path / "out"), *SMALL]) == 0
     assert "2 runs trained" in capsys.readouterr().out
@@ -103,8 +103,8 @@ def test_the_script_takes_them_as_the_module_does(tmp_path: Path) -> None:
     script.write_text("from boolit.cli import main\nmain()\n")
     (tmp_path / "sitecustomize.py").write_text(HOOK)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "SEND": "2", "AT_EVENT": "import", "AT_NAME": "torch"}
-    done = subprocess.run([sys.executable, str(script), "list"], env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (130, f"{GOING_ON}\n")
+    done = subprocess.run([sys.executable, str(script), "doctor"], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, f"{INTERRUPT_MESSAGE}\n")
 
 
 def test_a_program_that_imports_boolit_keeps_its_signals() -> None:

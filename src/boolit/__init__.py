@@ -7,11 +7,10 @@ Example:
     torch.Size([5, 1])
 """
 
-import sys
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from boolit import _command  # noqa: F401  (first of all: where this process is the command, it handles Ctrl-C)
-from boolit._lazy import import_when_used
+from boolit._command import is_command  # first of all: where this process is the command, it handles Ctrl-C
 
 if TYPE_CHECKING:
     from boolit import functional, logic, nn
@@ -21,23 +20,22 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "activation", "combine", "functional", "load", "logic", "nn"]
-__getattr__ = import_when_used(
-    __name__,
-    {
-        "activation": "boolit.nn",
-        "combine": "boolit.functional",
-        "functional": "boolit.functional",
-        "load": "boolit.saved",
-        "logic": "boolit.logic",
-        "nn": "boolit.nn",
-    },
-)
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a public name when it is first used, so that ``boolit --help`` does not wait for torch."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = {"activation": "nn", "combine": "functional", "load": "saved"}.get(name)
+    module = import_module(f"{__name__}.{home or name}")
+    globals()[name] = getattr(module, name) if home else module
+    return globals()[name]
 
 
 def __dir__() -> list[str]:
     return __all__
 
 
-if "torch" in sys.modules:  # then nothing is gained by waiting, and torch.export.load may need the operators
+if not is_command():  # a program that imports boolit has its operators from here on: torch.jit.load needs them
     for _name in __all__[1:]:
         __getattr__(_name)

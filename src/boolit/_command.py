@@ -1,7 +1,7 @@
-"""What ends the command ``boolit`` before its work does: Ctrl-C, SIGTERM, a reader that has gone.
+"""What ends the command ``boolit`` early: Ctrl-C, SIGTERM, a reader that has gone.
 
-The package imports this before torch, so that Ctrl-C is one line from the first moment on. A program that imports boolit
-keeps its own signals.
+The package imports this first, so that Ctrl-C is one line from the first moment on. A program that imports boolit keeps its
+own signals.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import FrameType
 
 INTERRUPTED = 130
 READER_GONE = 141  # what a shell says of a program that SIGPIPE has ended
-GOING_ON = "interrupted: nothing that was finished is lost; the same command goes on from there"
+INTERRUPT_MESSAGE = "interrupted: nothing that was finished is lost; the same command goes on from there"
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -25,53 +25,51 @@ def is_command() -> bool:
     return os.path.basename(program) in ("boolit", "boolit.exe")
 
 
-def follows() -> bool:
+def is_follower() -> bool:
     """Whether torchrun started this process as another than the first, which speaks for all."""
     return os.environ.get("RANK", "0") != "0"
 
 
-def say_going_on() -> None:
+def print_interrupted() -> None:
     """The line an interrupted command ends with, on standard error."""
-    if not follows():
-        os.write(2, f"{GOING_ON}\n".encode())
+    if not is_follower():
+        os.write(2, f"{INTERRUPT_MESSAGE}\n".encode())
 
 
-class Signals:
-    """How Ctrl-C and SIGTERM are taken: until `raise_them` they end the process at once, which imports cannot garble."""
+class InterruptHandler:
+    """What Ctrl-C and SIGTERM do: first they end the process at once, as an import cannot be interrupted safely."""
 
-    def __init__(self) -> None:
-        self.received = False
+    received = False
 
     def exit_at_once(self) -> None:
         """For the time of imports; a signal that is ignored, as under nohup, stays so."""
-        self._set(_leave)
+        self._install(self._exit)
 
-    def raise_them(self) -> None:
+    def raise_interrupt(self) -> None:
         """For the work itself: a signal is a KeyboardInterrupt, so that files and processes are closed."""
-        self._set(self._raise)
+        self._install(self._raise)
 
     def ignore(self) -> None:
-        """For the end: what is done is done."""
+        """For the end: nothing is left to interrupt."""
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
+
+    def _exit(self, _number: int, _frame: FrameType | None) -> None:
+        print_interrupted()
+        os._exit(INTERRUPTED)
 
     def _raise(self, _number: int, _frame: FrameType | None) -> None:
         self.received = True
         raise KeyboardInterrupt
 
-    def _set(self, action: object) -> None:
+    def _install(self, action: object) -> None:
         for number in SIGNALS:
             # A follower that waits for the others in native code would not notice: the system ends it.
-            theirs = follows() and number == signal.SIGTERM
-            if signal.getsignal(number) is not signal.SIG_IGN and not theirs:
+            by_system = is_follower() and number == signal.SIGTERM
+            if signal.getsignal(number) is not signal.SIG_IGN and not by_system:
                 signal.signal(number, action)  # type: ignore[arg-type]
 
 
-def _leave(_number: int, _frame: FrameType | None) -> None:
-    say_going_on()
-    os._exit(INTERRUPTED)
-
-
-SIGNALS_TAKEN = Signals()
+INTERRUPTS = InterruptHandler()
 if is_command():
-    SIGNALS_TAKEN.exit_at_once()
+    INTERRUPTS.exit_at_once()

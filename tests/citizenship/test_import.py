@@ -7,6 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+import torch
+
+import boolit
+
 PUBLIC = ["__version__", "activation", "combine", "functional", "load", "logic", "nn"]
 SCRIPT = """
 import sys, time
@@ -21,9 +26,10 @@ print(f"import torch {with_torch - started:.2f} s, import boolit {1000 * (done -
 HEAVY = ("torch._dynamo", "torch._inductor", "torch.onnx", "torch.testing")
 COMMANDS = """
 import contextlib, io, json, sys
+commands, sys.argv[0] = json.loads(sys.argv[1]), "boolit"  # as the script is called
 from boolit.cli import main
 found = {}
-for arguments in json.loads(sys.argv[1]):
+for arguments in commands:
     with contextlib.redirect_stdout(io.StringIO()) as out:
         try:
             main(arguments)
@@ -57,21 +63,30 @@ def test_import_needs_torch_alone() -> None:
     assert {name for name in packages - sys.stdlib_module_names if not name.startswith("_sysconfigdata")} <= {"boolit", "torch"}
     assert not [name for name in modules.split() if name.startswith(HEAVY)]
     assert "boolit.lab" not in modules
-    assert "boolit.logic.kernels.operators" in modules  # what torch.export.load may need is there
 
 
-def test_public_names_are_there_whether_torch_came_first_or_not() -> None:
+@pytest.mark.parametrize("command", [False, True])
+def test_public_names_are_there_in_a_program_at_once_and_in_the_command_when_used(command: bool) -> None:
     code = (
-        f"import sys, boolit; before = 'torch' in sys.modules; assert dir(boolit) == {PUBLIC} == boolit.__all__\n"
-        "print(before, boolit.nn.convert.__name__, boolit.activation('or_ail').map, boolit.functional.or_ail.__name__)\n"
-        f"from boolit import *; print({', '.join(PUBLIC[1:])})\n"
+        f"import sys; sys.argv[0] = {'boolit' if command else 'program'!r}\n"
+        f"import boolit; print('torch' in sys.modules); assert dir(boolit) == {PUBLIC} == boolit.__all__\n"
+        "print(boolit.nn.convert.__name__, boolit.activation('or_ail').map, boolit.functional.or_ail.__name__)\n"
+        f"from boolit import *; assert len([{', '.join(PUBLIC[1:])}]) == 6\n"
         "try: boolit.nothing\nexcept AttributeError as error: print(error)"
     )
-    for first, known in (("", "False"), ("import torch; ", "True")):
-        done = subprocess.run([sys.executable, "-c", first + code], capture_output=True, text=True, check=True)
-        lines = done.stdout.splitlines()
-        assert lines[0] == f"{known} convert (2, 1) or_ail"
-        assert lines[-1] == "module 'boolit' has no attribute 'nothing'"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    last = "module 'boolit' has no attribute 'nothing'"
+    assert done.stdout.splitlines() == [str(not command), "convert (2, 1) or_ail", last]
+
+
+@pytest.mark.filterwarnings(r"ignore:`torch\.jit\.\w+` is deprecated:DeprecationWarning")
+def test_a_scripted_function_loads_after_import_boolit(tmp_path: Path) -> None:
+    """Whichever of boolit and torch is imported first."""
+    path = tmp_path / "scripted.pt"
+    torch.jit.script(boolit.functional.or_ail).save(str(path))
+    code = f"import boolit, torch; print(tuple(torch.jit.load({str(path)!r})(torch.zeros(2, 4)).shape))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "(2, 2)\n"
 
 
 def test_version_help_and_lists_load_neither_torch_nor_what_draws_or_tests() -> None:

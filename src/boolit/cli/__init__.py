@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from boolit import __version__
-from boolit._command import INTERRUPTED, READER_GONE, SIGNALS_TAKEN, follows, is_command, say_going_on
+from boolit._command import INTERRUPTED, INTERRUPTS, READER_GONE, is_command, is_follower, print_interrupted
 from boolit.lab.common.errors import EXTRAS
 
 __all__ = ["main", "print_error"]
@@ -46,12 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = _without_output(2)
     except BaseException as error:
         # An extension that is being imported may turn the interrupt into an error of its own.
-        if not (SIGNALS_TAKEN.received or isinstance(error, KeyboardInterrupt)):
+        if not (INTERRUPTS.received or isinstance(error, KeyboardInterrupt)):
             raise
-        say_going_on()
+        print_interrupted()
         code = INTERRUPTED
     if is_command():
-        SIGNALS_TAKEN.ignore()
+        INTERRUPTS.ignore()
     sys.exit(code)
 
 
@@ -64,5 +64,5 @@ def _without_output(code: int) -> int:
 def print_error(message: object) -> None:
     """``error: …`` on standard error, on one line whatever the message holds; of several processes, one says it."""
     line = " ".join(str(message).split())
-    if not follows():
+    if not is_follower():
         print("error:", line if len(line) <= LONGEST else f"{line[:LONGEST]}…", file=sys.stderr)

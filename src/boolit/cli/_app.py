@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any, cast
 
@@ -18,14 +18,15 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from boolit import __version__
-from boolit._command import SIGNALS_TAKEN, is_command
+from boolit._command import INTERRUPTS, is_command
 from boolit.cli import print_error
 from boolit.lab.common.errors import UserError
 
 # Newer typers carry click inside themselves, older ones use the package: the base of BadParameter is right in both.
 ParsingError = cast("type[Exception]", typer.BadParameter.__mro__[2])
 
-COMMANDS: dict[str, dict[str, str]] = {  # by group; a command is a module of this folder and a function in it, or a group
+# By group; a command is a function of a module in this folder, or another group.
+COMMANDS: dict[str, dict[str, str]] = {
     "boolit": {
         "run": "_run:run",
         "show": "_run:show",
@@ -87,30 +88,22 @@ class _Group(TyperGroup):
 
     def __init__(self, *, name: str, **settings: Any) -> None:
         super().__init__(name=name, **settings)
-        self.commands = cast(Any, _Commands(COMMANDS[name]))
+        self.commands = cast(Any, dict.fromkeys(COMMANDS[name]))  # the names alone
 
     def list_commands(self, _context: object) -> list[str]:
         return list(self.commands)
 
-
-class _Commands(Mapping[str, Any]):
-    def __init__(self, places: Mapping[str, str]) -> None:
-        self.places = places
-
-    def __getitem__(self, name: str) -> Any:
-        module, _, function = self.places[name].partition(":")
+    def get_command(self, _context: object, name: str) -> Any:
+        place = COMMANDS[str(self.name)].get(name)
+        if place is None:
+            return None
+        module, _, function = place.partition(":")
         if not function:
             return typer.main.get_command(_group(module, _print_help))
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        kind = TyperCommand if self.places[name] in WITHOUT_TORCH else _TorchCommand
+        kind = TyperCommand if place in WITHOUT_TORCH else _TorchCommand
         app.command(name, cls=kind)(getattr(import_module(f"boolit.cli.{module}"), function))
         return typer.main.get_command(app)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.places)
-
-    def __len__(self) -> int:
-        return len(self.places)
 
 
 class _TorchCommand(TyperCommand):
@@ -119,7 +112,7 @@ class _TorchCommand(TyperCommand):
     def invoke(self, context: Any) -> Any:
         import_module("boolit.nn")
         if is_command():
-            SIGNALS_TAKEN.raise_them()
+            INTERRUPTS.raise_interrupt()
         return super().invoke(context)
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,15 +11,16 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
 
 from boolit.cli._terminal import JsonOption, output, plain_table, print_json, progress
 from boolit.lab.bench import DTYPES, REPEATS
 
 if TYPE_CHECKING:
-    from boolit.lab.bench.gates import Report
-    from boolit.lab.bench.presentation import Table
-    from boolit.lab.bench.result import Result
-    from boolit.lab.bench.training import AugmentationCost, HeadsCost, StackingGain, StepCost
+    from boolit.lab.bench.gates import OnProgress
+    from boolit.lab.bench.presentation import BenchTable
+    from boolit.lab.bench.result import GatesResult
+    from boolit.lab.bench.training import TrainingResult
 
 
 def gates(
@@ -48,20 +48,20 @@ def gates(
     Forward and backward, bytes kept for backward, and the time of a call on next to nothing. Takes about a minute; the
     exit code is 0 whatever the figures, since a busy machine is no fault of the code.
     """
-    from boolit.lab.bench.gates import run
+    from boolit.lab.bench.gates import measure_gates
     from boolit.lab.bench.presentation import check_file
-    from boolit.lab.bench.settings import read
+    from boolit.lab.bench.settings import parse_settings
 
-    settings = read(shape or (), dim or (), specs or (), repeats, dtype, compiled)
+    settings = parse_settings(shape or (), dim or (), specs or (), repeats, dtype, compiled)
     if chart is not None:
         check_file(chart)
     with _progress_bar() as report:
-        result = run(settings, report, threads)
+        result = measure_gates(settings, report, threads)
     _deliver(result, json, chart)
 
 
 @contextmanager
-def _progress_bar() -> Iterator[Report]:
+def _progress_bar() -> Iterator[OnProgress]:
     """A bar that is drawn between rounds only: one that refreshes itself would take its time from the candidates."""
     columns = (BarColumn(30), TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
     console = progress()
@@ -75,11 +75,9 @@ def _progress_bar() -> Iterator[Report]:
         yield report
 
 
-def _deliver(result: Result, json: bool, chart: Path | None) -> None:
+def _deliver(result: GatesResult, json: bool, chart: Path | None) -> None:
     if json:
-        from boolit.lab.bench.record import record
-
-        print_json(record(result))
+        print_json(result.to_json())
     else:
         _print(result)
     if chart is not None:
@@ -89,7 +87,7 @@ def _deliver(result: Result, json: bool, chart: Path | None) -> None:
         progress().print(f"wrote {chart}", markup=False, soft_wrap=True)
 
 
-def _print(result: Result) -> None:
+def _print(result: GatesResult) -> None:
     from boolit.lab.bench.presentation import headline, remarks, tables
 
     console = output()
@@ -104,7 +102,7 @@ def _print(result: Result) -> None:
         console.print(f"[yellow]note:[/] {escape(remark)}")
 
 
-def _print_table(console: Console, table: Table) -> None:
+def _print_table(console: Console, table: BenchTable) -> None:
     shown = plain_table(*table.headings, right=tuple(table.headings[1:]))
     for row in table.rows:
         shown.add_row(*(_coloured(cell, console.options.ascii_only) for cell in row))
@@ -120,14 +118,6 @@ def _coloured(cell: str, ascii_only: bool) -> str:
     return escape(cell).replace(MET, f"[green]{passed}[/]").replace(MISSED, f"[red]{failed}[/]")
 
 
-# ``boolit bench training``: what stacking runs gains over training them one after the other, and what large networks cost.
-
-BARS = {"parity study": 20, "54-32-32-7 with batch norm": 4}
-AUGMENTATION = "affine"
-RESNETS, RESNET_PARAMETERS, RESNET_BATCH = ("relu", "or_ail", "or_and_ail_d"), 23_500_000, 32
-HEADS_BATCH = 128
-
-
 def training(
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Epochs of each, measured in turn.")] = 7,
     json: JsonOption = False,
@@ -138,90 +128,63 @@ def training(
     paper's ResNet-50 with several activations, and of all heads of the transfer study against one, its encoder included. A
     timing decides nothing: the exit code is 0 whatever comes out.
     """
-    from boolit.lab.bench.training import (
-        augmentation_cost,
-        batch_norm_job,
-        compare_with_loop,
-        heads_cost,
-        mnist_job,
-        resnet_steps,
-        total,
-    )
-    from boolit.lab.studies import load_study, plan
+    from boolit.lab.bench.training import measure_training
 
-    transfer = load_study("transfer-cifar10").resolve("paper").study.sweep
-    cohorts = plan(load_study("parity")).cohorts
     console = progress()
-    gains: dict[str, StackingGain] = {}
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("training", total=len(cohorts) + 5)
-        for cohort in cohorts:
-            gains[f"parity, {cohort.runs[0].config.activation}"] = compare_with_loop(cohort.job(), rounds)
-            bar.advance(task)
-        gains["parity study"] = total(gains)
-        gains["54-32-32-7 with batch norm"] = compare_with_loop(batch_norm_job(), rounds)
-        bar.advance(task)
-        gains["mnist-mlp, 65k parameters, relu"] = compare_with_loop(mnist_job(), rounds)
-        bar.advance(task)
-        cost = augmentation_cost(AUGMENTATION)
-        bar.advance(task)
-        steps = resnet_steps(RESNETS, RESNET_PARAMETERS, RESNET_BATCH, rounds)
-        bar.advance(task)
-        heads = heads_cost(transfer.activation, len(transfer.seed_list), HEADS_BATCH, rounds)
-        bar.advance(task)
+
+        def begin(what: str, total: int) -> Callable[[int], object]:
+            task = bar.add_task(what, total=total)
+            return lambda count: bar.advance(task, count)
+
+        result = measure_training(rounds, begin)
     if json:
-        entries = {name: {"runs": g.runs, "stacked": g.stacked, "loop": g.loop, "ratio": g.ratio} for name, g in gains.items()}
-        augmentation = {"name": AUGMENTATION, "seconds": cost.augmentation, "step": cost.step, "ratio": cost.ratio}
-        resnet = {spec: asdict(step) for spec, step in steps.items()}
-        print_json(
-            {
-                "stacking": entries,
-                "augmentation": augmentation,
-                "resnet50": resnet,
-                "heads": asdict(heads) | {"ratio": heads.ratio},
-            }
-        )
+        print_json(result.to_json())
     else:
-        _print_training(gains)
-        _print_cost(cost)
-        _print_steps(steps)
-        _print_heads(heads)
+        _print_training(result)
 
 
-def _print_training(gains: dict[str, StackingGain]) -> None:
+def _print_training(result: TrainingResult) -> None:
+    from boolit.lab.bench.training import AUGMENTATION, AUGMENTATION_BAR, AUGMENTATION_BATCH, HEADS_BAR, HEADS_BATCH
+
+    console, cost, heads = output(), result.augmentation, result.heads
+    console.print(_gains_table(result))
+    console.print(
+        f"\nAugmentation {AUGMENTATION} of {cost.runs} × {AUGMENTATION_BATCH} pictures of MNIST: "
+        f"{1e3 * cost.augmentation:.1f} ms, the step it feeds (65k parameters): {1e3 * cost.step:.1f} ms; "
+        f"ratio {cost.ratio:.2f} (≤ {AUGMENTATION_BAR} {_mark(cost.ratio <= AUGMENTATION_BAR)})\n",
+        soft_wrap=True,
+    )
+    console.print(_steps_table(result))
+    console.print(
+        f"\nTransfer, batch {HEADS_BATCH}: encoder {heads.encoder:.2f} s, one head's step {1e3 * heads.one:.1f} ms, "
+        f"a step of all {heads.heads} heads {heads.all:.2f} s; all cost {heads.ratio:.2f} times as much as one "
+        f"(≤ {HEADS_BAR} {_mark(heads.ratio <= HEADS_BAR)})",
+        soft_wrap=True,
+    )
+
+
+def _gains_table(result: TrainingResult) -> Table:
+    from boolit.lab.bench.training import STACKING_BARS
+
     headings = ("runs", "stacked ms/epoch", "loop ms/epoch", "faster", "bar")
     table = plain_table("what", *headings, right=headings)
-    for name, gain in gains.items():
-        bar = f"≥ {BARS[name]} × {'✓' if gain.ratio >= BARS[name] else '✗'}" if name in BARS else ""
-        figures = (str(gain.runs), f"{1e3 * gain.stacked:.1f}", f"{1e3 * gain.loop:.0f}", f"{gain.ratio:.1f} ×")
-        table.add_row(escape(name), *figures, bar)
-    output().print(table)
+    for name, gain in result.gains.items():
+        bar = STACKING_BARS.get(name)
+        numbers = (str(gain.runs), f"{1e3 * gain.stacked:.1f}", f"{1e3 * gain.loop:.0f}", f"{gain.ratio:.1f} ×")
+        table.add_row(escape(name), *numbers, f"≥ {bar} × {_mark(gain.ratio >= bar)}" if bar else "")
+    return table
 
 
-def _print_cost(cost: AugmentationCost) -> None:
-    verdict = "✓" if cost.ratio <= 1 else "✗"
-    output().print(
-        f"\nAugmentation {AUGMENTATION} of {cost.runs} × 256 pictures of MNIST: {1e3 * cost.augmentation:.1f} ms, "
-        f"the step it feeds (65k parameters): {1e3 * cost.step:.1f} ms; ratio {cost.ratio:.2f} (≤ 1 {verdict})",
-        soft_wrap=True,
-    )
-
-
-def _print_steps(steps: dict[str, StepCost]) -> None:
+def _steps_table(result: TrainingResult) -> Table:
     headings = ("parameters", "s/step", "× relu", "peak MB", "× relu ")
     table = plain_table("ResNet-50, batch 32", *headings, right=headings)
-    base = steps["relu"]
-    for spec, step in steps.items():
-        figures = (f"{step.parameters:,}", f"{step.seconds:.2f}", f"{step.seconds / base.seconds:.2f}")
-        table.add_row(spec, *figures, f"{step.peak / 1e6:.0f}", f"{step.peak / base.peak:.2f}")
-    output().print()
-    output().print(table)
+    base = result.steps["relu"]
+    for spec, step in result.steps.items():
+        times = (f"{step.seconds:.2f}", f"{step.seconds / base.seconds:.2f}")
+        table.add_row(spec, f"{step.parameters:,}", *times, f"{step.peak / 1e6:.0f}", f"{step.peak / base.peak:.2f}")
+    return table
 
 
-def _print_heads(heads: HeadsCost) -> None:
-    verdict = "✓" if heads.ratio <= 3 else "✗"
-    output().print(
-        f"\nTransfer, batch {HEADS_BATCH}: encoder {heads.encoder:.2f} s, one head's step {1e3 * heads.one:.1f} ms, "
-        f"a step of all {heads.heads} heads {heads.all:.2f} s; all cost {heads.ratio:.2f} times as much as one (≤ 3 {verdict})",
-        soft_wrap=True,
-    )
+def _mark(met: bool) -> str:
+    return "✓" if met else "✗"

@@ -13,8 +13,6 @@ from boolit.cli._terminal import output, plain_table, print_json
 if TYPE_CHECKING:
     from boolit.lab.datasets.status import FileState, Holding
 
-# ``boolit data``: which datasets there are, and their files.
-
 Names = Annotated[list[str] | None, typer.Argument(metavar="[NAMES]...", help="Datasets; all if none is named.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 SPLITS = ("train", "valid", "test")
@@ -150,8 +148,6 @@ def _print_without_files(found: list[Holding]) -> None:
         if not holding.remotes:
             output().print(f"{holding.name} has no files to fetch: {_here(holding)}", markup=False)
 
-
-# ``boolit data generate``: datasets that are made here, as files to look at or to use elsewhere.
 
 Problems = Annotated[int, typer.Option(min=1, help="Problems of each configuration; of ten, six are to train on.")]
 Configurations = Annotated[

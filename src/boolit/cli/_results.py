@@ -15,8 +15,6 @@ from boolit.lab.common.errors import UserError
 if TYPE_CHECKING:
     from boolit.lab.reports.figures.correlations import Correlations
 
-# ``boolit figures``: the paper's figures that need no training.
-
 
 def figures(
     names: Annotated[
@@ -36,9 +34,6 @@ def figures(
         paths = draw(names or [], out, format, lambda _: bar.advance(task))
     for path in paths:
         output().print(escape(str(path)))
-
-
-# ``boolit paper``: the paper's printed tables, with a folder's results beside them.
 
 
 def paper(
@@ -77,9 +72,6 @@ def paper(
         output().print(terminal_table(table, output().width))
 
 
-# ``boolit correlations``: do networks make the features a gate reads together depend on each other?
-
-
 def correlations(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that boolit run wrote, with weights kept.")],
     layer: Annotated[int, typer.Option("--layer", min=1, help="Which hidden layer's weights, counted from 1.")] = 1,
@@ -90,8 +82,9 @@ def correlations(
     For every study and activation, at its largest size and over all seeds: the cosine similarity of rows, as a table and as a
     histogram in DIR/report.
     """
-    from boolit.lab.reports.figures import row_correlations, save
     from boolit.lab.reports.figures.correlations import correlations as measured
+    from boolit.lab.reports.figures.correlations import row_correlations
+    from boolit.lab.reports.figures.style import save
     from boolit.lab.results.store import Store
 
     with Store(folder, create=False) as store:
@@ -129,9 +122,6 @@ def _print(found: list[Correlations]) -> None:
     output().print("Cosine similarity of weight rows, mean ± sd: rows that one gate reads, and all other pairs of rows.")
 
 
-# ``boolit export``: a folder's runs as a table for other programs.
-
-
 def export(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that boolit run wrote.")],
     format: Annotated[str, typer.Option("--format", "-f", help="csv, parquet or json.")] = "csv",  # noqa: A002
@@ -145,9 +135,6 @@ def export(
     with Store(folder, create=False) as store:
         for path in write(store, to or folder / f"runs.{format}", format, history):
             output().print(escape(str(path)))
-
-
-# ``boolit rescue``: what is intact of a damaged store.
 
 
 def rescue(

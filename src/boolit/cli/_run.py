@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from boolit._command import INTERRUPTED, say_going_on
+from boolit._command import INTERRUPTED, print_interrupted
 from boolit.cli import print_error
 from boolit.cli._terminal import JsonOption, output, plain_table, print_json, progress
 from boolit.lab.common.errors import UserError
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from boolit.lab.results.statistics import ComparisonMethod
     from boolit.lab.results.store import Store
     from boolit.lab.studies import Plan
-
-# ``boolit run`` and ``boolit show``: studies from their file to their report.
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="A study that ships with boolit, or a .toml file.")]
 ProfileOption = Annotated[
@@ -124,7 +122,7 @@ def show_report(report: Report, summary: ExecutionSummary, json: bool, further: 
 def end_unless_complete(summary: ExecutionSummary) -> None:
     """Ends the command if it was interrupted, or if another process has some of its runs, which is then said."""
     if summary.interrupted:
-        say_going_on()
+        print_interrupted()
         raise typer.Exit(INTERRUPTED)
     if summary.elsewhere:
         print_error(f"{summary.elsewhere_message}; run the same command again later (`boolit run --wait` waits)")
@@ -204,9 +202,6 @@ def _print_plan(entry: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     console.print(table)
 
 
-# ``boolit search``: the paper's random search for hyper-parameters.
-
-
 def search(
     study: StudyArgument,
     activations: Annotated[
@@ -236,7 +231,7 @@ def search(
         how = SearchSettings(store, rounds, trials, seeds, progress=False if json else None)
         found = find(file, how, activations, profile, sets or [])
         if found is None:
-            say_going_on()
+            print_interrupted()
             raise typer.Exit(INTERRUPTED)
         path = store.folder / "hparams.toml"
         write_hparams(found, file.name, path)

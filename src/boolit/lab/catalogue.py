@@ -10,8 +10,15 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+STUDIES = Path(__file__).parent / "studies" / "definitions"
 # By map, channels in and out; tests compare it with the modules.
 BASELINES: dict[tuple[int, int], dict[str, str]] = {
     (1, 1): {
@@ -152,27 +159,20 @@ def activations() -> Catalogue:
 
 def studies() -> Catalogue:
     """Every study that ships with boolit."""
-    from boolit.lab.studies.files import list_studies
-
-    found = list_studies()
-    return Catalogue(
-        columns=("study", "profiles", "is about"),
-        groups={"studies": [(study.name, ", ".join(study.profiles), study.title) for study in found]},
-        entries=[{"name": study.name, "profiles": study.profiles, "title": study.title} for study in found],
-        notes=("boolit run STUDY trains one, boolit show STUDY says what it would train; a .toml file of your own works too.",),
-    )
+    files = {path.stem: tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(STUDIES.glob("*.toml"))}
+    entries = [{"name": name, "profiles": list(file["profiles"]), "title": file["title"]} for name, file in files.items()]
+    rows = [(entry["name"], ", ".join(entry["profiles"]), entry["title"]) for entry in entries]
+    note = "boolit run STUDY trains one, boolit show STUDY says what it would train; a .toml file of your own works too."
+    return Catalogue(("study", "profiles", "is about"), {"studies": rows}, entries, [note])
 
 
 def figures() -> Catalogue:
     """Every figure that needs no training."""
     from boolit.lab.reports.figures import FIGURES
 
-    return Catalogue(
-        columns=("figure", "in the paper", "shows"),
-        groups={"figures": [(name, entry.label or "–", entry.caption) for name, entry in FIGURES.items()]},
-        entries=[{"name": name, "label": entry.label, "caption": entry.caption} for name, entry in FIGURES.items()],
-        notes=("boolit figures NAME draws one.",),
-    )
+    entries = [{"name": name, "label": entry.label, "caption": entry.caption} for name, entry in FIGURES.items()]
+    rows = [(name, entry.label or "–", entry.caption) for name, entry in FIGURES.items()]
+    return Catalogue(("figure", "in the paper", "shows"), {"figures": rows}, entries, ["boolit figures NAME draws one."])
 
 
 CATALOGUES: dict[str, Callable[[], Catalogue]] = {"activations": activations, "studies": studies, "figures": figures}

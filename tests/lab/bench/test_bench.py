@@ -12,10 +12,9 @@ from torch import nn
 
 import boolit
 from boolit.lab.bench import settings as candidates
-from boolit.lab.bench.record import cpu_model, stamp
-from boolit.lab.bench.result import call_bar, kept_bar, time_bars
-from boolit.lab.bench.settings import CASES, SPECS, Settings, read
-from boolit.lab.bench.timing import WARM_UP, Task, Timing, bytes_kept, interleave
+from boolit.lab.bench.result import call_bar, cpu_model, kept_bar, stamp, time_bars
+from boolit.lab.bench.settings import CASES, SPECS, BenchSettings, parse_settings
+from boolit.lab.bench.timing import WARM_UP, TimedCall, Timing, bytes_kept, interleave
 from boolit.lab.common.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("_small_heap")
@@ -32,7 +31,7 @@ class Clock:
 
     def task(
         self, key: str, durations: list[float], log: list[str] | None = None, reset: float = 0.0, stride: int = 1
-    ) -> Task[str]:
+    ) -> TimedCall[str]:
         """Takes the durations in turn, the last one ever after."""
         left = list(durations)
 
@@ -44,7 +43,7 @@ class Clock:
         def forget() -> None:
             self.now += reset
 
-        return Task(key, call, forget, stride)
+        return TimedCall(key, call, forget, stride)
 
 
 class TestInterleaving:
@@ -96,11 +95,11 @@ class TestInterleaving:
 
     def test_the_collector_sleeps_meanwhile_and_is_woken_even_by_a_failure(self) -> None:
         seen: list[bool] = []
-        interleave([Task("a", lambda: seen.append(gc.isenabled()))], rounds=2)
+        interleave([TimedCall("a", lambda: seen.append(gc.isenabled()))], rounds=2)
         assert seen == [False] * (2 + WARM_UP)
         assert gc.isenabled()
         with pytest.raises(ZeroDivisionError):
-            interleave([Task("a", lambda: 1 // 0)], rounds=1)
+            interleave([TimedCall("a", lambda: 1 // 0)], rounds=1)
         assert gc.isenabled()
 
     def test_the_report_comes_between_rounds(self) -> None:
@@ -170,7 +169,7 @@ class TestCandidates:
     def test_the_published_ones_compute_what_ours_do(self, dim: int) -> None:
         x = torch.randn(6, 12, generator=torch.Generator().manual_seed(3))
         specs = [*(spec for spec in SPECS if "_d" not in spec), "or_ail_k3", "or_xnor_nil_p", "or_xnor_il_d"]
-        found = candidates.published(specs, dim)
+        found = candidates.published_modules(specs, dim)
         assert [candidate.key.name for candidate in found] == specs
         for candidate in found:
             torch.testing.assert_close(
@@ -178,17 +177,20 @@ class TestCandidates:
             )
 
     def test_what_the_published_package_lacks_is_not_among_them(self) -> None:
-        assert candidates.published(["nand_ail", "or_ail_halves", "or_and_xnor_ail_pu", "relu", "or_il+xnor_ail_d"], -1) == []
+        assert (
+            candidates.published_modules(["nand_ail", "or_ail_halves", "or_and_xnor_ail_pu", "relu", "or_il+xnor_ail_d"], -1)
+            == []
+        )
 
     def test_functions_are_those_of_the_specs(self) -> None:
-        found = {candidate.key.name: candidate.function for candidate in candidates.our_functions(SPECS)}
+        found = {candidate.key.name: candidate.function for candidate in candidates.boolit_functions(SPECS)}
         assert set(found) == set(SPECS) - {"or_and_xnor_ail_d"}
         assert found["xnor_nil"] is boolit.functional.xnor_nil
 
     def test_formulas_to_be_compiled_are_right_and_share_no_code_object(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch, "compile", lambda function, **_: function)
         x = torch.randn(4, 12)
-        found = candidates.compiled(["or_ail", "xnor_il", "or_and_xnor_ail_d", "relu"], 1)
+        found = candidates.compiled_formulas(["or_ail", "xnor_il", "or_and_xnor_ail_d", "relu"], 1)
         assert len(found) == 3
         assert len({id(candidate.function.__code__) for candidate in found}) == 3  # type: ignore[attr-defined]
         for candidate in found:
@@ -197,17 +199,17 @@ class TestCandidates:
 
 class TestSettings:
     def test_defaults_are_what_the_bars_are_set_for(self) -> None:
-        assert read() == Settings(CASES, SPECS)
+        assert parse_settings() == BenchSettings(CASES, SPECS)
         assert [(case.shape, case.dim) for case in CASES] == [((1024, 1024), -1), ((64, 64, 32, 32), 1)]
         assert len(SPECS) == len(set(SPECS)) == 13
 
     def test_specs_are_spelt_one_way_and_kept_once(self) -> None:
-        assert read(["4x4"], specs=["or_ail_k2,or_ail", "or_ail"]).specs == ("or_ail",)
+        assert parse_settings(["4x4"], specs=["or_ail_k2,or_ail", "or_ail"]).specs == ("or_ail",)
 
     def test_one_dim_a_shape(self) -> None:
-        assert [case.dim for case in read(["4x4", "4x4x4"], [0, -2]).cases] == [0, -2]
+        assert [case.dim for case in parse_settings(["4x4", "4x4x4"], [0, -2]).cases] == [0, -2]
         with pytest.raises(UserError, match="1 times --dim do not go with 2 shapes"):
-            read(["4x4", "4x4"], [0])
+            parse_settings(["4x4", "4x4"], [0])
 
 
 def test_the_stamp_says_how_both_sides_were_held_back(monkeypatch: pytest.MonkeyPatch) -> None:

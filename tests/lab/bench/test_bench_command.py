@@ -14,11 +14,10 @@ import torch
 from boolit.cli import main
 from boolit.lab.bench import gates
 from boolit.lab.bench import settings as candidates
-from boolit.lab.bench.gates import run
+from boolit.lab.bench.gates import measure_gates
 from boolit.lab.bench.presentation import remarks, tables
-from boolit.lab.bench.record import stamp
-from boolit.lab.bench.result import Group, Result
-from boolit.lab.bench.settings import REFERENCES, Candidate, Case, Key, Settings, read
+from boolit.lab.bench.result import GatesResult, TimingGroup, stamp
+from boolit.lab.bench.settings import REFERENCES, BenchSettings, Candidate, CandidateKey, TensorCase, parse_settings
 from boolit.lab.bench.timing import WARM_UP, Timing
 
 pytestmark = pytest.mark.usefixtures("_small_heap")
@@ -37,48 +36,52 @@ TINY = (
 
 
 @pytest.fixture(scope="module")
-def result() -> Result:
-    return run(read(["8x12", "2x12x3"], specs=["or_ail,xnor_il", "or_and_xnor_ail_d", "tanh"], repeats=2), threads=1)
+def result() -> GatesResult:
+    return measure_gates(
+        parse_settings(["8x12", "2x12x3"], specs=["or_ail,xnor_il", "or_and_xnor_ail_d", "tanh"], repeats=2), threads=1
+    )
 
 
 class TestRun:
-    def test_groups(self, result: Result) -> None:
+    def test_groups(self, result: GatesResult) -> None:
         big, small = result.groups[:4], result.groups[4:]
         assert [(group.case, group.direction) for group in big] == [
             (case, direction)
-            for case in (Case((8, 12), -1), Case((2, 12, 3), 1))
+            for case in (TensorCase((8, 12), -1), TensorCase((2, 12, 3), 1))
             for direction in ("forward", "forward+backward")
         ]
         assert [group.style for group in small] == ["module", "module", "function", "function"]
         assert [group.call for group in result.groups] == [False] * 4 + [True] * 4
         assert all(group.specs == ["or_ail", "xnor_il", "or_and_xnor_ail_d", "tanh"] for group in [*big, *small[:2]])
 
-    def test_everyone_is_compared_with_everyone(self, result: Result) -> None:
+    def test_everyone_is_compared_with_everyone(self, result: GatesResult) -> None:
         for group in result.groups[:4]:
             assert set(group.ratios("or_ail")) == {*REFERENCES, "published"}
             assert set(group.ratios("tanh")) == {*REFERENCES}
             assert all(0 < timing.minimum <= timing.median for timing in group.timings.values())
 
-    def test_the_bars_are_on_forward_with_backward_and_on_calls(self, result: Result) -> None:
+    def test_the_bars_are_on_forward_with_backward_and_on_calls(self, result: GatesResult) -> None:
         bars = [[name for name, ratio in group.ratios("xnor_il").items() if ratio.bar is not None] for group in result.groups]
         assert bars == [[], ["silu", "published"]] * 2 + [["relu"]] * 4
 
-    def test_bytes_kept(self, result: Result) -> None:
-        assert result.worst_kept(Key("boolit", "xnor_il")) == 4
-        assert result.kept[Case((8, 12), -1)][Key("boolit", "or_ail")] == 1 / 8
-        assert result.worst_kept(Key("torch", "copy")) == 0
-        assert result.worst_kept(Key("compiled", "or_ail")) is None
+    def test_bytes_kept(self, result: GatesResult) -> None:
+        assert result.worst_kept(CandidateKey("boolit", "xnor_il")) == 4
+        assert result.kept[TensorCase((8, 12), -1)][CandidateKey("boolit", "or_ail")] == 1 / 8
+        assert result.worst_kept(CandidateKey("torch", "copy")) == 0
+        assert result.worst_kept(CandidateKey("compiled", "or_ail")) is None
 
-    def test_it_leaves_torch_as_it_was(self, result: Result) -> None:
+    def test_it_leaves_torch_as_it_was(self, result: GatesResult) -> None:
         del result
         before = torch.get_num_threads()
-        run(Settings((Case((4, 4), -1),), ("or_ail",), 1), threads=before + 1)
+        measure_gates(BenchSettings((TensorCase((4, 4), -1),), ("or_ail",), 1), threads=before + 1)
         assert torch.get_num_threads() == before
         assert torch.is_grad_enabled()
 
     def test_progress_adds_up_to_the_whole(self) -> None:
         shares: list[float] = []
-        run(Settings((Case((4, 4), -1),), ("or_ail",), 2), lambda _, share: shares.append(share), threads=1)
+        measure_gates(
+            BenchSettings((TensorCase((4, 4), -1),), ("or_ail",), 2), lambda _, share: shares.append(share), threads=1
+        )
         assert sum(shares) == pytest.approx(1)
 
     def test_forward_is_timed_without_gradients_and_a_backward_starts_from_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,25 +91,25 @@ class TestRun:
             calls.append((torch.is_grad_enabled(), x.grad is None))
             return x.relu()
 
-        monkeypatch.setattr(candidates, "ours", lambda *_: [Candidate(Key("boolit", "or_ail"), watched, 2)])
-        run(Settings((Case((4, 4), -1),), ("or_ail",), 2), threads=1)
+        monkeypatch.setattr(candidates, "boolit_modules", lambda *_: [Candidate(CandidateKey("boolit", "or_ail"), watched, 2)])
+        measure_gates(BenchSettings((TensorCase((4, 4), -1),), ("or_ail",), 2), threads=1)
         backwards = [clean for enabled, clean in calls if enabled]
         assert len(backwards) == 1 + 1 + (2 + WARM_UP) * (1 + gates.SMALL_CALLS)  # counting bytes, trying, timing
         assert all(backwards)
 
     def test_another_type(self) -> None:
-        half = run(Settings((Case((4, 4), -1),), ("xnor_il",), 1, torch.bfloat16), threads=1)
-        assert half.kept[Case((4, 4), -1)][Key("boolit", "xnor_il")] == half.kept_bar("xnor_il") == 2
+        half = measure_gates(BenchSettings((TensorCase((4, 4), -1),), ("xnor_il",), 1, torch.bfloat16), threads=1)
+        assert half.kept[TensorCase((4, 4), -1)][CandidateKey("boolit", "xnor_il")] == half.kept_bar("xnor_il") == 2
 
     def test_a_group_that_does_not_divide_eight_gets_its_multiple(self) -> None:
-        wide = run(Settings((Case((2, 9), -1),), ("or_ail_k3",), 1), threads=1)
+        wide = measure_gates(BenchSettings((TensorCase((2, 9), -1),), ("or_ail_k3",), 1), threads=1)
         assert all("or_ail_k3" in group.specs for group in wide.groups[:4])
         assert "torch glu" in wide.skipped  # 9 channels have no halves
         assert remarks(wide)[0].startswith("left out: torch glu (RuntimeError ")
 
     def test_without_the_published_package_the_rest_is_measured(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "pytorch_logit_logic", None)
-        alone = run(Settings((Case((4, 4), -1),), ("or_ail",), 1), threads=1)
+        alone = measure_gates(BenchSettings((TensorCase((4, 4), -1),), ("or_ail",), 1), threads=1)
         assert remarks(alone)[0] == "left out: published (not installed; pip install pytorch-logit-logic==1.0.0)"
         assert tables(alone)[0].headings == ["spec", "ms", "median", *REFERENCES]
         assert tables(alone)[-1].rows[0][2] == "–"
@@ -115,32 +118,35 @@ class TestRun:
         def refuse(_: object) -> torch.Tensor:
             raise RuntimeError("backend failed:\nno compiler\nmuch more")
 
-        found = [Candidate(Key("compiled", spec), refuse, 2) for spec in ("or_ail", "or_il")]
-        monkeypatch.setattr(candidates, "compiled", lambda *_: found)
-        without = run(Settings((Case((4, 4), -1),), ("or_ail", "or_il"), 1, compiled=True), threads=1)
+        found = [Candidate(CandidateKey("compiled", spec), refuse, 2) for spec in ("or_ail", "or_il")]
+        monkeypatch.setattr(candidates, "compiled_formulas", lambda *_: found)
+        without = measure_gates(BenchSettings((TensorCase((4, 4), -1),), ("or_ail", "or_il"), 1, compiled=True), threads=1)
         assert remarks(without)[0] == "left out: compiled or_ail, compiled or_il (RuntimeError backend failed: no compiler)"
 
     def test_a_failure_of_our_own_is_not_hidden(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(_: object) -> torch.Tensor:
             raise RuntimeError("a bug")
 
-        monkeypatch.setattr(candidates, "ours", lambda *_: [Candidate(Key("boolit", "or_ail"), fail, 2)])
+        monkeypatch.setattr(candidates, "boolit_modules", lambda *_: [Candidate(CandidateKey("boolit", "or_ail"), fail, 2)])
         with pytest.raises(RuntimeError, match="a bug"):
-            run(Settings((Case((4, 4), -1),), ("or_ail",), 1), threads=1)
+            measure_gates(BenchSettings((TensorCase((4, 4), -1),), ("or_ail",), 1), threads=1)
 
 
 class TestVerdicts:
     """A made-up run, whose ratios are known."""
 
     @staticmethod
-    def made_up(ours: float, paired: float = 1.0) -> Result:
+    def made_up(ours: float, paired: float = 1.0) -> GatesResult:
         rounds = {"relu": 1.0, "silu": 2.0, "gelu": 2.0, "glu": 2.0, "copy": 0.5}
-        timings = {Key("torch", name): Timing({0: seconds, 1: seconds}) for name, seconds in rounds.items()}
-        timings |= {Key("boolit", "or_ail"): Timing({0: ours, 1: ours * paired}), Key("published", "or_ail"): Timing({1: 15.0})}
-        case = Case((4, 4), -1)
-        groups = [Group(case, "forward+backward", timings), Group(case, "forward", timings, call=True)]
-        kept = {case: {Key("boolit", "or_ail"): 0.125, Key("published", "or_ail"): 8.5}}
-        return Result(stamp(), Settings((case,), ("or_ail",), 2), groups, kept, {})
+        timings = {CandidateKey("torch", name): Timing({0: seconds, 1: seconds}) for name, seconds in rounds.items()}
+        timings |= {
+            CandidateKey("boolit", "or_ail"): Timing({0: ours, 1: ours * paired}),
+            CandidateKey("published", "or_ail"): Timing({1: 15.0}),
+        }
+        case = TensorCase((4, 4), -1)
+        groups = [TimingGroup(case, "forward+backward", timings), TimingGroup(case, "forward", timings, call=True)]
+        kept = {case: {CandidateKey("boolit", "or_ail"): 0.125, CandidateKey("published", "or_ail"): 8.5}}
+        return GatesResult(stamp(), BenchSettings((case,), ("or_ail",), 2), groups, kept, {})
 
     def test_cells(self) -> None:
         times, calls = tables(self.made_up(0.5))
@@ -237,7 +243,7 @@ class TestCommand:
     def test_bad_input_is_one_line_before_anything_is_measured(
         self, command: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], named: str
     ) -> None:
-        monkeypatch.setattr(gates, "run", None)
+        monkeypatch.setattr(gates, "measure_gates", None)
         code, out, err = command(*arguments)
         assert (code, out) == (2, "")
         assert err.startswith("error: ")

@@ -3,7 +3,7 @@
 import pytest
 
 import boolit
-from boolit.lab.bench.training import StackingGain, augmentation_cost, batch_norm_job, compare_with_loop, mnist_job, total
+from boolit.lab.bench.training import StackingGain, augmentation_cost, batch_norm_job, compare_with_loop, mnist_job, total_gain
 
 
 def test_the_comparison_measures_both_ways() -> None:
@@ -15,7 +15,7 @@ def test_the_comparison_measures_both_ways() -> None:
 
 
 def test_gains_of_cohorts_add_up_by_their_time() -> None:
-    together = total({"a": StackingGain(2, 1.0, 10.0), "b": StackingGain(3, 3.0, 6.0)})
+    together = total_gain({"a": StackingGain(2, 1.0, 10.0), "b": StackingGain(3, 3.0, 6.0)})
     assert together == StackingGain(5, 4.0, 16.0)
     assert together.ratio == 4
 

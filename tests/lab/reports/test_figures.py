@@ -17,11 +17,12 @@ from torch import nn
 
 from boolit import combine
 from boolit.lab.common.errors import UserError
-from boolit.lab.reports.figures import FIGURES, draw, save
+from boolit.lab.reports.figures import FIGURES, draw
 from boolit.lab.reports.figures import approximation as _density
 from boolit.lab.reports.figures import approximation as _differences
 from boolit.lab.reports.figures import approximation as _saturation
 from boolit.lab.reports.figures import gates as _plane
+from boolit.lab.reports.figures.style import save
 from boolit.logic import moments
 
 OPS = ("and", "or", "xnor")

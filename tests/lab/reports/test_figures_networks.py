@@ -10,11 +10,12 @@ import torch
 from matplotlib.figure import Figure
 
 from boolit import activation
-from boolit.lab.reports.figures import Network, learnt_weights, wiring, xor_decision
 from boolit.lab.reports.figures import gates as _plane
 from boolit.lab.reports.figures import networks as _xor
 from boolit.lab.reports.figures import pathways as _pathways
 from boolit.lab.reports.figures import style as _style
+from boolit.lab.reports.figures.networks import Network, learnt_weights, xor_decision
+from boolit.lab.reports.figures.pathways import wiring
 
 
 def quadrants(model: object, reach: float) -> bool:

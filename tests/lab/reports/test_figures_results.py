@@ -13,8 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from scipy.stats import binomtest
 
 from boolit.lab.paper import table
-from boolit.lab.reports import figures
-from boolit.lab.reports.figures import results as _results
+from boolit.lab.reports.figures import results as figures
 from boolit.lab.reports.figures.style import style
 from boolit.lab.results.statistics import Score
 from boolit.lab.runs import Record, RunConfig
@@ -55,7 +54,7 @@ def test_learning_curves_are_means_over_runs_that_still_have_a_value() -> None:
     runs.append(Run(RunConfig(activation="relu", parameters=9), {"other": [0.0]}))
     line = figures.learning_curves(runs, "loss").axes[0].lines[0]
     assert line.get_xydata().tolist() == [[1, 2.0], [2, 3.0], [3, 3.0]]
-    _, sd = _results.mean_and_sd(curves)
+    _, sd = figures.mean_and_sd(curves)
     assert sd.tolist() == pytest.approx([1.0, math.sqrt(2), 0.0])
 
 
@@ -83,7 +82,7 @@ def test_sizes_of_an_activation_are_curves_of_their_own() -> None:
 @given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_wilson_is_scipys(case: tuple[int, int]) -> None:
     interval = binomtest(*case).proportion_ci(method="wilson")
-    assert _results.wilson(*case) == pytest.approx((interval.low, interval.high), abs=1e-12)
+    assert figures.wilson(*case) == pytest.approx((interval.low, interval.high), abs=1e-12)
 
 
 @pytest.mark.parametrize(("goal", "share"), [("max", 2 / 5), ("min", 3 / 5)])

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 
-from boolit.lab.reports.figures import Network, label, learnt_weights
 from boolit.lab.reports.figures import style as _style
+from boolit.lab.reports.figures.networks import Network, learnt_weights
 from boolit.lab.reports.figures.style import style
+from boolit.lab.reports.names import label
 from boolit.nn import known_specs
 
 PAPER_FIGURE = [

@@ -13,8 +13,7 @@ from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import load, source
 from boolit.lab.datasets.composition import curves
 from boolit.lab.datasets.composition.base import Compositional
-from boolit.lab.reports.figures import seen_against_unseen
-from boolit.lab.reports.figures.seen_unseen import RunCurve, seen_unseen
+from boolit.lab.reports.figures.seen_unseen import RunCurve, seen_against_unseen, seen_unseen
 from boolit.lab.reports.figures.study import study_figures
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run

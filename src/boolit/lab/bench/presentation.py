@@ -9,21 +9,19 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from boolit.lab.bench.result import CALL, Group, Ratio, Result, time_bars
-from boolit.lab.bench.settings import REFERENCES, Key
+from boolit.lab.bench.result import CALL, GatesResult, Ratio, TimingGroup, time_bars
+from boolit.lab.bench.settings import REFERENCES, CandidateKey
 from boolit.lab.common.errors import UserError
 from boolit.lab.reports.figures.style import FORMATS, save, style, styled
 from boolit.lab.reports.names import label
 
-# A result in tables of plain text.
-
 MET, MISSED = "✓", "✗"
 INVERTED = ("published", "compiled")  # compared the other way round: how many times faster we are
-BUSY = 0.1  # a disturbance from which on the figures are not to be trusted
+BUSY = 0.1  # a disturbance from which on the times are not to be trusted
 
 
 @dataclass(frozen=True)
-class Table:
+class BenchTable:
     """Rows of as many cells as there are headings; ``references`` are the rows of what we compare with."""
 
     title: str
@@ -32,7 +30,7 @@ class Table:
     references: Sequence[Sequence[str]]
 
 
-def headline(result: Result) -> str:
+def headline(result: GatesResult) -> str:
     """Machine, software and settings in a line or two."""
     stamp, settings = result.stamp, result.settings
     ours = f"boolit's kernels {stamp['kernels_instructions']}" if stamp["kernels_active"] else "boolit by formula (no kernels)"
@@ -42,13 +40,13 @@ def headline(result: Result) -> str:
     )
 
 
-def tables(result: Result) -> list[Table]:
+def tables(result: GatesResult) -> list[BenchTable]:
     """One a tensor and direction, and one for what every call costs."""
     return [*(_times(group) for group in result.groups if not group.call), _calls(result)]
 
 
-def remarks(result: Result) -> list[str]:
-    """What was left out, and whether the figures are to be trusted."""
+def remarks(result: GatesResult) -> list[str]:
+    """What was left out, and whether the times are to be trusted."""
     lines = [f"left out: {', '.join(names)} ({reason})" for reason, names in _by_reason(result).items()]
     disturbance = result.disturbance()
     if disturbance > BUSY:
@@ -58,30 +56,30 @@ def remarks(result: Result) -> list[str]:
     return lines
 
 
-def _by_reason(result: Result) -> dict[str, list[str]]:
+def _by_reason(result: GatesResult) -> dict[str, list[str]]:
     reasons: dict[str, list[str]] = {}
     for name, reason in result.skipped.items():
         reasons.setdefault(reason, []).append(name)
     return reasons
 
 
-def _times(group: Group) -> Table:
+def _times(group: TimingGroup) -> BenchTable:
     names = [name for name in (*REFERENCES, *INVERTED) if any(name in group.ratios(spec) for spec in group.specs)]
     rows = []
     for spec in group.specs:
         ratios = group.ratios(spec)
         cells = [_cell(ratios[name]) if name in ratios else "–" for name in names]
-        rows.append([spec, *_milliseconds(group, Key("boolit", spec)), *cells])
+        rows.append([spec, *_milliseconds(group, CandidateKey("boolit", spec)), *cells])
     references = [
         [name, *_milliseconds(group, key), *("" for _ in names)]
         for name in REFERENCES
-        if (key := Key("torch", name)) in group.timings
+        if (key := CandidateKey("torch", name)) in group.timings
     ]
     headings = ["spec", "ms", "median", *names]
-    return Table(f"{group.case}: {group.direction}", headings, rows, references)
+    return BenchTable(f"{group.case}: {group.direction}", headings, rows, references)
 
 
-def _milliseconds(group: Group, key: Key) -> tuple[str, str]:
+def _milliseconds(group: TimingGroup, key: CandidateKey) -> tuple[str, str]:
     timing = group.timings[key]
     return _digits(timing.minimum * 1e3), _digits(timing.median * 1e3)
 
@@ -99,33 +97,33 @@ def _with_verdict(text: str, met: bool | None) -> str:
     return text if met is None else f"{text} {MET if met else MISSED}"
 
 
-def _calls(result: Result) -> Table:
+def _calls(result: GatesResult) -> BenchTable:
     groups = [group for group in result.groups if group.call]
     rows = [[spec, *_kept(result, spec), *(_call(group, spec) for group in groups)] for spec in result.settings.specs]
     references = [_reference(result, groups, name) for name in REFERENCES]
     short = [f"{group.style}: fwd" if group.direction == "forward" else "fwd+bwd" for group in groups]
     title = f"Bytes kept for backward per input element; and an 8×8 call × relu's (≤{CALL:g})"
-    return Table(title, ["spec", "kept", "published", *short], rows, references)
+    return BenchTable(title, ["spec", "kept", "published", *short], rows, references)
 
 
-def _call(group: Group, spec: str) -> str:
+def _call(group: TimingGroup, spec: str) -> str:
     if spec not in group.specs:
         return "–"
     ratio = group.ratios(spec)["relu"]
     return _with_verdict(_digits(ratio.value), ratio.met)
 
 
-def _kept(result: Result, spec: str) -> tuple[str, str]:
-    most, bar = result.worst_kept(Key("boolit", spec)), result.kept_bar(spec)
+def _kept(result: GatesResult, spec: str) -> tuple[str, str]:
+    most, bar = result.worst_kept(CandidateKey("boolit", spec)), result.kept_bar(spec)
     assert most is not None  # our own are never left out
     ours = f"{most:.4g}" if bar is None else _with_verdict(f"{most:.4g} ≤{bar:.4g}", most <= bar)
-    theirs = result.worst_kept(Key("published", spec))
+    theirs = result.worst_kept(CandidateKey("published", spec))
     return ours, "–" if theirs is None else f"{theirs:.4g}"
 
 
-def _reference(result: Result, groups: Sequence[Group], name: str) -> list[str]:
+def _reference(result: GatesResult, groups: Sequence[TimingGroup], name: str) -> list[str]:
     """The references' own times, in microseconds."""
-    key = Key("torch", name)
+    key = CandidateKey("torch", name)
     most = result.worst_kept(key)
     times = [f"{_digits(group.timings[key].minimum * 1e6)} µs" for group in groups]
     return [name, "–" if most is None else f"{most:.4g}", "", *times]
@@ -151,7 +149,7 @@ def check_file(path: Path) -> None:
         raise UserError(f"cannot draw {str(path)!r}: name a file in a folder that exists")
 
 
-def draw(result: Result, path: Path) -> None:
+def draw(result: GatesResult, path: Path) -> None:
     """Writes the chart in the format of the path's ending."""
     try:
         save(chart(result), path, CAPTION)
@@ -160,7 +158,7 @@ def draw(result: Result, path: Path) -> None:
 
 
 @styled
-def chart(result: Result) -> Figure:
+def chart(result: GatesResult) -> Figure:
     """One panel a tensor: our specs, then what they are compared with; at the right, how much slower the published ones are."""
     groups = [group for group in result.groups if not group.call and group.direction == "forward+backward"]
     names = [*groups[0].specs, *(name for name in REFERENCES if name not in groups[0].specs)]
@@ -173,12 +171,12 @@ def chart(result: Result) -> Figure:
     return figure
 
 
-def _draw(panel: Axes, group: Group, names: Sequence[str]) -> None:
+def _draw(panel: Axes, group: TimingGroup, names: Sequence[str]) -> None:
     for row, name in enumerate(names):
         if name in group.specs:
             _draw_ours(panel, row, group, name)
-        elif (key := Key("torch", name)) in group.timings:
-            _draw_bar(panel, row, group.timings[key].ratio(group.timings[Key("torch", "relu")]), GREY)
+        elif (key := CandidateKey("torch", name)) in group.timings:
+            _draw_bar(panel, row, group.timings[key].ratio(group.timings[CandidateKey("torch", "relu")]), GREY)
     panel.axvline(1, color="black", linewidth=0.8, linestyle=":", zorder=0)
     panel.margins(x=0.12)
     panel.grid(axis="x")
@@ -188,10 +186,10 @@ def _draw(panel: Axes, group: Group, names: Sequence[str]) -> None:
         panel.text(1.01, -1, "published", transform=panel.get_yaxis_transform(), va="center", fontsize=7, color="0.4")
 
 
-def _draw_ours(panel: Axes, row: int, group: Group, spec: str) -> None:
+def _draw_ours(panel: Axes, row: int, group: TimingGroup, spec: str) -> None:
     ratios = group.ratios(spec)
     limits = [
-        limit * group.timings[Key("torch", against)].ratio(group.timings[Key("torch", "relu")])
+        limit * group.timings[CandidateKey("torch", against)].ratio(group.timings[CandidateKey("torch", "relu")])
         for against, limit in time_bars(spec).items()
         if against in ratios and against in REFERENCES
     ]

@@ -1,18 +1,41 @@
-"""What a benchmark of the gates found, and the ratios it comes to."""
+"""What a benchmark of the gates found: the ratios it comes to, the bars they are held against, and all of it as JSON.
+
+The JSON is the format of the files in benchmarks/results.
+"""
 
 from __future__ import annotations
 
+import datetime
+import os
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import torch
 
 import boolit
-from boolit.lab.bench.settings import REFERENCES, Case, Direction, Key, Settings, Style, program_of
+from boolit.lab.bench.settings import (
+    PUBLISHED,
+    REFERENCES,
+    BenchSettings,
+    CandidateKey,
+    Direction,
+    Style,
+    TensorCase,
+    program_of,
+)
 from boolit.lab.bench.timing import Timing
 from boolit.lab.runs import JSON
+from boolit.logic import kernels
 from boolit.logic.vocabulary import approximate
 from boolit.nn import Gate
 
-# The bars boolit sets itself: as ratios of our figure to another's, each of them at most this.
+FORMAT = 1  # of the JSON
+SWITCHES = ("ATEN_CPU_CAPABILITY", "BOOLIT_INSTRUCTIONS", "BOOLIT_KERNELS", "OMP_NUM_THREADS")
+
+# The bars boolit sets itself: as ratios of our time or memory to another's, each of them at most this.
 
 CALL = 2.5  # an 8×8 call against relu's
 BITS_KEPT = 1 / 8  # bytes an input element, of an approximate gate
@@ -55,7 +78,7 @@ def kept_bar(spec: str, itemsize: int) -> float | None:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Our figure as a multiple of another's; ``paired`` is the same formed round by round."""
+    """Our time as a multiple of another's; ``paired`` is the same formed round by round."""
 
     spec: str
     against: str
@@ -68,14 +91,25 @@ class Ratio:
         """Whether it is within its bar, if it has one."""
         return None if self.bar is None else self.value <= self.bar
 
+    def to_json(self) -> dict[str, JSON]:
+        """As plain JSON."""
+        return {
+            "spec": self.spec,
+            "against": self.against,
+            "ratio": self.value,
+            "paired_ratio": self.paired,
+            "bar": self.bar,
+            "met": self.met,
+        }
+
 
 @dataclass(frozen=True)
-class Group:
+class TimingGroup:
     """Candidates timed against each other in one round robin, on one tensor or (``call``) on one too small to matter."""
 
-    case: Case
+    case: TensorCase
     direction: Direction
-    timings: Mapping[Key, Timing]
+    timings: Mapping[CandidateKey, Timing]
     style: Style = "module"
     call: bool = False
 
@@ -86,14 +120,36 @@ class Group:
 
     def ratios(self, spec: str) -> dict[str, Ratio]:
         """Ours to each of the others, by the name of the other: a reference, ``published`` or ``compiled``."""
-        others: dict[str, Key] = {name: Key("torch", name) for name in REFERENCES}
-        others |= {"published": Key("published", spec), "compiled": Key("compiled", spec)}
-        timing, bars = self.timings[Key("boolit", spec)], self._bars(spec)
+        others: dict[str, CandidateKey] = {name: CandidateKey("torch", name) for name in REFERENCES}
+        others |= {"published": CandidateKey("published", spec), "compiled": CandidateKey("compiled", spec)}
+        timing, bars = self.timings[CandidateKey("boolit", spec)], self._bars(spec)
         return {
             name: Ratio(spec, name, timing.ratio(other), timing.paired_ratio(other), bars.get(name))
             for name, key in others.items()
             if (other := self.timings.get(key))
         }
+
+    def times_json(self) -> list[dict[str, JSON]]:
+        """Times in seconds, one entry per candidate."""
+        return [
+            {
+                **self._place_json(),
+                "maker": key.maker,
+                "name": key.name,
+                "minimum": timing.minimum,
+                "median": timing.median,
+                "samples": len(timing.rounds),
+            }
+            for key, timing in self.timings.items()
+        ]
+
+    def ratios_json(self) -> list[dict[str, JSON]]:
+        """Ratios of ours to each of the others, one entry each."""
+        return [{**self._place_json(), **ratio.to_json()} for spec in self.specs for ratio in self.ratios(spec).values()]
+
+    def _place_json(self) -> dict[str, JSON]:
+        kind = "call" if self.call else "tensor"
+        return {"kind": kind, "shape": self.case.shape, "dim": self.case.dim, "style": self.style, "direction": self.direction}
 
     def _bars(self, spec: str) -> dict[str, float]:
         if self.call:
@@ -103,16 +159,16 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Result:
+class GatesResult:
     """Everything a run of ``boolit bench gates`` found; ``kept`` is in bytes an input element."""
 
     stamp: Mapping[str, JSON]
-    settings: Settings
-    groups: Sequence[Group]
-    kept: Mapping[Case, Mapping[Key, float]]
+    settings: BenchSettings
+    groups: Sequence[TimingGroup]
+    kept: Mapping[TensorCase, Mapping[CandidateKey, float]]
     skipped: Mapping[str, str]
 
-    def worst_kept(self, key: Key) -> float | None:
+    def worst_kept(self, key: CandidateKey) -> float | None:
         """The most a candidate keeps in any of the cases; None if it was in none."""
         return max((kept[key] for kept in self.kept.values() if key in kept), default=None)
 
@@ -124,7 +180,7 @@ class Result:
         """Whether each bar is met, over all that was measured."""
         ratios = [ratio for group in self.groups for spec in group.specs for ratio in group.ratios(spec).values()]
         timed = [ratio.met for ratio in ratios if ratio.met is not None]
-        kept = [(self.worst_kept(Key("boolit", spec)), self.kept_bar(spec)) for spec in self.settings.specs]
+        kept = [(self.worst_kept(CandidateKey("boolit", spec)), self.kept_bar(spec)) for spec in self.settings.specs]
         return timed + [most <= bar for most, bar in kept if most is not None and bar is not None]
 
     def disturbance(self) -> float:
@@ -132,3 +188,77 @@ class Result:
         ratios = [ratio for group in self.groups for spec in group.specs for ratio in group.ratios(spec).values()]
         apart = sorted(abs(ratio.paired / ratio.value - 1) for ratio in ratios if ratio.against in REFERENCES)
         return apart[len(apart) // 2] if apart else 0.0
+
+    def to_json(self) -> dict[str, JSON]:
+        """Stamp, settings, then flat lists: times in seconds, ratios of ours to another's, bytes kept per input element."""
+        settings = self.settings
+        return {
+            "benchmark": "gates",
+            "format": FORMAT,
+            "stamp": self.stamp,
+            "settings": {
+                "shapes": [case.shape for case in settings.cases],
+                "dims": [case.dim for case in settings.cases],
+                "specs": settings.specs,
+                "repeats": settings.repeats,
+                "dtype": str(settings.dtype).removeprefix("torch."),
+                "compiled": settings.compiled,
+            },
+            "times": [entry for group in self.groups for entry in group.times_json()],
+            "ratios": [entry for group in self.groups for entry in group.ratios_json()],
+            "kept": [self._kept_json(case, key) for case, kept in self.kept.items() for key in kept],
+            "skipped": self.skipped,
+            "bars": {"met": sum(self.verdicts()), "all": len(self.verdicts())},
+        }
+
+    def _kept_json(self, case: TensorCase, key: CandidateKey) -> dict[str, JSON]:
+        amount = self.kept[case][key]
+        bar = self.kept_bar(key.name) if key.maker == "boolit" else None
+        return {
+            "shape": case.shape,
+            "dim": case.dim,
+            "maker": key.maker,
+            "name": key.name,
+            "bytes": amount,
+            "bar": bar,
+            "met": None if bar is None else amount <= bar,
+        }
+
+
+# Where, when and with what a benchmark was run.
+
+
+def stamp() -> dict[str, JSON]:
+    """Everything a reader needs to judge the numbers: no path and no name of the machine."""
+    status = kernels.status()
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "boolit": boolit.__version__,
+        "torch": str(torch.__version__),
+        "published": _published_version(),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu": cpu_model(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+        "kernels": status.reason,
+        "kernels_active": status.active,
+        "kernels_instructions": status.instructions,
+        "torch_instructions": torch.backends.cpu.get_cpu_capability(),
+        "environment": {name: os.environ.get(name) for name in SWITCHES},
+    }
+
+
+def cpu_model(file: Path = Path("/proc/cpuinfo")) -> str:
+    """What the processor calls itself."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor() or platform.machine()
+
+
+def _published_version() -> str | None:
+    try:
+        return metadata.version(PUBLISHED)
+    except metadata.PackageNotFoundError:
+        return None

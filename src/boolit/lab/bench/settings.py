@@ -19,8 +19,6 @@ from boolit.lab.common.errors import UserError, user_input
 from boolit.logic.program import Program
 from boolit.logic.reference import formula
 
-# Who is measured: our activations, torch's, the published package's, and our formulas under torch.compile.
-
 Function: TypeAlias = Callable[[Tensor], Tensor]
 Maker: TypeAlias = Literal["boolit", "torch", "published", "compiled"]
 
@@ -28,7 +26,7 @@ PUBLISHED = "pytorch-logit-logic"
 REFERENCES = ("relu", "silu", "gelu", "glu", "copy")
 
 
-class Key(NamedTuple):
+class CandidateKey(NamedTuple):
     """How a candidate is known: a spec by its maker, or a reference by torch."""
 
     maker: Maker
@@ -39,40 +37,40 @@ class Key(NamedTuple):
 class Candidate:
     """A function of a tensor whose number of channels is a multiple of ``divisor``."""
 
-    key: Key
+    key: CandidateKey
     function: Function
     divisor: int = 1
 
 
-def ours(specs: Iterable[str], dim: int) -> list[Candidate]:
+def boolit_modules(specs: Iterable[str], dim: int) -> list[Candidate]:
     """Our modules."""
     modules = [boolit.activation(spec, dim) for spec in specs]
-    return [Candidate(Key("boolit", module.spec), module, module.divisor) for module in modules]
+    return [Candidate(CandidateKey("boolit", module.spec), module, module.divisor) for module in modules]
 
 
-def references(dim: int) -> list[Candidate]:
+def torch_modules(dim: int) -> list[Candidate]:
     """torch's modules, and a plain copy of the input."""
     functions: tuple[Function, ...] = (nn.ReLU(), nn.SiLU(), nn.GELU(), nn.GLU(dim), torch.clone)
     return [_reference(name, function) for name, function in zip(REFERENCES, functions, strict=True)]
 
 
-def our_functions(specs: Iterable[str]) -> list[Candidate]:
+def boolit_functions(specs: Iterable[str]) -> list[Candidate]:
     """The specs that are functions as well, along the last dimension."""
     named = boolit.functional.__all__
-    return [Candidate(Key("boolit", spec), getattr(boolit.functional, spec), 2) for spec in specs if spec in named]
+    return [Candidate(CandidateKey("boolit", spec), getattr(boolit.functional, spec), 2) for spec in specs if spec in named]
 
 
-def reference_functions() -> list[Candidate]:
+def torch_functions() -> list[Candidate]:
     """torch's functions, along the last dimension."""
     functions: tuple[Function, ...] = (torch.relu, F.silu, F.gelu, F.glu, torch.clone)
     return [_reference(name, function) for name, function in zip(REFERENCES, functions, strict=True)]
 
 
 def _reference(name: str, function: Function) -> Candidate:
-    return Candidate(Key("torch", name), function, 2 if name == "glu" else 1)
+    return Candidate(CandidateKey("torch", name), function, 2 if name == "glu" else 1)
 
 
-def published(specs: Iterable[str], dim: int) -> list[Candidate]:
+def published_modules(specs: Iterable[str], dim: int) -> list[Candidate]:
     """The published package's modules for those of the specs it has; raises ImportError if it is not installed."""
     package = importlib.import_module(PUBLISHED.replace("-", "_"))
     found = []
@@ -80,7 +78,7 @@ def published(specs: Iterable[str], dim: int) -> list[Candidate]:
         program = program_of(spec)
         make = getattr(package, _published_name(program), None) if program else None
         if program and make:
-            found.append(Candidate(Key("published", spec), make(k=program.k, dim=dim), program.divisor))
+            found.append(Candidate(CandidateKey("published", spec), make(k=program.k, dim=dim), program.divisor))
     return found
 
 
@@ -93,11 +91,15 @@ def _published_name(program: Program) -> str:
     return gates if len(program.members) == 1 else gates + {"d": "_duplicate", "p": "_partition"}[program.strategy]
 
 
-def compiled(specs: Iterable[str], dim: int) -> list[Candidate]:
+def compiled_formulas(specs: Iterable[str], dim: int) -> list[Candidate]:
     """Our formulas under torch.compile, which compiles in the first call of each shape."""
     programs = {spec: program for spec in specs if (program := program_of(spec))}
     return [
-        Candidate(Key("compiled", spec), torch.compile(_formula(program, dim), fullgraph=True, dynamic=False), program.divisor)
+        Candidate(
+            CandidateKey("compiled", spec),
+            torch.compile(_formula(program, dim), fullgraph=True, dynamic=False),
+            program.divisor,
+        )
         for spec, program in programs.items()
     ]
 
@@ -126,7 +128,7 @@ SPECS = (*(f"{op}_{form}" for form in ("ail", "nail", "il", "nil") for op in ("o
 
 
 @dataclass(frozen=True)
-class Case:
+class TensorCase:
     """A tensor to be activated along one of its dimensions."""
 
     shape: tuple[int, ...]
@@ -136,20 +138,20 @@ class Case:
         return f"{'×'.join(map(str, self.shape))}, dim {self.dim}".replace("-", "−")
 
 
-CASES = (Case((1024, 1024), -1), Case((64, 64, 32, 32), 1))
+CASES = (TensorCase((1024, 1024), -1), TensorCase((64, 64, 32, 32), 1))
 
 
 @dataclass(frozen=True)
-class Settings:
-    """A benchmark of the gates, all that decides its figures but the machine.
+class BenchSettings:
+    """A benchmark of the gates: everything that its result depends on, except the machine.
 
     Example:
-        >>> Settings(specs=("or_ail",), cases=(Case((4, 7), -1),))
+        >>> BenchSettings(specs=("or_ail",), cases=(TensorCase((4, 7), -1),))
         Traceback (most recent call last):
         boolit.lab.common.errors.UserError: or_ail needs a multiple of 2 channels, got 7; use 6 or 8
     """
 
-    cases: tuple[Case, ...] = CASES
+    cases: tuple[TensorCase, ...] = CASES
     specs: tuple[str, ...] = SPECS
     repeats: int = REPEATS
     dtype: torch.dtype = torch.float32
@@ -162,26 +164,26 @@ class Settings:
                     boolit.activation(spec, case.dim).out_features(case.shape[case.dim])
 
 
-def read(
+def parse_settings(
     shapes: Sequence[str] = (),
     dims: Sequence[int] = (),
     specs: Sequence[str] = (),
     repeats: int = REPEATS,
     dtype: str = "float32",
     compiled: bool = False,
-) -> Settings:
+) -> BenchSettings:
     """The settings a user wrote; what is left out is as the bars have it.
 
     Example:
-        >>> [str(case) for case in read(["64x10", "2x6x5"]).cases]
+        >>> [str(case) for case in parse_settings(["64x10", "2x6x5"]).cases]
         ['64×10, dim −1', '2×6×5, dim 1']
     """
     if dtype not in DTYPES:
         raise UserError(f"unknown type {dtype!r}; choose one of {', '.join(DTYPES)}")
-    return Settings(_cases(shapes, dims), _specs(specs) or SPECS, repeats, getattr(torch, dtype), compiled)
+    return BenchSettings(_cases(shapes, dims), _specs(specs) or SPECS, repeats, getattr(torch, dtype), compiled)
 
 
-def _cases(shapes: Sequence[str], dims: Sequence[int]) -> tuple[Case, ...]:
+def _cases(shapes: Sequence[str], dims: Sequence[int]) -> tuple[TensorCase, ...]:
     sizes = [_shape(shape) for shape in shapes] or [case.shape for case in CASES]
     if not dims:
         dims = [-1 if len(shape) < 3 else 1 for shape in sizes]  # images have their channels second
@@ -190,11 +192,11 @@ def _cases(shapes: Sequence[str], dims: Sequence[int]) -> tuple[Case, ...]:
     return tuple(_case(shape, dim) for shape, dim in zip(sizes, dims, strict=True))
 
 
-def _case(shape: tuple[int, ...], dim: int) -> Case:
+def _case(shape: tuple[int, ...], dim: int) -> TensorCase:
     rank = len(shape)
     if not -rank <= dim < rank:
         raise UserError(f"--dim {dim} is out of range for the shape {'x'.join(map(str, shape))}; use {-rank} to {rank - 1}")
-    return Case(shape, dim)
+    return TensorCase(shape, dim)
 
 
 def _shape(text: str) -> tuple[int, ...]:

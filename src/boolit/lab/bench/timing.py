@@ -1,4 +1,7 @@
-"""What a call keeps in memory for its backward."""
+"""Times that may be compared, and what a call keeps in memory for its backward.
+
+Every candidate is called in every round, so that all of them meet the same machine.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +19,17 @@ from torch import Tensor
 
 from boolit.lab.bench.settings import Function
 
-# Times that may be compared: every candidate is called in every round, so that all of them meet the same machine.
-
 WARM_UP = 3  # rounds before the first that counts
 
 K = TypeVar("K")
 
 
 def _nothing() -> None:
-    """The reset of a task that leaves nothing behind."""
+    """The reset of a call that leaves nothing behind."""
 
 
 @dataclass(frozen=True)
-class Task(Generic[K]):
+class TimedCall(Generic[K]):
     """One candidate's work.
 
     ``reset`` runs before the clock starts. A slow task takes part in every ``stride``-th round only.
@@ -74,7 +75,7 @@ class Timing:
 
 
 def interleave(
-    tasks: Sequence[Task[K]],
+    tasks: Sequence[TimedCall[K]],
     rounds: int,
     calls: int = 1,
     clock: Callable[[], float] = time.perf_counter,
@@ -97,14 +98,14 @@ def interleave(
     return {key: Timing(samples) for key, samples in seconds.items()}
 
 
-def _due(tasks: Sequence[Task[K]], number: int, rounds: int, order: random.Random) -> list[Task[K]]:
+def _due(tasks: Sequence[TimedCall[K]], number: int, rounds: int, order: random.Random) -> list[TimedCall[K]]:
     """The round's tasks in the round's order; slow ones are spread over the rounds, and each has one at least."""
     due = [task for index, task in enumerate(tasks) if (number - index) % min(task.stride, rounds) == 0]
     order.shuffle(due)
     return due
 
 
-def _sample(task: Task[K], calls: int, clock: Callable[[], float]) -> float:
+def _sample(task: TimedCall[K], calls: int, clock: Callable[[], float]) -> float:
     task.reset()
     call = task.call
     start = clock()

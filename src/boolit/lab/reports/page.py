@@ -11,8 +11,9 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.reports.figures import learning_curves, save, score_intervals
+from boolit.lab.reports.figures.results import learning_curves, score_intervals
 from boolit.lab.reports.figures.study import study_figures
+from boolit.lab.reports.figures.style import save
 from boolit.lab.reports.names import map_of, metric_label
 from boolit.lab.reports.tables import FORMATS, render, study_tables
 from boolit.lab.reports.tables.model import Cell, Marks, Row, Table

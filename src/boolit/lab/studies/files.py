@@ -7,14 +7,15 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pydantic import ValidationError
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import read_bounded
 from boolit.lab.studies.overrides import (
     MOST_LEVELS,
     MOST_TEXT,
-    Location,
     Tables,
     find_broken_limit,
     merge,
@@ -22,9 +23,8 @@ from boolit.lab.studies.overrides import (
     parse_toml,
     shorten,
 )
-
-if TYPE_CHECKING:
-    from boolit.lab.studies.schema import Study  # imported when a study is validated: `boolit list studies` needs no torch
+from boolit.lab.studies.schema import Study
+from boolit.lab.studies.validation_errors import Location, first_error, line_numbers, line_of
 
 SHIPPED = Path(__file__).parent / "definitions"
 DEFAULT_PROFILE = "quick"
@@ -105,7 +105,7 @@ class _Layer:
     def where(self, location: Location) -> str:
         if self.text is None:
             return self.origin
-        return f"{self.origin}:{_line(self.text, (*self.within, *location))}"
+        return f"{self.origin}:{line_of(line_numbers(self.text), (*self.within, *location))}"
 
 
 @dataclass(frozen=True)
@@ -121,11 +121,6 @@ class ResolvedStudy:
 
 
 def _validate(layers: Sequence[_Layer]) -> ResolvedStudy:
-    from pydantic import ValidationError
-
-    from boolit.lab.studies.schema import Study
-    from boolit.lab.studies.validation_errors import first_error
-
     tables: Tables = {}
     for layer in layers:
         broken = find_broken_limit(layer.tables)
@@ -170,11 +165,11 @@ def load_study(name_or_path: str | Path) -> StudyFile:
     study = StudyFile(path.stem, path, text, tables)
     profiles = tables.get("profiles", {})
     if not isinstance(profiles, dict) or not all(isinstance(profile, dict) for profile in profiles.values()):
-        where = f"{path}:{_line(text, ('profiles',))}"
+        where = f"{path}:{line_of(line_numbers(text), ('profiles',))}"
         raise UserError(f"{where}: profiles is a table of tables; write them as [profiles.quick]")
     for name in study.profiles:
         if not _NAME.fullmatch(name):
-            where = f"{path}:{_line(text, ('profiles', name))}"
+            where = f"{path}:{line_of(line_numbers(text), ('profiles', name))}"
             raise UserError(f"{where}: {shorten(repr(name))} is no name for a profile: results are kept under it; {_NAMES}")
     if len(study.profiles) > MOST_PROFILES:
         raise UserError(f"{path} has {len(study.profiles)} profiles; a study has at most {MOST_PROFILES}")
@@ -184,14 +179,8 @@ def load_study(name_or_path: str | Path) -> StudyFile:
 
 
 def list_studies() -> list[StudyFile]:
-    """Every study that ships with boolit, by name; each is validated only when it is resolved."""
-    return [StudyFile(path.stem, path, *_read(path)) for path in sorted(SHIPPED.glob("*.toml"))]
-
-
-def _line(text: str, location: Location) -> int:
-    from boolit.lab.studies.validation_errors import line_numbers, line_of
-
-    return line_of(line_numbers(text), location)
+    """Every study that ships with boolit, by name."""
+    return [load_study(path) for path in sorted(SHIPPED.glob("*.toml"))]
 
 
 def _find_file(name_or_path: str | Path) -> Path:

@@ -1,6 +1,6 @@
 """Every figure that needs no results: its name, what draws it, its label in the paper; and drawing them into files.
 
-`FIGURES` holds those that need no results and `draw` writes them; the functions below take models or results.
+Figures of models and results are drawn by the functions of the modules in this folder.
 """
 
 from __future__ import annotations
@@ -12,60 +12,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from boolit._lazy import import_when_used
 from boolit.lab.common.errors import UserError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from boolit.lab.reports.figures.correlations import row_correlations
-    from boolit.lab.reports.figures.networks import Network, learnt_weights, xor_decision
-    from boolit.lab.reports.figures.pathways import Wire, wiring
-    from boolit.lab.reports.figures.results import (
-        accuracy_against_parameters,
-        learning_curves,
-        score_intervals,
-        solved_share,
-    )
-    from boolit.lab.reports.figures.seen_unseen import seen_against_unseen
-    from boolit.lab.reports.figures.style import Style, save
-    from boolit.lab.reports.names import label
-
-__all__ = [
-    "FIGURES",
-    "Entry",
-    "Network",
-    "Style",
-    "Wire",
-    "accuracy_against_parameters",
-    "draw",
-    "label",
-    "learning_curves",
-    "learnt_weights",
-    "row_correlations",
-    "save",
-    "score_intervals",
-    "seen_against_unseen",
-    "solved_share",
-    "wiring",
-    "xor_decision",
-]
-__getattr__ = import_when_used(
-    __name__,
-    {
-        **dict.fromkeys(("Network", "learnt_weights", "xor_decision"), f"{__name__}.networks"),
-        **dict.fromkeys(("Style", "save"), f"{__name__}.style"),
-        **dict.fromkeys(("Wire", "wiring"), f"{__name__}.pathways"),
-        **dict.fromkeys(
-            ("accuracy_against_parameters", "learning_curves", "score_intervals", "solved_share"), f"{__name__}.results"
-        ),
-        "label": "boolit.lab.reports.names",
-        "row_correlations": f"{__name__}.correlations",
-        "seen_against_unseen": f"{__name__}.seen_unseen",
-    },
-)
-
-# Every figure that needs no results: its name, what draws it, its label in the paper, its caption.
 
 
 class Entry(NamedTuple):

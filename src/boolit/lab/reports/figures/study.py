@@ -11,17 +11,10 @@ from torch import Tensor
 
 from boolit.lab.datasets import load, source
 from boolit.lab.models import Stacked, restore
-from boolit.lab.reports.figures import (
-    Network,
-    accuracy_against_parameters,
-    label,
-    learning_curves,
-    learnt_weights,
-    row_correlations,
-    solved_share,
-    xor_decision,
-)
-from boolit.lab.reports.figures.correlations import correlations
+from boolit.lab.reports.figures.correlations import correlations, row_correlations
+from boolit.lab.reports.figures.networks import Network, learnt_weights, xor_decision
+from boolit.lab.reports.figures.results import accuracy_against_parameters, learning_curves, solved_share
+from boolit.lab.reports.names import label
 from boolit.lab.results.scores import ScoreFormat
 from boolit.lab.results.statistics import metric_of, scores
 from boolit.lab.results.store import Store
