@@ -156,17 +156,17 @@ def test_draws_are_uniform_and_belong_to_run_and_step(dataset: Dataset) -> None:
 
 
 @pytest.mark.parametrize("split", ["valid", "test"])
-def test_the_judge_counts_hits_of_each_configuration(dataset: Dataset, split: str) -> None:
-    assert dataset.judge
+def test_extra_metrics_count_hits_of_each_configuration(dataset: Dataset, split: str) -> None:
+    assert dataset.extra_metrics
     outputs = torch.randn(3, 8, 8, generator=torch.Generator().manual_seed(0))
     outputs[1] = torch.nn.functional.one_hot(dataset.splits[split].y, 8).float()
-    figures = dataset.judge(split, outputs)
-    assert set(figures) == {"accuracy_distribute_four", "accuracy_center_single"}
+    metrics = dataset.extra_metrics(split, outputs)
+    assert set(metrics) == {"accuracy_distribute_four", "accuracy_center_single"}
     for run in range(3):
         for number, name in enumerate(TWO):
             hits = [int(outputs[run, s].argmax()) == original(split, s)[1] for s in range(4 * number, 4 * number + 4)]
-            assert figures[f"accuracy_{name}"][run] == sum(hits) / 4
-    assert figures["accuracy_center_single"][1] == 1
+            assert metrics[f"accuracy_{name}"][run] == sum(hits) / 4
+    assert metrics["accuracy_center_single"][1] == 1
 
 
 def test_a_folder_of_files_laid_out_by_hand(

@@ -15,7 +15,7 @@ from torch import Tensor
 Task = Literal["binary", "classes", "regression"]
 Encode = Callable[[Tensor], Tensor]
 Draw = Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]
-Judge = Callable[[str, Tensor], Mapping[str, Tensor]]
+ExtraMetrics = Callable[[str, Tensor], Mapping[str, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Description:
     """What a plan needs to know of data, and no sample of it.
 
     ``inputs`` is the shape of a sample as a network reads it, ``samples`` how many there are by split, ``extra_metrics`` the
-    names of the figures that the data judges every split but ``train`` by, besides those of its task.
+    names of the metrics that the data adds to those of its task, for every split but ``train``.
     """
 
     inputs: tuple[int, ...]
@@ -84,9 +84,10 @@ class Dataset:
     ``(runs, batch, …)``, their targets, the runs' keys and the step, and returns samples and targets. ``unit`` is what 1 in a
     regression's targets stands for; its RMSE is told in that unit, its loss is not.
 
-    ``given`` are values networks begin with, by their names in a network's state: word vectors, a list of pairs. ``judge``
-    takes the name of a split and the outputs ``(runs, samples, outputs)`` of all its samples, and returns further figures of
-    the runs, each ``(runs,)`` and the better the higher; it is asked about every split but ``train`` after every epoch.
+    ``given`` are values networks begin with, by their names in a network's state: word vectors, a list of pairs.
+    ``extra_metrics`` takes the name of a split and the outputs ``(runs, samples, outputs)`` of all its samples, and returns
+    further metrics of the runs, each ``(runs,)`` and the better the higher; it is called for every split but ``train`` after every epoch.
+    ``input_shape`` is the shape of an encoded sample, where encoding one to see it would be expensive.
 
     Data that can be split in many ways has all its samples in ``pool``, and ``resample`` makes the split of a number.
     """
@@ -99,14 +100,15 @@ class Dataset:
     draw: Draw | None = None
     unit: float = 1.0
     given: Mapping[str, Tensor] = field(default_factory=dict)
-    judge: Judge | None = None
+    extra_metrics: ExtraMetrics | None = None
     pool: Split | None = None
     resample: Callable[[int], Resample] | None = None
+    input_shape: tuple[int, ...] | None = None
 
     @cached_property
     def inputs(self) -> tuple[int, ...]:
         """The shape of one sample as a network reads it."""
-        return tuple(self.encoded(self.splits["train"].x[:1]).shape[1:])
+        return self.input_shape or tuple(self.encoded(self.splits["train"].x[:1]).shape[1:])
 
     def encoded(self, x: Tensor) -> Tensor:
         """Stored samples as a network reads them.
@@ -120,13 +122,15 @@ class Dataset:
         """What is known of it without its samples."""
         samples = {name: len(split) for name, split in self.splits.items()}
         others = [name for name in samples if name != "train"]
-        return Description(self.inputs, self.outputs, self.task, samples, tuple(self.judged(others[0])) if others else ())
+        return Description(
+            self.inputs, self.outputs, self.task, samples, tuple(self.extra_metric_names(others[0])) if others else ()
+        )
 
-    def judged(self, split: str) -> list[str]:
-        """The names of the judge's figures: what it says of a network that answers 0 to every sample."""
-        if self.judge is None:
+    def extra_metric_names(self, split: str) -> list[str]:
+        """The names of the extra metrics, as computed for a network that outputs 0 for every sample."""
+        if self.extra_metrics is None:
             return []
-        return list(self.judge(split, torch.zeros(1, 1, 1).expand(1, len(self.splits[split]), self.outputs)))
+        return list(self.extra_metrics(split, torch.zeros(1, 1, 1).expand(1, len(self.splits[split]), self.outputs)))
 
 
 class Source(BaseModel, ABC):

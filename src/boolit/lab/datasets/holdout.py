@@ -57,8 +57,8 @@ class Holdout(Source):
     the same of every class, drawn with ``seed``; without, it is the dataset's own.
 
     Rows are encoded as those of the whole dataset are: a standardisation, for one, knows the held-out rows' inputs. Where
-    training draws its samples anew in every step, the held-out ones are drawn once. Figures of a dataset's own that know its
-    splits by name (``judge``) know nothing of held-out rows: such a dataset needs a ``valid`` of its own.
+    training draws its samples anew in every step, the held-out ones are drawn once. Metrics of a dataset's own that know its
+    splits by name (``extra_metrics``) do not know held-out rows: such a dataset needs a ``valid`` of its own.
     """
 
     name: Literal["holdout"] = "holdout"
@@ -92,10 +92,10 @@ class Holdout(Source):
             raise UserError(
                 f"{share:g} of {len(rows)} training rows of {self.of.name} cannot be held out to choose by; give it more rows"
             )
-        if whole.judge is not None:
+        if whole.extra_metrics is not None:
             raise UserError(
-                f"{self.of.name} judges the splits {', '.join(whole.splits)} in its own way, and no rows held out of one; give "
-                "it a split valid to choose by"
+                f"{self.of.name} has metrics of its own for the splits {', '.join(whole.splits)}, and none for rows held out; "
+                "give it a split valid to choose by"
             )
         order = self._order(whole, rows.y)
         valid, train = (_taken(rows, part.sort().values) for part in (order[:held], order[held:]))

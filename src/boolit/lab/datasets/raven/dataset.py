@@ -74,7 +74,7 @@ class Iraven(Source):
         splits = {split: LaterSplit(stored(found), partial(panels.targets, found)) for split, found in rows.items()}
         owners = {split: owner[found] for split, found in rows.items()}
         judge = partial(accuracies, splits, owners, self.configurations)
-        return PuzzleSet(splits, "classes", CANDIDATES, encode=panels, draw=shuffled, judge=judge, side=self.side)
+        return PuzzleSet(splits, "classes", CANDIDATES, encode=panels, draw=shuffled, extra_metrics=judge, side=self.side)
 
     @property
     def _home(self) -> Path:
