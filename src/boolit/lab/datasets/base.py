@@ -64,7 +64,7 @@ class Description:
     """What a plan needs to know of data, and no sample of it.
 
     ``inputs`` is the shape of a sample as a network reads it, ``samples`` how many there are by split, ``extra_metrics`` the
-    names of the metrics that the data adds to those of its task, for every split but ``train``.
+    names of the data's own metrics on every split but ``train``, besides those of its task.
     """
 
     inputs: tuple[int, ...]
@@ -86,8 +86,8 @@ class Dataset:
 
     ``given`` are values networks begin with, by their names in a network's state: word vectors, a list of pairs.
     ``extra_metrics`` takes the name of a split and the outputs ``(runs, samples, outputs)`` of all its samples, and returns
-    further metrics of the runs, each ``(runs,)`` and the better the higher; it is called for every split but ``train`` after
-    every epoch. ``input_shape`` is the shape of an encoded sample, where encoding one to see it would be expensive.
+    further metrics, each ``(runs,)``, where higher is better; it is called for every split but ``train`` after every epoch.
+    ``input_shape`` is the shape of an encoded sample, where encoding one to see it would be expensive.
 
     Data that can be split in many ways has all its samples in ``pool``, and ``resample`` makes the split of a number.
     """
@@ -127,7 +127,7 @@ class Dataset:
         )
 
     def extra_metric_names(self, split: str) -> list[str]:
-        """The names of the extra metrics, as computed for a network that outputs 0 for every sample."""
+        """The names of the extra metrics: those of a network that answers 0 to every sample."""
         if self.extra_metrics is None:
             return []
         return list(self.extra_metrics(split, torch.zeros(1, 1, 1).expand(1, len(self.splits[split]), self.outputs)))

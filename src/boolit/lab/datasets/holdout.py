@@ -57,8 +57,8 @@ class Holdout(Source):
     the same of every class, drawn with ``seed``; without, it is the dataset's own.
 
     Rows are encoded as those of the whole dataset are: a standardisation, for one, knows the held-out rows' inputs. Where
-    training draws its samples anew in every step, the held-out ones are drawn once. Metrics of a dataset's own that know its
-    splits by name (``extra_metrics``) do not know held-out rows: such a dataset needs a ``valid`` of its own.
+    training draws its samples anew in every step, the held-out ones are drawn once. Figures of a dataset's own that know its
+    splits by name (``extra_metrics``) know nothing of held-out rows: such a dataset needs a ``valid`` of its own.
     """
 
     name: Literal["holdout"] = "holdout"

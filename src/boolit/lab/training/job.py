@@ -146,7 +146,7 @@ class Job:
         """About how much memory a run takes while it is trained."""
         data = self.dataset
         samples = {name: len(split) for name, split in data.splits.items()}
-        description = Description(data.inputs, data.outputs, data.task, samples, ("extra",) if data.extra_metrics else ())
+        description = Description(data.inputs, data.outputs, data.task, samples, ("judge",) if data.extra_metrics else ())
         return bytes_per_run(description, self.family, self.activation, self.widths, self.recipe.batch)
 
 

@@ -194,15 +194,15 @@ class StackedTraining:
     def _end_epoch(self) -> None:
         means = {"train": torch.stack([self.loss_sum, self.score_sum]) / self.job.steps_per_epoch}
         self.loss_sum.zero_(), self.score_sum.zero_()
-        extra: dict[str, Tensor] = {}
+        judged: dict[str, Tensor] = {}
         for name in self.job.assessed:
             split = self.job.dataset.splits[name]
             kept = self._space(split)
             means[name] = self._own_rows.assess(self.model, name) if self._own_rows else self._assessed(split, kept)
-            extra |= self._extra_metrics(name, kept)
+            judged |= self._extra_metrics(name, kept)
         # Test rows measure only: a loss of theirs that is not finite ends no run, but is recorded as it is.
         self._freeze(self.alive & ~finite(self.flat.values, *(means[name].T for name in ("train", "valid") if name in means)))
-        for name, values in {**self._figures(means), **extra}.items():
+        for name, values in {**self._figures(means), **judged}.items():
             self.history.setdefault(name, []).append(values.double().where(self.alive, torch.nan))
         if self.best:
             self.best.after(self.at.epoch, self._to_fall())
@@ -228,7 +228,7 @@ class StackedTraining:
         return last if name in FALLING else -last
 
     def _space(self, split: Split) -> Tensor | None:
-        """Where a split's outputs are kept, if the data has extra metrics of them."""
+        """Where a split's outputs are kept, if there is a judge of them."""
         dataset = self.job.dataset
         return torch.zeros(self.job.runs, len(split), dataset.outputs) if dataset.extra_metrics else None
 
@@ -237,9 +237,9 @@ class StackedTraining:
         return assess(self.job, self.model, split, kept)
 
     def _extra_metrics(self, name: str, outputs: Tensor | None) -> dict[str, Tensor]:
-        compute = self.job.dataset.extra_metrics
-        metrics = compute(name, outputs) if compute and outputs is not None else {}
-        return {f"{name}_{metric}": values for metric, values in metrics.items()}
+        judge = self.job.dataset.extra_metrics
+        metrics = judge(name, outputs) if judge and outputs is not None else {}
+        return {f"{name}_{figure}": values for figure, values in metrics.items()}
 
     def _kept_best(self) -> Best | None:
         patience, recipe = self.job.recipe.patience, self.job.recipe
