@@ -58,7 +58,7 @@ def compositional_dataset(
 
 
 class FeatureLookup:
-    """Row numbers as rows of a table; what follows a row number follows the row.
+    """Row numbers as rows of a table; what follows a row number follows the row, as floats (exact below 2²⁴).
 
     Shape: ``(…, 1 + others)`` to ``(…, features + others)``.
 
