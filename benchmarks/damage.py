@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.datasets.composition.mitstates_files import parsed_t7
+from boolit.lab.datasets.composition.mitstates_files import parse_t7
 from boolit.lab.datasets.download.mat import records, variable
 from boolit.lab.datasets.download.mat_child import limit_memory
 from boolit.lab.datasets.download.published import Remote, UnreadableError, entries, verified
@@ -253,7 +253,7 @@ def make_t7(path: Path) -> None:
 def read_t7(path: Path) -> Any:
     """The value, as a text that is the same for NaN."""
     try:
-        return repr(parsed_t7(path.read_bytes()))
+        return repr(parse_t7(path.read_bytes()))
     except UnreadableError as error:
         raise RefusedError(str(error)) from None
 

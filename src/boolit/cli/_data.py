@@ -176,14 +176,14 @@ def iraven(
     """
     from boolit.lab.common.errors import UserError
     from boolit.lab.datasets.raven.configurations import CONFIGURATIONS, configuration_named
-    from boolit.lab.datasets.raven.files import home
+    from boolit.lab.datasets.raven.files import problem_folder
 
     names = list(dict.fromkeys(configuration or CONFIGURATIONS))
     for name in names:
         configuration_named(name)
     if page and page.suffix.lower() != ".png":
         raise UserError(f"--page {page} is no PNG; give a name that ends in .png")
-    folder = out or home(seed)
+    folder = out or problem_folder(seed)
     made = _made(folder, names, problems, seed)
     pages = _pages(page, names, problems, seed) if page else []
     if json:
@@ -200,9 +200,9 @@ def iraven(
 
 
 def _made(folder: Path, names: list[str], problems: int, seed: int) -> dict[str, int]:
-    from boolit.lab.datasets.raven.files import generate, missing, problem_bars
+    from boolit.lab.datasets.raven.files import generate, missing_problems, problem_bars
 
-    lacking = {name: len(missing(folder, name, problems)) for name in names}
+    lacking = {name: len(missing_problems(folder, name, problems)) for name in names}
     with problem_bars() as begin:
         generate(folder, names, problems, seed, begin("making problems", sum(lacking.values())))
     return lacking

@@ -10,27 +10,27 @@ from torch import Tensor
 
 from boolit.lab.common.random import keys
 from boolit.lab.datasets import source
-from boolit.lab.datasets.composition import figures
-from boolit.lab.datasets.composition.base import Compositional
+from boolit.lab.datasets.composition import compute_metrics
+from boolit.lab.datasets.composition.base import CompositionalDataset
 from boolit.lab.datasets.status import holdings
 
 
-def made(**options: Any) -> Compositional:
+def made(**options: Any) -> CompositionalDataset:
     dataset = source({"name": "composed"} | options).load()
-    assert isinstance(dataset, Compositional)
+    assert isinstance(dataset, CompositionalDataset)
     return dataset
 
 
-def features(dataset: Compositional, split: str) -> Tensor:
+def features(dataset: CompositionalDataset, split: str) -> Tensor:
     return dataset.encoded(dataset.splits[split].x)
 
 
 @pytest.fixture(scope="module")
-def dataset() -> Compositional:
+def dataset() -> CompositionalDataset:
     return made()
 
 
-def test_the_same_options_give_the_same_data_and_another_seed_other_data(dataset: Compositional) -> None:
+def test_the_same_options_give_the_same_data_and_another_seed_other_data(dataset: CompositionalDataset) -> None:
     again, other = made(), made(seed=1)
     for split in dataset.splits:
         assert torch.equal(features(again, split), features(dataset, split))
@@ -40,7 +40,7 @@ def test_the_same_options_give_the_same_data_and_another_seed_other_data(dataset
     assert not torch.equal(other.initial_values["objects.weight"], dataset.initial_values["objects.weight"])
 
 
-def test_proportions_are_those_of_mit_states(dataset: Compositional) -> None:
+def test_proportions_are_those_of_mit_states(dataset: CompositionalDataset) -> None:
     pairs = dataset.pairs
     assert dataset.outputs == len(pairs.numbers) == 115
     assert {split: int(mask.sum()) for split, mask in pairs.of.items()} == {"train": 74, "valid": 36, "test": 46}
@@ -56,7 +56,7 @@ def test_proportions_are_those_of_mit_states(dataset: Compositional) -> None:
         assert int(counts.max() - counts[counts > 0].min()) <= 1
 
 
-def test_what_networks_begin_with(dataset: Compositional) -> None:
+def test_what_networks_begin_with(dataset: CompositionalDataset) -> None:
     assert {name: tuple(value.shape) for name, value in dataset.initial_values.items()} == {
         "pairs": (115, 2),
         "attributes.weight": (13, 16),
@@ -67,7 +67,7 @@ def test_what_networks_begin_with(dataset: Compositional) -> None:
     assert dataset.inputs == (64,)
 
 
-def test_a_step_draws_the_true_pair_and_wrong_ones(dataset: Compositional) -> None:
+def test_a_step_draws_the_true_pair_and_wrong_ones(dataset: CompositionalDataset) -> None:
     assert dataset.draw is not None
     train = dataset.splits["train"]
     x, y = train.x[:20].expand(2, -1, -1), train.y[:20].expand(2, -1)
@@ -98,7 +98,9 @@ def _with_one(x: Tensor) -> Tensor:
     return torch.cat([x, torch.ones(len(x), 1)], 1)
 
 
-def test_attributes_and_objects_alone_tell_unseen_pairs_well_above_chance_and_far_from_all(dataset: Compositional) -> None:
+def test_attributes_and_objects_alone_tell_unseen_pairs_well_above_chance_and_far_from_all(
+    dataset: CompositionalDataset,
+) -> None:
     numbers, train, test = dataset.pairs.numbers, dataset.splits["train"], dataset.splits["test"]
     x, scores = features(dataset, "train"), torch.zeros(len(test), len(numbers))
     for part, count in ((0, 12), (1, 16)):
@@ -106,14 +108,16 @@ def test_attributes_and_objects_alone_tell_unseen_pairs_well_above_chance_and_fa
         scores += (_with_one(features(dataset, "test")) @ weights).log_softmax(1)[:, numbers[:, part]]
     assert dataset.extra_metrics is not None
     found = {name: float(value) for name, value in dataset.extra_metrics("test", scores.unsqueeze(0)).items()}
-    assert found == {name: float(value) for name, value in figures(scores.unsqueeze(0), test.y, dataset.pairs, "test").items()}
+    assert found == {
+        name: float(value) for name, value in compute_metrics(scores.unsqueeze(0), test.y, dataset.pairs, "test").items()
+    }
     chance = dataset.extra_metrics("test", torch.rand(1, len(test), len(numbers)))
     assert 0.3 < found["auc"] < 0.7
     assert found["unseen"] < 0.9
     assert float(chance["auc"]) < 0.002
 
 
-def test_what_is_shown_is_no_sum_of_what_attribute_and_object_show(dataset: Compositional) -> None:
+def test_what_is_shown_is_no_sum_of_what_attribute_and_object_show(dataset: CompositionalDataset) -> None:
     quiet = made(noise=0.0, listed=1.0)
     y = torch.cat([split.y for split in quiet.splits.values()])
     x = torch.cat([features(quiet, split) for split in quiet.splits])
@@ -145,8 +149,8 @@ def test_too_few_pairs_are_told() -> None:
 def test_other_sizes(options: dict[str, Any]) -> None:
     other = made(samples=200, negatives=3, **options)
     assert len(other.pairs.numbers[other.pairs.trained][:, 1].unique()) == options["objects"]
-    assert other.judge is not None
-    assert set(other.judge("valid", torch.rand(2, len(other.splits["valid"]), other.outputs))) == {
+    assert other.extra_metrics is not None
+    assert set(other.extra_metrics("valid", torch.rand(2, len(other.splits["valid"]), other.outputs))) == {
         "auc",
         "auc2",
         "auc3",

@@ -15,10 +15,10 @@ from boolit.lab.common.random import keys
 from boolit.lab.datasets import Dataset, load, source
 from boolit.lab.datasets.raven import files
 from boolit.lab.datasets.raven.configurations import CONFIGURATIONS
-from boolit.lab.datasets.raven.drawing import pictures
+from boolit.lab.datasets.raven.drawing import draw_problem
 from boolit.lab.datasets.raven.files import file_name, generate
-from boolit.lab.datasets.raven.problems import problem
-from boolit.lab.datasets.raven.samples import scaled
+from boolit.lab.datasets.raven.problems import make_problem
+from boolit.lab.datasets.raven.samples import downscale
 
 TWO = ["distribute_four", "center_single"]
 OPTIONS = {"name": "iraven", "configurations": TWO, "problems": 20, "seed": 3}
@@ -46,8 +46,8 @@ def refuse(*_: object) -> None:
 def original(split: str, sample: int) -> tuple[Tensor, int]:
     """What a sample should be, by the rule of the files' names."""
     indices = [index for index in range(20) if file_name(index).endswith(f"_{'val' if split == 'valid' else split}.npz")]
-    made = problem(TWO[sample // len(indices)], 3, indices[sample % len(indices)])
-    return torch.from_numpy(pictures(made)).float(), made.target
+    made = make_problem(TWO[sample // len(indices)], 3, indices[sample % len(indices)])
+    return torch.from_numpy(draw_problem(made)).float(), made.target
 
 
 def test_every_sample_is_its_problem(dataset: Dataset) -> None:
@@ -88,7 +88,7 @@ def test_what_is_missing_is_made_and_what_was_read_is_not_read_again(tmp_path: P
     for path in folder.iterdir():
         path.unlink()
     with monkeypatch.context() as patched:
-        patched.setattr(files, "_solved", refuse)
+        patched.setattr(files, "make_problem", refuse)
         again = source(few).load()
         assert torch.equal(again.encoded(again.splits["test"].x), seen)
         assert torch.equal(again.splits["test"].y, targets)
@@ -112,15 +112,15 @@ def test_an_interrupted_reading_goes_on(home: Path) -> None:
 
 @pytest.mark.parametrize("side", [8, 40, 64, 100])
 def test_scaling_keeps_means_and_averages_areas(side: int) -> None:
-    images = pictures(problem("center_single", 1, 0))
-    small = scaled(images, side)
+    images = draw_problem(make_problem("center_single", 1, 0))
+    small = downscale(images, side)
     assert (small.dtype, small.shape) == (np.uint8, (16, side, side))
     assert small.mean() == pytest.approx(images.mean(), abs=0.3)
     if 160 % side == 0:
         blocks = images.reshape(16, side, 160 // side, side, 160 // side).mean((2, 4))
         assert np.abs(small - blocks).max() <= 0.5 + 1e-3
-    assert (scaled(np.full((1, 160, 160), 77, np.uint8), side) == 77).all()
-    assert scaled(images, 160) is images
+    assert (downscale(np.full((1, 160, 160), 77, np.uint8), side) == 77).all()
+    assert downscale(images, 160) is images
 
 
 def test_a_draw_permutes_candidates_and_may_exchange_two_rows(dataset: Dataset) -> None:
@@ -156,7 +156,7 @@ def test_draws_are_uniform_and_belong_to_run_and_step(dataset: Dataset) -> None:
 
 
 @pytest.mark.parametrize("split", ["valid", "test"])
-def test_the_judge_counts_hits_of_each_configuration(dataset: Dataset, split: str) -> None:
+def test_extra_metrics_count_hits_of_each_configuration(dataset: Dataset, split: str) -> None:
     assert dataset.extra_metrics
     outputs = torch.randn(3, 8, 8, generator=torch.Generator().manual_seed(0))
     outputs[1] = torch.nn.functional.one_hot(dataset.splits[split].y, 8).float()
@@ -176,7 +176,7 @@ def test_a_folder_of_files_laid_out_by_hand(
     for name in TWO:
         shutil.copytree(home / "iraven" / "3-v1" / name, own / name)
     (own / TWO[0] / "RAVEN_0_train.xml").write_text("<Data/>")
-    monkeypatch.setattr(files, "_solved", refuse)
+    monkeypatch.setattr(files, "make_problem", refuse)
     wanted = source({"name": "iraven", "configurations": TWO, "folder": str(own)})
     found = load(wanted)
     for split in SAMPLES:

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import load, source
 from boolit.lab.datasets.composition import curves
-from boolit.lab.datasets.composition.base import Compositional
+from boolit.lab.datasets.composition.base import CompositionalDataset
 from boolit.lab.reports.figures.seen_unseen import RunCurve, seen_against_unseen, seen_unseen
 from boolit.lab.reports.figures.study import study_figures
 from boolit.lab.results.store import Store
@@ -42,14 +42,14 @@ def record(activation: str, data: dict[str, Any], outputs: int) -> Record:
 
 
 @pytest.fixture
-def dataset() -> Compositional:
+def dataset() -> CompositionalDataset:
     found = load(source(DATA))
-    assert isinstance(found, Compositional)
+    assert isinstance(found, CompositionalDataset)
     return found
 
 
 @pytest.fixture
-def stored(tmp_path: Path, dataset: Compositional) -> tuple[Store, list[Record], dict[str, torch.Tensor]]:
+def stored(tmp_path: Path, dataset: CompositionalDataset) -> tuple[Store, list[Record], dict[str, torch.Tensor]]:
     """Two runs with the same random weights."""
     weights = {
         "linear.0.weight": torch.randn(32, 10),
@@ -66,7 +66,7 @@ def stored(tmp_path: Path, dataset: Compositional) -> tuple[Store, list[Record],
 
 
 def test_the_curve_is_that_of_the_network_s_scores(
-    stored: tuple[Store, list[Record], dict[str, torch.Tensor]], dataset: Compositional
+    stored: tuple[Store, list[Record], dict[str, torch.Tensor]], dataset: CompositionalDataset
 ) -> None:
     store, (relu, _), weights = stored
     test = dataset.splits["test"]
@@ -93,7 +93,7 @@ def test_a_study_of_pairs_has_the_figure(stored: tuple[Store, list[Record], dict
     assert lines["ReLU"].get_label() == f"ReLU: {100 * found[0].curve.area:.1f}"
 
 
-def test_grey_lines_have_one_harmonic_mean(dataset: Compositional) -> None:
+def test_grey_lines_have_one_harmonic_mean(dataset: CompositionalDataset) -> None:
     test = dataset.splits["test"]
     scores = torch.rand(1, len(test), dataset.outputs)
     scores[0, torch.arange(len(test)), test.y] += 0.7

@@ -51,7 +51,7 @@ def test_the_paper_sized_made_data_is_as_large_as_mit_states(name: str) -> None:
     assert config.parameters == (437_929 if name == "composed-tmn" else 1_148_713)
 
 
-def test_a_study_runs_and_stores_the_judges_figures(tmp_path: Path) -> None:
+def test_a_study_runs_and_stores_the_extra_metrics(tmp_path: Path) -> None:
     planned = plan(load_study("composed-tmnx"), "quick", sets=[*TINY, "sweep.activation=['relu','or_ail']"], seeds=2)
     with Store(tmp_path) as store:
         execute(planned, store)

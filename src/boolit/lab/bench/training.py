@@ -127,7 +127,7 @@ def measure_training(rounds: int, begin: Callable[[str, int], Callable[[int], ob
     advance = begin("training", len(cohorts) + 5)
     gains: dict[str, StackingGain] = {}
     for cohort in cohorts:
-        gains[f"parity, {cohort.runs[0].config['activation']}"] = compare_with_loop(cohort.job(), rounds)
+        gains[f"parity, {cohort.runs[0].config.activation}"] = compare_with_loop(cohort.job(), rounds)
         advance(1)
     gains[PARITY] = total_gain(gains)
     for name, job in {COVERTYPE: batch_norm_job(), "mnist-mlp, 65k parameters, relu": mnist_job()}.items():

@@ -94,8 +94,8 @@ class Holdout(Source):
             )
         if whole.extra_metrics is not None:
             raise UserError(
-                f"{self.of.name} judges the splits {', '.join(whole.splits)} in its own way, and no rows held out of one; give "
-                "it a split valid to choose by"
+                f"{self.of.name} has metrics of its own for the splits {', '.join(whole.splits)}, and none for rows held out; "
+                "give it a split valid to choose by"
             )
         order = self._order(whole, rows.y)
         valid, train = (_taken(rows, part.sort().values) for part in (order[:held], order[held:]))

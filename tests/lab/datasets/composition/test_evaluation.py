@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.integrate import trapezoid
 from torch import Tensor
 
-from boolit.lab.datasets.composition import Curve, Pairs, curves, figures
+from boolit.lab.datasets.composition import Curve, Pairs, compute_metrics, curves
 from boolit.lab.datasets.composition import pairs as evaluation
 
 PAIRS = Pairs.of_names(
@@ -87,7 +87,7 @@ def test_any_scores_have_the_literal_areas(values: list[float], seed: int) -> No
     y = torch.tensor(SEEN + UNSEEN)[y]
     # On a grid, as scores that differ by a rounding error only could turn either way.
     scores = torch.tensor(values, dtype=torch.float64).view(1, 45, 8).mul(2**10).round().div(2**10)
-    found = figures(scores, y, PAIRS, "test")
+    found = compute_metrics(scores, y, PAIRS, "test")
     for k, name in enumerate(("auc", "auc2", "auc3"), start=1):
         _, seen, unseen = zip(*literally(scores[0].tolist(), y.tolist(), k), strict=True)
         assert float(found[name]) == pytest.approx(trapezoid(seen, unseen), abs=1e-12)
@@ -104,7 +104,7 @@ def confident(y: list[int], margin: float, spread: float = 0.0) -> Tensor:
 
 def test_a_perfect_network_has_the_whole_area() -> None:
     y = (SEEN + UNSEEN) * 10
-    found = figures(confident(y, 5000.0), torch.tensor(y), PAIRS, "test")
+    found = compute_metrics(confident(y, 5000.0), torch.tensor(y), PAIRS, "test")
     assert {name: float(value) for name, value in found.items()} == dict.fromkeys(found, 1.0)
 
 
@@ -123,7 +123,7 @@ def test_a_bias_of_1000_drowns_margins_below_it() -> None:
 def test_chance_has_next_to_no_area() -> None:
     y = torch.tensor(SEEN + UNSEEN).repeat(300)
     scores = torch.rand(4, len(y), len(PAIRS.numbers), generator=torch.Generator().manual_seed(0))
-    found = figures(scores, y, PAIRS, "test")
+    found = compute_metrics(scores, y, PAIRS, "test")
     # Of the seven pairs to choose from, four are seen and three not: at each end, one in four and one in three is right.
     assert found["unseen"].tolist() == pytest.approx([1 / 3] * 4, abs=0.06)
     assert found["seen"].tolist() == pytest.approx([1 / 4] * 4, abs=0.06)
@@ -146,13 +146,13 @@ def test_if_no_unseen_image_can_be_right_the_area_is_0() -> None:
     y = SEEN * 10 + UNSEEN * 10
     scores = confident(y, 5.0)
     scores[:, len(SEEN * 10) :] *= -1
-    found = figures(scores, torch.tensor(y), PAIRS, "test")
+    found = compute_metrics(scores, torch.tensor(y), PAIRS, "test")
     assert (float(found["auc"]), float(found["unseen"]), float(found["harmonic"])) == (0.0, 0.0, 0.0)
 
 
 def test_one_score_for_all_pairs_is_never_right() -> None:
     y = torch.tensor(SEEN + UNSEEN)
-    found = figures(torch.zeros(2, len(y), len(PAIRS.numbers)), y, PAIRS, "test")
+    found = compute_metrics(torch.zeros(2, len(y), len(PAIRS.numbers)), y, PAIRS, "test")
     assert float(found["auc"].max()) == 0.0
     assert float(found["seen"].max()) == 0.0
 
@@ -162,15 +162,17 @@ def test_pairs_of_other_splits_are_left_out() -> None:
     scores = confident(y, 5.0)
     other = PAIRS.new_in("valid").tolist()
     scores[..., other] = 1e6
-    plain = figures(confident(y, 5.0), torch.tensor(y), PAIRS, "test")
-    assert all(torch.equal(value, plain[name]) for name, value in figures(scores, torch.tensor(y), PAIRS, "test").items())
+    plain = compute_metrics(confident(y, 5.0), torch.tensor(y), PAIRS, "test")
+    assert all(
+        torch.equal(value, plain[name]) for name, value in compute_metrics(scores, torch.tensor(y), PAIRS, "test").items()
+    )
 
 
 def test_a_diverged_run_does_not_disturb_the_others() -> None:
     y = torch.tensor(SEEN + UNSEEN)
     scores = torch.cat([confident(y.tolist(), 5.0), torch.full((1, len(y), len(PAIRS.numbers)), torch.nan)])
-    found = figures(scores, y, PAIRS, "test")
-    alone = figures(scores[:1], y, PAIRS, "test")
+    found = compute_metrics(scores, y, PAIRS, "test")
+    alone = compute_metrics(scores[:1], y, PAIRS, "test")
     assert all(float(found[name][0]) == float(alone[name]) for name in found)
 
 

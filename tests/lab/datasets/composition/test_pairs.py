@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from boolit.lab.common.random import keys
-from boolit.lab.datasets.composition import Pairs, contenders
+from boolit.lab.datasets.composition import Pairs, sample_candidates
 
 TRAINED = torch.tensor([1, 3, 4, 8])
 
@@ -25,7 +25,7 @@ def test_pairs_are_in_the_order_of_their_names_whatever_order_they_came_in() -> 
 
 def test_the_true_pair_comes_first_and_never_again() -> None:
     y = TRAINED[torch.tensor([[0, 1, 2, 3], [3, 3, 0, 1]])]
-    drawn = contenders(TRAINED, y, keys([0, 1], "draw"), 5, negatives=300)
+    drawn = sample_candidates(TRAINED, y, keys([0, 1], "draw"), 5, negatives=300)
     assert drawn.shape == (2, 4, 301)
     assert torch.equal(drawn[..., 0], y)
     assert not bool((drawn[..., 1:] == y.unsqueeze(-1)).any())
@@ -33,7 +33,7 @@ def test_the_true_pair_comes_first_and_never_again() -> None:
 
 def test_wrong_pairs_are_uniform_among_the_seen_ones() -> None:
     y = torch.full((1, 1000), 3)
-    drawn = contenders(TRAINED, y, keys([7], "draw"), 0, negatives=30)[..., 1:]
+    drawn = sample_candidates(TRAINED, y, keys([7], "draw"), 0, negatives=30)[..., 1:]
     counts = drawn.flatten().bincount(minlength=9)
     assert counts[[0, 2, 3, 5, 6, 7]].tolist() == [0] * 6
     assert counts[[1, 4, 8]].tolist() == pytest.approx([10_000] * 3, abs=300)  # 3.7 standard deviations
@@ -41,6 +41,6 @@ def test_wrong_pairs_are_uniform_among_the_seen_ones() -> None:
 
 def test_a_run_draws_the_same_alone_and_with_others_and_other_ones_in_every_step() -> None:
     y = TRAINED.expand(3, -1)
-    together = contenders(TRAINED, y, keys([1, 2, 3], "draw"), 9, 50)
-    assert torch.equal(together[1:2], contenders(TRAINED, y[:1], keys([2], "draw"), 9, 50))
-    assert not torch.equal(together, contenders(TRAINED, y, keys([1, 2, 3], "draw"), 10, 50))
+    together = sample_candidates(TRAINED, y, keys([1, 2, 3], "draw"), 9, 50)
+    assert torch.equal(together[1:2], sample_candidates(TRAINED, y[:1], keys([2], "draw"), 9, 50))
+    assert not torch.equal(together, sample_candidates(TRAINED, y, keys([1, 2, 3], "draw"), 10, 50))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from boolit.lab.datasets.raven.configurations import CONFIGURATIONS
-from boolit.lab.datasets.raven.panels import Problem
-from boolit.lab.datasets.raven.problems import problem
+from boolit.lab.datasets.raven.matrix import Problem
+from boolit.lab.datasets.raven.problems import make_problem
 
 
 @pytest.fixture(scope="session", params=list(CONFIGURATIONS))
 def problems(request: pytest.FixtureRequest) -> list[Problem]:
     """The first of a configuration."""
-    return [problem(request.param, 1234, index) for index in range(240)]
+    return [make_problem(request.param, 1234, index) for index in range(240)]

@@ -7,7 +7,7 @@ import pytest
 
 from boolit.lab.datasets.raven.configurations import CONFIGURATIONS
 from boolit.lab.datasets.raven.files import META, META_STRUCTURE, meta_matrix, meta_structure, structure
-from boolit.lab.datasets.raven.problems import problem
+from boolit.lab.datasets.raven.problems import make_problem
 
 TREES = {
     "center_single": "Scene Singleton Grid Center_Single / / / /",
@@ -38,8 +38,8 @@ def test_the_names_in_the_tree_are_marked(name: str) -> None:
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_every_rule_is_a_row(name: str) -> None:
     for index in range(20):
-        rules = [rule for group in problem(name, 3, index).rules for rule in group]
-        matrix = meta_matrix(problem(name, 3, index).rules)
+        rules = [rule for group in make_problem(name, 3, index).rules for rule in group]
+        matrix = meta_matrix(make_problem(name, 3, index).rules)
         assert (matrix.shape, matrix.dtype) == ((8, 9), np.uint8)
         assert not matrix[len(rules) :].any()
         for row, rule in zip(matrix, rules, strict=False):

@@ -8,10 +8,9 @@ from dataclasses import replace
 import pytest
 
 from boolit.lab.datasets.raven.configurations import CONFIGURATIONS
-from boolit.lab.datasets.raven.matrix import Strand, strand
-from boolit.lab.datasets.raven.panels import Entities, Panel, Problem
-from boolit.lab.datasets.raven.problems import answer_set, problem
-from boolit.lab.datasets.raven.rng import Chance
+from boolit.lab.datasets.raven.matrix import ComponentMatrix, Entities, Panel, Problem, draw_matrix
+from boolit.lab.datasets.raven.problems import answer_set, make_problem
+from boolit.lab.datasets.raven.rng import StableRandom
 from boolit.lab.datasets.raven.rules import Governed, Rule, RuleName
 
 FIELD = {"Type": "type", "Size": "size", "Color": "colour"}
@@ -29,11 +28,11 @@ def seen(entities: Entities, attribute: str) -> object:
     return tuple(getattr(entity, FIELD[attribute]) for entity in entities)
 
 
-def grid_strand(configuration: str, place: Rule, *looks: RuleName, uniform: bool, seed: int) -> Strand:
+def grid_matrix(configuration: str, place: Rule, *looks: RuleName, uniform: bool, seed: int) -> ComponentMatrix:
     component = CONFIGURATIONS[configuration].components[-1]
     attributes: tuple[Governed, ...] = ("Type", "Size", "Color")
     rules = (place, *(Rule(name, attribute) for name, attribute in zip(looks, attributes, strict=True)))
-    found = (strand(component, rules, Chance(seed, attempt)) for attempt in range(100))
+    found = (draw_matrix(component, rules, StableRandom(seed, attempt)) for attempt in range(100))
     return next(one for one in found if one.uniform == uniform)
 
 
@@ -84,14 +83,14 @@ def test_three_changes_split_the_candidates_in_halves(problems: list[Problem]) -
 
 
 def test_without_noise_a_single_slot_differs_in_three_binary_choices() -> None:
-    found = problem("center_single", 0, 0)
+    found = make_problem("center_single", 0, 0)
     assert sorted(attribute for _, attribute in found.modified) == ["Color", "Size", "Type"]
 
 
 def test_number_and_position_both_change_into_four_different_places() -> None:
     met = 0
     for index in range(150):
-        found = problem("distribute_four", 5, index)
+        found = make_problem("distribute_four", 5, index)
         if {"Number", "Position"} <= {attribute for _, attribute in found.modified} and len(found.modified) == 3:
             met += 1
             places = Counter(seen(candidate[0], "Position") for candidate in found.candidates)
@@ -105,8 +104,8 @@ def test_number_and_position_both_change_into_four_different_places() -> None:
 def test_number_alone_changes_seven_times(configuration: str) -> None:
     for seed in range(60):
         place = Rule("Distribute_Three", "Number")
-        found = grid_strand(configuration, place, "Constant", "Constant", "Constant", uniform=False, seed=seed)
-        candidates, modified = answer_set([found], Chance(seed))
+        found = grid_matrix(configuration, place, "Constant", "Constant", "Constant", uniform=False, seed=seed)
+        candidates, modified = answer_set([found], StableRandom(seed))
         assert modified == ((0, "Number"),)
         check_numbers(candidates, 7)
 
@@ -116,8 +115,8 @@ def test_number_and_position_alone(configuration: str) -> None:
     """One other place for as many entities, and six other numbers."""
     for seed in range(60):
         place = Rule("Arithmetic", "Position", -1)
-        found = grid_strand(configuration, place, "Constant", "Constant", "Constant", uniform=False, seed=seed)
-        candidates, modified = answer_set([found], Chance(seed))
+        found = grid_matrix(configuration, place, "Constant", "Constant", "Constant", uniform=False, seed=seed)
+        candidates, modified = answer_set([found], StableRandom(seed))
         assert modified == ((0, "Position"), (0, "Number"))
         check_numbers(candidates, 6)
 
@@ -126,8 +125,8 @@ def test_number_and_position_alone(configuration: str) -> None:
 def test_number_and_another_attribute_alone(configuration: str) -> None:
     for seed in range(60):
         place = Rule("Distribute_Three", "Number")
-        found = grid_strand(configuration, place, "Constant", "Distribute_Three", "Constant", uniform=False, seed=seed)
-        candidates, modified = answer_set([found], Chance(seed))
+        found = grid_matrix(configuration, place, "Constant", "Distribute_Three", "Constant", uniform=False, seed=seed)
+        candidates, modified = answer_set([found], StableRandom(seed))
         assert modified == ((0, "Size"), (0, "Number"))
         numbers = Counter(len(candidate[0]) for candidate in candidates)
         sizes = Counter(candidate[0][0].size for candidate in candidates)
@@ -150,8 +149,8 @@ def check_numbers(candidates: list[Panel], new: int) -> None:
 def test_a_shared_level_is_changed_for_all_entities_alike(uniform: bool, rule: RuleName) -> None:
     for seed in range(40):
         place = Rule("Constant", "Number/Position")
-        found = grid_strand("distribute_nine", place, rule, rule, rule, uniform=uniform, seed=seed)
-        candidates, _ = answer_set([found], Chance(seed))
+        found = grid_matrix("distribute_nine", place, rule, rule, rule, uniform=uniform, seed=seed)
+        candidates, _ = answer_set([found], StableRandom(seed))
         for look in FIELD:
             assert all(len(set(seen(candidate[0], look))) == 1 for candidate in candidates)  # type: ignore[call-overload]
 
@@ -160,8 +159,8 @@ def test_levels_of_their_own_are_all_changed() -> None:
     changes = 0
     for seed in range(40):
         place = Rule("Constant", "Number/Position")
-        found = grid_strand("distribute_nine", place, "Constant", "Constant", "Constant", uniform=False, seed=seed)
-        candidates, modified = answer_set([found], Chance(seed))
+        found = grid_matrix("distribute_nine", place, "Constant", "Constant", "Constant", uniform=False, seed=seed)
+        candidates, modified = answer_set([found], StableRandom(seed))
         answer = candidates[0][0]
         for entities in (candidate[0] for candidate in candidates if len(candidate[0]) == len(answer)):
             if (0, "Type") in modified and seen(entities, "Type") != seen(answer, "Type"):
@@ -184,6 +183,6 @@ def test_levels_of_their_own_are_all_changed() -> None:
 def test_what_may_change(place: Rule, uniform: bool, expected: set[str]) -> None:
     met = set()
     for seed in range(60):
-        found = grid_strand("distribute_nine", place, "Constant", "Constant", "Constant", uniform=uniform, seed=seed)
-        met |= {attribute for _, attribute in answer_set([found], Chance(seed))[1]}
+        found = grid_matrix("distribute_nine", place, "Constant", "Constant", "Constant", uniform=uniform, seed=seed)
+        met |= {attribute for _, attribute in answer_set([found], StableRandom(seed))[1]}
     assert met == expected

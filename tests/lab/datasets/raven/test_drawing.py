@@ -19,13 +19,13 @@ from boolit.lab.datasets.raven.drawing import (
     TRIANGLE,
     Bytes,
     Frame,
-    drawn,
-    layers,
-    pictures,
+    draw_layers,
+    draw_panel,
+    draw_problem,
     vertices,
 )
-from boolit.lab.datasets.raven.panels import Entity
-from boolit.lab.datasets.raven.problems import problem
+from boolit.lab.datasets.raven.matrix import Entity
+from boolit.lab.datasets.raven.problems import make_problem
 
 CENTRE = CONFIGURATIONS["center_single"]
 IN_OUT = CONFIGURATIONS["in_center_single_out_center_single"]
@@ -36,12 +36,12 @@ MIDDLE = SIDE // 2
 
 
 def alone(shape: int, size: int = 5, colour: int = 0, angle: int = UPRIGHT) -> Bytes:
-    return drawn(((Entity(0, shape, size, colour, angle),),), CENTRE)
+    return draw_panel(((Entity(0, shape, size, colour, angle),),), CENTRE)
 
 
 def full(configuration: Configuration, shape: int, colour: int, angle: int) -> Bytes:
     """The largest shape in every slot."""
-    return drawn(
+    return draw_panel(
         tuple(
             tuple(Entity(slot, shape, 5, min(colour, part.limits["Color"][1]), angle) for slot in range(len(part.slots)))
             for part in configuration.components
@@ -121,13 +121,13 @@ def test_turning_by_right_angles_moves_pixels_counter_clockwise(shape: int, degr
 def test_level_0_shows_what_is_below_and_the_others_hide_it() -> None:
     out = Entity(0, SQUARE, 5, 0, UPRIGHT)
     # Within the outer square nothing but the inner shape may be hidden or changed.
-    below = drawn(((Entity(0, CIRCLE, 5, 9, UPRIGHT),),), CENTRE)
-    inner, hidden = (drawn(((out,), (Entity(0, CIRCLE, 5, colour, UPRIGHT),)), IN_OUT) for colour in (0, 5))
+    below = draw_panel(((Entity(0, CIRCLE, 5, 9, UPRIGHT),),), CENTRE)
+    inner, hidden = (draw_panel(((out,), (Entity(0, CIRCLE, 5, colour, UPRIGHT),)), IN_OUT) for colour in (0, 5))
     assert below[MIDDLE, MIDDLE] == BLACK
     assert (inner[MIDDLE, MIDDLE], hidden[MIDDLE, MIDDLE]) == (WHITE, COLOURS[5])
     two = Configuration("two", "", (CENTRE.components[0], IN_OUT.components[1]))
     transparent, opaque = (
-        drawn(((Entity(0, CIRCLE, 5, 4, UPRIGHT),), (Entity(0, SQUARE, 5, colour, UPRIGHT),)), two) for colour in (0, 1)
+        draw_panel(((Entity(0, CIRCLE, 5, 4, UPRIGHT),), (Entity(0, SQUARE, 5, colour, UPRIGHT),)), two) for colour in (0, 1)
     )
     assert transparent[MIDDLE, MIDDLE] == COLOURS[4]
     assert opaque[MIDDLE, MIDDLE] == COLOURS[1]
@@ -169,21 +169,21 @@ def test_only_the_two_configurations_with_a_line_have_one() -> None:
 
 def drawn_small(configuration: Configuration) -> Bytes:
     parts = configuration.components
-    return drawn(tuple((Entity(0, CIRCLE, part.limits["Size"][0], 0, UPRIGHT),) for part in parts), configuration)
+    return draw_panel(tuple((Entity(0, CIRCLE, part.limits["Size"][0], 0, UPRIGHT),) for part in parts), configuration)
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_a_problem_is_sixteen_pictures_context_first(name: str) -> None:
-    made = problem(name, 7, 3)
-    configuration, shown = CONFIGURATIONS[name], pictures(made)
+    made = make_problem(name, 7, 3)
+    configuration, shown = CONFIGURATIONS[name], draw_problem(made)
     assert (shown.shape, shown.dtype) == ((16, SIDE, SIDE), np.uint8)
-    assert (shown[5] == drawn(made.context[5], configuration)).all()
-    assert (shown[8 + made.target] == drawn(made.candidates[made.target], configuration)).all()
+    assert (shown[5] == draw_panel(made.context[5], configuration)).all()
+    assert (shown[8 + made.target] == draw_panel(made.candidates[made.target], configuration)).all()
     assert len({picture.tobytes() for picture in shown[8:]}) == 8
 
 
 def test_layers_are_kept_and_shared() -> None:
     frame = Frame(0.0, 0.0, 40.0)
-    assert layers(PENTAGON, 0.5, 45, frame) is layers(PENTAGON, 0.5, 45, frame)
-    found = layers(PENTAGON, 0.5, 45, frame)
+    assert draw_layers(PENTAGON, 0.5, 45, frame) is draw_layers(PENTAGON, 0.5, 45, frame)
+    found = draw_layers(PENTAGON, 0.5, 45, frame)
     assert (found.outline.astype(int) + found.fill).max() == WHITE

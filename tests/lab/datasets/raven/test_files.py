@@ -15,9 +15,9 @@ import pytest
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets.raven import files
 from boolit.lab.datasets.raven.configurations import CONFIGURATIONS
-from boolit.lab.datasets.raven.drawing import pictures
-from boolit.lab.datasets.raven.files import file_name, generate, missing, read, split_of
-from boolit.lab.datasets.raven.problems import problem
+from boolit.lab.datasets.raven.drawing import draw_problem
+from boolit.lab.datasets.raven.files import file_name, generate, missing_problems, read_problem, split_of
+from boolit.lab.datasets.raven.problems import make_problem
 
 KEYS = {"image", "target", "predict", "meta_matrix", "meta_target", "structure", "meta_structure"}
 TWO = ["center_single", "up_center_single_down_center_single"]
@@ -38,10 +38,10 @@ def test_the_splits_are_6000_2000_2000() -> None:
 def test_a_file_holds_the_problem(name: str, tmp_path: Path) -> None:
     generate(tmp_path, [name], 9, 5)
     assert sorted(path.name for path in (tmp_path / name).iterdir()) == sorted(map(file_name, range(9)))
-    made = problem(name, 5, 8)
+    made = make_problem(name, 5, 8)
     with np.load(tmp_path / name / "RAVEN_8_test.npz", allow_pickle=False) as file:
         assert set(file.files) == KEYS
-        assert (file["image"] == pictures(made)).all()
+        assert (file["image"] == draw_problem(made)).all()
         assert (file["image"].dtype, file["image"].shape) == (np.uint8, (16, 160, 160))
         assert file["target"] == file["predict"] == made.target
         assert (file["target"].shape, file["target"].dtype.kind) == ((), "i")
@@ -49,8 +49,8 @@ def test_a_file_holds_the_problem(name: str, tmp_path: Path) -> None:
         assert (file["meta_target"] == file["meta_matrix"].max(0)).all()
         assert (file["structure"].dtype.kind, file["structure"][0]) == ("U", "Scene")
         assert (file["meta_structure"].shape, file["meta_structure"].dtype) == ((21,), np.uint8)
-    image, target = read(tmp_path / name / "RAVEN_8_test.npz")
-    assert (image == pictures(made)).all()
+    image, target = read_problem(tmp_path / name / "RAVEN_8_test.npz")
+    assert (image == draw_problem(made)).all()
     assert target == made.target
 
 
@@ -61,7 +61,7 @@ def test_only_what_is_missing_is_made_and_it_is_the_same(tmp_path: Path) -> None
     before = contents(tmp_path)
     times = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.npz")}
     (tmp_path / TWO[0] / file_name(3)).unlink()
-    assert missing(tmp_path, TWO[0], 6) == [3]
+    assert missing_problems(tmp_path, TWO[0], 6) == [3]
     assert generate(tmp_path, TWO, 6, 1) == 1
     assert contents(tmp_path) == before
     assert sum(path.stat().st_mtime_ns != old for path, old in times.items()) == 1
@@ -82,8 +82,8 @@ def test_processes_make_the_same_files(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_killed_process_leaves_whole_files_only(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from boolit.lab.datasets.raven.files import Portion, make\n"
-        "make(Portion(Path(sys.argv[1]), 'center_single', 1, tuple(range(10_000))))"
+        "import sys; from pathlib import Path; from boolit.lab.datasets.raven.files import ProblemBatch, write_problems\n"
+        "write_problems(ProblemBatch(Path(sys.argv[1]), 'center_single', 1, tuple(range(10_000))))"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) as child:
         until = time.monotonic() + 300
@@ -93,7 +93,7 @@ def test_a_killed_process_leaves_whole_files_only(tmp_path: Path) -> None:
     made = sorted(tmp_path.rglob("*.npz"))
     assert len(made) >= 8
     for path in made:
-        read(path)
+        read_problem(path)
 
 
 def test_what_a_killed_process_left_is_swept_when_it_is_old(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_broken_file_is_named(spoiled: object, said: str, tmp_path: Path) -> N
     path = tmp_path / TWO[0] / file_name(0)
     path.write_bytes(spoiled(path.read_bytes()))
     with pytest.raises(UserError, match=r"RAVEN_0_train\.npz is no problem of I-RAVEN .*delete it") as error:
-        read(path)
+        read_problem(path)
     assert said in str(error.value)
 
 
@@ -145,14 +145,14 @@ def test_a_broken_file_is_named(spoiled: object, said: str, tmp_path: Path) -> N
 def test_other_contents_are_refused(image: npt.NDArray[np.generic], target: int, said: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "RAVEN_0_train.npz", image=image, target=target)
     with pytest.raises(UserError, match=r"RAVEN_0_train\.npz is no problem") as error:
-        read(tmp_path / "RAVEN_0_train.npz")
+        read_problem(tmp_path / "RAVEN_0_train.npz")
     assert said in str(error.value)
 
 
 def test_pickles_are_not_read(tmp_path: Path) -> None:
     np.savez(tmp_path / "RAVEN_0_train.npz", image=np.array([print], dtype=object), target=0)
     with pytest.raises(UserError, match="RAVEN_0_train"):
-        read(tmp_path / "RAVEN_0_train.npz")
+        read_problem(tmp_path / "RAVEN_0_train.npz")
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:

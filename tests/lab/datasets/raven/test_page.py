@@ -10,8 +10,8 @@ from PIL import Image
 
 from boolit.lab.datasets.raven import page
 from boolit.lab.datasets.raven.configurations import CONFIGURATIONS
-from boolit.lab.datasets.raven.drawing import pictures
-from boolit.lab.datasets.raven.problems import problem
+from boolit.lab.datasets.raven.drawing import draw_problem
+from boolit.lab.datasets.raven.problems import make_problem
 
 
 @pytest.mark.parametrize("name", ["left_center_single_right_center_single"])
@@ -22,9 +22,9 @@ def test_every_panel_is_on_the_page_and_the_answer_alone_is_marked(name: str, tm
     lines = len(CONFIGURATIONS[name].components) + 1
     block = 3 * page.STEP + page.LINE * lines + page.MARGIN
     for number, index in enumerate((5, 0)):
-        made = problem(name, 3, index)
+        made = make_problem(name, 3, index)
         top = page.HEADING + number * block + page.LINE * lines
-        shown = pictures(made)
+        shown = draw_problem(made)
         for place in range(8):
             matrix = (top + place // 3 * page.STEP, page.MARGIN + place % 3 * page.STEP)
             right = page.MARGIN + 3 * page.STEP + page.BETWEEN + place % 4 * page.STEP

@@ -11,22 +11,22 @@ from scipy.stats import chisquare
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets.raven.configurations import CONFIGURATIONS
-from boolit.lab.datasets.raven.panels import Problem
-from boolit.lab.datasets.raven.problems import problem
+from boolit.lab.datasets.raven.matrix import Problem
+from boolit.lab.datasets.raven.problems import make_problem
 
 
 @settings(max_examples=30)
 @given(st.sampled_from(list(CONFIGURATIONS)), st.integers(0, 2**40), st.integers(0, 10**6))
 def test_the_same_again_and_others_otherwise(configuration: str, seed: int, index: int) -> None:
-    found = problem(configuration, seed, index)
-    assert found == problem(configuration, seed, index)
-    assert found.context != problem(configuration, seed + 1, index).context
-    assert found.context != problem(configuration, seed, index + 1).context
+    found = make_problem(configuration, seed, index)
+    assert found == make_problem(configuration, seed, index)
+    assert found.context != make_problem(configuration, seed + 1, index).context
+    assert found.context != make_problem(configuration, seed, index + 1).context
 
 
 def test_a_seed_keeps_its_problems_on_every_machine() -> None:
     """Stored results name a seed: another digest means other problems for all of them."""
-    texts = [repr(problem(configuration, 1234, index)) for configuration in CONFIGURATIONS for index in range(20)]
+    texts = [repr(make_problem(configuration, 1234, index)) for configuration in CONFIGURATIONS for index in range(20)]
     assert hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16] == "e4d6201293f7811d"
 
 
@@ -42,4 +42,4 @@ def test_every_kind_of_rule_occurs(problems: list[Problem]) -> None:
 
 def test_unknown_configuration() -> None:
     with pytest.raises(UserError, match="'grid' is not a configuration"):
-        problem("grid", 0, 0)
+        make_problem("grid", 0, 0)

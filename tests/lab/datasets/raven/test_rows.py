@@ -8,9 +8,8 @@ import pytest
 from scipy.stats import binomtest, chisquare
 
 from boolit.lab.datasets.raven.configurations import CONFIGURATIONS
-from boolit.lab.datasets.raven.matrix import Strand, strand
-from boolit.lab.datasets.raven.panels import Entities, Problem
-from boolit.lab.datasets.raven.rng import Chance
+from boolit.lab.datasets.raven.matrix import ComponentMatrix, Entities, Problem, draw_matrix
+from boolit.lab.datasets.raven.rng import StableRandom
 from boolit.lab.datasets.raven.rules import Rule
 
 GRID = CONFIGURATIONS["distribute_nine"].components[0]
@@ -24,9 +23,9 @@ def matrix(found: Problem, component: int) -> list[list[Entities]]:
     return [panels[0:3], panels[3:6], panels[6:9]]
 
 
-def drawn(place: Rule, *, uniform: bool, samples: int) -> list[Strand]:
-    strands = (strand(GRID, (place, *CONSTANT), Chance(seed)) for seed in range(100 * samples))
-    return [found for found, _ in zip((found for found in strands if found.uniform == uniform), range(samples), strict=False)]
+def drawn(place: Rule, *, uniform: bool, samples: int) -> list[ComponentMatrix]:
+    matrices = (draw_matrix(GRID, (place, *CONSTANT), StableRandom(seed)) for seed in range(100 * samples))
+    return [found for found, _ in zip((found for found in matrices if found.uniform == uniform), range(samples), strict=False)]
 
 
 def latin(rows: list[list[object]]) -> bool:
@@ -35,7 +34,7 @@ def latin(rows: list[list[object]]) -> bool:
     return len(set(rows[0])) == 3 and all(set(line) == set(rows[0]) for line in (*rows, *columns))
 
 
-def check_course(rule: Rule, rows: list[list[int]], start: int) -> None:
+def check_levels(rule: Rule, rows: list[list[int]], start: int) -> None:
     if rule.name == "Distribute_Three":
         assert latin(rows)  # type: ignore[arg-type]
         return
@@ -48,7 +47,7 @@ def check_course(rule: Rule, rows: list[list[int]], start: int) -> None:
 
 def check_place(rule: Rule, rows: list[list[Entities]], slots: int) -> None:
     if rule.attribute == "Number":
-        check_course(rule, [[len(panel) for panel in row] for row in rows], COUNTED_FROM["Number"])
+        check_levels(rule, [[len(panel) for panel in row] for row in rows], COUNTED_FROM["Number"])
         return
     sets = [[frozenset(entity.slot for entity in panel) for panel in row] for row in rows]
     if rule.name == "Distribute_Three":
@@ -70,7 +69,7 @@ def check_place(rule: Rule, rows: list[list[Entities]], slots: int) -> None:
 def check_look(rule: Rule, rows: list[list[Entities]]) -> None:
     levels = [[{getattr(entity, FIELD[rule.attribute]) for entity in panel} for panel in row] for row in rows]
     assert all(len(shared) == 1 for row in levels for shared in row)
-    check_course(rule, [[shared.pop() for shared in row] for row in levels], COUNTED_FROM.get(rule.attribute, 0))
+    check_levels(rule, [[shared.pop() for shared in row] for row in levels], COUNTED_FROM.get(rule.attribute, 0))
 
 
 def check_constant(rule: Rule, place: Rule, rows: list[list[Entities]], slots: int) -> None:
@@ -114,7 +113,7 @@ def test_entities_are_in_range_and_ordered_by_slot(problems: list[Problem]) -> N
 
 def test_a_quarter_of_the_components_is_uniform() -> None:
     place = Rule("Constant", "Number/Position")
-    uniform = sum(strand(GRID, (place, *CONSTANT), Chance(seed)).uniform for seed in range(2000))
+    uniform = sum(draw_matrix(GRID, (place, *CONSTANT), StableRandom(seed)).uniform for seed in range(2000))
     assert binomtest(uniform, 2000, 0.25).pvalue > 1e-3
 
 
@@ -135,7 +134,7 @@ def test_persistent_entities_keep_everything_but_their_slot() -> None:
 
 def test_every_row_begins_anew() -> None:
     found = drawn(Rule("Constant", "Number/Position"), uniform=False, samples=200)
-    assert sum(one == two for (one, *_), (two, *_), _ in (strand.rows for strand in found)) < 5
+    assert sum(one == two for (one, *_), (two, *_), _ in (one.rows for one in found)) < 5
 
 
 def test_first_panels_are_uniform_over_numbers_and_slots() -> None:

@@ -8,10 +8,9 @@ from fractions import Fraction
 import pytest
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.datasets.raven.configurations import CONFIGURATIONS, Component, configuration_named
-from boolit.lab.datasets.raven.levels import level_rows
-from boolit.lab.datasets.raven.rng import Chance
-from boolit.lab.datasets.raven.rules import GROUPS, Group, Rule, admissible, first_levels
+from boolit.lab.datasets.raven.configurations import CONFIGURATIONS, PanelComponent, configuration_named
+from boolit.lab.datasets.raven.rng import StableRandom
+from boolit.lab.datasets.raven.rules import GROUPS, Group, Rule, admissible_rules, draw_levels, first_levels
 
 EMPTY = None
 NUMBER_RANGES = {  # by slots: the table of the generator's published description
@@ -54,7 +53,7 @@ KINDS = {"Number/Position": 7, "Type": 3, "Size": 4, "Color": 4}
 VALUES = {"Progression": 4, "Arithmetic": 2, "Distribute_Three": 1, "Constant": 1}
 
 
-def component(configuration: str, name: str) -> Component:
+def component(configuration: str, name: str) -> PanelComponent:
     return next(part for part in CONFIGURATIONS[configuration].components if part.name == name)
 
 
@@ -72,21 +71,21 @@ def test_number_ranges_are_the_published_ones(slots: int) -> None:
 @pytest.mark.parametrize(("configuration", "slots"), [("distribute_four", 4), ("distribute_nine", 9)])
 def test_rules_with_an_empty_range_are_not_admitted(configuration: str, slots: int) -> None:
     possible = {rule for rule, limits in NUMBER_RANGES[slots].items() if limits is not EMPTY}
-    assert names(admissible(component(configuration, "Grid"), "Number/Position")) == possible
+    assert names(admissible_rules(component(configuration, "Grid"), "Number/Position")) == possible
 
 
 def test_one_slot_admits_constant_alone() -> None:
     for configuration in CONFIGURATIONS.values():
         for part in configuration.components:
             if len(part.slots) == 1:
-                assert names(admissible(part, "Number/Position")) == {("Constant", "Number/Position", 0)}
+                assert names(admissible_rules(part, "Number/Position")) == {("Constant", "Number/Position", 0)}
 
 
 def test_the_outer_component_has_one_colour_and_three_sizes() -> None:
     out = component("in_center_single_out_center_single", "Out")
-    assert names(admissible(out, "Color")) == {("Constant", "Color", 0)}
+    assert names(admissible_rules(out, "Color")) == {("Constant", "Color", 0)}
     steps = {("Progression", "Size", -1), ("Progression", "Size", 1)}
-    assert names(admissible(out, "Size")) == steps | {("Distribute_Three", "Size", 0), ("Constant", "Size", 0)}
+    assert names(admissible_rules(out, "Size")) == steps | {("Distribute_Three", "Size", 0), ("Constant", "Size", 0)}
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -94,14 +93,14 @@ def test_the_outer_component_has_one_colour_and_three_sizes() -> None:
 def test_weights_are_those_of_rejection(configuration: str, group: Group) -> None:
     """A kind uniformly, then its value uniformly, on condition that it is possible."""
     for part in CONFIGURATIONS[configuration].components:
-        weighted = admissible(part, group)
+        weighted = admissible_rules(part, group)
         prior = {rule: Fraction(1, KINDS[group] * VALUES[rule.name]) for rule in weighted}
         for rule, times in Counter(weighted).items():
             assert Fraction(times, len(weighted)) == prior[rule] / sum(prior.values())
 
 
 def test_type_has_no_arithmetic() -> None:
-    assert {name for name, _, _ in names(admissible(component("center_single", "Grid"), "Type"))} == {
+    assert {name for name, _, _ in names(admissible_rules(component("center_single", "Grid"), "Type"))} == {
         "Constant",
         "Progression",
         "Distribute_Three",
@@ -113,21 +112,21 @@ def test_type_has_no_arithmetic() -> None:
 def test_levels_stay_within_the_limits_and_use_the_whole_first_range(configuration: str, group: Group) -> None:
     for part in CONFIGURATIONS[configuration].components:
         low, high = part.limits[group]  # type: ignore[index]
-        for rule in set(admissible(part, group)) - {Rule("Constant", group)}:
-            courses = [level_rows(rule, (low, high), Chance(seed)) for seed in range(200)]
-            assert all(low <= level <= high for course in courses for row in course for level in row)
+        for rule in set(admissible_rules(part, group)) - {Rule("Constant", group)}:
+            rows_of_draws = [draw_levels(rule, (low, high), StableRandom(seed)) for seed in range(200)]
+            assert all(low <= level <= high for rows in rows_of_draws for row in rows for level in row)
             first, last = first_levels(rule, (low, high))
-            assert {row[0] for course in courses for row in course} == set(range(first, last + 1))
+            assert {row[0] for rows in rows_of_draws for row in rows} == set(range(first, last + 1))
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_colour_guard(sign: int) -> None:
     """A sum of colours adds something in row 1 or 2, and yet may add nothing in any one row."""
-    courses = [level_rows(Rule("Arithmetic", "Color", sign), (0, 9), Chance(seed)) for seed in range(2000)]
-    seconds = [(first[1], second[1], third[1]) for first, second, third in courses]
+    rows_of_draws = [draw_levels(Rule("Arithmetic", "Color", sign), (0, 9), StableRandom(seed)) for seed in range(2000)]
+    seconds = [(first[1], second[1], third[1]) for first, second, third in rows_of_draws]
     assert not [found for found in seconds if found[:2] == (0, 0)]
     assert all(any(found[row] == 0 for found in seconds) for row in range(3))
-    guarded = {second[0] for first, second, _ in courses if first[1] == 0}
+    guarded = {second[0] for first, second, _ in rows_of_draws if first[1] == 0}
     assert guarded == set(range(9) if sign > 0 else range(1, 10))
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from boolit.lab.datasets.raven.panels import Entity, Panel, Problem
-from boolit.lab.datasets.raven.problems import draft, problem
+from boolit.lab.datasets.raven.matrix import Entity, Panel, Problem
+from boolit.lab.datasets.raven.problems import draft_problem, make_problem
 from boolit.lab.datasets.raven.solver import solve
 
 
@@ -110,9 +110,9 @@ def test_noise_in_several_slots_is_no_rule() -> None:
 
 
 def test_ambiguous_drafts_are_rare_and_drawn_again() -> None:
-    drafts = [draft("up_center_single_down_center_single", 1, index, 0) for index in range(240)]
+    drafts = [draft_problem("up_center_single_down_center_single", 1, index, 0) for index in range(240)]
     ambiguous = [index for index, found in enumerate(drafts) if solve(found) != [found.target]]
     assert 0 < len(ambiguous) < 12
     for index, found in enumerate(drafts):
-        kept = problem("up_center_single_down_center_single", 1, index)
+        kept = make_problem("up_center_single_down_center_single", 1, index)
         assert (kept == found) == (index not in ambiguous)

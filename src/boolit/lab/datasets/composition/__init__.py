@@ -1,5 +1,5 @@
-"""Things that are pairs of an attribute and an object: which pairs there are, and what a network that scores them is worth."""
+"""Compositional zero-shot learning: pairs of an attribute and an object, and the evaluation of networks that score them."""
 
-from boolit.lab.datasets.composition.pairs import FIGURES, Curve, Pairs, contenders, curves, figures
+from boolit.lab.datasets.composition.pairs import METRICS, Curve, Pairs, compute_metrics, curves, sample_candidates
 
-__all__ = ["FIGURES", "Curve", "Pairs", "contenders", "curves", "figures"]
+__all__ = ["METRICS", "Curve", "Pairs", "compute_metrics", "curves", "sample_candidates"]

@@ -1,4 +1,4 @@
-"""Images of pairs of an attribute and an object, some of which occur in tests only: what such datasets have in common."""
+"""Datasets of images of pairs of an attribute and an object, where some pairs occur in tests only."""
 
 from __future__ import annotations
 
@@ -10,27 +10,22 @@ import torch
 from torch import Tensor
 
 from boolit.lab.datasets.base import Dataset, Split
-from boolit.lab.datasets.composition import Pairs, contenders, figures
+from boolit.lab.datasets.composition import Pairs, compute_metrics, sample_candidates
 
 
 @dataclass(frozen=True)
-class Compositional(Dataset):
+class CompositionalDataset(Dataset):
     """Its classes are the listed pairs. A sample is stored as the row of its features in a table, which is made or mapped when
-    the first is wanted. In a training step, the numbers of the pairs to choose from follow: the true one first, as class 0.
+    the first one is needed. In a training step, the numbers of the candidate pairs follow: the true one first, as class 0.
 
-    Shape: a sample is ``(1,)``, drawn ``(1 + contenders,)``; a network reads ``(features,)``, or as many more as it was drawn.
+    Shape: a sample is ``(1,)``, or ``(2 + negatives,)`` once drawn; a network reads ``(features,)``, and any candidates.
     """
 
     pairs: Pairs = field(kw_only=True)
-    features: int = field(kw_only=True)
-
-    @cached_property
-    def inputs(self) -> tuple[int, ...]:
-        return (self.features,)
 
 
 @dataclass(frozen=True)
-class Words:
+class WordVectors:
     """Vectors of the attributes' and objects' names.
 
     Shape: ``(attributes, size)`` and ``(objects, size)``.
@@ -40,35 +35,35 @@ class Words:
     objects: Tensor
 
 
-def compositional(
-    pairs: Pairs, targets: Mapping[str, Tensor], table: Callable[[], Tensor], features: int, words: Words, negatives: int
-) -> Compositional:
-    """A dataset of rows of a table ``(samples, features)``, in the order of the splits' targets."""
+def compositional_dataset(
+    pairs: Pairs, targets: Mapping[str, Tensor], table: Callable[[], Tensor], features: int, words: WordVectors, negatives: int
+) -> CompositionalDataset:
+    """A dataset of the rows of a table ``(samples, features)``, in the order of the splits' targets."""
     rows = torch.arange(sum(map(len, targets.values()))).unsqueeze(1).split([len(y) for y in targets.values()])
-    return Compositional(
+    return CompositionalDataset(
         splits={name: Split(x, y) for (name, y), x in zip(targets.items(), rows, strict=True)},
         task="classes",
         outputs=len(pairs.numbers),
-        encode=TableRows(table),
-        draw=partial(with_contenders, pairs.trained, negatives),
+        encode=FeatureLookup(table),
+        draw=partial(_draw_candidates, pairs.trained, negatives),
         initial_values={
             "pairs": pairs.numbers,
             "attributes.weight": _padded(words.attributes),
             "objects.weight": _padded(words.objects),
         },
-        extra_metrics=partial(extra_metrics, pairs, targets),
+        extra_metrics=lambda split, outputs: compute_metrics(outputs, targets[split], pairs, split),
+        input_shape=(features,),
         pairs=pairs,
-        features=features,
     )
 
 
-class TableRows:
-    """Row numbers as rows of a table; what follows a row number follows the row.
+class FeatureLookup:
+    """Row numbers as rows of a table; what follows a row number follows the row, as floats (exact below 2²⁴).
 
     Shape: ``(…, 1 + others)`` to ``(…, features + others)``.
 
     Example:
-        >>> TableRows(lambda: torch.tensor([[0.5, 1.5], [2.5, 3.5]]))(torch.tensor([[1, 7], [0, 8]]))
+        >>> FeatureLookup(lambda: torch.tensor([[0.5, 1.5], [2.5, 3.5]]))(torch.tensor([[1, 7], [0, 8]]))
         tensor([[2.5000, 3.5000, 7.0000],
                 [0.5000, 1.5000, 8.0000]])
     """
@@ -86,24 +81,16 @@ class TableRows:
         return torch.cat([rows, x[..., 1:]], -1)
 
 
-def with_contenders(
+def _draw_candidates(
     trained: Tensor, negatives: int, x: Tensor, y: Tensor, run_keys: Tensor, step: int
 ) -> tuple[Tensor, Tensor]:
-    """Samples with the pairs they are to be told from, of which the first is right.
+    """Samples followed by their candidates, of which the first is right.
 
     Shape: ``(runs, batch, 1)`` and ``(runs, batch)`` to ``(runs, batch, 2 + negatives)`` and ``(runs, batch)``.
     """
-    return torch.cat([x, contenders(trained, y, run_keys, step, negatives)], -1), torch.zeros_like(y)
-
-
-def extra_metrics(pairs: Pairs, targets: Mapping[str, Tensor], split: str, outputs: Tensor) -> Mapping[str, Tensor]:
-    """The metrics of the generalised evaluation on a split.
-
-    Shape: ``(runs, samples, pairs)`` to ``(runs,)`` each.
-    """
-    return figures(outputs, targets[split], pairs, split)
+    return torch.cat([x, sample_candidates(trained, y, run_keys, step, negatives)], -1), torch.zeros_like(y)
 
 
 def _padded(vectors: Tensor) -> Tensor:
-    """With a row of zeros, as the tables of the paper's networks have one: it is counted, and never read."""
+    """With a last row of zeros, as the paper's networks have one: it counts as parameters, and is never read."""
     return torch.cat([vectors, torch.zeros(1, vectors.shape[1])])

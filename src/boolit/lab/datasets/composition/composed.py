@@ -1,4 +1,4 @@
-"""A compositional set that needs no download: features of things with attributes, some pairs of which are kept for the test."""
+"""A generated compositional dataset: features of objects with attributes, some pairs of which occur in tests only."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from torch import Tensor
 
 from boolit.lab.common.random import generator
 from boolit.lab.datasets.base import Dataset, Description, Source
-from boolit.lab.datasets.composition import FIGURES, Pairs
-from boolit.lab.datasets.composition.base import Words, compositional
+from boolit.lab.datasets.composition import METRICS, Pairs
+from boolit.lab.datasets.composition.base import WordVectors, compositional_dataset
 
-# The proportions of MIT-States: of 1,962 pairs 1,262 are trained, and 300 and 400 others are in the other splits, beside as
-# many trained ones; the splits have 30,338, 10,420 and 12,995 images.
+# The proportions of MIT-States: of 1,962 pairs 1,262 are trained; the other splits have 300 and 400 others and as many trained
+# ones. The splits have 30,338, 10,420 and 12,995 images.
 UNSEEN = {"valid": 300 / 1962, "test": 400 / 1962}
 SAMPLES = {"valid": 10_420 / 30_338, "test": 12_995 / 30_338}
-LATENT = 6  # numbers behind each attribute and object
+LATENT = 6  # numbers in the code of each attribute and object
 HIDDEN = 48
-GAIN = 3.0  # the more, the further from a sum of what attribute and object show alone
-OWN = 0.5
+GAIN = 3.0  # the higher, the further from a sum of contributions of attribute and object
+OWN = 0.5  # weight of what the object contributes alone
 
 
 class Composed(Source):
-    """Attributes and objects have hidden codes. An image shows the object's own part, what its attribute makes of it, by a
-    fixed random network of both codes, and ``noise``; words say the codes, but not exactly (``vagueness``). ``listed`` is the
-    share of all pairs that occur; the splits are in MIT-States' proportions, with ``samples`` to train on.
+    """Attributes and objects have latent codes. The features of an image are a linear map of the object's code, plus a fixed
+    random network of both codes, plus ``noise``; word vectors are linear in the codes, plus noise (``vagueness``). ``listed``
+    is the share of all pairs that occur; the splits are in MIT-States' proportions, with ``samples`` to train on.
     """
 
     name: Literal["composed"] = "composed"
@@ -44,32 +44,34 @@ class Composed(Source):
 
     @model_validator(mode="after")
     def _enough_pairs(self) -> Composed:
-        count, least = round(self.listed * self.attributes * self.objects), 2 * max(self.attributes, self.objects)
-        if count < least:
+        least = 2 * max(self.attributes, self.objects)
+        if self._pair_count < least:
             raise ValueError(
-                f"listed = {self.listed} of {self.attributes} × {self.objects} pairs are {count}; raise it, as {least} are the "
-                "fewest with which every attribute and object is trained"
+                f"listed = {self.listed} of {self.attributes} × {self.objects} pairs are {self._pair_count}; raise it, as "
+                f"{least} are the fewest with which every attribute and object is trained"
             )
         return self
 
     generated: ClassVar[bool] = True
 
+    @property
+    def _pair_count(self) -> int:
+        return round(self.listed * (self.attributes * self.objects))
+
     def describe(self) -> Description:
-        pairs = round(self.listed * self.attributes * self.objects)
         samples = {split: self._count(split) for split in ("train", *UNSEEN)}
-        return Description((self.features,), pairs, "classes", samples, FIGURES)
+        return Description((self.features,), self._pair_count, "classes", samples, METRICS)
 
     def load(self) -> Dataset:
         pairs = self._pairs()
         targets = {split: self._targets(pairs, split) for split in ("train", *UNSEEN)}
-        codes = [
-            self._normal(word, count, LATENT) for word, count in (("attributes", self.attributes), ("objects", self.objects))
-        ]
-        shown = self._images(*(code[number] for code, number in zip(codes, pairs.numbers.T, strict=True)))
+        attributes = self._normal("attributes", self.attributes, LATENT)
+        objects = self._normal("objects", self.objects, LATENT)
+        of_pairs = self._images(attributes[pairs.numbers[:, 0]], objects[pairs.numbers[:, 1]])
         labels = torch.cat(list(targets.values()))
-        table = shown[labels] + self.noise * self._normal("noise", len(labels), self.features)
-        words = Words(*(self._words(word, code) for word, code in zip(("attribute words", "object words"), codes, strict=True)))
-        return compositional(pairs, targets, lambda: table, self.features, words, self.negatives)
+        table = of_pairs[labels] + self.noise * self._normal("noise", len(labels), self.features)
+        words = WordVectors(self._words("attribute words", attributes), self._words("object words", objects))
+        return compositional_dataset(pairs, targets, lambda: table, self.features, words, self.negatives)
 
     def _pairs(self) -> Pairs:
         """Pairs in random order: first one for every attribute and object, which is trained, then others."""
@@ -77,34 +79,34 @@ class Composed(Source):
         order = torch.randperm(len(every), generator=generator(self.seed, "composed", "pairs")).tolist()
         diagonal = [(i % self.attributes, i % self.objects) for i in range(max(self.attributes, self.objects))]
         others = [every[place] for place in order if every[place] not in diagonal]
-        listed = (diagonal + others)[: round(self.listed * len(every))]
+        listed = (diagonal + others)[: self._pair_count]
         return Pairs.of_names(_split([(f"attribute {a:03d}", f"object {o:03d}") for a, o in listed]))
 
     def _count(self, split: str) -> int:
         return round(self.samples * SAMPLES.get(split, 1.0))
 
     def _targets(self, pairs: Pairs, split: str) -> Tensor:
-        """The pairs of a split's images: each as often as the others, in random order."""
+        """The pairs of a split's images, equally frequent and in random order."""
         count = self._count(split)
         numbers = pairs.of[split].nonzero().squeeze(1)
-        draw = generator(self.seed, "composed", "images", split)
-        order = torch.randperm(len(numbers), generator=draw)
+        rng = generator(self.seed, "composed", "images", split)
+        order = torch.randperm(len(numbers), generator=rng)
         repeated = numbers[order].repeat(-(-count // len(numbers)))[:count]
-        return repeated[torch.randperm(count, generator=draw)]
+        return repeated[torch.randperm(count, generator=rng)]
 
     def _images(self, attributes: Tensor, objects: Tensor) -> Tensor:
-        """What images of some pairs show, without noise.
+        """The features of images of some pairs, without noise.
 
         Shape: ``(pairs, latent)`` twice, to ``(pairs, features)``.
         """
-        inside = torch.cat([attributes, objects], 1) @ self._normal("first", 2 * LATENT, HIDDEN)
-        changed = (GAIN * inside * LATENT**-0.5).tanh() @ self._normal("second", HIDDEN, self.features) * HIDDEN**-0.5
-        shown: Tensor = changed + OWN * objects @ self._normal("own", LATENT, self.features) * LATENT**-0.5
-        return shown
+        hidden = torch.cat([attributes, objects], 1) @ self._normal("first", 2 * LATENT, HIDDEN)
+        joint = (GAIN * hidden * LATENT**-0.5).tanh() @ self._normal("second", HIDDEN, self.features) * HIDDEN**-0.5
+        features: Tensor = joint + OWN * objects @ self._normal("own", LATENT, self.features) * LATENT**-0.5
+        return features
 
     def _words(self, what: str, codes: Tensor) -> Tensor:
-        said: Tensor = codes @ self._normal(what, LATENT, self.words) * LATENT**-0.5
-        return said + self.vagueness * self._normal(f"{what}, vague", *said.shape)
+        exact: Tensor = codes @ self._normal(what, LATENT, self.words) * LATENT**-0.5
+        return exact + self.vagueness * self._normal(f"{what}, vague", *exact.shape)
 
     def _normal(self, what: str, *shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator(self.seed, "composed", what))

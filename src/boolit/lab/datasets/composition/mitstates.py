@@ -1,4 +1,4 @@
-"""MIT-States: photographs of things in some state, many pairs of which are in no training picture (a:czsl)."""
+"""MIT-States: photographs of objects in some state, many pairs of which are in no training image (a:czsl)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from torch import Tensor
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import cache_key, data_folder, file_digest
 from boolit.lab.datasets.base import Dataset, Description, Task
-from boolit.lab.datasets.composition import FIGURES
-from boolit.lab.datasets.composition.base import Words, compositional
-from boolit.lab.datasets.composition.mitstates_files import FIX, listing, picture_files
+from boolit.lab.datasets.composition import METRICS
+from boolit.lab.datasets.composition.base import WordVectors, compositional_dataset
+from boolit.lab.datasets.composition.mitstates_files import FIX, image_files, read_index
 from boolit.lab.datasets.composition.word_vectors import Missing, WordFile
 from boolit.lab.datasets.download.fetch import fetch_missing
 from boolit.lab.datasets.download.published import Published, Remote, check
@@ -26,8 +26,8 @@ from boolit.lab.datasets.features.views import Photographs
 from boolit.lab.models.resnet18 import FEATURES, Resnet18
 
 PAIRS = 1_962  # of an attribute and an object, in all splits together
-VERSION = 1  # counts the changes of what is made of a picture
-# No checksum of the pictures and the split was published, so neither is fetched: they are put here by hand, and not compared.
+VERSION = 1  # of the features of an image
+# No checksum of the images and the split was published, so they are not downloaded but put here by hand, and not verified.
 LAYOUT = Remote("mitstates", "mit-states", (), "", 0, "mit-states")
 GLOVE = Remote(
     "mitstates",
@@ -41,12 +41,12 @@ GLOVE_FILE = "glove.6B.300d.txt"
 
 
 class MitStates(Published):
-    """Features of the pictures by a frozen ResNet-18, and vectors of the words.
+    """Features of the images by a frozen ResNet-18, and vectors of the words.
 
     ``path`` is the folder of the files, if they are not in the data folder; ``vectors`` a text file of word vectors instead of
-    GloVe's; ``missing`` what becomes of a name that has none. ``weights`` are the encoder's, as of the source ``embeddings``.
-    ``negatives`` wrong pairs are told from the true one in a training step. ``origin``, ``digest`` and ``vectors_digest`` say
-    which files it was, and are found: so they are part of every run's key.
+    GloVe's; ``missing`` what happens to a name without a vector. ``weights`` are the encoder's, as for the source
+    ``embeddings``. ``negatives`` is the number of wrong candidate pairs in a training step. ``origin``, ``digest`` and
+    ``vectors_digest`` identify the files; they are computed and part of every run's key.
     """
 
     name: Literal["mitstates"] = "mitstates"
@@ -66,12 +66,12 @@ class MitStates(Published):
         "Isola, Lim and Adelson 2015, web.mit.edu/phillipi/Public/states_and_transformations; split: Purushwalkam et al. 2019; "
         "words: Pennington, Socher and Manning 2014, nlp.stanford.edu/projects/glove"
     )
-    licence: ClassVar[str] = "none stated, for pictures and split; words: PDDL 1.0"
+    licence: ClassVar[str] = "none stated, for images and split; words: PDDL 1.0"
     remotes: ClassVar[tuple[Remote, ...]] = (LAYOUT, GLOVE)
 
     @model_validator(mode="before")
     @classmethod
-    def _with_digests(cls, options: Any) -> Any:
+    def _add_digests(cls, options: Any) -> Any:
         paths = [options.get(name) for name in ("weights", "vectors")] if isinstance(options, dict) else [0]
         if not all(isinstance(path, str | None) for path in paths):
             return options
@@ -84,30 +84,30 @@ class MitStates(Published):
 
     @property
     def folder(self) -> Path:
-        """Where the files are, but for those of words and weights."""
+        """The folder of the files, except word vectors and weights."""
         return Path(self.path) if self.path else LAYOUT.path
 
     def prepare(self) -> None:
-        self._features(listing(self.folder).pictures, shown=True)
+        self._features(read_index(self.folder).images, shown=True)
 
     def describe(self) -> Description:
         outputs, samples = PAIRS, self.samples
         if self.folder.is_dir():
-            found = listing(self.folder)
-            outputs, samples = len(found.pairs.numbers), {split: len(numbers) for split, numbers in found.targets.items()}
-        return Description((FEATURES,), outputs, self.task, samples, FIGURES)
+            index = read_index(self.folder)
+            outputs, samples = len(index.pairs.numbers), {split: len(numbers) for split, numbers in index.targets.items()}
+        return Description((FEATURES,), outputs, self.task, samples, METRICS)
 
     def load(self) -> Dataset:
         if not self.folder.is_dir():
             raise UserError(f"there is no folder {self.folder} with the files of MIT-States; {FIX}")
-        found = listing(self.folder)
-        attributes, objects = found.pairs.attributes, found.pairs.objects
-        vectors = self._words().vectors([*attributes, *objects])
-        words = Words(vectors[: len(attributes)], vectors[len(attributes) :])
-        table = partial(self._features, found.pictures, shown=False)
-        return compositional(found.pairs, found.targets, table, FEATURES, words, self.negatives)
+        index = read_index(self.folder)
+        attributes, objects = index.pairs.attributes, index.pairs.objects
+        vectors = self._word_file().vectors([*attributes, *objects])
+        words = WordVectors(vectors[: len(attributes)], vectors[len(attributes) :])
+        table = partial(self._features, index.images, shown=False)
+        return compositional_dataset(index.pairs, index.targets, table, FEATURES, words, self.negatives)
 
-    def _words(self) -> WordFile:
+    def _word_file(self) -> WordFile:
         if vectors_digest(self.vectors) != self.vectors_digest:
             fault = f"the word vectors here are not those with the digest {self.vectors_digest}"
             raise UserError(f"{fault}; put these back, or plan anew")
@@ -119,8 +119,8 @@ class MitStates(Published):
             return WordFile(kept / GLOVE_FILE, None, self.missing, self.seed)
         return WordFile(kept, GLOVE_FILE, self.missing, self.seed, partial(check, GLOVE, kept))
 
-    def _features(self, pictures: Mapping[str, list[str]], shown: bool) -> Tensor:
-        gallery = Photographs.of({split: picture_files(self.folder, names) for split, names in pictures.items()})
+    def _features(self, images: Mapping[str, list[str]], shown: bool) -> Tensor:
+        gallery = Photographs.of({split: image_files(self.folder, names) for split, names in images.items()})
         identity = cache_key(f"{VERSION} {self.digest} {gallery.identity()}")
         folder = data_folder() / "embeddings" / identity
         return embedded(folder, gallery, 0, self._encoder, refreshed=False, shown=shown)

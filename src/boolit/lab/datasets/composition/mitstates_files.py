@@ -1,8 +1,8 @@
-"""MIT-States as it lies in a folder: the pairs of every split, and which pictures show them.
+"""The files of MIT-States: the pairs of every split, and the images of each pair, from a file in Lua Torch's format.
 
-A value is a code (an integer of 32 bits, little-endian) and what belongs to it: to a number a double, to a text a length and
-its bytes, to a boolean an integer, to a table its index, a length and that many keys and values. An index that was there before
-stands for the table that had it. There are codes for functions and for Torch's own classes, too; these are refused.
+In that format, a value is a type code (32-bit integer, little-endian) and its content: for a number a double, for a text a
+length and its bytes, for a boolean an integer, for a table its index, a length and that many keys and values. An index that
+occurred before refers to that table. Codes for functions and Torch classes are refused: nothing is ever executed.
 """
 
 from __future__ import annotations
@@ -19,29 +19,32 @@ from torch import Tensor
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import read_bounded
-from boolit.lab.datasets.composition import Pairs
+from boolit.lab.datasets.composition.pairs import Pair, Pairs
 from boolit.lab.datasets.download.published import UnreadableError
-
-# Files that Lua's Torch wrote: numbers, texts, booleans and tables of them. Nothing else is read, and nothing is ever run.
 
 Key: TypeAlias = "float | str | bool"
 Value: TypeAlias = "float | str | bool | dict[Key, Value] | None"
 NOTHING, NUMBER, TEXT, TABLE, CLASS, BOOLEAN = range(6)
 REFUSED: Final = {CLASS: "an object of a Torch class", 6: "a function", 7: "a function", 8: "a function"}
-DEEPEST = 32  # tables within tables
+MAX_DEPTH = 32  # of nested tables
 SMALLEST_ENTRY = 8  # bytes of a key and a value
+METADATA = "metadata_compositional-split-natural.t7"
+SPLIT = "compositional-split-natural"
+SPLITS: Mapping[str, str] = MappingProxyType({"train": "train", "valid": "val", "test": "test"})
+NEITHER = "NA"
+FIX = "put the published files there, as docs/compositional.md says"
 
 
-def parsed_t7(content: bytes) -> Value:
+def parse_t7(content: bytes) -> Value:
     """The one value in a file; an `UnreadableError` says what is wrong with it, and where."""
-    reader = _Reader(content)
-    value = reader.value(DEEPEST)
+    reader = _T7Reader(content)
+    value = reader.value(MAX_DEPTH)
     if reader.place != len(content):
         raise UnreadableError(f"goes on after its end, at byte {reader.place:,}")
     return value
 
 
-class _Reader:
+class _T7Reader:
     def __init__(self, content: bytes) -> None:
         self._content, self._tables, self.place = content, dict[int, "dict[Key, Value]"](), 0
 
@@ -65,7 +68,7 @@ class _Reader:
         if index in self._tables:
             return self._tables[index]
         if depth == 0:
-            raise UnreadableError(f"has tables within tables, more than {DEEPEST} deep, at byte {start:,}")
+            raise UnreadableError(f"has tables within tables, more than {MAX_DEPTH} deep, at byte {start:,}")
         table = self._tables[index] = {}  # before its entries, as these may refer to it
         for _ in range(self._length(SMALLEST_ENTRY)):
             key_start, key = self.place, self.value(depth - 1)
@@ -82,7 +85,7 @@ class _Reader:
             raise UnreadableError(f"has a text that is not UTF-8 at byte {start:,}") from None
 
     def _length(self, unit: int) -> int:
-        """A number of things that take so many bytes each, at least: there cannot be more than are left."""
+        """A number of entries of at least ``unit`` bytes each, which must fit into the rest of the file."""
         start, length = self.place, self._integer()
         if not 0 <= length <= (len(self._content) - self.place) // unit:
             raise UnreadableError(f"says {length:,} entries follow at byte {start:,}, more than it has; it may be cut off")
@@ -98,71 +101,56 @@ class _Reader:
         return self._content[self.place - count : self.place]
 
 
-METADATA = "metadata_compositional-split-natural.t7"
-SPLIT = "compositional-split-natural"
-SPLITS: Mapping[str, str] = MappingProxyType({"train": "train", "valid": "val", "test": "test"})
-Shown: TypeAlias = tuple[str, str]  # attribute and object
-NEITHER = "NA"
-
-
 @dataclass(frozen=True)
-class Listing:
-    """Pairs, and of every split the pictures, by their paths below ``images``, and the number of the pair each shows.
+class MitStatesIndex:
+    """Pairs, and for every split its images, as paths below ``images``, and the number of each image's pair.
 
-    Shape: ``targets`` are ``(pictures,)``.
+    Shape: ``targets`` are ``(images,)``.
     """
 
     pairs: Pairs
-    pictures: Mapping[str, list[str]]
+    images: Mapping[str, list[str]]
     targets: Mapping[str, Tensor]
 
 
-def listing(folder: Path) -> Listing:
-    """What the files of a folder say, but for the pictures."""
-    pairs = Pairs.of_names({split: _pairs(folder / SPLIT / f"{word}_pairs.txt") for split, word in SPLITS.items()})
+def read_index(folder: Path) -> MitStatesIndex:
+    """Reads all files of a folder except the images."""
+    pairs = Pairs.of_names({split: _read_pairs(folder / SPLIT / f"{word}_pairs.txt") for split, word in SPLITS.items()})
     number = {pair: place for place, pair in enumerate(pairs.listed)}
-    pictures: dict[str, list[str]] = {split: [] for split in SPLITS}
+    images: dict[str, list[str]] = {split: [] for split in SPLITS}
     targets: dict[str, list[int]] = {split: [] for split in SPLITS}
     of_word = {word: split for split, word in SPLITS.items()}
-    for picture, pair, word in _records(folder / METADATA):
+    for image, pair, word in _read_records(folder / METADATA):
         split = of_word.get(word, "")
         if pair in number and split and bool(pairs.of[split][number[pair]]):
-            pictures[split].append(picture)
+            images[split].append(image)
             targets[split].append(number[pair])
-    empty = [split for split, found in pictures.items() if not found]
-    if empty:
-        raise UserError(f"{folder / METADATA} names no picture of the split {SPLITS[empty[0]]!r} with a pair of it; {FIX}")
-    return Listing(pairs, pictures, {split: torch.tensor(numbers) for split, numbers in targets.items()})
+    for split, names in images.items():
+        if not names:
+            raise UserError(f"{folder / METADATA} names no image of the split {SPLITS[split]!r} with a pair of it; {FIX}")
+    return MitStatesIndex(pairs, images, {split: torch.tensor(numbers) for split, numbers in targets.items()})
 
 
-def picture_files(folder: Path, names: Iterable[str]) -> list[Path]:
-    """Where pictures lie; a folder of them may have blanks in its name, as published, or underscores."""
+def image_files(folder: Path, names: Iterable[str]) -> list[Path]:
+    """The paths of images; the names of their folders may have spaces, as published, or underscores."""
     images = folder / "images"
     try:
-        folders = {_joined(path.name): path for path in images.iterdir()}
+        folders = {path.name.replace(" ", "_"): path for path in images.iterdir()}
     except OSError as error:
-        raise UserError(f"the pictures in {images} cannot be read ({error.strerror}); {FIX}") from None
-    return [_file(images, folders, name) for name in names]
+        raise UserError(f"the images in {images} cannot be read ({error.strerror}); {FIX}") from None
+    paths = []
+    for name in names:
+        inner, _, file = name.rpartition("/")
+        parent = folders.get(inner.replace(" ", "_"))
+        if parent is None or file in ("", "..") or "\\" in file:
+            raise UserError(f"{images} has no folder of the image {name!r}; {FIX}")
+        paths.append(parent / file)
+    return paths
 
 
-FIX = "put the published files there, as docs/compositional.md says"
-
-
-def _file(images: Path, folders: Mapping[str, Path], name: str) -> Path:
-    inner, _, file = name.rpartition("/")
-    home = folders.get(_joined(inner))
-    if home is None or file in ("", "..") or "\\" in file:
-        raise UserError(f"{images} has no folder of the picture {name!r}; {FIX}")
-    return home / file
-
-
-def _joined(name: str) -> str:
-    return name.replace(" ", "_")
-
-
-def _pairs(path: Path) -> list[Shown]:
+def _read_pairs(path: Path) -> list[Pair]:
     found = []
-    for number, line in enumerate(_content(path).decode("utf-8", "replace").splitlines(), start=1):
+    for number, line in enumerate(_read(path).decode("utf-8", "replace").splitlines(), start=1):
         words = line.split()
         if words and len(words) != 2:
             raise UserError(f"line {number} of {path} has {len(words)} words, not an attribute and an object; {FIX}")
@@ -170,18 +158,18 @@ def _pairs(path: Path) -> list[Shown]:
     return found
 
 
-def _records(path: Path) -> Iterator[tuple[str, Shown, str]]:
-    """Picture, pair and set of every record that has them."""
+def _read_records(path: Path) -> Iterator[tuple[str, Pair, str]]:
+    """Image, pair and set of every record that has them."""
     try:
-        table = parsed_t7(_content(path))
+        table = parse_t7(_read(path))
     except UnreadableError as error:
         raise UserError(f"{path} {error}; {FIX}") from None
     if not isinstance(table, dict):
         raise UserError(f"{path} holds no table of records; {FIX}")
     for key, record in table.items():
-        picture, attribute, thing, word = _fields(path, key, record)
+        image, attribute, thing, word = _fields(path, key, record)
         if NEITHER not in (attribute, word):
-            yield picture.removeprefix("images/"), (attribute, thing), word
+            yield image.removeprefix("images/"), (attribute, thing), word
 
 
 def _fields(path: Path, key: object, record: Value) -> Iterator[str]:
@@ -192,7 +180,7 @@ def _fields(path: Path, key: object, record: Value) -> Iterator[str]:
         yield value
 
 
-def _content(path: Path) -> bytes:
+def _read(path: Path) -> bytes:
     try:
         return read_bounded(path, fix=FIX)
     except OSError as error:

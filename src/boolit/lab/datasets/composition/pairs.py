@@ -1,10 +1,10 @@
-"""Pairs of an attribute and an object: which there are, wrong ones to learn from, and zero-shot evaluation (a:czsl).
+"""Pairs of an attribute and an object, negatives for training, and the generalised zero-shot evaluation (a:czsl).
 
 Networks prefer the pairs they were trained on. So a bias is added to the scores of all other pairs: the higher it is, the more
-images of unseen pairs are right, and the fewer of seen ones. The area under that curve is what counts. Its biases are those at
-which unseen images become right, about twenty of them, and 1000, where next to nothing but an unseen pair is chosen.
+images of unseen pairs are right, and the fewer of seen ones. The metric is the area under that curve. Its biases are about
+twenty at which unseen images become right, and 1000, where almost always an unseen pair is chosen.
 
-For every image there is one bias at which it turns, which makes all points of all curves counts of numbers below or above one.
+The prediction for each image changes at one bias, so every point of a curve is a count of biases below or above a threshold.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ from torch import Tensor
 
 from boolit.lab.common.random import uniform
 
-# The pairs a network chooses between, and the wrong ones it learns to tell the true one from (a:czsl).
-
-Pair: TypeAlias = tuple[str, str]
+Pair: TypeAlias = tuple[str, str]  # attribute and object
+MAX_BIAS = 1000.0
+STEPS = 20  # minimum number of biases of a curve, if as many unseen images can be right
+NUDGE = 1e-4  # how far below an image's critical bias the curve is evaluated
+NUMBERS_AT_ONCE = 2**20  # scores evaluated at once; bounds the memory
+DEPTHS = (1, 2, 3)
+METRICS = (*(f"auc{k if k > 1 else ''}" for k in DEPTHS), "seen", "unseen", "harmonic")
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Listed pairs in a fixed order, and in which splits each occurs; the split ``train`` says which are *seen*.
+    """Listed pairs in a fixed order, and the splits in which each occurs; those of the split ``train`` are *seen*.
 
     Shape: ``numbers`` is ``(pairs, 2)``, of attribute and object; ``of`` has a mask ``(pairs,)`` for each split.
 
@@ -45,11 +49,12 @@ class Pairs:
 
     @staticmethod
     def of_names(splits: Mapping[str, Sequence[Pair]]) -> Pairs:
-        """All pairs of some splits, in the order of their names."""
-        listed = sorted({pair for pairs in splits.values() for pair in pairs})
+        """All pairs of some splits, sorted by name."""
+        sets = {name: set(pairs) for name, pairs in splits.items()}
+        listed = sorted(set().union(*sets.values()))
         attributes, objects = (tuple(sorted({pair[part] for pair in listed})) for part in range(2))
         numbers = [(attributes.index(attribute), objects.index(thing)) for attribute, thing in listed]
-        of = {name: torch.tensor([pair in known for pair in listed]) for name, known in _sets(splits).items()}
+        of = {name: torch.tensor([pair in known for pair in listed]) for name, known in sets.items()}
         return Pairs(attributes, objects, torch.tensor(numbers), of)
 
     @property
@@ -67,34 +72,19 @@ class Pairs:
         return (self.of[split] & ~self.of["train"]).nonzero().squeeze(1)
 
 
-def contenders(trained: Tensor, y: Tensor, run_keys: Tensor, step: int, negatives: int) -> Tensor:
-    """The true pair of every sample, then wrong ones: uniform, with replacement, among the seen pairs.
+def sample_candidates(trained: Tensor, y: Tensor, run_keys: Tensor, step: int, negatives: int) -> Tensor:
+    """The true pair of every sample, then negatives: uniform, with replacement, among the other seen pairs.
 
     Shape: ``(seen pairs,)`` in order, and ``(runs, batch)`` seen pairs, to ``(runs, batch, 1 + negatives)``.
     """
     places = torch.searchsorted(trained, y.contiguous()).unsqueeze(-1)
     drawn = (uniform(run_keys, step, (*y.shape[1:], negatives)) * (len(trained) - 1)).long()
-    wrong = trained[drawn + (drawn >= places)]  # the true pair is stepped over
-    return torch.cat([y.unsqueeze(-1), wrong], -1)
-
-
-def _sets(splits: Mapping[str, Sequence[Pair]]) -> dict[str, set[Pair]]:
-    return {name: set(pairs) for name, pairs in splits.items()}
-
-
-# Generalised zero-shot evaluation: seen pairs against unseen ones, at every price of the latter (a:czsl).
-
-HIGHEST = 1000.0  # the bias of the upper end
-STEPS = 20  # biases a curve has at least, where as many unseen images can be right
-NUDGE = 1e-4  # how far below the bias at which an image turns a curve has its point
-NUMBERS_AT_ONCE = 2**20  # scores that are looked at together; bounds the memory
-DEPTHS = (1, 2, 3)
-FIGURES = (*(f"auc{k if k > 1 else ''}" for k in DEPTHS), "seen", "unseen", "harmonic")
+    return torch.cat([y.unsqueeze(-1), trained[drawn + (drawn >= places)]], -1)  # the true pair is skipped
 
 
 @dataclass(frozen=True)
 class Curve:
-    """The accuracies at some biases, from low to high; those of unseen images rise, and those of seen ones fall.
+    """Accuracies at increasing biases: on unseen images they rise, on seen ones they fall.
 
     Shape: ``(biases,)`` each.
 
@@ -110,75 +100,75 @@ class Curve:
 
     @property
     def area(self) -> float:
-        """Under the accuracy of seen images, over that of unseen ones; with one point, as if no unseen image is right, 0."""
+        """Under the seen accuracy as a function of the unseen one; 0 for a curve of one point."""
         return float(torch.trapezoid(self.seen, self.unseen))
 
     @property
     def harmonic(self) -> Tensor:
-        """The harmonic mean of both accuracies; 0 where both are."""
+        """The harmonic mean of both accuracies; 0 where both are 0."""
         return 2 * self.seen * self.unseen / (self.seen + self.unseen).clamp(min=torch.finfo(self.seen.dtype).tiny)
 
 
 def curves(scores: Tensor, y: Tensor, pairs: Pairs, split: str, depths: tuple[int, ...] = DEPTHS) -> list[list[Curve]]:
-    """The curves of every run, for every depth: an image is right if fewer than ``depth`` others score as high as its own pair.
+    """The curves of every run and depth: an image is right if fewer than ``depth`` others score as high as its own pair.
 
-    Pairs that are neither seen nor the split's are left out. Of two with the same score the wrong one comes first: so a network
-    that gives all pairs the same score is never right. A split without unseen images, or without one that can be right, has
-    curves of one point and area 0.
+    Pairs that are neither seen nor the split's are left out. A wrong pair wins a tie, so a network that gives all pairs
+    the same score is never right. A split without unseen images, or without one that can be right, has curves of
+    one point and area 0.
 
-    Shape: scores ``(runs, images, pairs)`` and numbers of pairs ``(images,)``; a list a run, of a curve a depth.
+    Shape: scores ``(runs, images, pairs)`` and numbers of pairs ``(images,)``; one list per run, of one curve per depth.
     """
     seen, new = pairs.trained, pairs.new_in(split)
     if len(seen) < max(depths):
         raise ValueError(f"the {max(depths)} best of {len(seen)} seen pairs do not exist; give as many pairs to train on")
     known = pairs.of["train"][y]
     rows = known.nonzero().squeeze(1), (~known).nonzero().squeeze(1)
-    ahead, _ = _turns(scores, y, rows[0], seen, new, max(depths))
-    behind, critical = _turns(scores, y, rows[1], new, seen, max(depths))
-    ends = (-ahead, behind, critical)
-    return [[_curve(*(each[run, :, k - 1] for each in ends)) for k in depths] for run in range(len(scores))]
+    ahead, _ = _thresholds(scores, y, rows[0], seen, new, max(depths))
+    behind, critical = _thresholds(scores, y, rows[1], new, seen, max(depths))
+    biases = (-ahead, behind, critical)
+    return [[_curve(*(each[run, :, k - 1] for each in biases)) for k in depths] for run in range(len(scores))]
 
 
-def figures(scores: Tensor, y: Tensor, pairs: Pairs, split: str) -> dict[str, Tensor]:
-    """The areas for one, two and three guesses, and for one the best accuracies and harmonic mean of the curve; fractions all.
+def compute_metrics(scores: Tensor, y: Tensor, pairs: Pairs, split: str) -> dict[str, Tensor]:
+    """The areas for one, two and three guesses, and the best accuracies and harmonic mean along the curve for one guess.
 
-    NOTE[paper]: the latter are those at the best bias on the split itself, as the published evaluation has it: what a network
-    could reach, not what a bias chosen beforehand gets. Nothing is chosen by them; areas have no bias to choose.
+    NOTE[paper]: the latter are those at the best bias on the split itself, as in the published evaluation: an upper bound of
+    what a bias chosen beforehand gets. Nothing is chosen by them; areas have no bias to choose.
 
     Shape: as `curves`, to ``(runs,)`` each.
     """
     found = curves(scores, y, pairs, split)
     values = [[run[place].area for run in found] for place in range(len(DEPTHS))]
-    values += [[float(getattr(run[0], name).max()) for run in found] for name in FIGURES[len(DEPTHS) :]]
-    return {name: torch.tensor(each, dtype=torch.float64) for name, each in zip(FIGURES, values, strict=True)}
+    values += [[float(getattr(run[0], name).max()) for run in found] for name in METRICS[len(DEPTHS) :]]
+    return {name: torch.tensor(each, dtype=torch.float64) for name, each in zip(METRICS, values, strict=True)}
 
 
-def _turns(scores: Tensor, y: Tensor, rows: Tensor, kind: Tensor, rivals: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-    """By how much the pairs of the other kind are ahead of each image's own, for one guess and more: the image is right if they
-    are set back by more. Also, how far their best ones are ahead, wherever other pairs of its own kind are.
+def _thresholds(scores: Tensor, y: Tensor, rows: Tensor, kind: Tensor, rivals: Tensor, depth: int) -> tuple[Tensor, Tensor]:
+    """By how much the rivals, the pairs of the other kind, must be lowered for an image to be right, for 1 … depth guesses.
+    Also, how far the best rivals are ahead of its own pair, whatever other pairs of its own kind score.
 
     Shape: ``(runs, images of the rows, depth)`` each, float64.
     """
     size = max(1, NUMBERS_AT_ONCE // (scores.shape[0] * scores.shape[2]))
-    found = [_turns_of(scores[:, piece].double(), y[piece], kind, rivals, depth) for piece in rows.split(size)]
-    turns, critical = zip(*found, strict=True)
-    return torch.cat(turns, 1), torch.cat(critical, 1)
+    found = [_thresholds_of(scores[:, piece].double(), y[piece], kind, rivals, depth) for piece in rows.split(size)]
+    thresholds, critical = zip(*found, strict=True)
+    return torch.cat(thresholds, 1), torch.cat(critical, 1)
 
 
-def _turns_of(scores: Tensor, y: Tensor, kind: Tensor, rivals: Tensor, depth: int) -> tuple[Tensor, Tensor]:
+def _thresholds_of(scores: Tensor, y: Tensor, kind: Tensor, rivals: Tensor, depth: int) -> tuple[Tensor, Tensor]:
     own = scores.gather(2, y.expand(len(scores), -1).unsqueeze(2))
     before = (scores[..., kind] >= own).sum(2, keepdim=True) - 1  # itself not counted
     best = torch.full((*own.shape[:2], depth), -torch.inf, dtype=scores.dtype, device=scores.device)
     best[..., : len(rivals)] = scores[..., rivals].topk(min(depth, len(rivals)), 2).values
-    # Of k places, its own kind leaves k - before to be had before the own pair's: that many rivals decide.
+    # With k guesses, k - 1 - before rivals may still score higher than its own pair; the next one decides.
     left = torch.arange(depth, device=scores.device) - before
-    turns = best.gather(2, left.clamp(0, depth - 1)) - own
-    return turns.masked_fill(left < 0, torch.inf), best - own
+    thresholds = best.gather(2, left.clamp(0, depth - 1)) - own
+    return thresholds.masked_fill(left < 0, torch.inf), best - own
 
 
 def _curve(until: Tensor, above: Tensor, critical: Tensor) -> Curve:
-    """The curve of one run and depth: seen images are right below ``until``, unseen ones above ``above``."""
-    reached = critical[above < HIGHEST].sub(NUDGE).sort().values
-    bias = torch.cat([reached[:: max(1, len(reached) // STEPS)], reached.new_tensor([HIGHEST])])
+    """The curve of one run and depth: seen images are right at biases below ``until``, unseen ones above ``above``."""
+    reached = critical[above < MAX_BIAS].sub(NUDGE).sort().values
+    bias = torch.cat([reached[:: max(1, len(reached) // STEPS)], reached.new_tensor([MAX_BIAS])])
     seen, unseen = until > bias.unsqueeze(1), above < bias.unsqueeze(1)
     return Curve(bias, *(right.sum(1).double() / max(1, right.shape[1]) for right in (seen, unseen)))

@@ -1,4 +1,4 @@
-"""Vectors of words from a text file, a word and its numbers a line: GloVe's, or anybody's."""
+"""Word vectors from a text file with a word and its numbers on each line, such as GloVe's."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from boolit.lab.common.random import generator
 
 Missing: TypeAlias = Literal["error", "random"]
 Vectors: TypeAlias = dict[str, Tensor]
-VERSION = 1  # counts the changes of what is made of a file
+VERSION = 1  # of the vectors made from a file
 LONGEST_LINE = 2**20  # bytes; a word with 300 numbers has 3,000
-APART = re.compile(r"[\s_.\-]+")  # between the words of a name
+SEPARATORS = re.compile(r"[\s_.\-]+")  # between the words of a name
 
 
 @dataclass(frozen=True)
 class WordFile:
-    """A text file of vectors, or ``member`` of a zip file. ``missing`` says what becomes of a name of which it has no word: an
-    error, or a random vector, from ``seed`` and the name, with the spread of the others. ``verify`` is called before reading.
+    """A text file of vectors, or ``member`` of a zip file. ``missing`` says what happens to a name with no known word: an
+    error, or a random vector from ``seed`` and the name, with the others' deviation. ``verify`` is called before reading.
     """
 
     path: Path
@@ -42,7 +42,7 @@ class WordFile:
     verify: Callable[[], None] | None = None
 
     def vectors(self, names: Sequence[str]) -> Tensor:
-        """A vector for each name: that of the name in small letters, else the mean of its words'. What is found is kept.
+        """A vector for each name: that of the name in lower case, else the mean of its words'. The result is cached on disk.
 
         Shape: ``(names, size)``.
         """
@@ -52,44 +52,46 @@ class WordFile:
         except (OSError, SafetensorError, KeyError):
             if self.verify:
                 self.verify()
-            made = self._of(names, self._read({word for name in names for word in (name.lower(), *words_of(name))}))
-            _keep(made, kept)
-            return made
+            found = self._read({word for name in names for word in (name.lower(), *split_words(name))})
+            vectors = self._combine(names, found)
+            _keep(vectors, kept)
+            return vectors
 
-    def _of(self, names: Sequence[str], found: Vectors) -> Tensor:
+    def _combine(self, names: Sequence[str], found: Vectors) -> Tensor:
         if not found:
             raise UserError(
                 f"{self} has none of the {len(names)} names, such as {names[0]!r}; give a file of words with vectors"
             )
-        size, spread = len(next(iter(found.values()))), float(torch.stack(list(found.values())).std())
-        known = {name: self._mean(name, found) for name in names}
-        lost = [name for name, vector in known.items() if vector is None]
-        if lost and self.missing == "error":
-            raise UserError(
-                f"{self} has no vector for {lost[0]!r} ({len(lost)} of {len(names)} names); add one, or set missing = 'random'"
-            )
-        random = {name: spread * torch.randn(size, generator=generator(self.seed, "word", name)) for name in lost}
-        return torch.stack([random[name] if vector is None else vector for name, vector in known.items()])
+        size, deviation = len(next(iter(found.values()))), float(torch.stack(list(found.values())).std())
+        vectors: Vectors = {}
+        for name in names:
+            parts = [found[word] for word in split_words(name) if word in found]
+            if name.lower() in found:
+                vectors[name] = found[name.lower()]
+            elif parts:
+                vectors[name] = torch.stack(parts).mean(0)
+        unknown = [name for name in names if name not in vectors]
+        if unknown and self.missing == "error":
+            rule = f"{self} has no vector for {unknown[0]!r} ({len(unknown)} of {len(names)} names)"
+            raise UserError(f"{rule}; add one, or set missing = 'random'")
+        for name in unknown:
+            vectors[name] = deviation * torch.randn(size, generator=generator(self.seed, "word", name))
+        return torch.stack([vectors[name] for name in names])
 
-    def _mean(self, name: str, found: Vectors) -> Tensor | None:
-        if name.lower() in found:
-            return found[name.lower()]
-        parts = [found[word] for word in words_of(name) if word in found]
-        return torch.stack(parts).mean(0) if parts else None
-
-    def _read(self, wanted: set[str]) -> Vectors:
-        looked_for = {word.encode(): word for word in wanted}
+    def _read(self, words: set[str]) -> Vectors:
+        encoded = {word.encode(): word for word in words}
         found: Vectors = {}
         with self._opened() as file:
             for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), start=1):
                 if len(line) > LONGEST_LINE:
                     raise UserError(f"line {number} of {self} has more than {LONGEST_LINE:,} bytes; give a file of vectors")
                 word, _, numbers = line.strip().partition(b" ")
-                if word in looked_for and not _is_header(number, word, numbers):
-                    found[looked_for[word]] = self._parsed(numbers, number, found)
+                header = number == 1 and word.isdigit() and numbers.isdigit()  # numbers of words and dimensions
+                if word in encoded and not header:
+                    found[encoded[word]] = self._parse(numbers, number, found)
         return found
 
-    def _parsed(self, numbers: bytes, line: int, found: Vectors) -> Tensor:
+    def _parse(self, numbers: bytes, line: int, found: Vectors) -> Tensor:
         try:
             vector = torch.tensor([float(number) for number in numbers.split()])
         except ValueError:
@@ -139,19 +141,14 @@ class WordFile:
         return str(self.path) if self.member is None else f"{self.member} in {self.path}"
 
 
-def words_of(name: str) -> list[str]:
-    """The words of a name.
+def split_words(name: str) -> list[str]:
+    """The words of a name, in lower case.
 
     Example:
-        >>> words_of("Old_bear"), words_of("moss-covered stone")
+        >>> split_words("Old_bear"), split_words("moss-covered stone")
         (['old', 'bear'], ['moss', 'covered', 'stone'])
     """
-    return [word for word in APART.split(name.lower()) if word]
-
-
-def _is_header(line: int, word: bytes, numbers: bytes) -> bool:
-    """Whether a line says how many words and numbers follow, as some programs write it."""
-    return line == 1 and word.isdigit() and numbers.isdigit()
+    return [word for word in SEPARATORS.split(name.lower()) if word]
 
 
 def _keep(vectors: Tensor, kept: Path) -> None:

@@ -1,1 +1,1 @@
-"""I-RAVEN: problems of abstract reasoning, made, solved, drawn and kept (tab:sran)."""
+"""I-RAVEN: problems of abstract reasoning, generated, solved, drawn and stored (tab:sran)."""

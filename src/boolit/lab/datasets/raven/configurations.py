@@ -9,9 +9,8 @@ from typing import Literal, NamedTuple
 
 from boolit.lab.common.errors import UserError
 
-# What an entity may look like: the value sets of I-RAVEN, by level.
-
 Attribute = Literal["Number", "Position", "Type", "Size", "Color"]
+LevelAttribute = Literal["Number", "Type", "Size", "Color"]
 Look = Literal["Type", "Size", "Color"]
 Range = tuple[int, int]  # the lowest and the highest level, both included
 
@@ -31,11 +30,8 @@ ALL_ANGLES: Range = (0, len(ANGLES) - 1)
 UNIFORM = (False, False, False, True)  # whether all entities of a panel are copies of one; noise
 
 
-LevelAttribute = Literal["Number", "Type", "Size", "Color"]
-
-
 class Slot(NamedTuple):
-    """Where an entity may be: row and column of its centre and its extent, as fractions of the panel's side."""
+    """A place for an entity: row and column of its centre, and its extent, as fractions of the panel's side."""
 
     row: float
     column: float
@@ -43,7 +39,7 @@ class Slot(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Component:
+class PanelComponent:
     """A part of the panel with rules of its own. Level n of Number means n + 1 entities."""
 
     name: str
@@ -57,21 +53,15 @@ class Configuration:
 
     name: str
     title: str
-    components: tuple[Component, ...]
+    components: tuple[PanelComponent, ...]
     line: Literal["vertical", "horizontal"] | None = None
 
 
-def _component(name: str, *slots: Slot, size: Range = ALL_SIZES, colour: Range = ALL_COLOURS) -> Component:
-    limits: dict[LevelAttribute, Range] = {
-        "Number": (0, len(slots) - 1),
-        "Type": ALL_TYPES,
-        "Size": size,
-        "Color": colour,
-    }
-    return Component(name, slots, limits)
+def _component(name: str, *slots: Slot, size: Range = ALL_SIZES, colour: Range = ALL_COLOURS) -> PanelComponent:
+    return PanelComponent(name, slots, {"Number": (0, len(slots) - 1), "Type": ALL_TYPES, "Size": size, "Color": colour})
 
 
-def _grid(name: str, centres: tuple[float, ...], extent: float, size: Range = ALL_SIZES) -> Component:
+def _grid(name: str, centres: tuple[float, ...], extent: float, size: Range = ALL_SIZES) -> PanelComponent:
     return _component(name, *(Slot(row, column, extent) for row, column in product(centres, centres)), size=size)
 
 

@@ -10,31 +10,47 @@ from typing import Annotated, Any, Literal
 import torch
 from filelock import FileLock
 from pydantic import Field, field_validator, model_validator
-from torch import Tensor
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import data_folder, read_bounded
 from boolit.lab.datasets.base import Dataset, Description, Source
 from boolit.lab.datasets.raven.configurations import CONFIGURATIONS, configuration_named
 from boolit.lab.datasets.raven.drawing import SIDE
-from boolit.lab.datasets.raven.files import CANDIDATES, NAME, PANELS, file_name, generate, home, missing, problem_bars
-from boolit.lab.datasets.raven.samples import LaterSplit, Panels, PuzzleFiles, PuzzleSet, Tables, accuracies, shuffled, stored
+from boolit.lab.datasets.raven.files import (
+    CANDIDATES,
+    NAME,
+    PANELS,
+    file_name,
+    generate,
+    missing_problems,
+    problem_bars,
+    problem_folder,
+)
+from boolit.lab.datasets.raven.samples import (
+    Arrays,
+    LazySplit,
+    PanelLookup,
+    ProblemFiles,
+    configuration_accuracies,
+    shuffle_panels,
+    stored_samples,
+)
 
-FILE_SPLITS = {"train": "train", "valid": "val", "test": "test"}  # our word, and that in the names of files
-PER_TEN = 10  # problems among which all splits occur
+FILE_SPLITS = {"train": "train", "valid": "val", "test": "test"}  # our names, and those in the names of files
+MIN_PROBLEMS = 10  # of which all splits have some
 
 
 class Iraven(Source):
-    """The first ``problems`` of each configuration, made with ``seed`` where they are not here yet, every panel scaled to
-    ``side``. Six of ten are to train on, two to validate and two to test.
+    """The first ``problems`` of each configuration, generated with ``seed`` where they are missing, every panel scaled to
+    ``side``. Of ten, six are for training, two for validation and two for testing.
 
-    With a ``folder``, the problems in it instead: the published files, or any in their format. ``digest`` is of their names and
-    sizes and of one of them whole, and found if it is not given: so it is part of every run's key.
+    With a ``folder``, the problems in it instead: the published files, or any in their format. ``digest`` is the hash of their
+    names and sizes and of one whole file per configuration, computed if it is not given; it is part of every run's key.
     """
 
     name: Literal["iraven"] = "iraven"
     configurations: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] = tuple(CONFIGURATIONS)
-    problems: int = Field(10_000, ge=PER_TEN, le=100_000)
+    problems: int = Field(10_000, ge=MIN_PROBLEMS, le=100_000)
     seed: int = Field(1234, ge=0)
     side: int = Field(SIDE, ge=8, le=SIDE)
     folder: str | None = None
@@ -42,7 +58,7 @@ class Iraven(Source):
 
     @field_validator("configurations")
     @classmethod
-    def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
             configuration_named(name)
         if len(set(names)) < len(names):
@@ -51,45 +67,56 @@ class Iraven(Source):
 
     @model_validator(mode="before")
     @classmethod
-    def _with_digest(cls, options: Any) -> Any:
+    def _add_digest(cls, options: Any) -> Any:
         if isinstance(options, dict) and options.get("digest") is None and isinstance(options.get("folder"), str):
             return options | {"digest": folder_digest(Path(options["folder"]))}
         return options
 
     def prepare(self) -> None:
-        self._tables(shown=True)
+        self._arrays(shown=True)
 
     def describe(self) -> Description:
         names = [name for part in self._files() for name in part.names]
         samples = {ours: sum(name.endswith(f"_{theirs}.npz") for name in names) for ours, theirs in FILE_SPLITS.items()}
-        figures = tuple(f"accuracy_{name}" for name in self.configurations)
-        return Description((PANELS, self.side, self.side), CANDIDATES, "classes", samples, figures)
+        metrics = tuple(f"accuracy_{name}" for name in self.configurations)
+        return Description((PANELS, self.side, self.side), CANDIDATES, "classes", samples, metrics)
 
     def load(self) -> Dataset:
         files = self._files()
         names = [name for part in files for name in part.names]
-        owner = torch.repeat_interleave(torch.tensor([len(part.names) for part in files]))
-        rows = {ours: _rows(names, theirs) for ours, theirs in FILE_SPLITS.items()}
-        panels = Panels(partial(self._tables, shown=False), [len(part.names) for part in files])
-        splits = {split: LaterSplit(stored(found), partial(panels.targets, found)) for split, found in rows.items()}
-        owners = {split: owner[found] for split, found in rows.items()}
-        metrics = partial(accuracies, splits, owners, self.configurations)
-        return PuzzleSet(splits, "classes", CANDIDATES, encode=panels, draw=shuffled, extra_metrics=metrics, side=self.side)
+        sizes = [len(part.names) for part in files]
+        owner = torch.repeat_interleave(torch.tensor(sizes))
+        rows = {
+            ours: torch.tensor([row for row, name in enumerate(names) if name.endswith(f"_{theirs}.npz")])
+            for ours, theirs in FILE_SPLITS.items()
+        }
+        panels = PanelLookup(partial(self._arrays, shown=False), sizes)
+        splits = {split: LazySplit(stored_samples(own), partial(panels.targets, own)) for split, own in rows.items()}
+        owners = {split: owner[own] for split, own in rows.items()}
+        return Dataset(
+            splits,
+            "classes",
+            CANDIDATES,
+            encode=panels,
+            draw=shuffle_panels,
+            extra_metrics=partial(configuration_accuracies, splits, owners, self.configurations),
+            input_shape=(PANELS, self.side, self.side),
+        )
 
     @property
-    def _home(self) -> Path:
-        """Where problems are made, and kept as they are read."""
-        return home(self.seed) if self.folder is None else data_folder() / "iraven" / f"folder-{self.digest}"
+    def _folder(self) -> Path:
+        """The folder of generated problems, and of the arrays read from any."""
+        return problem_folder(self.seed) if self.folder is None else data_folder() / "iraven" / f"folder-{self.digest}"
 
-    def _files(self) -> list[PuzzleFiles]:
-        origin = self._home if self.folder is None else Path(self.folder)
-        kept = self._home / "mapped"
-        return [PuzzleFiles(name, origin / name, self._names(origin / name), kept, self.side) for name in self.configurations]
+    def _files(self) -> list[ProblemFiles]:
+        origin = self._folder if self.folder is None else Path(self.folder)
+        kept = self._folder / "mapped"
+        return [ProblemFiles(name, origin / name, self._names(origin / name), kept, self.side) for name in self.configurations]
 
     def _names(self, folder: Path) -> list[str]:
         if self.folder is None:
             return [file_name(index) for index in range(self.problems)]
-        numbered = {int(match[1]): match[0] for match in map(NAME.fullmatch, _listed(folder)) if match}
+        numbered = {int(match[1]): match[0] for match in map(NAME.fullmatch, _list_files(folder)) if match}
         names = [name for index, name in sorted(numbered.items()) if index < self.problems]
         for split in FILE_SPLITS.values():
             if not any(name.endswith(f"_{split}.npz") for name in names):
@@ -99,33 +126,33 @@ class Iraven(Source):
                 )
         return names
 
-    def _tables(self, shown: bool) -> Tables:
+    def _arrays(self, shown: bool) -> Arrays:
         files = self._files()
         if any(part.unread for part in files):
-            self._home.mkdir(parents=True, exist_ok=True)
-            with FileLock(self._home / "lock"):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with FileLock(self._folder / "lock"):
                 self._read([part for part in files if part.unread], shown)
-        return [part.mapped() for part in files]
+        return [part.map_memory() for part in files]
 
-    def _read(self, files: list[PuzzleFiles], shown: bool) -> None:
+    def _read(self, files: list[ProblemFiles], shown: bool) -> None:
         with problem_bars(shown) as begin:
             if self.folder is None:
                 names = [part.configuration for part in files]
-                lacking = sum(len(missing(self._home, name, self.problems)) for name in names)
-                generate(self._home, names, self.problems, self.seed, begin("making problems", lacking))
+                lacking = sum(len(missing_problems(self._folder, name, self.problems)) for name in names)
+                generate(self._folder, names, self.problems, self.seed, begin("making problems", lacking))
             advance = begin("reading problems", sum(part.unread for part in files))
             for part in files:
                 part.read(advance)
 
 
 def folder_digest(folder: Path) -> str:
-    """The hash of the names and sizes of the problems in a folder, and of what is in the first of every configuration.
+    """The hash of the names and sizes of the problems in a folder, and of the first file of every configuration.
 
     Reading all of them at every start would take minutes.
     """
     digest = hashlib.sha256()
     for own in (folder / name for name in CONFIGURATIONS):
-        names = sorted(name for name in _listed(own) if NAME.fullmatch(name)) if own.is_dir() else []
+        names = sorted(name for name in _list_files(own) if NAME.fullmatch(name)) if own.is_dir() else []
         for name in names:
             digest.update(f"{own.name}/{name} {(own / name).stat().st_size}\n".encode())
         if names:
@@ -133,14 +160,10 @@ def folder_digest(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def _listed(folder: Path) -> list[str]:
+def _list_files(folder: Path) -> list[str]:
     try:
         return [path.name for path in folder.iterdir()]
     except OSError as error:
         raise UserError(
             f"{folder} cannot be read ({error.strerror or error}); data.folder is one with a folder for each configuration"
         ) from None
-
-
-def _rows(names: list[str], split: str) -> Tensor:
-    return torch.tensor([row for row, name in enumerate(names) if name.endswith(f"_{split}.npz")])

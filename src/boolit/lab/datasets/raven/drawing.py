@@ -1,10 +1,10 @@
-"""Panels as pictures: 160 × 160 bytes, black ink on white.
+"""Panels as images: 160 × 160 bytes, black ink on white.
 
-A layer is drawn upright and rotated about the centre of its slot with bilinear interpolation. Rotating and filling are linear,
-so one pair of layers serves all ten greys.
+A shape has two layers, outline and fill: what each covers of every pixel. They are drawn upright and rotated about the centre
+of the slot with bilinear interpolation. Rotating and filling are linear, so one pair of layers serves all ten greys.
 
-Every entity lies on top of those before it, and wherever it has ink it hides them; level 0 of the colour is no ink, so that
-what is below shows. The line between two components comes last.
+Every entity lies on top of those before it and hides them wherever it has ink; level 0 of the colour is no ink. The line
+between two components comes last.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ import numpy.typing as npt
 from scipy.ndimage import affine_transform
 
 from boolit.lab.datasets.raven.configurations import ANGLES, COLOURS, CONFIGURATIONS, SIZES, Configuration, Slot
-from boolit.lab.datasets.raven.panels import Entity, Panel, Problem
-
-# The five shapes as layers of ink, whatever grey they are filled with: what outline and fill cover of every pixel.
+from boolit.lab.datasets.raven.matrix import Entity, Panel, Problem
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
+SIDE = 160
 FULL = 255
 TRIANGLE, SQUARE, PENTAGON, HEXAGON, CIRCLE = range(1, 6)
 CORNERS = {TRIANGLE: 3, PENTAGON: 5, HEXAGON: 6}
 HALF_STROKE = 1.0  # outlines are 2 pixels thick
-MARGIN = 4  # pixels around a shape: half the stroke, what truncation and interpolation move, and one that stays empty
+MARGIN = 4  # pixels around a shape: half the stroke, shifts by truncation and interpolation, and one that stays empty
 ROUNDING = (0.5, 1e-6)  # of outline and fill, so that both together are 255 at most
-KEPT = 4096  # pairs of layers; a configuration has 240 a slot at most, and slots share theirs where they can
+CACHED = 4096  # pairs of layers; a configuration has at most 240 per slot, and slots share them where they can
+# Ink by what a fill covers of a pixel: a table, as a problem needs some hundred thousand of these products.
+FILLS = {FULL - grey: (np.arange(FULL + 1) * (FULL - grey) // FULL).astype(np.uint8) for grey in COLOURS}
 
 
 class Frame(NamedTuple):
-    """A slot as a shape needs it: the fractions of a pixel its centre lies beyond whole ones, and half its extent in pixels."""
+    """A slot in pixels: the fractional parts of its centre's row and column, and half its extent."""
 
     row: float
     column: float
@@ -43,7 +44,7 @@ class Frame(NamedTuple):
 
 
 class Layers(NamedTuple):
-    """What outline and fill cover of pixels, of 255 in all, and where the first pixel lies from the whole one of the centre."""
+    """What outline and fill cover of pixels, from 0 to 255, and the first pixel relative to the one of the centre."""
 
     outline: Bytes
     fill: Bytes
@@ -51,21 +52,21 @@ class Layers(NamedTuple):
     left: int
 
 
-@lru_cache(maxsize=KEPT)
-def layers(shape: int, size: float, degrees: int, frame: Frame) -> Layers:
-    """A shape's layers, cut to where there is ink; angles are counter-clockwise."""
-    upright = _upright(shape, size, frame)
+@lru_cache(maxsize=CACHED)
+def draw_layers(shape: int, size: float, degrees: int, frame: Frame) -> Layers:
+    """A shape's layers, cropped to where there is ink; angles are counter-clockwise."""
+    upright = _draw_upright(shape, size, frame)
     middle = upright[0].shape[0] // 2
-    turned = (_rotated(layer, degrees, (middle + frame.row, middle + frame.column)) for layer in upright)
-    outline, fill = ((FULL * layer + part).astype(np.uint8) for layer, part in zip(turned, ROUNDING, strict=True))
+    rotated = (_rotate(layer, degrees, (middle + frame.row, middle + frame.column)) for layer in upright)
+    outline, fill = ((FULL * layer + part).astype(np.uint8) for layer, part in zip(rotated, ROUNDING, strict=True))
     rows, columns = (np.flatnonzero((outline | fill).any(axis)) for axis in (1, 0))
-    cut = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
-    return Layers(outline[cut].copy(), fill[cut].copy(), int(rows[0]) - middle, int(columns[0]) - middle)
+    crop = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
+    return Layers(outline[crop].copy(), fill[crop].copy(), int(rows[0]) - middle, int(columns[0]) - middle)
 
 
 @lru_cache(maxsize=512)
-def _upright(shape: int, size: float, frame: Frame) -> tuple[Floats, Floats]:
-    """The shares of pixels that outline and fill cover; the outline lies on top."""
+def _draw_upright(shape: int, size: float, frame: Frame) -> tuple[Floats, Floats]:
+    """The share of every pixel that outline and fill cover; the outline is on top."""
     reach = math.ceil(frame.unit * size) + MARGIN
     steps = np.arange(-reach, reach + 1, dtype=np.float64)
     pixels = np.stack(np.meshgrid(steps, steps, indexing="ij"), -1)
@@ -75,7 +76,7 @@ def _upright(shape: int, size: float, frame: Frame) -> tuple[Floats, Floats]:
 
 
 def vertices(shape: int, size: float, frame: Frame) -> Floats:
-    """A polygon's corners from the whole pixel of the centre, clockwise, apex up; their coordinates are cut to whole pixels.
+    """A polygon's corners relative to the pixel of the centre, clockwise, apex up, truncated to whole pixels.
 
     Shape: ``(corners, 2)``, rows and columns.
 
@@ -90,7 +91,7 @@ def vertices(shape: int, size: float, frame: Frame) -> Floats:
         radius, turns = int(frame.unit * size), np.arange(CORNERS[shape]) * (2 * math.pi / CORNERS[shape])
         offsets = radius * np.stack([-np.cos(turns), np.sin(turns)], 1)
     centre = np.array([frame.row, frame.column])
-    whole: Floats = np.floor((centre + offsets).round(9))  # rounded first, so that a corner meant to be on a whole pixel is
+    whole: Floats = np.floor((centre + offsets).round(9))  # rounded first, so that a corner meant to be on a pixel is
     return whole
 
 
@@ -104,38 +105,33 @@ def _polygon(pixels: Floats, corners: Floats) -> tuple[Floats, Floats]:
     """Every pixel's distance from the outline of a convex polygon, and whether it is inside."""
     edges = np.roll(corners, -1, 0) - corners
     offset = pixels[..., None, :] - corners
-    along = np.clip((offset * edges).sum(-1) / np.square(edges).sum(-1), 0, 1)
-    nearest = offset - along[..., None] * edges
+    fraction = np.clip((offset * edges).sum(-1) / np.square(edges).sum(-1), 0, 1)
+    nearest = offset - fraction[..., None] * edges
     distance: Floats = np.hypot(nearest[..., 0], nearest[..., 1]).min(-1)
-    right = edges[:, 1] * offset[..., 0] - edges[:, 0] * offset[..., 1]  # of the edge, as it is walked clockwise
+    right = edges[:, 1] * offset[..., 0] - edges[:, 0] * offset[..., 1]  # of the edge, walked clockwise
     inside: Floats = (right.min(-1) > 0).astype(np.float64)
     return distance, inside
 
 
-def _rotated(layer: Floats, degrees: int, centre: tuple[float, float]) -> Floats:
+def _rotate(layer: Floats, degrees: int, centre: tuple[float, float]) -> Floats:
     if degrees == 0:
         return layer
     radians = math.radians(degrees)
-    cosine, sine = round(math.cos(radians), 15), round(math.sin(radians), 15)  # 0 and 1 of a right angle, so that it is exact
+    cosine, sine = round(math.cos(radians), 15), round(math.sin(radians), 15)  # exactly 0 and 1 for right angles
     back = np.array([[cosine, sine], [-sine, cosine]])
     rotated: Floats = affine_transform(layer, back, np.array(centre) - back @ np.array(centre), order=1)
     return rotated
 
 
-SIDE = 160
-# By the ink of a fill and what it covers of a pixel: a table, as there are some hundred thousand of these products a problem.
-FILLS = {FULL - grey: (np.arange(FULL + 1) * (FULL - grey) // FULL).astype(np.uint8) for grey in COLOURS}
-
-
-def drawn(panel: Panel, configuration: Configuration) -> Bytes:
-    """The picture of a panel.
+def draw_panel(panel: Panel, configuration: Configuration) -> Bytes:
+    """The image of a panel.
 
     Shape: ``(160, 160)``.
     """
     ink = np.zeros((SIDE, SIDE), np.uint8)
     for component, entities in zip(configuration.components, panel, strict=True):
         for entity in entities:
-            _put(ink, entity, component.slots[entity.slot])
+            _draw_entity(ink, entity, component.slots[entity.slot])
     if configuration.line == "vertical":
         ink[:, SIDE // 2] = FULL
     elif configuration.line == "horizontal":
@@ -143,24 +139,21 @@ def drawn(panel: Panel, configuration: Configuration) -> Bytes:
     return FULL - ink
 
 
-def pictures(problem: Problem) -> Bytes:
-    """The pictures of a problem's context and then of its candidates.
+def draw_problem(problem: Problem) -> Bytes:
+    """The images of a problem's context and then of its candidates.
 
     Shape: ``(16, 160, 160)``.
     """
     configuration = CONFIGURATIONS[problem.configuration]
-    return np.stack([drawn(panel, configuration) for panel in (*problem.context, *problem.candidates)])
+    return np.stack([draw_panel(panel, configuration) for panel in (*problem.context, *problem.candidates)])
 
 
-def _put(ink: Bytes, entity: Entity, slot: Slot) -> None:
+def _draw_entity(ink: Bytes, entity: Entity, slot: Slot) -> None:
     row, column, extent = slot
     (row, top), (column, left) = math.modf(row * SIDE), math.modf(column * SIDE)
-    shape = layers(entity.type, SIZES[entity.size], ANGLES[entity.angle], Frame(row, column, extent * SIDE / 2))
-    own = _filled(shape, FULL - COLOURS[entity.colour])
+    shape = draw_layers(entity.type, SIZES[entity.size], ANGLES[entity.angle], Frame(row, column, extent * SIDE / 2))
+    grey = COLOURS[entity.colour]
+    own = shape.outline + FILLS[FULL - grey].take(shape.fill) if grey < FULL else shape.outline
     top, left = int(top) + shape.top, int(left) + shape.left
     below = ink[top : top + own.shape[0], left : left + own.shape[1]]
     np.copyto(below, own, where=own > 0)
-
-
-def _filled(shape: Layers, ink: int) -> Bytes:
-    return shape.outline + FILLS[ink].take(shape.fill) if ink else shape.outline

@@ -1,4 +1,4 @@
-"""Random choices that every Python makes alike: all come from `random.Random.random`, whose sequence is the one it promises."""
+"""Random choices that are the same in every Python version: all use `random.Random.random`, whose sequence is guaranteed."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from random import Random
 from typing import TypeVar
 
 from boolit.lab.common.random import derive
-from boolit.lab.datasets.raven.configurations import Range
 
 T = TypeVar("T")
 
 
-class Chance:
-    """A stream of choices that depends on the seed and all words.
+class StableRandom:
+    """A random number generator whose choices depend on the seed and all words, with methods as in `random` and numpy.
 
     Example:
-        >>> Chance(0, "a").several(range(9), 3) == Chance(0, "a").several(range(9), 3)
+        >>> StableRandom(0, "a").sample(range(9), 3) == StableRandom(0, "a").sample(range(9), 3)
         True
     """
 
@@ -24,18 +23,17 @@ class Chance:
         self._uniform = Random(derive(seed, *words)).random
 
     def choice(self, items: Sequence[T]) -> T:
-        """One of the items, each as likely."""
+        """One of the items, each with the same probability."""
         return items[int(self._uniform() * len(items))]
 
-    def level(self, limits: Range) -> int:
-        """A level between the limits, both included."""
-        low, high = limits
+    def randint(self, low: int, high: int) -> int:
+        """An integer from low to high, both included."""
         return low + int(self._uniform() * (high - low + 1))
 
-    def several(self, items: Iterable[T], count: int) -> list[T]:
-        """Different ones of the items, in random order."""
-        return self.shuffled(items)[:count]
+    def sample(self, items: Iterable[T], count: int) -> list[T]:
+        """Different items in random order."""
+        return self.permutation(items)[:count]
 
-    def shuffled(self, items: Iterable[T]) -> list[T]:
+    def permutation(self, items: Iterable[T]) -> list[T]:
         """All items in random order."""
         return sorted(items, key=lambda _: self._uniform())

@@ -1,13 +1,19 @@
-"""What a rule is, and how likely each is for a component."""
+"""Rules along the three rows of a matrix: which a component admits, their weights, and the levels and slots they lead to."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from itertools import combinations
+from typing import Literal, TypeVar
 
-from boolit.lab.datasets.raven.configurations import LOOKS, Component, LevelAttribute, Range
+from boolit.lab.datasets.raven.configurations import LOOKS, LevelAttribute, PanelComponent, Range
+from boolit.lab.datasets.raven.rng import StableRandom
 
+T = TypeVar("T")
+Row = tuple[T, ...]  # of three panels
+Rows = tuple[Row[T], ...]  # three of them
+Slots = tuple[int, ...]
 RuleName = Literal["Constant", "Progression", "Arithmetic", "Distribute_Three"]
 Governed = Literal["Number", "Position", "Number/Position", "Type", "Size", "Color"]
 Group = Literal["Number/Position", "Type", "Size", "Color"]
@@ -26,8 +32,29 @@ class Rule:
     value: int = 0
 
 
+@cache
+def admissible_rules(component: PanelComponent, group: Group) -> tuple[Rule, ...]:
+    """The rules a component admits, each repeated according to its weight.
+
+    Every kind of rule in a group has the same weight, and so has every value of a kind; those with an empty range are left out.
+    As the groups do not restrict each other, that is equivalent to drawing all rules again until none is empty.
+    """
+    attributes: tuple[Governed, ...] = ("Number", "Position") if group == "Number/Position" else (group,)
+    kinds = [[Rule("Constant", group)]]
+    for attribute in attributes:
+        kinds.append([Rule("Progression", attribute, step) for step in STEPS])
+        kinds.append([Rule("Distribute_Three", attribute)])
+        if attribute != "Type":
+            kinds.append([Rule("Arithmetic", attribute, sign) for sign in SIGNS])
+    restricted: LevelAttribute = "Number" if group == "Number/Position" else group
+    ranges = (
+        (rule, first_levels(rule, component.limits[restricted])) for kind in kinds for rule in kind * (len(STEPS) // len(kind))
+    )
+    return tuple(rule for rule, (low, high) in ranges if low <= high)
+
+
 def first_levels(rule: Rule, limits: Range) -> Range:
-    """The levels the first panel of a row may have, so that the rule stays within the limits; an empty range if there are none.
+    """The levels of the first panel of a row with which the rule stays within the limits; an empty range if there are none.
 
     A rule on Position restricts the Number of entities.
 
@@ -36,15 +63,19 @@ def first_levels(rule: Rule, limits: Range) -> Range:
         (4, 8)
     """
     low, high = limits
+    on_position = rule.attribute == "Position"
     if rule.name == "Progression":
         span = 2 * abs(rule.value)
-        return (low, high - span) if rule.value > 0 or rule.attribute == "Position" else (low + span, high)
-    if rule.name == "Arithmetic":
-        return _operands(rule, limits)
+        return (low, high - span) if rule.value > 0 or on_position else (low + span, high)
     if rule.name == "Distribute_Three":
-        enough = high - low >= 2
-        return (low, high - (rule.attribute == "Position")) if enough else (low, low - 1)
-    return limits
+        return (low, high - on_position) if high - low >= 2 else (low, low - 1)
+    if rule.name == "Constant":
+        return limits
+    if on_position:
+        return (low if rule.value > 0 else (high + 2) // 2 - 1, high - 1)
+    if high == low:
+        return low, low - 1
+    return (low, high - low - offset(rule.attribute)) if rule.value > 0 else (2 * low + offset(rule.attribute), high)
 
 
 def offset(attribute: Governed) -> int:
@@ -52,38 +83,80 @@ def offset(attribute: Governed) -> int:
     return 0 if attribute == "Color" else 1
 
 
-def _operands(rule: Rule, limits: Range) -> Range:
+def draw_levels(rule: Rule, limits: Range, rng: StableRandom) -> Rows[int]:
+    """The level of every panel under a rule other than Constant.
+
+    Example:
+        >>> draw_levels(Rule("Progression", "Number", 2), (0, 4), StableRandom(0))
+        ((0, 2, 4), (0, 2, 4), (0, 2, 4))
+    """
     low, high = limits
-    if rule.attribute == "Position":
-        return (low if rule.value > 0 else (high + 2) // 2 - 1, high - 1)
-    if high == low:
-        return low, low - 1
-    return (low, high - low - offset(rule.attribute)) if rule.value > 0 else (2 * low + offset(rule.attribute), high)
+    if rule.name == "Distribute_Three":
+        return _distribute(rng.sample(range(low, high + 1), 3), rng)
+    if rule.name == "Progression":
+        starts = [rng.randint(*first_levels(rule, limits)) for _ in range(3)]
+        return tuple((start, start + rule.value, start + 2 * rule.value) for start in starts)
+    # If the second level were 0 in the first two rows, a sum could not be told from a difference: Color must avoid that.
+    first = _draw_sum(rule, limits, low, rng)
+    ambiguous = offset(rule.attribute) == 0 and first[1] == 0
+    return first, _draw_sum(rule, limits, 1 if ambiguous else low, rng), _draw_sum(rule, limits, low, rng)
+
+
+def _distribute(values: list[T], rng: StableRandom) -> Rows[T]:
+    """Three values in the first row, and rotated in the other two."""
+    a, b, c = values
+    return (a, b, c), *rng.permutation([(b, c, a), (c, a, b)])
+
+
+def _draw_sum(rule: Rule, limits: Range, least: int, rng: StableRandom) -> Row[int]:
+    """One row of a sum or difference whose second level is at least ``least``."""
+    low, high = limits
+    more = offset(rule.attribute)
+    if rule.value > 0:
+        first = rng.randint(low, high - least - more)
+        second = rng.randint(least, high - first - more)
+        return first, second, first + second + more
+    first = rng.randint(low + least + more, high)
+    second = rng.randint(least, first - low - more)
+    return first, second, first - second - more
 
 
 @cache
-def admissible(component: Component, group: Group) -> tuple[Rule, ...]:
-    """The rules a component admits, each as often as its weight says.
+def slot_sets(slots: int, number: int) -> tuple[Slots, ...]:
+    """All ways to occupy that many of the slots.
 
-    Every kind of rule in a group weighs the same, and so does every value of a kind; those with an empty range are then
-    left out. As the groups do not restrict each other, that is what drawing all rules again until none is empty comes to.
+    Example:
+        >>> slot_sets(3, 2)
+        ((0, 1), (0, 2), (1, 2))
     """
-    restricted: LevelAttribute = "Number" if group == "Number/Position" else group
-    weighted = [rule for kind in _kinds(group) for rule in kind * (len(STEPS) // len(kind))]
-    return tuple(rule for rule in weighted if _possible(rule, component.limits[restricted]))
+    return tuple(combinations(range(slots), number))
 
 
-def _possible(rule: Rule, limits: Range) -> bool:
-    low, high = first_levels(rule, limits)
-    return low <= high
+def draw_slots(rule: Rule, component: PanelComponent, rng: StableRandom) -> Rows[Slots]:
+    """The occupied slots of every panel; where entities persist along a row, each keeps its place in the tuples of slots."""
+    slots, limits = len(component.slots), component.limits["Number"]
+    if rule.attribute == "Number":
+        levels = draw_levels(rule, limits, rng)
+        return tuple(tuple(rng.choice(slot_sets(slots, level + 1)) for level in row) for row in levels)
+    numbers = first_levels(rule, limits)
+    if rule.name == "Distribute_Three":
+        return _distribute(rng.sample(slot_sets(slots, rng.randint(*numbers) + 1), 3), rng)
+    return tuple(_draw_slot_row(rule, slots, numbers, rng) for _ in range(3))
 
 
-def _kinds(group: Group) -> list[list[Rule]]:
-    attributes: tuple[Governed, ...] = ("Number", "Position") if group == "Number/Position" else (group,)
-    kinds = [[Rule("Constant", group)]]
-    for attribute in attributes:
-        kinds.append([Rule("Progression", attribute, step) for step in STEPS])
-        kinds.append([Rule("Distribute_Three", attribute)])
-        if attribute != "Type":
-            kinds.append([Rule("Arithmetic", attribute, sign) for sign in SIGNS])
-    return kinds
+def _draw_slot_row(rule: Rule, slots: int, numbers: Range, rng: StableRandom) -> Row[Slots]:
+    """A row that moves all entities on (or keeps them, with a value of 0), or one of a union or difference of sets.
+
+    A union adds a slot to the first set; a difference leaves at least one of it.
+
+    NOTE[paper]: how many slots the second set has is not said there; it is drawn as for the first.
+    """
+    first = rng.choice(slot_sets(slots, rng.randint(*numbers) + 1))
+    if rule.name != "Arithmetic":
+        return tuple(tuple((slot + panel * rule.value) % slots for slot in first) for panel in range(3))
+    while True:
+        second = rng.choice(slot_sets(slots, rng.randint(*numbers) + 1))
+        if rule.value > 0 and not set(second) <= set(first):
+            return first, second, tuple(sorted({*first, *second}))
+        if rule.value < 0 and not set(first) <= set(second):
+            return first, second, tuple(sorted(set(first) - set(second)))

@@ -1,7 +1,7 @@
-"""Problems of I-RAVEN as samples: read once, kept as mapped memory, their pixels gathered last.
+"""Problems of I-RAVEN as samples: which problem, and the order of its panels; pixels are looked up last, in mapped memory.
 
-A configuration has two files, of one row after the other: pictures scaled to some side, and answers. The shorter of them says
-how far they are, so that a killed process loses a problem at most, and further problems of the same set only cost these.
+A configuration has two files with one row per problem: images scaled to some side, and answers. The shorter one says how many
+problems are complete, so that a killed process loses one problem at most, and more problems of the same set are appended.
 """
 
 from __future__ import annotations
@@ -20,19 +20,18 @@ from torch import Tensor
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.parallel import map_in_threads
 from boolit.lab.common.random import uniform
-from boolit.lab.datasets.base import Dataset, Split
+from boolit.lab.datasets.base import Split
 from boolit.lab.datasets.raven.drawing import SIDE
-from boolit.lab.datasets.raven.files import CANDIDATES, PANELS, Advance, read
-
-# Problems of I-RAVEN as samples: which problem, and in what order its panels are shown; their pixels come last.
+from boolit.lab.datasets.raven.files import CANDIDATES, PANELS, Advance, read_problem
 
 CONTEXT = PANELS - CANDIDATES
 ROW = 3  # panels
-Tables: TypeAlias = Sequence[tuple[Tensor, Tensor]]  # pictures and answers of every configuration
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Arrays: TypeAlias = Sequence[tuple[Tensor, Tensor]]  # images and answers of every configuration
 
 
-class LaterSplit(Split):
-    """A split whose targets are in files that may not have been made yet: they are read when they are first asked for."""
+class LazySplit(Split):
+    """A split whose targets are in files that may not exist yet: they are read on first access."""
 
     def __init__(self, x: Tensor, targets: Callable[[], Tensor]) -> None:
         object.__setattr__(self, "x", x)
@@ -41,81 +40,70 @@ class LaterSplit(Split):
     @cached_property
     def y(self) -> Tensor:
         """The targets."""
-        found: Tensor = self.__dict__["_targets"]()
-        return found
+        targets: Tensor = self.__dict__["_targets"]()
+        return targets
 
 
-@dataclass(frozen=True)
-class PuzzleSet(Dataset):
-    """Its samples are rows and orders of panels, and no picture is read before one is encoded."""
-
-    side: int = 0
-
-    @cached_property
-    def inputs(self) -> tuple[int, ...]:
-        return (PANELS, self.side, self.side)
-
-
-class Panels:
-    """The pictures of samples, out of tables that are made or mapped when the first is wanted: levels of grey from 0 to 255.
+class PanelLookup:
+    """The images of samples, from arrays that are made or mapped when the first one is needed: grey levels from 0 to 255.
 
     Shape: ``(…, 17)`` to ``(…, 16, side, side)``, float32.
     """
 
-    def __init__(self, tables: Callable[[], Tables], sizes: Sequence[int]) -> None:
-        self._make, self._sizes = tables, sizes
+    def __init__(self, arrays: Callable[[], Arrays], sizes: Sequence[int]) -> None:
+        self._make, self._sizes = arrays, sizes
 
     @cached_property
-    def tables(self) -> Tables:
+    def arrays(self) -> Arrays:
         """Those of all configurations."""
         return self._make()
 
     def targets(self, rows: Tensor) -> Tensor:
-        """The number of the right candidate of some problems.
+        """The numbers of the right candidates of some problems.
 
         Shape: ``(n,)``.
         """
-        return torch.cat([answers for _, answers in self.tables])[rows].long()
+        return torch.cat([answers for _, answers in self.arrays])[rows].long()
 
     def __call__(self, x: Tensor) -> Tensor:
         rows, order = x.reshape(-1, 1 + PANELS).split([1, PANELS], 1)
-        side = self.tables[0][0].shape[-1]
-        seen = torch.empty(len(rows), PANELS, side, side)
+        side = self.arrays[0][0].shape[-1]
+        result = torch.empty(len(rows), PANELS, side, side)
         first = 0
-        for (pictures, _), size in zip(self.tables, self._sizes, strict=True):
+        for (images, _), size in zip(self.arrays, self._sizes, strict=True):
             mine = ((rows >= first) & (rows < first + size)).squeeze(1).nonzero().squeeze(1)
             numbers = (rows[mine].long() - first) * PANELS + order[mine]
-            seen[mine] = pictures.view(-1, side, side).index_select(0, numbers.flatten()).view(-1, PANELS, side, side).float()
+            result[mine] = images.view(-1, side, side).index_select(0, numbers.flatten()).view(-1, PANELS, side, side).float()
             first += size
-        return seen.view(*x.shape[:-1], PANELS, side, side)
+        return result.view(*x.shape[:-1], PANELS, side, side)
 
 
-def stored(rows: Tensor) -> Tensor:
-    """Samples of some problems, with their panels as they are in the file.
+def stored_samples(rows: Tensor) -> Tensor:
+    """Samples of some problems, with their panels in the order of the file.
 
-    Shape: ``(n,)`` to ``(n, 17)``, int32: the row, and the number of the panel that is shown in each of the 16 places.
+    Shape: ``(n,)`` to ``(n, 17)``, int32: the row, and the number of the panel at each of the 16 places.
     """
     order = torch.arange(PANELS, dtype=torch.int32).expand(len(rows), -1)
     return torch.cat([rows.to(torch.int32).unsqueeze(1), order], 1)
 
 
-def shuffled(x: Tensor, y: Tensor, run_keys: Tensor, step: int) -> tuple[Tensor, Tensor]:
-    """The problems of a training step: candidates in any order, and the first two rows of the matrix exchanged or not.
+def shuffle_panels(x: Tensor, y: Tensor, run_keys: Tensor, step: int) -> tuple[Tensor, Tensor]:
+    """The problems of a training step: candidates in random order, and the first two rows of the matrix swapped or not.
 
     Shape: ``(runs, batch, 17)`` and ``(runs, batch)``, both unchanged.
     """
-    chances = uniform(run_keys, step, (x.shape[1], CANDIDATES + 1))
-    candidates = chances[..., :CANDIDATES].argsort(-1)
-    exchanged = torch.tensor([*range(ROW, 2 * ROW), *range(ROW), *range(2 * ROW, CONTEXT)])
-    context = torch.where(chances[..., CANDIDATES:] < 0.5, exchanged, torch.arange(CONTEXT))
+    numbers = uniform(run_keys, step, (x.shape[1], CANDIDATES + 1))
+    candidates = numbers[..., :CANDIDATES].argsort(-1)
+    swapped = torch.tensor([*range(ROW, 2 * ROW), *range(ROW), *range(2 * ROW, CONTEXT)])
+    context = torch.where(numbers[..., CANDIDATES:] < 0.5, swapped, torch.arange(CONTEXT))
     places = torch.cat([torch.zeros_like(context[..., :1]), 1 + context, 1 + CONTEXT + candidates], -1)
     return x.gather(-1, places), (candidates == y.unsqueeze(-1)).int().argmax(-1)
 
 
-def accuracies(
+def configuration_accuracies(
     splits: Mapping[str, Split], owners: Mapping[str, Tensor], configurations: Sequence[str], split: str, outputs: Tensor
 ) -> dict[str, Tensor]:
-    """The accuracy on the problems of each configuration; ``owners`` has the number of every sample's.
+    """The accuracy on the problems of each configuration; ``owners`` has the configuration's number for every sample.
 
     Shape: ``(runs, samples, 8)`` to ``(runs,)`` each.
     """
@@ -124,14 +112,9 @@ def accuracies(
     return {f"accuracy_{name}": hits[:, of_split == number].mean(1) for number, name in enumerate(configurations)}
 
 
-# Pictures and answers of many problems, read once from their files and kept as mapped memory.
-
-Bytes: TypeAlias = npt.NDArray[np.uint8]
-
-
 @dataclass(frozen=True)
-class PuzzleFiles:
-    """Where the problems of a configuration are: files with some names in a folder, and what is kept of them."""
+class ProblemFiles:
+    """The problems of a configuration: files with some names in a folder, and the arrays read from them in ``kept``."""
 
     configuration: str
     folder: Path
@@ -141,11 +124,11 @@ class PuzzleFiles:
 
     @property
     def unread(self) -> int:
-        """How many are not kept yet; of the others the files themselves are no longer needed."""
+        """How many are not in the arrays yet; the files of the others are no longer needed."""
         return max(0, len(self.names) - self._done())
 
     def read(self, advance: Advance) -> None:
-        """Reads what is not kept yet."""
+        """Reads what is not in the arrays yet."""
         done = self._done()
         try:
             self.kept.mkdir(parents=True, exist_ok=True)
@@ -154,29 +137,29 @@ class PuzzleFiles:
                     file.truncate(done * bytes_of_a_row)
             self._append([self.folder / name for name in self.names[done:]], advance)
         except OSError as error:
-            need = f"{len(self.names) * self._files()[0][1] / 1e6:,.0f} MB of pictures"
+            need = f"{len(self.names) * self._files()[0][1] / 1e6:,.0f} MB of images"
             raise UserError(
                 f"{need} cannot be kept in {self.kept} ({error.strerror or error}); make room there, or set BOOLIT_DATA to "
                 "another folder"
             ) from None
 
-    def mapped(self) -> tuple[Tensor, Tensor]:
-        """The pictures and the answers.
+    def map_memory(self) -> tuple[Tensor, Tensor]:
+        """The images and the answers.
 
         Shape: ``(problems, 16, side, side)`` and ``(problems,)``, bytes.
         """
-        pictures, answers = (
-            # Copied on writing, as torch has no tensors that cannot be written to.
+        images, answers = (
+            # Copy-on-write, as torch has no read-only tensors.
             torch.from_numpy(np.memmap(path, np.uint8, "c", shape=(len(self.names), bytes_of_a_row)))
             for path, bytes_of_a_row in self._files()
         )
-        return pictures.view(-1, PANELS, self.side, self.side), answers.squeeze(1)
+        return images.view(-1, PANELS, self.side, self.side), answers.squeeze(1)
 
     def _append(self, paths: Sequence[Path], advance: Advance) -> None:
-        (pictures, _), (answers, _) = self._files()
-        with pictures.open("ab") as picture_file, answers.open("ab", buffering=0) as answer_file:
-            for images, target in map_in_threads(partial(_seen, self.side), paths):
-                picture_file.write(images.tobytes())
+        (images_path, _), (answers_path, _) = self._files()
+        with images_path.open("ab") as image_file, answers_path.open("ab", buffering=0) as answer_file:
+            for images, target in map_in_threads(partial(_read_scaled, self.side), paths):
+                image_file.write(images.tobytes())
                 answer_file.write(bytes([target]))
                 advance(1)
 
@@ -188,29 +171,29 @@ class PuzzleFiles:
         return (self.kept / f"{stem}.pictures", PANELS * self.side**2), (self.kept / f"{stem}.answers", 1)
 
 
-def scaled(images: Bytes, side: int) -> Bytes:
+def downscale(images: Bytes, side: int) -> Bytes:
     """Panels with a smaller side, every pixel the mean of the area it covers.
 
     Shape: ``(…, 160, 160)`` to ``(…, side, side)``.
     """
     if side == images.shape[-1]:
         return images
-    weights = _shares(side)
+    weights = _area_weights(side)
     return (weights @ images.astype(np.float32) @ weights.T + np.float32(0.5)).astype(np.uint8)
 
 
 @lru_cache(maxsize=8)
-def _shares(side: int) -> npt.NDArray[np.float32]:
-    """What every old pixel along an axis contributes to every new one.
+def _area_weights(side: int) -> npt.NDArray[np.float32]:
+    """The weight of every old pixel along an axis in every new one.
 
     Shape: ``(side, 160)``.
     """
     edges = np.arange(side + 1)[:, None] * (SIDE / side)
     covered = np.clip(edges - np.arange(SIDE), 0, 1)  # of every old pixel, before every edge
-    shares: npt.NDArray[np.float32] = (np.diff(covered, axis=0) * (side / SIDE)).astype(np.float32)
-    return shares
+    weights: npt.NDArray[np.float32] = (np.diff(covered, axis=0) * (side / SIDE)).astype(np.float32)
+    return weights
 
 
-def _seen(side: int, path: Path) -> tuple[Bytes, int]:
-    images, target = read(path)
-    return scaled(images, side), target
+def _read_scaled(side: int, path: Path) -> tuple[Bytes, int]:
+    images, target = read_problem(path)
+    return downscale(images, side), target

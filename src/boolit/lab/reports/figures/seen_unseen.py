@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets.composition import Curve, curves
-from boolit.lab.datasets.composition.base import Compositional
+from boolit.lab.datasets.composition.base import CompositionalDataset
 from boolit.lab.models import restore
 from boolit.lab.reports.figures.style import style, styled
 from boolit.lab.reports.names import label
@@ -38,7 +38,7 @@ def seen_unseen(record: Record, store: Store) -> RunCurve:
     """The curve for one guess of a run whose weights were kept."""
     config = record.config
     job = Job.of([config])
-    if not isinstance(job.dataset, Compositional):
+    if not isinstance(job.dataset, CompositionalDataset):
         raise UserError(
             f"run {record.key} has the data {config.data['name']!r}, which has no pairs; give a run of a set that has"
         )

@@ -16,7 +16,7 @@ from PIL import Image
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.random import keys
 from boolit.lab.datasets import source
-from boolit.lab.datasets.composition.base import Compositional
+from boolit.lab.datasets.composition.base import CompositionalDataset
 from boolit.lab.datasets.composition.mitstates import GLOVE, MitStates
 from boolit.lab.datasets.composition.mitstates_files import METADATA, SPLIT
 from boolit.lab.datasets.features.encoder import ROW_BYTES, Features, encoder
@@ -44,13 +44,13 @@ def make(home: Path, folder: Path) -> Make:  # noqa: ARG001 (what is kept is kep
 
 
 @pytest.fixture(scope="module")
-def encoded(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Compositional:
+def encoded(home: Path, tmp_path_factory: pytest.TempPathFactory) -> CompositionalDataset:
     """The dataset, its pictures encoded."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BOOLIT_DATA", str(tmp_path_factory.mktemp("data")))
         dataset = source(table(home)).load()
         dataset.encoded(dataset.splits["train"].x[:1])
-    assert isinstance(dataset, Compositional)
+    assert isinstance(dataset, CompositionalDataset)
     return dataset
 
 
@@ -60,9 +60,9 @@ def copied(home: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(home / "mit-states", tmp_path / "mit-states"))
 
 
-def loaded(wanted: MitStates) -> Compositional:
+def loaded(wanted: MitStates) -> CompositionalDataset:
     dataset = wanted.load()
-    assert isinstance(dataset, Compositional)
+    assert isinstance(dataset, CompositionalDataset)
     return dataset
 
 
@@ -77,7 +77,7 @@ def test_splits_have_the_pictures_of_their_pairs_and_no_others(make: Make) -> No
     assert {LISTED[number] for number in dataset.pairs.new_in("test").tolist()} == {("tiny", "cat"), ("wet", "cat")}
 
 
-def test_features_are_of_the_middle_of_every_picture(encoded: Compositional, home: Path) -> None:
+def test_features_are_of_the_middle_of_every_picture(encoded: CompositionalDataset, home: Path) -> None:
     assert encoded.inputs == (512,)
     file = home / "mit-states" / "images" / "wet bear" / "5.png"  # the first of the third pair
     with Image.open(file) as picture:
@@ -116,7 +116,7 @@ def test_networks_begin_with_the_words(make: Make) -> None:
         assert torch.allclose(dataset.initial_values[name], torch.tensor([*rows, [0, 0, 0]], dtype=torch.float32))
 
 
-def test_a_step_adds_the_pairs_to_choose_from(encoded: Compositional) -> None:
+def test_a_step_adds_the_pairs_to_choose_from(encoded: CompositionalDataset) -> None:
     assert encoded.draw is not None
     train = encoded.splits["train"]
     x, y = encoded.draw(train.x.unsqueeze(0), train.y.unsqueeze(0), keys([0], "draw"), 0)
@@ -177,7 +177,7 @@ def spoil_metadata(layout: Path) -> None:
     [
         (spoil_pairs, r"line 2 of .*val_pairs\.txt has 3 words, not an attribute and an object"),
         (lambda layout: (layout / SPLIT / "test_pairs.txt").unlink(), r"test_pairs\.txt cannot be read \(No such file"),
-        (lambda layout: (layout / SPLIT / "test_pairs.txt").write_text("far away\n"), "names no picture of the split 'test'"),
+        (lambda layout: (layout / SPLIT / "test_pairs.txt").write_text("far away\n"), "names no image of the split 'test'"),
         (spoil_metadata, r"natural\.t7 is cut off at byte 100|natural\.t7 says .* it may be cut off"),
         (lambda layout: (layout / METADATA).unlink(), r"natural\.t7 cannot be read"),
     ],
@@ -207,10 +207,10 @@ def test_missing_pictures_are_told(make: Make, copied: Path) -> None:
     with pytest.raises(UserError, match=r"the picture .*old bear/1\.png cannot be read \(No such file"):
         make(path=str(copied)).prepare()
     shutil.rmtree(copied / "images" / "old bear")
-    with pytest.raises(UserError, match=r"images has no folder of the picture 'old_bear/1\.png'"):
+    with pytest.raises(UserError, match=r"images has no folder of the image 'old_bear/1\.png'"):
         make(path=str(copied)).prepare()
     shutil.rmtree(copied / "images")
-    with pytest.raises(UserError, match=r"the pictures in .*images cannot be read"):
+    with pytest.raises(UserError, match=r"the images in .*images cannot be read"):
         make(path=str(copied)).prepare()
 
 
@@ -218,5 +218,5 @@ def test_a_name_cannot_lead_out_of_the_folder(make: Make, copied: Path, t7: Call
     records = [{"image": "../x/1.png", "attr": pair[0], "obj": pair[1], "set": "train"} for pair in LISTED]
     records += [record | {"set": split} for record in records for split in ("val", "test")]
     (copied / METADATA).write_bytes(t7(dict(enumerate(records))))
-    with pytest.raises(UserError, match=r"has no folder of the picture '\.\./x/1\.png'"):
+    with pytest.raises(UserError, match=r"has no folder of the image '\.\./x/1\.png'"):
         make(path=str(copied)).prepare()
