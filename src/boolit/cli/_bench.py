@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from boolit.cli._terminal import output, plain_table, print_json, progress
 from boolit.lab.bench.settings import DTYPES, REPEATS, read
+from boolit.lab.common.progress import count_progress, progress_bars
 
 if TYPE_CHECKING:
     from boolit.lab.bench.gates import Report
@@ -76,13 +77,12 @@ def gates(
 @contextmanager
 def _progress_bar() -> Iterator[Report]:
     """A bar that is drawn between rounds only: one that refreshes itself would take its time from the candidates."""
-    columns = (BarColumn(30), TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
-    console = progress()
-    with Progress(*columns, console=console, auto_refresh=False, transient=True, disable=not console.is_terminal) as bar:
-        whole = bar.add_task("", total=1.0)
+    columns = (TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.fields[label]}"))
+    with progress_bars(*columns, lines=False, auto_refresh=False) as bar:
+        whole = bar.add_task("measuring", total=1.0, label="")
 
         def report(label: str, share: float) -> None:
-            bar.update(whole, description=escape(label), advance=share)
+            bar.update(whole, label=escape(label), advance=share)
             bar.refresh()
 
         yield report
@@ -164,24 +164,23 @@ def training(
 
     transfer = load_study("transfer-cifar10").resolved("paper").study.sweep
     cohorts = plan(load_study("parity")).cohorts
-    console = progress()
     gains: dict[str, StackingGain] = {}
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("training", total=len(cohorts) + 5)
+    with count_progress(lines=False) as begin:
+        advance = begin("training", len(cohorts) + 5)
         for cohort in cohorts:
             gains[f"parity, {cohort.runs[0].config['activation']}"] = compare_with_loop(cohort.job(), rounds)
-            bar.advance(task)
+            advance(1)
         gains["parity study"] = total(gains)
         gains["54-32-32-7 with batch norm"] = compare_with_loop(batch_norm_job(), rounds)
-        bar.advance(task)
+        advance(1)
         gains["mnist-mlp, 65k parameters, relu"] = compare_with_loop(mnist_job(), rounds)
-        bar.advance(task)
+        advance(1)
         cost = augmentation_cost(AUGMENTATION)
-        bar.advance(task)
+        advance(1)
         steps = resnet_steps(RESNETS, RESNET_PARAMETERS, RESNET_BATCH, rounds)
-        bar.advance(task)
+        advance(1)
         heads = heads_cost(transfer.activation, len(transfer.seed_list), HEADS_BATCH, rounds)
-        bar.advance(task)
+        advance(1)
     if json:
         entries = {name: {"runs": g.runs, "stacked": g.stacked, "loop": g.loop, "ratio": g.ratio} for name, g in gains.items()}
         augmentation = {"name": AUGMENTATION, "seconds": cost.augmentation, "step": cost.step, "ratio": cost.ratio}

@@ -233,10 +233,11 @@ def iraven(
 
 
 def _made(folder: Path, names: list[str], problems: int, seed: int) -> dict[str, int]:
-    from boolit.lab.datasets.raven.files import generate, missing, problem_bars
+    from boolit.lab.common.progress import count_progress
+    from boolit.lab.datasets.raven.files import generate, missing
 
     lacking = {name: len(missing(folder, name, problems)) for name in names}
-    with problem_bars() as begin:
+    with count_progress(lines=False) as begin:
         generate(folder, names, problems, seed, begin("making problems", sum(lacking.values())))
     return lacking
 

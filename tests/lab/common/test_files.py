@@ -141,11 +141,8 @@ def test_what_was_not_finished_is_deleted(folder: bool, tmp_path: Path) -> None:
 
 
 def test_several_may_write_at_once_and_the_first_whole_folder_stays(tmp_path: Path) -> None:
-    with (
-        atomic_write(tmp_path / "folder") as late,
-        atomic_write(tmp_path / "file") as first,
-        atomic_write(tmp_path / "file") as own,
-    ):
+    file, folder = tmp_path / "file", tmp_path / "folder"
+    with atomic_write(folder) as late, atomic_write(file) as first, atomic_write(file) as own:
         with atomic_write(folder) as part:
             part.mkdir()
             (part / "early").touch()

@@ -12,7 +12,8 @@ import pytest
 from rich.console import Console
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.datasets.download.fetch import DownloadBars, FileBar, fetch, fetch_missing
+from boolit.lab.common.progress import byte_progress
+from boolit.lab.datasets.download.fetch import FileBar, fetch, fetch_missing
 from boolit.lab.datasets.download.published import Remote, check, verified
 
 CONTENT = bytes(range(256)) * 400
@@ -111,8 +112,8 @@ def test_an_interrupt_leaves_nothing(publish: Publish, pages: Any, folder: Path)
 
     remote = publish("sample", "file.gz", CONTENT, (pages.url("/a"),), here=False)
     pages["/a"] = gzip.compress(CONTENT, 0)
-    with DownloadBars() as bars, pytest.raises(KeyboardInterrupt):
-        fetch(remote, Interrupting(bars._bars, "file"))
+    with byte_progress() as bars, pytest.raises(KeyboardInterrupt):
+        fetch(remote, Interrupting(bars, "file"))
     assert named_files(folder) == []
 
 
@@ -143,16 +144,16 @@ def test_the_bar_shows_the_bytes_that_came(publish: Publish, pages: Any) -> None
     screen = io.StringIO()
     pages["/a"] = gzip.compress(CONTENT, 0)
     remote = publish("sample", "file.gz", CONTENT, (pages.url("/a"),), here=False)
-    with DownloadBars(Console(file=screen, force_terminal=True, width=120)) as bars:
-        bar = bars.file("file.gz")
+    with byte_progress(Console(file=screen, force_terminal=True, width=120)) as bars:
+        bar = FileBar(bars, "file.gz")
         fetch(remote, bar)
         assert bar.total == len(pages["/a"])
-        assert bars._bars.finished
+        assert bars.finished
     assert "file.gz" in screen.getvalue()
 
 
 def test_nothing_is_drawn_where_there_is_no_terminal() -> None:
     screen = io.StringIO()
-    with DownloadBars(Console(file=screen)) as bars:
-        bars.file("file.gz").update(3)
+    with byte_progress(Console(file=screen)) as bars:
+        FileBar(bars, "file.gz").update(3)
     assert screen.getvalue() == ""

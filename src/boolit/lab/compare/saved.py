@@ -19,10 +19,11 @@ from torch import Tensor, nn
 from boolit._version import __version__
 from boolit.lab.common.errors import UserError, user_input
 from boolit.lab.common.files import atomic_write, csv_cell
+from boolit.lab.common.progress import Advance, count_progress
 from boolit.lab.compare.outcomes import Outcomes
 from boolit.lab.datasets import Resample
 from boolit.lab.datasets.tables import Prepared, open_table
-from boolit.lab.datasets.tables.profile import Step, numbers, plain, table_progress
+from boolit.lab.datasets.tables.profile import numbers, plain
 from boolit.lab.results.resampled import Estimate
 from boolit.lab.results.scores import p_text
 from boolit.lab.results.store import Store
@@ -212,12 +213,12 @@ def write_predictions(model: Path, table: Path, to: Path | TextIO, shown: bool |
     """
     with user_input():
         loaded = load(model)
-    with table_progress(shown) as progress:
-        step = progress.step("predicting")
+    with count_progress(shown) as begin:
+        step = begin("predicting")
         return _write_file(loaded, table, to, step) if isinstance(to, Path) else _write(loaded, table, to, step)
 
 
-def _write_file(model: SavedModel, table: Path, to: Path, step: Step) -> Predicted:
+def _write_file(model: SavedModel, table: Path, to: Path, step: Advance) -> Predicted:
     try:
         with atomic_write(to) as part, part.open("w", newline="", encoding="utf-8") as file:
             return _write(model, table, file, step)
@@ -225,7 +226,7 @@ def _write_file(model: SavedModel, table: Path, to: Path, step: Step) -> Predict
         raise UserError(f"cannot write {to} ({error.strerror or error}); choose a place you may write to") from error
 
 
-def _write(model: SavedModel, path: Path, file: TextIO, step: Step) -> Predicted:
+def _write(model: SavedModel, path: Path, file: TextIO, step: Advance) -> Predicted:
     table, predicted = open_table(path), Predicted()
     for name in model.columns:
         if name not in table.names:

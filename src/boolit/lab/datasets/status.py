@@ -9,10 +9,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+from rich.progress import Progress
+
 from boolit.lab.common.errors import UserError, user_input
+from boolit.lab.common.progress import byte_progress
 from boolit.lab.datasets import dataset_names, load, source_type
 from boolit.lab.datasets.base import Source, Task
-from boolit.lab.datasets.download.fetch import DownloadBars, fetch
+from boolit.lab.datasets.download.fetch import FileBar, fetch
 from boolit.lab.datasets.download.published import Origin, Published, Remote, check
 from boolit.lab.datasets.features.weights import NAME as WEIGHTS
 from boolit.lab.datasets.features.weights import Weights, own_resnet18, resnet18_here
@@ -102,13 +105,13 @@ def checked(remote: Remote) -> FileState:
 
 def brought(remotes: Sequence[Remote]) -> list[FileState]:
     """Downloads what is missing or bad and has an address; the rest stays."""
-    with DownloadBars() as bars:
+    with byte_progress() as bars:
         return [_brought(remote, bars) for remote in remotes]
 
 
-def _brought(remote: Remote, bars: DownloadBars) -> FileState:
+def _brought(remote: Remote, bars: Progress) -> FileState:
     found = checked(remote)
     if found.state in ("whole", "unpacked") or not remote.urls:
         return found
-    fetch(remote, bars.file(remote.file))
+    fetch(remote, FileBar(bars, remote.file))
     return FileState(remote, "replaced" if found.state == "bad" else "fetched")

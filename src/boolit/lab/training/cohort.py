@@ -10,7 +10,7 @@ from types import TracebackType
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, TaskID, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
 
 import boolit
@@ -37,8 +37,6 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
 
     def __init__(self, total_runs: int, shown: bool | None = None, console: Console | None = None) -> None:
         self._bars = progress_bars(
-            TextColumn("{task.description}"),
-            BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TimeRemainingColumn(),

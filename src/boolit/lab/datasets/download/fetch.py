@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import Progress
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import atomic_write, cache_key
+from boolit.lab.common.progress import byte_progress
 from boolit.lab.datasets.download.published import Remote, check, verified, verified_members
-
-# Download bars: what pooch reports to, drawn by rich, on a terminal only.
 
 
 class FileBar:
-    """The bar of one file. pooch sets ``total`` and calls the rest, as it would with tqdm's bars."""
+    """The bar of one file, on a terminal only. pooch sets ``total`` and calls the rest, as it would with tqdm's bars."""
 
     def __init__(self, bars: Progress, file: str) -> None:
         self._bars, self._task = bars, bars.add_task(file, total=None)
@@ -49,34 +45,6 @@ class FileBar:
         """The file is complete."""
 
 
-class DownloadBars(AbstractContextManager["DownloadBars"]):
-    """The bars of some files, on the error stream."""
-
-    def __init__(self, console: Console | None = None) -> None:
-        console = console or Console(stderr=True)
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(30),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
-        )
-        self._bars = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
-
-    def __enter__(self) -> DownloadBars:
-        self._bars.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._bars.stop()
-
-    def file(self, name: str) -> FileBar:
-        """A further bar."""
-        return FileBar(self._bars, name)
-
-
-# Downloads, through pooch: a file is in its place only once it is whole and holds what was published.
-
 CHUNK = 2**16
 
 
@@ -84,9 +52,9 @@ def fetch_missing(remotes: Sequence[Remote]) -> None:
     """Downloads the files that are not there, nor unpacked."""
     missing = [remote for remote in remotes if remote.kept is None]
     if missing:
-        with DownloadBars() as bars:
+        with byte_progress() as bars:
             for remote in missing:
-                fetch(remote, bars.file(remote.file))
+                fetch(remote, FileBar(bars, remote.file))
 
 
 def fetch(remote: Remote, bar: FileBar | None = None) -> None:

@@ -7,23 +7,20 @@ views of the same pictures, which come last, cost no more than these.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import torch
 from filelock import FileLock
-from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
-from rich.text import Text
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import atomic_write
 from boolit.lab.common.parallel import map_in_threads
-from boolit.lab.common.progress import progress_bars
+from boolit.lab.common.progress import Begin, count_progress
 from boolit.lab.datasets.features.views import Gallery
 from boolit.lab.datasets.features.weights import resnet18_weights
 from boolit.lab.datasets.images.base import normaliser
@@ -98,33 +95,6 @@ def _read(pictures: Tensor) -> Tensor:
     return normaliser("imagenet")(pictures).contiguous(memory_format=torch.channels_last)
 
 
-# How far an encoder is, and how many pictures it takes a second.
-
-Advance: TypeAlias = Callable[[int], None]
-Begin: TypeAlias = Callable[[str, int, int], Advance]  # what is done, of how many pictures, so many of which are done
-
-
-class Speed(ProgressColumn):
-    """Pictures a second."""
-
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:.1f} pictures/s")
-
-
-@contextmanager
-def encoding_bars(shown: bool) -> Iterator[Begin]:
-    """Bars on the error stream, or lines if that is no terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(30), MofNCompleteColumn(), Speed(), TimeRemainingColumn())
-    with progress_bars(*columns, shown=shown, speed_estimate_period=120) as bars:
-
-        def begin(what: str, total: int, done: int) -> Advance:
-            task = bars.add_task(what, total=total, completed=done)
-            return lambda count: bars.advance(task, count)
-
-        yield begin
-
-
 # Features of many views of pictures, encoded once and kept as mapped memory.
 
 TYPE = np.dtype("<f2")
@@ -142,7 +112,7 @@ def embedded(
     try:
         if not (file.is_file() and file.stat().st_size >= rows * ROW_BYTES):
             folder.mkdir(parents=True, exist_ok=True)
-            with FileLock(folder / "lock"), encoding_bars(shown) as begin:
+            with FileLock(folder / "lock"), count_progress(shown, unit="pictures") as begin:
                 _encode(file, gallery, views, _network(folder, gallery, encoder(), refreshed, begin), begin)
         # Copied on writing, as torch has no tensors that cannot be written to.
         return torch.from_numpy(np.memmap(file, TYPE, "c", shape=(rows, FEATURES)))

@@ -12,12 +12,11 @@ from typing import IO
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import track
 from torch import Tensor
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import atomic_write, cache_key, name_bytes
+from boolit.lab.common.progress import count_progress
 from boolit.lab.datasets.download.published import UnreadableError, entries
 from boolit.lab.datasets.images.decoding import Decoded, Encoded, decode_all
 
@@ -92,11 +91,12 @@ def _keeping(kept: Path, what: str) -> Iterator[IO[bytes]]:
 
 
 def _write(file: IO[bytes], decoded: Iterator[Decoded], count: int) -> None:
-    console = Console(stderr=True)
-    hidden = not console.is_terminal
-    for row, pixels in track(decoded, "decoding pictures", count, console=console, disable=hidden, transient=True):
-        file.seek(row * pixels.nbytes)
-        file.write(pixels.data)
+    with count_progress(lines=False) as begin:
+        advance = begin("decoding pictures", count)
+        for row, pixels in decoded:
+            file.seek(row * pixels.nbytes)
+            file.write(pixels.data)
+            advance(1)
 
 
 def _encoded(path: Path, names: Sequence[str]) -> Iterator[Encoded]:

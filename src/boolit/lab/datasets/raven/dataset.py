@@ -14,10 +14,11 @@ from torch import Tensor
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import data_folder, read_bounded
+from boolit.lab.common.progress import count_progress
 from boolit.lab.datasets.base import Dataset, Description, Source
 from boolit.lab.datasets.raven.configurations import CONFIGURATIONS, configuration_named
 from boolit.lab.datasets.raven.drawing import SIDE
-from boolit.lab.datasets.raven.files import CANDIDATES, NAME, PANELS, file_name, generate, home, missing, problem_bars
+from boolit.lab.datasets.raven.files import CANDIDATES, NAME, PANELS, file_name, generate, home, missing
 from boolit.lab.datasets.raven.samples import LaterSplit, Panels, PuzzleFiles, PuzzleSet, Tables, accuracies, shuffled, stored
 
 FILE_SPLITS = {"train": "train", "valid": "val", "test": "test"}  # our word, and that in the names of files
@@ -108,7 +109,7 @@ class Iraven(Source):
         return [part.mapped() for part in files]
 
     def _read(self, files: list[PuzzleFiles], shown: bool) -> None:
-        with problem_bars(shown) as begin:
+        with count_progress(shown, lines=False) as begin:
             if self.folder is None:
                 names = [part.configuration for part in files]
                 lacking = sum(len(missing(self._home, name, self.problems)) for name in names)

@@ -19,10 +19,11 @@ from torch import Tensor
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.parallel import map_in_threads
+from boolit.lab.common.progress import Advance
 from boolit.lab.common.random import uniform
 from boolit.lab.datasets.base import Dataset, Split
 from boolit.lab.datasets.raven.drawing import SIDE
-from boolit.lab.datasets.raven.files import CANDIDATES, PANELS, Advance, read
+from boolit.lab.datasets.raven.files import CANDIDATES, PANELS, read
 
 # Problems of I-RAVEN as samples: which problem, and in what order its panels are shown; their pixels come last.
 

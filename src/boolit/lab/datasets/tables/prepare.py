@@ -16,9 +16,10 @@ import numpy as np
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import atomic_write, data_folder, hash_file, regular_file
+from boolit.lab.common.progress import Begin, count_progress
 from boolit.lab.datasets.tables.columns import Fitted, Target, fitted, moments, strata, target_of, useless
 from boolit.lab.datasets.tables.prepared import DESCRIPTION, MATRIX, SPLITS, TARGETS, Prepared, Rows, split
-from boolit.lab.datasets.tables.profile import Evidence, RawColumn, TableProgress, gathered, table_progress, written
+from boolit.lab.datasets.tables.profile import Evidence, RawColumn, gathered, written
 from boolit.lab.datasets.tables.reading import TableFile, open_table
 from boolit.saved.columns import column_entry, encoded
 from boolit.saved.file import TableTask
@@ -76,23 +77,23 @@ def prepared(wanted: Wanted, shown: bool | None = None) -> Prepared:
     """
     folder = data_folder() / "tables" / wanted.key
     if not folder.exists():
-        with table_progress(shown) as progress:
-            _made(wanted, folder, progress)
+        with count_progress(shown) as begin:
+            _made(wanted, folder, begin)
     return Prepared.read(folder)
 
 
-def _made(wanted: Wanted, folder: Path, progress: TableProgress) -> None:
+def _made(wanted: Wanted, folder: Path, begin: Begin) -> None:
     try:
         with atomic_write(folder) as unfinished:
             unfinished.mkdir(parents=True)
-            _Preparation(wanted, unfinished, progress).run()
+            _Preparation(wanted, unfinished, begin).run()
     except OSError as error:
         raise UserError(f"cannot prepare the table in {folder.parent} ({error.strerror or error}); set BOOLIT_DATA") from error
 
 
 class _Preparation:
-    def __init__(self, wanted: Wanted, folder: Path, progress: TableProgress) -> None:
-        self.wanted, self.folder, self.progress = wanted, folder, progress
+    def __init__(self, wanted: Wanted, folder: Path, begin: Begin) -> None:
+        self.wanted, self.folder, self.begin = wanted, folder, begin
         self.dropped: dict[str, str] = dict.fromkeys(wanted.drop, "as asked")
 
     def run(self) -> None:
@@ -101,7 +102,7 @@ class _Preparation:
         names = _names(table, wanted)
         if digest_of(path) != wanted.digest:
             raise UserError(f"{path} is not the table this study is of, its contents changed; start the study again")
-        evidence = gathered(table, names, wanted.target, self.progress.step("reading"))
+        evidence = gathered(table, names, wanted.target, self.begin("reading"))
         rows = evidence[wanted.target].rows
         self._check(evidence, rows)
         *columns, goal = self._raw(table, evidence, rows)
@@ -129,7 +130,7 @@ class _Preparation:
         self.dropped |= {name: reason for name, reason in reasons.items() if reason}
         used = [column for column in others if not reasons[column.name]]
         columns = [*used, evidence[self.wanted.target]]
-        return written(table, columns, rows, self.folder / "raw", self.progress.step("sorting by column", rows))
+        return written(table, columns, rows, self.folder / "raw", self.begin("sorting by column", rows))
 
     def _parts(self, target: Target) -> dict[str, Rows]:
         known = np.flatnonzero(~np.isnan(target.values))
@@ -144,7 +145,7 @@ class _Preparation:
         return {name: known[rows] for name, rows in parts.items()}
 
     def _fits(self, columns: Sequence[RawColumn], train: Rows) -> list[Fitted]:
-        step = self.progress.step("fitting columns", len(columns))
+        step = self.begin("fitting columns", len(columns))
         fits = []
         for column in columns:
             found = fitted(column, train, self.wanted.levels)
@@ -188,7 +189,7 @@ class _Preparation:
             raise UserError(f"{limit}; use fewer --levels, or leave columns out with --drop")
         matrix = np.memmap(self.folder / MATRIX, np.float32, "w+", shape=shape)
         size = max(1, NUMBERS_AT_ONCE // shape[1])
-        step = self.progress.step("writing features", rows)
+        step = self.begin("writing features", rows)
         for first in range(0, rows, size):
             last = min(first + size, rows)
             used = place[first:last] >= 0

@@ -2,56 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.common.progress import progress_bars
+from boolit.lab.common.progress import Advance
 from boolit.lab.datasets.tables.reading import TableFile
 from boolit.lab.datasets.tables.text import cleaned
 from boolit.saved.columns import FALSE_WORDS, TRUE_WORDS, Floats, days, finite
-
-# Showing how far the preparation of a table is.
-
-
-class Step(Protocol):
-    """Told how many more rows (or columns) are done."""
-
-    def __call__(self, done: int) -> None: ...
-
-
-class TableProgress:
-    """One bar for each step of a preparation."""
-
-    def __init__(self, bars: Progress) -> None:
-        self._bars = bars
-
-    def step(self, name: str, total: int | None = None) -> Step:
-        """Begins a step; ``total`` may not be known yet."""
-        task = self._bars.add_task(name, total=total)
-
-        def advance(done: int) -> None:
-            self._bars.advance(task, done)
-
-        return advance
-
-
-@contextmanager
-def table_progress(shown: bool | None = None) -> Iterator[TableProgress]:
-    """Bars on the error stream, or lines if that is no terminal; they vanish at the end, and ``shown`` may hide them."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with progress_bars(*columns, shown=shown) as bars:
-        yield TableProgress(bars)
-
 
 # What a column holds, gathered piece by piece: numbers, flags, dates or texts, and how many are missing.
 
@@ -171,7 +136,7 @@ class RawColumn:
     values: Floats
 
 
-def gathered(table: TableFile, names: Sequence[str], target: str, step: Step) -> dict[str, Evidence]:
+def gathered(table: TableFile, names: Sequence[str], target: str, step: Advance) -> dict[str, Evidence]:
     """What the columns hold, from all rows."""
     evidence = {name: Evidence(name, literal=name == target) for name in names}
     for piece in table.pieces(names):
@@ -181,7 +146,7 @@ def gathered(table: TableFile, names: Sequence[str], target: str, step: Step) ->
     return evidence
 
 
-def written(table: TableFile, columns: Sequence[Evidence], rows: int, path: Path, step: Step) -> list[RawColumn]:
+def written(table: TableFile, columns: Sequence[Evidence], rows: int, path: Path, step: Advance) -> list[RawColumn]:
     """The columns, written to a file as float64."""
     matrix: Floats = np.memmap(path, np.float64, "w+", shape=(len(columns), rows))
     levels = [level_list(column) for column in columns]
