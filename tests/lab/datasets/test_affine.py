@@ -13,7 +13,7 @@ from torch import Tensor
 
 from boolit.lab.common.random import keys
 from boolit.lab.datasets.images import augmentation as _affine
-from boolit.lab.datasets.images.augmentation import AUGMENTATIONS, affine, affine_matrices, warped
+from boolit.lab.datasets.images.augmentation import AUGMENTATIONS, affine, affine_matrices, warp
 
 
 def origin(chances: list[float], height: int, width: int, x: float, y: float) -> tuple[float, float]:
@@ -31,7 +31,7 @@ def origin(chances: list[float], height: int, width: int, x: float, y: float) ->
 def test_every_pixel_is_the_nearest_of_its_origin(height: int, width: int) -> None:
     pictures = torch.randint(1, 256, (20, height, width), dtype=torch.uint8)
     chances = torch.rand(20, 5)
-    result = warped(pictures, affine_matrices(chances, height, width))
+    result = warp(pictures, affine_matrices(chances, height, width))
     assert (result.dtype, result.shape) == (pictures.dtype, pictures.shape)
     zeros = 0
     for picture, new, chance in zip(pictures.tolist(), result.tolist(), chances.tolist(), strict=True):
@@ -50,12 +50,12 @@ def test_it_agrees_with_kornias_own_warp() -> None:
     pictures = torch.rand(300, 28, 28)
     matrices = affine_matrices(torch.rand(300, 5), 28, 28)
     theirs = warp_affine(pictures.unsqueeze(1), matrices, (28, 28), mode="nearest").squeeze(1)
-    assert float((warped(pictures, matrices) != theirs).float().mean()) < 3e-4  # they round coordinates in [-1, 1]
+    assert float((warp(pictures, matrices) != theirs).float().mean()) < 3e-4  # they round coordinates in [-1, 1]
 
 
 def test_the_middle_of_all_ranges_changes_nothing() -> None:
     pictures = torch.randint(0, 256, (3, 28, 28), dtype=torch.uint8)
-    assert torch.equal(warped(pictures, affine_matrices(torch.full((3, 5), 0.5), 28, 28)), pictures)
+    assert torch.equal(warp(pictures, affine_matrices(torch.full((3, 5), 0.5), 28, 28)), pictures)
 
 
 def _same_pixels(one: Tensor, other: Tensor) -> bool:
@@ -71,9 +71,9 @@ def _same_pixels(one: Tensor, other: Tensor) -> bool:
 @given(st.integers(0, 300))
 def test_any_number_of_pictures_is_each_transformed_by_its_own(number: int) -> None:
     pictures, matrices = torch.rand(300, 7, 7), affine_matrices(torch.rand(300, 5), 7, 7)
-    result = warped(pictures, matrices)
+    result = warp(pictures, matrices)
     if number:
-        assert _same_pixels(result[:number], warped(pictures[:number], matrices[:number]))
+        assert _same_pixels(result[:number], warp(pictures[:number], matrices[:number]))
 
 
 def test_the_ranges_are_the_papers() -> None:

@@ -107,10 +107,10 @@ def test_enhancements_are_pillows_at_any_factor_and_size(seed: int, factor: floa
     x = pictures(6, seed, side)
     numbers = torch.linspace(factor, 1, 6, dtype=torch.float64)
     for name, enhancement in {
-        "coloured": ImageEnhance.Color,
-        "contrasted": ImageEnhance.Contrast,
-        "brightened": ImageEnhance.Brightness,
-        "sharpened": ImageEnhance.Sharpness,
+        "adjust_saturation": ImageEnhance.Color,
+        "adjust_contrast": ImageEnhance.Contrast,
+        "adjust_brightness": ImageEnhance.Brightness,
+        "adjust_sharpness": ImageEnhance.Sharpness,
     }.items():
         theirs = by_pillow(x, lambda image, v, kind=enhancement: kind(image).enhance(v), numbers.tolist())
         assert torch.equal(getattr(operations, name)(x, numbers), theirs), name
@@ -121,15 +121,15 @@ def test_enhancements_are_pillows_at_any_factor_and_size(seed: int, factor: floa
 def test_histograms_are_pillows_at_any_size(seed: int, side: int) -> None:
     x = pictures(6, seed, side)
     for found, operation in (
-        (operations.autocontrasted(x), ImageOps.autocontrast),
-        (operations.equalised(x), ImageOps.equalize),
+        (operations.auto_contrast(x), ImageOps.autocontrast),
+        (operations.equalise(x), ImageOps.equalize),
     ):
         assert torch.equal(found, by_pillow(x, lambda image, _, kind=operation: kind(image), [0] * 6))
 
 
 def test_kornia_equalises_alike() -> None:
     x = pictures(12)
-    assert torch.equal(operations.equalised(x), (kornia.enhance.equalize(x / 255) * 255).round().to(torch.uint8))
+    assert torch.equal(operations.equalise(x), (kornia.enhance.equalize(x / 255) * 255).round().to(torch.uint8))
 
 
 def test_the_policy_has_25_sub_policies_of_two_operations() -> None:

@@ -12,7 +12,7 @@ from boolit.lab.common.random import keys
 from boolit.lab.datasets import source
 from boolit.lab.datasets.composition import figures
 from boolit.lab.datasets.composition.base import Compositional
-from boolit.lab.datasets.status import holdings
+from boolit.lab.datasets.status import dataset_statuses
 
 
 def made(**options: Any) -> Compositional:
@@ -22,7 +22,7 @@ def made(**options: Any) -> Compositional:
 
 
 def features(dataset: Compositional, split: str) -> Tensor:
-    return dataset.encoded(dataset.splits[split].x)
+    return dataset.encode(dataset.splits[split].x)
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +35,9 @@ def test_the_same_options_give_the_same_data_and_another_seed_other_data(dataset
     for split in dataset.splits:
         assert torch.equal(features(again, split), features(dataset, split))
         assert torch.equal(again.splits[split].y, dataset.splits[split].y)
-    assert all(torch.equal(again.given[name], value) for name, value in dataset.given.items())
+    assert all(torch.equal(again.initial_values[name], value) for name, value in dataset.initial_values.items())
     assert not torch.equal(other.pairs.of["train"], dataset.pairs.of["train"])
-    assert not torch.equal(other.given["objects.weight"], dataset.given["objects.weight"])
+    assert not torch.equal(other.initial_values["objects.weight"], dataset.initial_values["objects.weight"])
 
 
 def test_proportions_are_those_of_mit_states(dataset: Compositional) -> None:
@@ -57,13 +57,13 @@ def test_proportions_are_those_of_mit_states(dataset: Compositional) -> None:
 
 
 def test_what_networks_begin_with(dataset: Compositional) -> None:
-    assert {name: tuple(value.shape) for name, value in dataset.given.items()} == {
+    assert {name: tuple(value.shape) for name, value in dataset.initial_values.items()} == {
         "pairs": (115, 2),
         "attributes.weight": (13, 16),
         "objects.weight": (17, 16),
     }
-    assert dataset.given["pairs"].dtype == torch.int64
-    assert not bool(dataset.given["attributes.weight"][-1].any())
+    assert dataset.initial_values["pairs"].dtype == torch.int64
+    assert not bool(dataset.initial_values["attributes.weight"][-1].any())
     assert dataset.inputs == (64,)
 
 
@@ -72,7 +72,7 @@ def test_a_step_draws_the_true_pair_and_wrong_ones(dataset: Compositional) -> No
     train = dataset.splits["train"]
     x, y = train.x[:20].expand(2, -1, -1), train.y[:20].expand(2, -1)
     drawn, zeros = dataset.draw(x, y, keys([0, 1], "draw"), 3)
-    read = dataset.encoded(drawn)
+    read = dataset.encode(drawn)
     assert read.shape == (2, 20, 64 + 33)
     assert torch.equal(read[..., 64].long(), y)
     assert torch.equal(read[0, :, :64], features(dataset, "train")[:20])
@@ -104,10 +104,10 @@ def test_attributes_and_objects_alone_tell_unseen_pairs_well_above_chance_and_fa
     for part, count in ((0, 12), (1, 16)):
         weights = logistic(x, numbers[train.y][:, part], count)
         scores += (_with_one(features(dataset, "test")) @ weights).log_softmax(1)[:, numbers[:, part]]
-    assert dataset.judge is not None
-    found = {name: float(value) for name, value in dataset.judge("test", scores.unsqueeze(0)).items()}
+    assert dataset.extra_metrics is not None
+    found = {name: float(value) for name, value in dataset.extra_metrics("test", scores.unsqueeze(0)).items()}
     assert found == {name: float(value) for name, value in figures(scores.unsqueeze(0), test.y, dataset.pairs, "test").items()}
-    chance = dataset.judge("test", torch.rand(1, len(test), len(numbers)))
+    chance = dataset.extra_metrics("test", torch.rand(1, len(test), len(numbers)))
     assert 0.3 < found["auc"] < 0.7
     assert found["unseen"] < 0.9
     assert float(chance["auc"]) < 0.002
@@ -128,7 +128,9 @@ def test_what_is_shown_is_no_sum_of_what_attribute_and_object_show(dataset: Comp
 
 def test_words_say_something_of_the_codes_but_not_all() -> None:
     exact, vague = made(vagueness=0.0), made()
-    similar = torch.nn.functional.cosine_similarity(exact.given["objects.weight"][:-1], vague.given["objects.weight"][:-1])
+    similar = torch.nn.functional.cosine_similarity(
+        exact.initial_values["objects.weight"][:-1], vague.initial_values["objects.weight"][:-1]
+    )
     assert 0.8 < float(similar.mean()) < 0.99
 
 
@@ -143,8 +145,8 @@ def test_too_few_pairs_are_told() -> None:
 def test_other_sizes(options: dict[str, Any]) -> None:
     other = made(samples=200, negatives=3, **options)
     assert len(other.pairs.numbers[other.pairs.trained][:, 1].unique()) == options["objects"]
-    assert other.judge is not None
-    assert set(other.judge("valid", torch.rand(2, len(other.splits["valid"]), other.outputs))) == {
+    assert other.extra_metrics is not None
+    assert set(other.extra_metrics("valid", torch.rand(2, len(other.splits["valid"]), other.outputs))) == {
         "auc",
         "auc2",
         "auc3",
@@ -155,6 +157,6 @@ def test_other_sizes(options: dict[str, Any]) -> None:
 
 
 def test_it_is_listed_as_generated() -> None:
-    (holding,) = holdings(["composed"])
-    assert (holding.published, holding.own, holding.here) == (None, False, True)
-    assert holding.task_and_samples == ("classes", {"train": 3000, "valid": 1030, "test": 1285})
+    (status,) = dataset_statuses(["composed"])
+    assert (status.published, status.own, status.here) == (None, False, True)
+    assert status.task_and_samples == ("classes", {"train": 3000, "valid": 1030, "test": 1285})

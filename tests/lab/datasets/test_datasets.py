@@ -42,7 +42,7 @@ def test_the_probe_counts_sign_patterns() -> None:
     right = even_parity(probe.x) - 0.5
     wrong_once = right.clone()
     wrong_once[3] *= -1
-    figures = probe.figures(torch.stack([right, wrong_once, -right]))
+    figures = probe.metrics(torch.stack([right, wrong_once, -right]))
     assert figures["patterns"].tolist() == [16, 15, 0]
 
 

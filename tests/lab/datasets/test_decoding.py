@@ -14,7 +14,7 @@ from PIL import Image
 from boolit.lab.common import parallel as processes
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets.images import decoding as _pool
-from boolit.lab.datasets.images.decoding import decode_all, decoded_picture
+from boolit.lab.datasets.images.decoding import decode_all, decode_image
 
 RED = (255, 0, 0)
 
@@ -48,7 +48,7 @@ def of_colour(mode: str, colour: object, size: tuple[int, int] = (20, 12)) -> Im
     ],
 )
 def test_every_mode_becomes_three_bytes_a_pixel(picture: Image.Image, kind: str, expected: tuple[int, ...]) -> None:
-    found = decoded_picture(encoded(picture, kind, **({"lossless": True} if kind == "WEBP" else {})), "name", 8)
+    found = decode_image(encoded(picture, kind, **({"lossless": True} if kind == "WEBP" else {})), "name", 8)
     assert (found.shape, found.dtype) == ((3, 8, 8), np.uint8)
     assert np.abs(found.reshape(3, -1).astype(int) - np.array(expected)[:, None]).max() <= 2
 
@@ -56,8 +56,8 @@ def test_every_mode_becomes_three_bytes_a_pixel(picture: Image.Image, kind: str,
 def test_a_palette_with_transparency_lies_on_white() -> None:
     picture = of_colour("P", 1)
     picture.putpalette([0, 0, 0, 255, 0, 0])
-    assert decoded_picture(encoded(picture, transparency=1), "name", 8).min() == 255
-    assert decoded_picture(encoded(picture), "name", 8)[:, 0, 0].tolist() == list(RED)
+    assert decode_image(encoded(picture, transparency=1), "name", 8).min() == 255
+    assert decode_image(encoded(picture), "name", 8)[:, 0, 0].tolist() == list(RED)
 
 
 @given(st.integers(3, 60), st.integers(3, 60), st.integers(8, 40))
@@ -65,7 +65,7 @@ def test_the_square_in_the_middle_is_scaled(width: int, height: int, side: int) 
     across = np.zeros((height, width, 3), np.uint8)
     across[..., 0] = np.linspace(0, 255, width)[None]
     across[..., 1] = np.linspace(0, 255, height)[:, None]
-    found = decoded_picture(encoded(Image.fromarray(across)), "name", side).astype(float)
+    found = decode_image(encoded(Image.fromarray(across)), "name", side).astype(float)
     short = min(width, height)
     for colour, length, profile in ((0, width, found[0].mean(0)), (1, height, found[1].mean(1))):
         step = 255 / (length - 1)
@@ -79,7 +79,7 @@ def test_orientation_is_that_of_the_camera() -> None:
     picture.paste(RED, (0, 0, 16, 8))
     exif = Image.Exif()
     exif[0x0112] = 6  # to be turned by 90° clockwise: what was above is right
-    found = decoded_picture(encoded(picture, "JPEG", exif=exif, quality=95), "name", 16)
+    found = decode_image(encoded(picture, "JPEG", exif=exif, quality=95), "name", 16)
     assert found[0, :, 10:].min() > 200
     assert found[0, :, :6].max() < 60
 
@@ -89,7 +89,7 @@ def test_a_large_jpeg_is_decoded_at_less_than_its_size(monkeypatch: pytest.Monke
     monkeypatch.setattr(
         "boolit.lab.datasets.images.decoding._in_colours", lambda picture: sizes.append(picture.size) or picture
     )
-    decoded_picture(encoded(of_colour("RGB", RED, (1600, 800)), "JPEG"), "name", 32)
+    decode_image(encoded(of_colour("RGB", RED, (1600, 800)), "JPEG"), "name", 32)
     assert sizes == [(200, 100)]
 
 
@@ -104,7 +104,7 @@ def test_a_large_jpeg_is_decoded_at_less_than_its_size(monkeypatch: pytest.Monke
 )
 def test_a_broken_picture_is_named_in_one_sentence(content: bytes, fault: str) -> None:
     with pytest.raises(UserError) as error:
-        decoded_picture(content, "some/where.jpg", 8)
+        decode_image(content, "some/where.jpg", 8)
     assert str(error.value).startswith(f"some/where.jpg {fault}")
     assert str(error.value).endswith("replace it or take it away")
     assert "\n" not in str(error.value)
@@ -141,7 +141,7 @@ def test_no_picture_starts_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("PIL.EpsImagePlugin.gs_binary", "gs")  # as where Ghostscript is installed
     postscript = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n"
     with pytest.raises(UserError, match="is a picture in none of the formats"):
-        decoded_picture(postscript, "hostile.png", 8)
+        decode_image(postscript, "hostile.png", 8)
     assert started == []
 
 
@@ -151,5 +151,5 @@ def test_a_picture_too_large_for_memory_is_refused_by_its_header(size: tuple[int
     header = b"IHDR" + size[0].to_bytes(4, "big") + size[1].to_bytes(4, "big") + bytes(content[24:29])
     content[12:33] = header + zlib.crc32(header).to_bytes(4, "big")
     with pytest.raises(UserError, match=r"pixels, more than|DecompressionBombError") as error:
-        decoded_picture(bytes(content), "huge.png", 8)
+        decode_image(bytes(content), "huge.png", 8)
     assert "\n" not in str(error.value)

@@ -39,7 +39,7 @@ class Judged(Numbered):
     """The same, with a figure of its own."""
 
     def load(self) -> Dataset:
-        return replace(super().load(), judge=lambda _, outputs: {"own": outputs.sum((1, 2))})
+        return replace(super().load(), extra_metrics=lambda _, outputs: {"own": outputs.sum((1, 2))})
 
 
 def drawn(x: Tensor, y: Tensor, run_keys: Tensor, step: int) -> tuple[Tensor, Tensor]:
@@ -106,7 +106,7 @@ def test_validation_rows_of_its_own_are_taken_before_any_are_held_out() -> None:
 def test_what_cannot_be_held_out_is_refused() -> None:
     with pytest.raises(UserError, match=r"0\.2 of 2 training rows of numbered cannot be held out"):
         Holdout(of=Numbered(rows=2)).load()
-    with pytest.raises(UserError, match="numbered judges the splits train, test in its own way"):
+    with pytest.raises(UserError, match="numbered has metrics of its own for the splits train, test"):
         Holdout(of=Judged()).load()
     with pytest.raises(UserError, match="xor has no split valid; give the share"):
         source({"name": "holdout", "of": {"name": "xor"}, "share": None}).load()

@@ -1,4 +1,4 @@
-"""Flowers, Caltech-101, Stanford Cars and a user's pictures: small ones, named and annotated as the published ones."""
+"""Flowers, Caltech-101, Stanford Cars and a user's pictures: small ones, named and read_annotations as the published ones."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from scipy.io import savemat
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import source
 from boolit.lab.datasets.base import Dataset
-from boolit.lab.datasets.download.published import Published
+from boolit.lab.datasets.download.published import PublishedDataset
 from boolit.lab.datasets.images import archive as _album
 from boolit.lab.datasets.images.photographs import CALTECH_SIZES as CALTECH
 from boolit.lab.datasets.images.photographs import FLOWERS_SIZES as FLOWERS
 from boolit.lab.datasets.images.photographs import Caltech101, Cars, Flowers
 
 SIDE = 8
-Keep = Callable[[type[Published], dict[str, bytes]], None]
+Keep = Callable[[type[PublishedDataset], dict[str, bytes]], None]
 
 
 def picture(number: int, kind: str = "PNG") -> bytes:
@@ -75,18 +75,20 @@ def zipped(files: dict[str, bytes]) -> bytes:
 def keep(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Keep:
     """Puts a dataset's files where they are looked for, packed or not, and makes their hashes the published ones."""
 
-    def keep(kind: type[Published], files: dict[str, bytes]) -> None:
-        remotes = []
-        for remote in kind.remotes:
-            inside = {name: content for name, content in files.items() if name.startswith(f"{remote.unpacked or remote.file}/")}
-            content = (zipped if remote.file.endswith(".zip") else tarball)(inside) if inside else files[remote.file]
+    def keep(kind: type[PublishedDataset], files: dict[str, bytes]) -> None:
+        known = []
+        for published in kind.files:
+            inside = {
+                name: content for name, content in files.items() if name.startswith(f"{published.unpacked or published.name}/")
+            }
+            content = (zipped if published.name.endswith(".zip") else tarball)(inside) if inside else files[published.name]
             digest = hashlib.sha256(content).hexdigest()
-            remotes.append(dataclasses.replace(remote, sha256=digest, size=len(content)))
-            kept = inside if inside and request.param == "unpacked" else {remote.file: content}
+            known.append(dataclasses.replace(published, sha256=digest, size=len(content)))
+            kept = inside if inside and request.param == "unpacked" else {published.name: content}
             for name, held in kept.items():
-                (remote.path.parent / name).parent.mkdir(parents=True, exist_ok=True)
-                (remote.path.parent / name).write_bytes(held)
-        monkeypatch.setattr(kind, "remotes", tuple(remotes))
+                (published.path.parent / name).parent.mkdir(parents=True, exist_ok=True)
+                (published.path.parent / name).write_bytes(held)
+        monkeypatch.setattr(kind, "files", tuple(known))
         assert folder.is_dir()
 
     return keep
@@ -189,7 +191,7 @@ def test_cars_that_are_not_here_are_told_where_to_go(folder: Path) -> None:
 
 def test_an_archive_is_verified_before_it_is_decoded(keep: Keep) -> None:
     keep(Flowers, flowers())
-    (pictures, *_) = Flowers.remotes
+    (pictures, *_) = Flowers.files
     if pictures.path.is_file():
         pictures.path.write_bytes(tarball({**flowers(), "jpg/image_00001.jpg": picture(77)}))
         with pytest.raises(UserError, match=r"was altered|holds more than|is cut off"):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageEnhance
 
-from boolit.lab.datasets.features.views import CHANCES, ORDERS, TRIES, augmented_view, boxes, clean_view, jittered
+from boolit.lab.datasets.features.views import CHANCES, ORDERS, TRIES, augmented_view, boxes, jitter_colours, whole_view
 
 PICTURES = torch.randint(256, (6, 3, 40, 40), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
 
@@ -58,10 +58,10 @@ def test_the_first_crop_that_fits_is_taken() -> None:
 
 
 def test_whole_pictures_are_scaled_as_pillow_scales_them() -> None:
-    scaled = clean_view(PICTURES, 23)
+    scaled = whole_view(PICTURES, 23)
     theirs = [np.asarray(image(p).resize((23, 23), Image.Resampling.BILINEAR)).transpose(2, 0, 1) for p in PICTURES]
     assert (scaled.int() - torch.from_numpy(np.stack(theirs)).int()).abs().max() <= 1
-    assert clean_view(PICTURES, 40) is PICTURES
+    assert whole_view(PICTURES, 40) is PICTURES
 
 
 def test_colours_are_changed_as_pillow_changes_them() -> None:
@@ -69,7 +69,7 @@ def test_colours_are_changed_as_pillow_changes_them() -> None:
     drawn = torch.tensor([*((factor - 0.6) / 0.8 for factor in factors), 0.0])
     for number, order in enumerate(ORDERS):
         drawn[3] = (number + 0.5) / len(ORDERS)
-        ours = jittered(PICTURES[:1], drawn.unsqueeze(0))[0]
+        ours = jitter_colours(PICTURES[:1], drawn.unsqueeze(0))[0]
         theirs = image(PICTURES[0])
         for change in order:
             theirs = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)[change](theirs).enhance(

@@ -23,7 +23,7 @@ from boolit.lab.common.random import generator, keys
 from boolit.lab.datasets import Dataset, Split
 from boolit.lab.datasets.features.encoder import Features
 from boolit.lab.datasets.images.augmentation import AUGMENTATIONS
-from boolit.lab.datasets.images.mnist import normalised
+from boolit.lab.datasets.images.mnist import normalise
 from boolit.lab.models import Family, family
 from boolit.lab.models.resnet18 import FEATURES, Resnet18
 from boolit.lab.training.devices import Threads
@@ -90,7 +90,7 @@ def mnist_job(runs: int = 10, batch: int = 100, augmentation: str | None = None)
     split = Split(pictures, torch.randint(10, (len(pictures),), generator=drawn))
     recipe = Recipe.model_validate({"epochs": 10**6, "batch": batch, "augmentation": augmentation})
     return Job(
-        dataset=Dataset({"train": split, "test": Split(split.x[:100], split.y[:100])}, "classes", 10, encode=normalised),
+        dataset=Dataset({"train": split, "test": Split(split.x[:100], split.y[:100])}, "classes", 10, encode=normalise),
         family=family({"name": "mlp", "normalisation": "batch"}),
         activation="relu",
         widths=(75, 75),

@@ -113,7 +113,7 @@ def _one_size_each(planned: Plan) -> dict[str, Mapping[str, Any]]:
 def _check(data: Holdout, figure: str) -> None:
     """Whether the rows that choose have the figure to choose by."""
     rows = load(data)
-    known = [*rows.judged("valid"), FIGURE_OF_TASK[rows.task], "loss"]
+    known = [*rows.extra_metric_names("valid"), FIGURE_OF_TASK[rows.task], "loss"]
     if figure not in known:
         raise UserError(f"a search cannot choose by metric.name = {figure!r}: the split valid has {', '.join(known)}")
 

@@ -22,13 +22,13 @@ from boolit.lab.training.recipe import PER_RUN, Loss, Recipe
 # Values networks begin with that the data knows: word vectors, the list of what there is to choose from.
 
 
-def give(model: Stacked, given: Mapping[str, Tensor]) -> None:
+def set_initial_values(model: Stacked, initial_values: Mapping[str, Tensor]) -> None:
     """Copies values into every run's parameter or buffer of their name.
 
     Shape: each as in the network's state, without the axis of runs.
     """
     state = model.state_dict()
-    for name, values in given.items():
+    for name, values in initial_values.items():
         if name not in state:
             rule = f"a network that has {', '.join(sorted(state))}"
             raise UserError(f"the data gives networks values for {name!r}, not known to {rule}; choose a model for this data")
@@ -139,14 +139,14 @@ class Job:
         """The networks, initialised."""
         model = self.family.build(self.runs, self.dataset.inputs, self.dataset.outputs, self.widths, self.activation)
         model.initialise(self.seeds)
-        give(model, self.dataset.given)
+        set_initial_values(model, self.dataset.initial_values)
         return model
 
     def bytes_per_run(self) -> int:
         """About how much memory a run takes while it is trained."""
         data = self.dataset
         samples = {name: len(split) for name, split in data.splits.items()}
-        description = Description(data.inputs, data.outputs, data.task, samples, ("judge",) if data.judge else ())
+        description = Description(data.inputs, data.outputs, data.task, samples, ("extra",) if data.extra_metrics else ())
         return bytes_per_run(description, self.family, self.activation, self.widths, self.recipe.batch)
 
 

@@ -88,7 +88,7 @@ def answers(job: Job, model: Stacked, x: Tensor) -> Iterator[tuple[slice, Tensor
     with torch.no_grad():
         for first in range(0, x.shape[0], size):
             piece = slice(first, min(first + size, x.shape[0]))
-            shared = job.dataset.encoded(x[piece]).to(device)
+            shared = job.dataset.encode(x[piece]).to(device)
             yield piece, model(shared.expand(job.runs, *shared.shape))
 
 
@@ -116,5 +116,5 @@ def probed(job: Job, model: Stacked) -> dict[str, Tensor]:
     figures: dict[str, Tensor] = {}
     for probe in job.dataset.probes:
         outputs = torch.cat([piece.cpu() for _, piece in answers(job, model, probe.x)], 1)
-        figures |= {name: values.to(torch.float64) for name, values in probe.figures(outputs).items()}
+        figures |= {name: values.to(torch.float64) for name, values in probe.metrics(outputs).items()}
     return figures

@@ -182,7 +182,7 @@ class SingleTraining(StackedTraining):
             x, y = (self.share.taken(values, 1) for values in (x, y))
         else:
             x, y = self._gathered(self.share.taken(rows, 1))
-        return self._laid_out(job.dataset.encoded(x)).to(self.device), y.to(self.device)
+        return self._laid_out(job.dataset.encode(x)).to(self.device), y.to(self.device)
 
     def _update(self, x: Tensor, y: Tensor) -> None:
         pieces = self.share.micro_batches

@@ -127,7 +127,7 @@ class StackedTraining:
         if not self._renewed:
             return x, y
         x, y = self._made_new(x, y, self.steps)
-        return self.job.dataset.encoded(x), y
+        return self.job.dataset.encode(x), y
 
     def _made_new(self, x: Tensor, y: Tensor, step: int) -> tuple[Tensor, Tensor]:
         """A batch as it is in a step only, not yet encoded."""
@@ -149,7 +149,7 @@ class StackedTraining:
         start = self.at.step // steps * steps
         self._block = range(start, min(start + steps, job.steps_per_epoch))
         x, self._y = self._gathered(self._order[:, start * job.batch : self._block.stop * job.batch])
-        self._x = x if self._renewed else self._laid_out(job.dataset.encoded(x))
+        self._x = x if self._renewed else self._laid_out(job.dataset.encode(x))
 
     def _gathered(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Stored samples of every run and their targets.
@@ -194,15 +194,15 @@ class StackedTraining:
     def _end_epoch(self) -> None:
         means = {"train": torch.stack([self.loss_sum, self.score_sum]) / self.job.steps_per_epoch}
         self.loss_sum.zero_(), self.score_sum.zero_()
-        judged: dict[str, Tensor] = {}
+        extra: dict[str, Tensor] = {}
         for name in self.job.assessed:
             split = self.job.dataset.splits[name]
             kept = self._space(split)
             means[name] = self._own_rows.assess(self.model, name) if self._own_rows else self._assessed(split, kept)
-            judged |= self._judged(name, kept)
+            extra |= self._extra_metrics(name, kept)
         # Test rows measure only: a loss of theirs that is not finite ends no run, but is recorded as it is.
         self._freeze(self.alive & ~finite(self.flat.values, *(means[name].T for name in ("train", "valid") if name in means)))
-        for name, values in {**self._figures(means), **judged}.items():
+        for name, values in {**self._figures(means), **extra}.items():
             self.history.setdefault(name, []).append(values.double().where(self.alive, torch.nan))
         if self.best:
             self.best.after(self.at.epoch, self._to_fall())
@@ -228,17 +228,17 @@ class StackedTraining:
         return last if name in FALLING else -last
 
     def _space(self, split: Split) -> Tensor | None:
-        """Where a split's outputs are kept, if there is a judge of them."""
+        """Where a split's outputs are kept, if the data has metrics of its own."""
         dataset = self.job.dataset
-        return torch.zeros(self.job.runs, len(split), dataset.outputs) if dataset.judge else None
+        return torch.zeros(self.job.runs, len(split), dataset.outputs) if dataset.extra_metrics else None
 
     def _assessed(self, split: Split, kept: Tensor | None) -> Tensor:
         """Mean loss and score of a split; its outputs go into ``kept``."""
         return assess(self.job, self.model, split, kept)
 
-    def _judged(self, name: str, outputs: Tensor | None) -> dict[str, Tensor]:
-        judge = self.job.dataset.judge
-        figures = judge(name, outputs) if judge and outputs is not None else {}
+    def _extra_metrics(self, name: str, outputs: Tensor | None) -> dict[str, Tensor]:
+        extra = self.job.dataset.extra_metrics
+        figures = extra(name, outputs) if extra and outputs is not None else {}
         return {f"{name}_{figure}": values for figure, values in figures.items()}
 
     def _kept_best(self) -> Best | None:

@@ -22,11 +22,6 @@ class Compositional(Dataset):
     """
 
     pairs: Pairs = field(kw_only=True)
-    features: int = field(kw_only=True)
-
-    @cached_property
-    def inputs(self) -> tuple[int, ...]:
-        return (self.features,)
 
 
 @dataclass(frozen=True)
@@ -51,14 +46,14 @@ def compositional(
         outputs=len(pairs.numbers),
         encode=TableRows(table),
         draw=partial(with_contenders, pairs.trained, negatives),
-        given={
+        initial_values={
             "pairs": pairs.numbers,
             "attributes.weight": _padded(words.attributes),
             "objects.weight": _padded(words.objects),
         },
-        judge=partial(judged, pairs, targets),
+        extra_metrics=partial(metrics_on_split, pairs, targets),
         pairs=pairs,
-        features=features,
+        shape=(features,),
     )
 
 
@@ -96,7 +91,7 @@ def with_contenders(
     return torch.cat([x, contenders(trained, y, run_keys, step, negatives)], -1), torch.zeros_like(y)
 
 
-def judged(pairs: Pairs, targets: Mapping[str, Tensor], split: str, outputs: Tensor) -> Mapping[str, Tensor]:
+def metrics_on_split(pairs: Pairs, targets: Mapping[str, Tensor], split: str, outputs: Tensor) -> Mapping[str, Tensor]:
     """The figures of the generalised evaluation on a split.
 
     Shape: ``(runs, samples, pairs)`` to ``(runs,)`` each.

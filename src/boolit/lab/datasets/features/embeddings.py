@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,8 +16,8 @@ from boolit.lab.common.files import cache_key, data_folder, file_digest
 from boolit.lab.common.random import uniform
 from boolit.lab.datasets import describe, load, source
 from boolit.lab.datasets.base import Dataset, Description, Source, Split
-from boolit.lab.datasets.features.encoder import embedded, encoder
-from boolit.lab.datasets.features.views import Gallery
+from boolit.lab.datasets.features.encoder import encode_views, load_encoder
+from boolit.lab.datasets.features.views import ViewPlan
 from boolit.lab.datasets.features.weights import Weights, resnet18_here, resnet18_path
 from boolit.lab.models.resnet18 import FEATURES, Resnet18
 from boolit.lab.runs import canonical
@@ -85,37 +84,29 @@ class Embeddings(Source):
     def load(self) -> Dataset:
         pictures = load(self.of)
         _check(self.of.name, pictures)
-        gallery = self._gallery(pictures)
+        plan = self._view_plan(pictures)
         splits = {
-            name: Split(torch.arange(len(split)) + gallery.place(name), split.y) for name, split in pictures.splits.items()
+            name: Split(torch.arange(len(split)) + plan.first_row(name), split.y) for name, split in pictures.splits.items()
         }
-        return EmbeddedPictures(
+        return Dataset(
             splits,
             "classes",
             pictures.outputs,
             encode=Rows(partial(self._features, pictures, shown=False)),
             draw=partial(one_view, len(splits["train"]), self.views),
+            shape=(FEATURES,),
         )
 
-    def _gallery(self, pictures: Dataset) -> Gallery:
-        return Gallery(pictures.splits, self.size, self.flip, self.seed)
+    def _view_plan(self, pictures: Dataset) -> ViewPlan:
+        return ViewPlan(pictures.splits, self.size, self.flip, self.seed)
 
     def _features(self, pictures: Dataset, shown: bool) -> Tensor:
-        return embedded(self.folder, self._gallery(pictures), self.views, self._encoder, self.refresh, shown)
+        return encode_views(self.folder, self._view_plan(pictures), self.views, self._encoder, self.refresh, shown)
 
     def _encoder(self) -> Resnet18:
         if weights_identity(self.weights)[1] != self.digest:
             raise UserError(f"the weights here are not those with the digest {self.digest}; put that file back, or plan anew")
-        return encoder(None if self.weights is None else Path(self.weights))
-
-
-@dataclass(frozen=True)
-class EmbeddedPictures(Dataset):
-    """Its samples are stored as the rows of their features, which are not encoded before one is asked for."""
-
-    @cached_property
-    def inputs(self) -> tuple[int, ...]:
-        return (FEATURES,)
+        return load_encoder(None if self.weights is None else Path(self.weights))
 
 
 class Rows:
@@ -153,7 +144,7 @@ def _check(name: str, pictures: Dataset) -> None:
 
 def weights_identity(weights: str | None) -> tuple[Origin, str]:
     """Where the weights that would be used come from, and their SHA-256."""
-    (published,) = Weights.remotes
+    (published,) = Weights.files
     if weights is None and (published.kept or not resnet18_here()):
         return "published", published.sha256
     path = Path(weights) if weights else resnet18_path()

@@ -21,7 +21,7 @@ from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import atomic_write
 from boolit.lab.common.parallel import map_in_threads
 from boolit.lab.common.progress import Begin, count_progress
-from boolit.lab.datasets.features.views import Gallery
+from boolit.lab.datasets.features.views import ViewPlan
 from boolit.lab.datasets.features.weights import resnet18_weights
 from boolit.lab.datasets.images.base import normaliser
 from boolit.lab.models.resnet18 import FEATURES, Resnet18, folded
@@ -32,7 +32,7 @@ STATISTICS = ("running_mean", "running_var")
 Statistics: TypeAlias = dict[str, Tensor]
 
 
-def encoder(weights: Path | None) -> Resnet18:
+def load_encoder(weights: Path | None) -> Resnet18:
     """The network with the published weights, or those of a file."""
     with torch.random.fork_rng(devices=[]):  # torch's layers draw weights that are replaced at once
         network = Resnet18()
@@ -101,19 +101,19 @@ TYPE = np.dtype("<f2")
 ROW_BYTES = FEATURES * TYPE.itemsize
 
 
-def embedded(
-    folder: Path, gallery: Gallery, views: int, encoder: Callable[[], Resnet18], refreshed: bool, shown: bool
+def encode_views(
+    folder: Path, plan: ViewPlan, views: int, encoder: Callable[[], Resnet18], refreshed: bool, shown: bool
 ) -> Tensor:
     """The features of all views, encoded now where they are not in the folder; ``shown`` says whether a bar tells how far.
 
-    Shape: ``(views of all pictures, 512)``, float16, in the order of `Gallery.pieces`.
+    Shape: ``(views of all pictures, 512)``, float16, in the order of `ViewPlan.pieces`.
     """
-    file, rows = folder / "features", gallery.count(views)
+    file, rows = folder / "features", plan.count(views)
     try:
         if not (file.is_file() and file.stat().st_size >= rows * ROW_BYTES):
             folder.mkdir(parents=True, exist_ok=True)
             with FileLock(folder / "lock"), count_progress(shown, unit="pictures") as begin:
-                _encode(file, gallery, views, _network(folder, gallery, encoder(), refreshed, begin), begin)
+                _encode(file, plan, views, _network(folder, plan, encoder(), refreshed, begin), begin)
         # Copied on writing, as torch has no tensors that cannot be written to.
         return torch.from_numpy(np.memmap(file, TYPE, "c", shape=(rows, FEATURES)))
     except OSError as error:
@@ -121,20 +121,20 @@ def embedded(
         raise UserError(f"{fault}; make room there, or set BOOLIT_DATA to another folder") from None
 
 
-def _encode(file: Path, gallery: Gallery, views: int, network: Resnet18, begin: Begin) -> None:
-    features, total = Features(network), gallery.count(views)
+def _encode(file: Path, plan: ViewPlan, views: int, network: Resnet18, begin: Begin) -> None:
+    features, total = Features(network), plan.count(views)
     with file.open("ab") as opened:
         done = min(total, opened.tell() // ROW_BYTES)
         if done < total:  # what another process made while this one waited may be longer
             opened.truncate(done * ROW_BYTES)
         advance = begin("encoding pictures", total, done)
-        for rows in map_in_threads(lambda piece: features(gallery.seen(piece)), gallery.pieces(views, done)):
+        for rows in map_in_threads(lambda batch: features(plan.views(batch)), plan.batches(views, done)):
             opened.write(rows.numpy().astype(TYPE, copy=False).tobytes())
             opened.flush()
             advance(len(rows))
 
 
-def _network(folder: Path, gallery: Gallery, network: Resnet18, refreshed: bool, begin: Begin) -> Resnet18:
+def _network(folder: Path, plan: ViewPlan, network: Resnet18, refreshed: bool, begin: Begin) -> Resnet18:
     """The encoder with the statistics of its batch norms refreshed, or with those that an earlier start found."""
     kept = folder / "statistics.safetensors"
     if not refreshed:
@@ -142,13 +142,13 @@ def _network(folder: Path, gallery: Gallery, network: Resnet18, refreshed: bool,
     if kept.is_file():
         network.load_state_dict(load_file(kept), strict=False)
         return network
-    advance = begin("refreshing batch norms", len(gallery.splits["train"]), 0)
+    advance = begin("refreshing batch norms", len(plan.splits["train"]), 0)
 
     def found(rows: Tensor) -> Statistics:
-        statistics = batch_statistics(network, gallery.further(rows))
+        statistics = batch_statistics(network, plan.refresh_views(rows))
         advance(len(rows))
         return statistics
 
     with atomic_write(kept) as part:
-        save_file(refresh(network, map_in_threads(found, gallery.shuffled())), part)
+        save_file(refresh(network, map_in_threads(found, plan.refresh_batches())), part)
     return network

@@ -28,8 +28,8 @@ from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import name_bytes, read_bounded
 from boolit.lab.common.random import generator, keys, uniform
 from boolit.lab.datasets.base import Split
-from boolit.lab.datasets.images.decoding import decoded_picture
-from boolit.lab.datasets.images.operations import brightened, coloured, contrasted
+from boolit.lab.datasets.images.decoding import decode_image
+from boolit.lab.datasets.images.operations import adjust_brightness, adjust_contrast, adjust_saturation
 
 # What a frozen encoder sees of pictures: whole ones, or the paper's augmented views of them (a:transfer).
 
@@ -38,18 +38,18 @@ WIDEST = 4 / 3
 JITTER = 0.4
 TRIES = 10  # crops drawn until one fits into its picture; if none does, the whole picture is taken
 CHANCES = 2 * TRIES + 2 + 1 + 4  # of a view: crops, the place of one, mirrored, three factors and their order
-CHANGES: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (brightened, contrasted, coloured)
+CHANGES: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (adjust_brightness, adjust_contrast, adjust_saturation)
 ORDERS = list(permutations(range(len(CHANGES))))
 
 
-def clean_view(pictures: Tensor, size: int) -> Tensor:
+def whole_view(pictures: Tensor, size: int) -> Tensor:
     """Whole pictures.
 
     NOTE[paper]: how test pictures are cut is not said.
 
     Shape: ``(n, 3, side, side)`` to ``(n, 3, size, size)`` bytes.
     """
-    return pictures if pictures.shape[-2:] == (size, size) else _scaled(pictures, size)
+    return pictures if pictures.shape[-2:] == (size, size) else _resize(pictures, size)
 
 
 def augmented_view(pictures: Tensor, chances: Tensor, size: int, flip: bool) -> Tensor:
@@ -60,10 +60,10 @@ def augmented_view(pictures: Tensor, chances: Tensor, size: int, flip: bool) -> 
     crops, place, mirrored, colours = chances.split([2 * TRIES, 2, 1, 4], 1)
     corners = boxes(crops.unflatten(1, (TRIES, 2)), place, *pictures.shape[-2:]).tolist()
     cut = (picture[:, y : y + h, x : x + w] for picture, (y, x, h, w) in zip(pictures, corners, strict=True))
-    views = torch.cat([_scaled(crop.unsqueeze(0), size) for crop in cut])
+    views = torch.cat([_resize(crop.unsqueeze(0), size) for crop in cut])
     if flip:
         views = torch.where((mirrored < 0.5).view(-1, 1, 1, 1), views.flip(-1), views)
-    return jittered(views, colours)
+    return jitter_colours(views, colours)
 
 
 def boxes(crops: Tensor, place: Tensor, height: int, width: int) -> Tensor:
@@ -83,7 +83,7 @@ def boxes(crops: Tensor, place: Tensor, height: int, width: int) -> Tensor:
     return torch.stack([top, left, tall, wide], 1)
 
 
-def jittered(pictures: Tensor, chances: Tensor) -> Tensor:
+def jitter_colours(pictures: Tensor, chances: Tensor) -> Tensor:
     """Pictures with other brightness, contrast and saturation.
 
     Shape: ``(n, 3, height, width)`` bytes and ``(n, 4)`` numbers in [0, 1) to pictures of the same shape.
@@ -99,7 +99,7 @@ def jittered(pictures: Tensor, chances: Tensor) -> Tensor:
     return result
 
 
-def _scaled(pictures: Tensor, size: int) -> Tensor:
+def _resize(pictures: Tensor, size: int) -> Tensor:
     return F.interpolate(pictures, (size, size), mode="bilinear", antialias=True)
 
 
@@ -109,7 +109,7 @@ BATCH = 64  # pictures that are seen together
 
 
 @dataclass(frozen=True)
-class Piece:
+class ViewBatch:
     """Some pictures of a split, all in the same view; ``view`` is none for whole pictures."""
 
     split: str
@@ -118,7 +118,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Gallery:
+class ViewPlan:
     """Pictures by split, and how they are looked at: the ``size`` of a view, whether it may be mirrored, and the seed."""
 
     splits: Mapping[str, Split]
@@ -131,36 +131,36 @@ class Gallery:
         """The splits whose pictures are seen whole, in order."""
         return sorted(name for name in self.splits if name != "train")
 
-    def place(self, split: str) -> int:
+    def first_row(self, split: str) -> int:
         """How many views come before those of a split; of the training pictures, before the first of each."""
         before = self.whole[: self.whole.index(split)] if split in self.whole else self.whole
         return sum(len(self.splits[name]) for name in before)
 
     def count(self, views: int) -> int:
         """How many views there are of all pictures together, with so many of each training picture."""
-        return self.place("train") + views * len(self.splits["train"])
+        return self.first_row("train") + views * len(self.splits["train"])
 
-    def pieces(self, views: int, done: int) -> Iterator[Piece]:
+    def batches(self, views: int, done: int) -> Iterator[ViewBatch]:
         """What remains to be seen after the first ``done`` views."""
         blocks: list[tuple[str, int | None]] = [(name, None) for name in self.whole]
         blocks += [("train", view) for view in range(views)]
         for split, view in blocks:
             count = len(self.splits[split])
             for first in range(min(done, count), count, BATCH):
-                yield Piece(split, range(first, min(first + BATCH, count)), view)
+                yield ViewBatch(split, range(first, min(first + BATCH, count)), view)
             done = max(0, done - count)
 
-    def seen(self, piece: Piece) -> Tensor:
-        """The views of a piece.
+    def views(self, batch: ViewBatch) -> Tensor:
+        """The views of a batch.
 
         Shape: ``(pictures, 3, size, size)`` bytes.
         """
-        pictures = self.splits[piece.split].x[piece.rows.start : piece.rows.stop]
-        if piece.view is None:
-            return clean_view(pictures, self.size)
-        return self._augmented(pictures, list(piece.rows), "view", piece.view)
+        pictures = self.splits[batch.split].x[batch.rows.start : batch.rows.stop]
+        if batch.view is None:
+            return whole_view(pictures, self.size)
+        return self._augment(pictures, list(batch.rows), "view", batch.view)
 
-    def shuffled(self) -> tuple[Tensor, ...]:
+    def refresh_batches(self) -> tuple[Tensor, ...]:
         """The training pictures in batches of mixed classes that are nearly equal in size.
 
         Shape: ``(pictures,)`` row numbers each.
@@ -168,14 +168,14 @@ class Gallery:
         order = torch.randperm(len(self.splits["train"]), generator=generator(self.seed, "refresh"))
         return order.tensor_split(-(-len(order) // BATCH))
 
-    def further(self, rows: Tensor) -> Tensor:
+    def refresh_views(self, rows: Tensor) -> Tensor:
         """A view of some training pictures that is none of those of the pieces.
 
         Shape: ``(pictures,)`` row numbers to ``(pictures, 3, size, size)`` bytes.
         """
-        return self._augmented(self.splits["train"].x[rows], rows.tolist(), "refresh", 0)
+        return self._augment(self.splits["train"].x[rows], rows.tolist(), "refresh", 0)
 
-    def _augmented(self, pictures: Tensor, rows: list[int], purpose: str, view: int) -> Tensor:
+    def _augment(self, pictures: Tensor, rows: list[int], purpose: str, view: int) -> Tensor:
         chances = uniform(keys(rows, purpose, self.seed), view, (CHANCES,))
         return augmented_view(pictures, chances, self.size, self.flip)
 
@@ -186,16 +186,16 @@ SCALED, SEEN = 256, 224  # the shorter side of a picture, and the side of the sq
 
 
 @dataclass(frozen=True)
-class Photographs(Gallery):
+class PhotographPlan(ViewPlan):
     """Files by split, none of which is augmented."""
 
     files: Mapping[str, Sequence[Path]]
 
     @staticmethod
-    def of(files: Mapping[str, Sequence[Path]]) -> Photographs:
+    def of(files: Mapping[str, Sequence[Path]]) -> PhotographPlan:
         """All files of some splits."""
         splits = {name: Split(rows := torch.arange(len(paths)), rows) for name, paths in files.items()}
-        return Photographs(splits, SEEN, flip=False, seed=0, files=files)
+        return PhotographPlan(splits, SEEN, flip=False, seed=0, files=files)
 
     @property
     def whole(self) -> list[str]:
@@ -204,9 +204,9 @@ class Photographs(Gallery):
     def count(self, views: int) -> int:  # noqa: ARG002 (each picture is seen once)
         return sum(map(len, self.splits.values()))
 
-    def seen(self, piece: Piece) -> Tensor:
+    def views(self, batch: ViewBatch) -> Tensor:
         edge = (SCALED - SEEN) // 2
-        pictures = [_decoded(self.files[piece.split][row]) for row in piece.rows]
+        pictures = [_decode(self.files[batch.split][row]) for row in batch.rows]
         return torch.stack(pictures)[..., edge : edge + SEEN, edge : edge + SEEN].contiguous()
 
     def identity(self) -> str:
@@ -214,20 +214,20 @@ class Photographs(Gallery):
         digest = hashlib.sha256()
         for split, paths in self.files.items():
             for path in paths:
-                state = _state(path)
+                state = _stamp(path)
                 digest.update(name_bytes(f"{split}\n{path.parent.name}/{path.name}\n{state}\n"))
         return digest.hexdigest()
 
 
-def _decoded(path: Path) -> Tensor:
+def _decode(path: Path) -> Tensor:
     try:
         content = read_bounded(path)
     except OSError as error:
         raise _unreadable(path, error) from None
-    return torch.from_numpy(decoded_picture(content, str(path), SCALED))
+    return torch.from_numpy(decode_image(content, str(path), SCALED))
 
 
-def _state(path: Path) -> str:
+def _stamp(path: Path) -> str:
     try:
         state = path.stat()
     except OSError as error:

@@ -43,7 +43,7 @@ def affine_matrices(chances: Tensor, height: int, width: int) -> Tensor:
     )[:, :2]
 
 
-def warped(pictures: Tensor, matrices: Tensor) -> Tensor:
+def warp(pictures: Tensor, matrices: Tensor) -> Tensor:
     """Every picture transformed by its own matrix, with 0 where nothing was; a pixel is the nearest one of the original.
 
     NOTE[paper]: interpolation is not mentioned; the nearest pixel is torchvision's default, so the authors', and keeps bytes.
@@ -127,7 +127,7 @@ def affine(x: Tensor, run_keys: Tensor, step: int) -> Tensor:
     Shape: ``(runs, batch, height, width)``, unchanged, as is the type.
     """
     chances = uniform(run_keys, step, (x.shape[1], 5)).flatten(0, 1)
-    return warped(x.flatten(0, 1), affine_matrices(chances, x.shape[-2], x.shape[-1])).view(x.shape)
+    return warp(x.flatten(0, 1), affine_matrices(chances, x.shape[-2], x.shape[-1])).view(x.shape)
 
 
 AUGMENTATIONS: dict[str, Augmentation] = {"jitter": jitter, "affine": affine, "autoaugment-cifar10": autoaugment_cifar10}

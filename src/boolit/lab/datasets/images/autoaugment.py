@@ -113,27 +113,27 @@ def _numbers() -> tuple[Tensor, Tensor]:
     return probabilities, magnitudes / (LEVELS - 1)
 
 
-def _enhanced(operation: Callable[[Tensor, Tensor], Tensor]) -> Operation:
+def _enhance(operation: Callable[[Tensor, Tensor], Tensor]) -> Operation:
     return lambda pictures, magnitudes, signs: operation(pictures, 1 + FACTOR * magnitudes * signs)
 
 
 def _solarise(pictures: Tensor, magnitudes: Tensor, signs: Tensor) -> Tensor:  # noqa: ARG001 (what others go by)
-    return operations.solarised(pictures, 256 - 256 * magnitudes)
+    return operations.solarise(pictures, 256 - 256 * magnitudes)
 
 
 def _posterise(pictures: Tensor, magnitudes: Tensor, signs: Tensor) -> Tensor:  # noqa: ARG001 (what others go by)
     lost = ((BITS - FEWEST_BITS) * magnitudes).round().long()
-    return operations.posterised(pictures, (256 - 2**lost).to(torch.uint8))
+    return operations.posterise(pictures, (256 - 2**lost).to(torch.uint8))
 
 
-def _moved(kind: Transformation, greatest: float, signed: bool = True) -> Operation:
+def _move(kind: Transformation, greatest: float, signed: bool = True) -> Operation:
     """An affine transformation: the policy has so few of them that each is made once, as the origins of all pixels."""
 
     def operation(pictures: Tensor, magnitudes: Tensor, signs: Tensor) -> Tensor:
         amounts = (greatest * magnitudes * signs if signed else greatest * magnitudes).tolist()
         height, width = pictures.shape[2:]
         places = torch.stack([_origins(kind, amount, height, width) for amount in amounts])
-        return operations.rearranged(pictures, places, FILL)
+        return operations.gather_pixels(pictures, places, FILL)
 
     return operation
 
@@ -152,28 +152,28 @@ def _origins(kind: Transformation, amount: float, height: int, width: int) -> Te
     elif kind == "shear_y":
         y = y + amount * x
     else:
-        x, y = _turned(x - width / 2, y - height / 2, math.radians(amount))
+        x, y = _rotate(x - width / 2, y - height / 2, math.radians(amount))
         x, y = x + width / 2, y + height / 2
     inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
     return torch.where(inside, y.floor() * width + x.floor(), height * width).long().flatten()
 
 
-def _turned(x: Tensor, y: Tensor, angle: float) -> tuple[Tensor, Tensor]:
+def _rotate(x: Tensor, y: Tensor, angle: float) -> tuple[Tensor, Tensor]:
     return math.cos(angle) * x - math.sin(angle) * y, math.sin(angle) * x + math.cos(angle) * y
 
 
 OPERATIONS: dict[str, Operation] = {
-    "auto_contrast": lambda pictures, _, __: operations.autocontrasted(pictures),
-    "brightness": _enhanced(operations.brightened),
-    "colour": _enhanced(operations.coloured),
-    "contrast": _enhanced(operations.contrasted),
-    "equalise": lambda pictures, _, __: operations.equalised(pictures),
-    "invert": lambda pictures, _, __: operations.inverted(pictures),
+    "auto_contrast": lambda pictures, _, __: operations.auto_contrast(pictures),
+    "brightness": _enhance(operations.adjust_brightness),
+    "colour": _enhance(operations.adjust_saturation),
+    "contrast": _enhance(operations.adjust_contrast),
+    "equalise": lambda pictures, _, __: operations.equalise(pictures),
+    "invert": lambda pictures, _, __: operations.invert(pictures),
     "posterise": _posterise,
-    "rotate": _moved("rotate", DEGREES, signed=False),
-    "sharpness": _enhanced(operations.sharpened),
-    "shear_y": _moved("shear_y", SHEAR),
+    "rotate": _move("rotate", DEGREES, signed=False),
+    "sharpness": _enhance(operations.adjust_sharpness),
+    "shear_y": _move("shear_y", SHEAR),
     "solarise": _solarise,
-    "translate_x": _moved("translate_x", TRANSLATION),
-    "translate_y": _moved("translate_y", TRANSLATION),
+    "translate_x": _move("translate_x", TRANSLATION),
+    "translate_y": _move("translate_y", TRANSLATION),
 }

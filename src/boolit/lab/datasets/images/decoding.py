@@ -28,7 +28,7 @@ MOST_PIXELS = 40_000_000  # to be decoded, at no more than 24 bytes each on the 
 MOST_HEADER_PIXELS = 89_000_000  # of a JPEG that is decoded at a part of its size; Pillow warns of more
 
 
-def decoded_picture(content: bytes, name: str, side: int) -> Pixels:
+def decode_image(content: bytes, name: str, side: int) -> Pixels:
     """The square in the middle of a picture, scaled to a side; ``name`` is for what is said of a bad one.
 
     Shape: ``(3, side, side)``.
@@ -36,12 +36,12 @@ def decoded_picture(content: bytes, name: str, side: int) -> Pixels:
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
-        with _opened(content) as picture:
+        with _open(content) as picture:
             _refuse_huge(picture, name, MOST_HEADER_PIXELS)
             picture.draft(None, (2 * side, 2 * side))  # a JPEG far larger than that is decoded at a half, quarter or eighth
             _refuse_huge(picture, name, MOST_PIXELS)
             upright = ImageOps.exif_transpose(picture)
-            fitted = ImageOps.fit(_in_colours(upright), (side, side), Image.Resampling.BILINEAR)
+            fitted = ImageOps.fit(_convert_to_rgb(upright), (side, side), Image.Resampling.BILINEAR)
             return np.ascontiguousarray(np.asarray(fitted).transpose(2, 0, 1))
     except UserError:
         raise
@@ -53,7 +53,7 @@ def decoded_picture(content: bytes, name: str, side: int) -> Pixels:
         raise UserError(f"{name} cannot be decoded ({type(error).__name__}: {error}); replace it or take it away") from None
 
 
-def _opened(content: bytes) -> Image.Image:
+def _open(content: bytes) -> Image.Image:
     from PIL import Image
 
     with warnings.catch_warnings():
@@ -68,7 +68,7 @@ def _refuse_huge(picture: Image.Image, name: str, most: int) -> None:
         raise UserError(f"{name} has {width:,} × {height:,} pixels, more than {most:,}; scale it down or take it away")
 
 
-def _in_colours(picture: Image.Image) -> Image.Image:
+def _convert_to_rgb(picture: Image.Image) -> Image.Image:
     from PIL import Image
 
     if picture.mode.startswith("I"):  # 16 bits a pixel, which convert() would cut off at 255
@@ -96,7 +96,7 @@ def decode_all(pictures: Iterable[Encoded], count: int, side: int) -> Iterator[D
 
 def decode_portion(portion: list[Encoded], side: int) -> list[Decoded]:
     """Decodes some pictures in this process."""
-    return [(row, decoded_picture(content, name, side)) for row, name, content in portion]
+    return [(row, decode_image(content, name, side)) for row, name, content in portion]
 
 
 def _portions(pictures: Iterable[Encoded]) -> Iterator[list[Encoded]]:

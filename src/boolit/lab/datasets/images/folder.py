@@ -12,14 +12,14 @@ from pydantic import Field, model_validator
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import data_folder, name_bytes, read_bounded
 from boolit.lab.datasets.base import Dataset, Description, Source
-from boolit.lab.datasets.images.archive import Album, pictures
-from boolit.lab.datasets.images.base import LARGEST, SMALLEST, Labelled, Normalisation, normaliser, splits_of, stratified
+from boolit.lab.datasets.images.archive import ImageArchive, pictures
+from boolit.lab.datasets.images.base import LARGEST, SMALLEST, Labelled, Normalisation, cut_splits, normaliser, split_stratified
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
 Share = Annotated[float, Field(gt=0, lt=1)]
 
 
-class Pictures(Source):
+class ImageFolder(Source):
     """The square in the middle of every picture, scaled to ``size``; ``test`` and ``validation`` are shares of all pictures,
     the same of every class, drawn with ``seed``.
 
@@ -55,11 +55,11 @@ class Pictures(Source):
     def load(self) -> Dataset:
         folder = Path(self.path).resolve()
         labelled = _labelled(folder)
-        parts = stratified(labelled, self._sizes(len(labelled)), self.seed, "pictures")
-        album = Album(folder, data_folder() / "pictures" / "decoded", self.digest)
+        parts = split_stratified(labelled, self._sizes(len(labelled)), self.seed, "pictures")
+        archive = ImageArchive(folder, data_folder() / "pictures" / "decoded", self.digest)
         names = [name for part in parts.values() for name, _ in part]
-        x = pictures(album, names, self.size, verify=lambda: None)
-        return Dataset(splits_of(x, parts), "classes", len(self.classes), encode=normaliser(self.normalisation))
+        x = pictures(archive, names, self.size, verify=lambda: None)
+        return Dataset(cut_splits(x, parts), "classes", len(self.classes), encode=normaliser(self.normalisation))
 
     def _sizes(self, count: int) -> Mapping[str, int]:
         test, valid = (max(1, round(share * count)) for share in (self.test, self.validation))

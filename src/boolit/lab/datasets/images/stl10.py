@@ -12,8 +12,8 @@ from torch import Tensor
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets.download.fetch import Tensors
-from boolit.lab.datasets.download.published import Member, Remote
-from boolit.lab.datasets.images.base import PictureSet
+from boolit.lab.datasets.download.published import ArchiveMember, PublishedFile
+from boolit.lab.datasets.images.base import FixedSizeImageDataset
 
 SIDE = 96
 FOLDER = "stl10_binary"
@@ -26,7 +26,7 @@ MEMBERS = {
 }
 
 
-class Stl10(PictureSet):
+class Stl10(FixedSizeImageDataset):
     """The labelled pictures, all ten folds of the training part together."""
 
     name: Literal["stl10"] = "stl10"
@@ -35,20 +35,20 @@ class Stl10(PictureSet):
     samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 5_000, "test": 8_000})
     home: ClassVar[str] = "Coates, Ng and Lee 2011, cs.stanford.edu/~acoates/stl10"
     licence: ClassVar[str] = "none stated; the pictures are ImageNet's: for non-commercial research and education"
-    remotes: ClassVar[tuple[Remote, ...]] = (
-        Remote(
+    files: ClassVar[tuple[PublishedFile, ...]] = (
+        PublishedFile(
             "stl10",
             "stl10_binary.tar.gz",
             ("http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",),
             "",
             2_640_397_119,
             FOLDER,
-            tuple(Member(f"{FOLDER}/{file}", digest) for file, digest in MEMBERS.items()),
+            tuple(ArchiveMember(f"{FOLDER}/{file}", digest) for file, digest in MEMBERS.items()),
         ),
     )
 
     @staticmethod
-    def parsed(contents: Mapping[str, bytes]) -> Tensors:
+    def parse(contents: Mapping[str, bytes]) -> Tensors:
         found = {}
         for part in ("train", "test"):
             found[f"{part}_x"] = pictures(contents[f"{FOLDER}/{part}_X.bin"])

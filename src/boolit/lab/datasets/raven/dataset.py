@@ -19,7 +19,7 @@ from boolit.lab.datasets.base import Dataset, Description, Source
 from boolit.lab.datasets.raven.configurations import CONFIGURATIONS, configuration_named
 from boolit.lab.datasets.raven.drawing import SIDE
 from boolit.lab.datasets.raven.files import CANDIDATES, NAME, PANELS, file_name, generate, home, missing
-from boolit.lab.datasets.raven.samples import LaterSplit, Panels, PuzzleFiles, PuzzleSet, Tables, accuracies, shuffled, stored
+from boolit.lab.datasets.raven.samples import LaterSplit, Panels, PuzzleFiles, Tables, accuracies, shuffled, stored
 
 FILE_SPLITS = {"train": "train", "valid": "val", "test": "test"}  # our word, and that in the names of files
 PER_TEN = 10  # problems among which all splits occur
@@ -74,8 +74,9 @@ class Iraven(Source):
         panels = Panels(partial(self._tables, shown=False), [len(part.names) for part in files])
         splits = {split: LaterSplit(stored(found), partial(panels.targets, found)) for split, found in rows.items()}
         owners = {split: owner[found] for split, found in rows.items()}
-        judge = partial(accuracies, splits, owners, self.configurations)
-        return PuzzleSet(splits, "classes", CANDIDATES, encode=panels, draw=shuffled, judge=judge, side=self.side)
+        metrics = partial(accuracies, splits, owners, self.configurations)
+        shape = (PANELS, self.side, self.side)
+        return Dataset(splits, "classes", CANDIDATES, encode=panels, draw=shuffled, extra_metrics=metrics, shape=shape)
 
     @property
     def _home(self) -> Path:

@@ -21,7 +21,7 @@ from boolit.lab.common.errors import UserError
 from boolit.lab.common.parallel import map_in_threads
 from boolit.lab.common.progress import Advance
 from boolit.lab.common.random import uniform
-from boolit.lab.datasets.base import Dataset, Split
+from boolit.lab.datasets.base import Split
 from boolit.lab.datasets.raven.drawing import SIDE
 from boolit.lab.datasets.raven.files import CANDIDATES, PANELS, read
 
@@ -44,17 +44,6 @@ class LaterSplit(Split):
         """The targets."""
         found: Tensor = self.__dict__["_targets"]()
         return found
-
-
-@dataclass(frozen=True)
-class PuzzleSet(Dataset):
-    """Its samples are rows and orders of panels, and no picture is read before one is encoded."""
-
-    side: int = 0
-
-    @cached_property
-    def inputs(self) -> tuple[int, ...]:
-        return (PANELS, self.side, self.side)
 
 
 class Panels:

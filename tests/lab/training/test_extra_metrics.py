@@ -1,4 +1,4 @@
-"""What a dataset adds to a training: values its networks begin with, and figures of its own."""
+"""What a dataset adds to a training: values its networks begin with, and metrics of its own."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -39,10 +39,10 @@ def spread(split: str, outputs: Tensor) -> Mapping[str, Tensor]:
     return {"median": middle, "size": torch.full_like(middle, float(outputs.shape[1] + len(split)))}
 
 
-def job(config: Config, seeds: range, judge: Any = spread, **training: Any) -> Job:
+def job(config: Config, seeds: range, extra: Any = spread, **training: Any) -> Job:
     made = Job.of([config(seed, model=MODEL, width=[16], training=TRAINING | training) for seed in seeds])
     splits = {**made.dataset.splits, "valid": VALID}
-    return replace(made, dataset=replace(made.dataset, splits=splits, judge=judge))
+    return replace(made, dataset=replace(made.dataset, splits=splits, extra_metrics=extra))
 
 
 def trained(wanted: Job) -> list[Outcome]:
@@ -62,7 +62,7 @@ def test_the_judge_sees_all_outputs_of_a_split_after_every_epoch(config: Config)
     assert "train_median" not in training.history
 
 
-def test_pieces_of_a_split_are_judged_together(
+def test_pieces_of_a_split_are_measured_together(
     config: Config, monkeypatch: pytest.MonkeyPatch, in_double: Callable[[Job], Job], agree: Callable[..., None]
 ) -> None:
     wanted = in_double(job(config, range(2), epochs=2))
@@ -73,8 +73,8 @@ def test_pieces_of_a_split_are_judged_together(
 
 
 def test_a_training_without_a_judge_is_the_same_and_keeps_no_outputs(config: Config) -> None:
-    judged, plain = trained(job(config, range(2), epochs=2)), trained(job(config, range(2), None, epochs=2))
-    for one, other in zip(judged, plain, strict=True):
+    measured, plain = trained(job(config, range(2), epochs=2)), trained(job(config, range(2), None, epochs=2))
+    for one, other in zip(measured, plain, strict=True):
         assert other.metrics.items() <= one.metrics.items()
         assert all(torch.equal(values, other.weights[name]) for name, values in one.weights.items())
     assert StackedTraining(job(config, range(2), None))._space(VALID) is None
@@ -119,7 +119,7 @@ def test_a_checkpoint_holds_the_judges_figures(tmp_path: Path, steps: int, confi
 def test_what_a_network_begins_with_reaches_every_run(config: Config) -> None:
     made = job(config, range(3))
     given = {"linear.0.weight": torch.arange(64.0).view(16, 4), "norm.0.running_mean": torch.arange(16.0)}
-    model = replace(made, dataset=replace(made.dataset, given=given)).build()
+    model = replace(made, dataset=replace(made.dataset, initial_values=given)).build()
     untouched = made.build()
     for name, values in model.state_dict().items():
         assert torch.equal(values, given[name].expand_as(values) if name in given else untouched.state_dict()[name])
@@ -135,7 +135,7 @@ def test_what_a_network_begins_with_reaches_every_run(config: Config) -> None:
 )
 def test_what_does_not_fit_the_network_is_refused(name: str, shape: tuple[int, ...], rule: str, config: Config) -> None:
     made = job(config, range(3))
-    wrong = replace(made, dataset=replace(made.dataset, given={name: torch.zeros(shape)}))
+    wrong = replace(made, dataset=replace(made.dataset, initial_values={name: torch.zeros(shape)}))
     with pytest.raises(UserError, match=rule):
         wrong.build()
 
