@@ -112,7 +112,7 @@ def test_a_table_whose_name_is_not_utf8_is_one_line(tmp_path: Path) -> None:
 def test_a_folder_of_pictures_whose_own_name_is_not_utf8_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"pictures\xff")
     path.mkdir()
-    with pytest.raises(UserError, match="is not UTF-8, as only those of the pictures in it may be; rename it"):
+    with pytest.raises(UserError, match="is not UTF-8, as only those of the images in it may be; rename it"):
         folder_digest(path)
 
 

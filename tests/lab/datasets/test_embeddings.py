@@ -28,7 +28,7 @@ Make = Callable[..., Embeddings]
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Weights that nobody trained, and pictures of two classes."""
+    """Weights that nobody trained, and images of two classes."""
     home = tmp_path_factory.mktemp("files")
     torch.manual_seed(0)
     torch.save(Resnet18().state_dict(), home / "weights.pth")
@@ -59,7 +59,7 @@ def features(wanted: Embeddings) -> torch.Tensor:
     return torch.from_numpy(content).view(-1, FEATURES)
 
 
-def test_held_out_pictures_are_trained_on_in_none_of_their_views(make: Make) -> None:
+def test_held_out_images_are_trained_on_in_none_of_their_views(make: Make) -> None:
     whole = load(make(views=3))
     samples, held = len(whole.splits["train"]), Holdout(of=make(views=3), share=0.3).load()
     assert held.draw is not None
@@ -73,16 +73,16 @@ def test_held_out_pictures_are_trained_on_in_none_of_their_views(make: Make) -> 
 
 def test_rows_are_what_the_encoder_makes_of_the_views(make: Make, files: Path) -> None:
     wanted = make(refresh=False)
-    dataset, pictures = wanted.load(), load(wanted.of)
+    dataset, images = wanted.load(), load(wanted.of)
     wanted.prepare()
     network = Features(load_encoder(files / "weights.pth"))
-    plan = ViewPlan(pictures.splits, 32, flip=True, seed=0)
+    plan = ViewPlan(images.splits, 32, flip=True, seed=0)
     expected = torch.cat([network(plan.views(piece)) for piece in plan.batches(2, 0)])
     assert torch.allclose(features(wanted).float(), expected.float(), rtol=2e-3)
     test = dataset.encode(dataset.splits["test"].x)
     assert test.dtype == torch.float32
     assert torch.equal(test, features(wanted)[: len(test)].float())
-    assert torch.equal(dataset.splits["train"].y, pictures.splits["train"].y)
+    assert torch.equal(dataset.splits["train"].y, images.splits["train"].y)
     assert dataset.inputs == (512,)
     assert dataset.outputs == 2
 
@@ -152,13 +152,13 @@ def test_refreshed_statistics_are_the_mean_over_the_batches(make: Make, files: P
     assert sorted(torch.cat(batches).tolist()) == list(range(len(plan.splits["train"])))
     assert len(batches) == 2
     network = load_encoder(files / "weights.pth")
-    pictures = [plan.refresh_views(rows) for rows in batches]
-    first = [network.conv1(normaliser("imagenet")(batch)) for batch in pictures]
+    images = [plan.refresh_views(rows) for rows in batches]
+    first = [network.conv1(normaliser("imagenet")(batch)) for batch in images]
     mean = torch.stack([values.mean((0, 2, 3)) for values in first]).mean(0)
     var = torch.stack([values.transpose(0, 1).flatten(1).var(1) for values in first]).mean(0)
     assert torch.allclose(kept["bn1.running_mean"], mean, atol=1e-6)
     assert torch.allclose(kept["bn1.running_var"], var, rtol=1e-4)
-    assert set(kept) == set(batch_statistics(network, pictures[0]))
+    assert set(kept) == set(batch_statistics(network, images[0]))
     assert len(kept) == 40
     assert not torch.allclose(features(wanted).float(), _unrefreshed(make), rtol=0.05)
 
@@ -194,7 +194,7 @@ def test_wrong_options_are_named(make: Make, tmp_path: Path) -> None:
         make(weights=str(tmp_path / "nothing.pth"))
     with pytest.raises(UserError, match=r"parity has samples of torch\.float32"):
         make(of={"name": "parity"}).load()
-    with pytest.raises(ValueError, match="a table that names a dataset of pictures"):
+    with pytest.raises(ValueError, match="a table that names a dataset of images"):
         make(of="cifar10")
 
 

@@ -92,7 +92,7 @@ def dataset_statuses(names: Sequence[str] = ()) -> list[DatasetStatus]:
 def file_state(file: PublishedFile) -> FileState:
     """Reads a file through, if it is here.
 
-    A folder of pictures in its place, or a file of the user's own, cannot be compared: nothing was published of it.
+    A folder of images in its place, or a file of the user's own, cannot be compared: nothing was published of it.
     """
     kept = file.kept
     if kept is None:

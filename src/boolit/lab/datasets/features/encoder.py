@@ -1,7 +1,7 @@
 """Images to features by a frozen ResNet-18, its batch norms refreshed on new images; encoded once, kept as mapped memory.
 
 A file holds one row after the other. Its length says how far it is, so that a killed process loses a batch at most, and more
-views of the same pictures, which come last, cost no more than these.
+views of the same images, which come last, cost no more than these.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from boolit.lab.datasets.features.weights import resnet18_weights
 from boolit.lab.datasets.images.base import normaliser
 from boolit.lab.models.resnet18 import FEATURES, Resnet18, folded
 
-# A frozen ResNet-18 that turns pictures into features, its batch norms refreshed on new pictures (a:transfer).
+# A frozen ResNet-18 that turns images into features, its batch norms refreshed on new images (a:transfer).
 
 STATISTICS = ("running_mean", "running_var")
 Statistics: TypeAlias = dict[str, Tensor]
@@ -40,7 +40,7 @@ def load_encoder(weights: Path | None) -> Resnet18:
     return network.eval().requires_grad_(False)
 
 
-def batch_statistics(network: Resnet18, pictures: Tensor) -> Statistics:
+def batch_statistics(network: Resnet18, images: Tensor) -> Statistics:
     """Mean and variance of what enters every batch norm, on one batch that is normalised by its own.
 
     Shape: ``(n, 3, size, size)`` bytes.
@@ -51,7 +51,7 @@ def batch_statistics(network: Resnet18, pictures: Tensor) -> Statistics:
             layer.reset_running_stats()
             layer.momentum = None  # after one batch, its statistics
     with torch.no_grad():
-        own(_read(pictures))
+        own(_read(images))
     return {name: values for name, values in own.state_dict().items() if name.endswith(STATISTICS)}
 
 
@@ -72,9 +72,9 @@ def refresh(network: Resnet18, found: Iterable[Statistics]) -> Statistics:
 
 
 class Features:
-    """A network's features of pictures, as float16.
+    """A network's features of images, as float16.
 
-    Its steps of 0.05 % are far below what two views of a picture differ by (on CIFAR-10 by 80 % of their length), its range far
+    Its steps of 0.05 % are far below what two views of an image differ by (on CIFAR-10 by 80 % of their length), its range far
     above the features (25 at most there), and half the bytes are read in every step.
 
     Shape: ``(n, 3, size, size)`` bytes to ``(n, 512)``.
@@ -83,19 +83,19 @@ class Features:
     def __init__(self, network: Resnet18) -> None:
         self._network = folded(network)
 
-    def __call__(self, pictures: Tensor) -> Tensor:
+    def __call__(self, images: Tensor) -> Tensor:
         with torch.no_grad():
-            features: Tensor = self._network(_read(pictures)).half()
+            features: Tensor = self._network(_read(images)).half()
         if not bool(features.isfinite().all()):
-            raise UserError("the encoder's features of some pictures are no finite numbers in float16; use other weights")
+            raise UserError("the encoder's features of some images are no finite numbers in float16; use other weights")
         return features
 
 
-def _read(pictures: Tensor) -> Tensor:
-    return normaliser("imagenet")(pictures).contiguous(memory_format=torch.channels_last)
+def _read(images: Tensor) -> Tensor:
+    return normaliser("imagenet")(images).contiguous(memory_format=torch.channels_last)
 
 
-# Features of many views of pictures, encoded once and kept as mapped memory.
+# Features of many views of images, encoded once and kept as mapped memory.
 
 TYPE = np.dtype("<f2")
 ROW_BYTES = FEATURES * TYPE.itemsize
@@ -106,7 +106,7 @@ def encode_views(
 ) -> Tensor:
     """The features of all views, encoded now where they are not in the folder; ``shown`` says whether a bar tells how far.
 
-    Shape: ``(views of all pictures, 512)``, float16, in the order of `ViewPlan.pieces`.
+    Shape: ``(views of all images, 512)``, float16, in the order of `ViewPlan.pieces`.
     """
     file, rows = folder / "features", plan.count(views)
     try:
@@ -127,7 +127,7 @@ def _encode(file: Path, plan: ViewPlan, views: int, network: Resnet18, begin: Be
         done = min(total, opened.tell() // ROW_BYTES)
         if done < total:  # what another process made while this one waited may be longer
             opened.truncate(done * ROW_BYTES)
-        advance = begin("encoding pictures", total, done)
+        advance = begin("encoding images", total, done)
         for rows in map_in_threads(lambda batch: features(plan.views(batch)), plan.batches(views, done)):
             opened.write(rows.numpy().astype(TYPE, copy=False).tobytes())
             opened.flush()

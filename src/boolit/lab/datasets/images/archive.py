@@ -1,4 +1,4 @@
-"""Pictures decoded once, kept as mapped memory: a start with the same pictures decodes none."""
+"""Images decoded once, kept as mapped memory: a start with the same images decodes none."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from boolit.lab.common.progress import count_progress
 from boolit.lab.datasets.download.published import UnreadableError, archive_entries
 from boolit.lab.datasets.images.decoding import Decoded, Encoded, decode_all
 
-VERSION = 1  # counts the changes of what is made of a picture
+VERSION = 1  # counts the changes of what is made of an image
 
 
 @dataclass(frozen=True)
 class ImageArchive:
-    """A folder or archive of pictures. ``identity`` tells them from others at the same place; what is made of them is kept in
+    """A folder or archive of images. ``identity`` tells them from others at the same place; what is made of them is kept in
     the folder ``cache``, and taken from there while the identity stays the same.
     """
 
@@ -34,19 +34,19 @@ class ImageArchive:
     identity: str
 
     def kept(self, *words: object) -> Path:
-        """Where something made of the pictures is kept."""
+        """Where something made of the images is kept."""
         return self.cache / cache_key(VERSION, self.identity, *words)
 
 
-def pictures(archive: ImageArchive, names: Sequence[str], side: int, verify: Callable[[], None]) -> Tensor:
-    """The pictures of some names, in that order; before they are decoded, ``verify`` is called.
+def load_images(archive: ImageArchive, names: Sequence[str], side: int, verify: Callable[[], None]) -> Tensor:
+    """The images of some names, in that order; before they are decoded, ``verify`` is called.
 
-    Shape: ``(pictures, 3, side, side)`` bytes.
+    Shape: ``(images, 3, side, side)`` bytes.
     """
     kept, shape = archive.kept(side, *names), (len(names), 3, side, side)
     if not (kept.is_file() and kept.stat().st_size == math.prod(shape)):
         verify()
-        with _write_cache(kept, f"{math.prod(shape) / 1e6:,.0f} MB of decoded pictures") as file:
+        with _write_cache(kept, f"{math.prod(shape) / 1e6:,.0f} MB of decoded images") as file:
             _write(file, decode_all(_read_images(archive.path, names), len(names), side), len(names))
     # Copied on writing, as torch has no tensors that cannot be written to.
     return torch.from_numpy(np.memmap(kept, np.uint8, "c", shape=shape))
@@ -63,7 +63,7 @@ def list_names(archive: ImageArchive, verify: Callable[[], None]) -> list[str]:
             names = [entry.name for entry in archive_entries(archive.path)]
         if archive.path.is_dir():
             return names
-        with _write_cache(kept, "the names of the pictures") as file:
+        with _write_cache(kept, "the names of the images") as file:
             file.write(name_bytes("\n".join(names)))
     return kept.read_text("utf-8", "surrogateescape").split("\n")
 
@@ -92,7 +92,7 @@ def _write_cache(kept: Path, what: str) -> Iterator[IO[bytes]]:
 
 def _write(file: IO[bytes], decoded: Iterator[Decoded], count: int) -> None:
     with count_progress(lines=False) as begin:
-        advance = begin("decoding pictures", count)
+        advance = begin("decoding images", count)
         for row, pixels in decoded:
             file.seek(row * pixels.nbytes)
             file.write(pixels.data)
@@ -107,7 +107,7 @@ def _read_images(path: Path, names: Sequence[str]) -> Iterator[Encoded]:
                 place = str(path.parent / entry.name) if path.is_dir() else f"{entry.name} in {path}"
                 yield rows.pop(entry.name), place, entry.read()
     if rows:
-        raise UserError(f"{path} lacks the picture {next(iter(rows))}; put the whole one there")
+        raise UserError(f"{path} lacks the image {next(iter(rows))}; put the whole one there")
 
 
 @contextmanager

@@ -16,9 +16,9 @@ from boolit.lab.datasets.base import Dataset, Description, Encode, Split, Task
 from boolit.lab.datasets.download.fetch import Tensors, fetch_missing, load_tensors
 from boolit.lab.datasets.download.published import PublishedDataset, PublishedFile, verify_file
 from boolit.lab.datasets.holdout import stratified_order
-from boolit.lab.datasets.images.archive import ImageArchive, file_stamp, pictures
+from boolit.lab.datasets.images.archive import ImageArchive, file_stamp, load_images
 
-# How the bytes of colour pictures become the numbers a network reads.
+# How the bytes of colour images become the numbers a network reads.
 
 Normalisation: TypeAlias = Literal["half", "imagenet"]
 # Mean and standard deviation of red, green and blue, as fractions of 255. Those of ImageNet are the ones everybody's networks
@@ -42,14 +42,14 @@ def normaliser(kind: Normalisation) -> Encode:
     return lambda x: torch.addcmul(shift, x.float(), scale)
 
 
-# Colour pictures of one size with classes, in published training and test parts, small enough to be parsed at once.
+# Colour images of one size with classes, in published training and test parts, small enough to be parsed at once.
 
 
 class FixedSizeImageDataset(PublishedDataset, ABC):
-    """``validation`` is the share of the training pictures to hold out as the split ``valid``, the same of every class;
+    """``validation`` is the share of the training images to hold out as the split ``valid``, the same of every class;
     ``subset`` the share of the others to train on, the first ones.
 
-    Shape: pictures are stored as ``(samples, 3, height, width)`` bytes.
+    Shape: images are stored as ``(samples, 3, height, width)`` bytes.
     """
 
     validation: float = Field(0.0, ge=0, lt=1)
@@ -86,7 +86,7 @@ class FixedSizeImageDataset(PublishedDataset, ABC):
         return {name: Split(x[taken], y[taken]) for name, taken in rows.items()}
 
     def _rows(self, count: int) -> tuple[int, int]:
-        """How many of the training pictures are trained on, and how many are held out."""
+        """How many of the training images are trained on, and how many are held out."""
         held_out = round(self.validation * count)
         return max(1, round(self.subset * (count - held_out))), held_out
 
@@ -98,15 +98,15 @@ def joined(parts: list[Tensor]) -> Tensor:
 
 # Datasets of photographs of all sizes: decoded to one size, split in some order, mapped.
 
-Labelled: TypeAlias = Sequence[tuple[str, int]]  # names of pictures, and their classes
+Labelled: TypeAlias = Sequence[tuple[str, int]]  # names of images, and their classes
 SMALLEST, LARGEST = 8, 1024
 
 
 class PhotographDataset(PublishedDataset, ABC):
-    """The square in the middle of every picture, scaled to ``size``. ``subset`` is the share of the training pictures to train
+    """The square in the middle of every image, scaled to ``size``. ``subset`` is the share of the training images to train
     on, the first ones.
 
-    Shape: pictures are stored as ``(samples, 3, size, size)`` bytes.
+    Shape: images are stored as ``(samples, 3, size, size)`` bytes.
     """
 
     size: int = Field(224, ge=SMALLEST, le=LARGEST)
@@ -126,7 +126,7 @@ class PhotographDataset(PublishedDataset, ABC):
         return Description((3, self.size, self.size), self.classes, self.task, {**samples, "train": trained})
 
     def sizes(self) -> Mapping[str, int]:
-        """How many published pictures each of `splits` has."""
+        """How many published images each of `splits` has."""
         return self.samples
 
     def load(self) -> Dataset:
@@ -139,15 +139,15 @@ class PhotographDataset(PublishedDataset, ABC):
 
 
 def image_archive(published: PublishedFile) -> ImageArchive:
-    """The pictures in a published archive, or in the folder in its place."""
+    """The images in a published archive, or in the folder in its place."""
     path = published.kept or published.path
     return ImageArchive(path, published.path.parent / "decoded", file_stamp(path))
 
 
 def published_splits(published: PublishedFile, parts: Mapping[str, Labelled], side: int) -> dict[str, Split]:
-    """Splits of the pictures in a published archive, which is verified before they are decoded."""
+    """Splits of the images in a published archive, which is verified before they are decoded."""
     archive = image_archive(published)
-    return cut_splits(pictures(archive, _names(parts), side, partial(verify_file, published, archive.path)), parts)
+    return cut_splits(load_images(archive, _names(parts), side, partial(verify_file, published, archive.path)), parts)
 
 
 def cut_splits(x: Tensor, parts: Mapping[str, Labelled]) -> dict[str, Split]:

@@ -17,13 +17,13 @@ from boolit.lab.datasets.download.pickles import unpickle_arrays
 from boolit.lab.datasets.download.published import ArchiveMember, PublishedFile, UnreadableError
 from boolit.lab.datasets.images.base import FixedSizeImageDataset, Normalisation, joined
 
-# The format of CIFAR's "python version": pickled dicts with an array of pictures and a list of labels.
+# The format of CIFAR's "python version": pickled dicts with an array of images and a list of labels.
 
 SIDE = 32
 
 
 def batch(content: bytes, labels: bytes) -> tuple[Tensor, Tensor]:
-    """The pictures of a batch, red before green before blue, and its labels of that name.
+    """The images of a batch, red before green before blue, and its labels of that name.
 
     Shape: ``(samples, 3, 32, 32)`` bytes and ``(samples,)`` class numbers.
     """
@@ -32,16 +32,16 @@ def batch(content: bytes, labels: bytes) -> tuple[Tensor, Tensor]:
         x = torch.from_numpy(np.ascontiguousarray(found[b"data"], np.uint8)).view(-1, 3, SIDE, SIDE)
         y = torch.tensor(found[labels], dtype=torch.int64)
     except (KeyError, TypeError, ValueError, RuntimeError, OverflowError, IndexError) as error:
-        raise UnreadableError(f"is no batch of pictures with {labels.decode()} ({type(error).__name__}: {error})") from None
+        raise UnreadableError(f"is no batch of images with {labels.decode()} ({type(error).__name__}: {error})") from None
     if y.shape != x.shape[:1]:
-        raise UnreadableError(f"has {len(x):,} pictures, but labels of the shape {tuple(y.shape)}")
+        raise UnreadableError(f"has {len(x):,} images, but labels of the shape {tuple(y.shape)}")
     return x, y
 
 
 def arrays_digest(content: bytes) -> str:
-    """The SHA-256 of a batch's pictures and labels, however they were pickled."""
-    pictures, labels = batch(content, b"labels")
-    digest = hashlib.sha256(pictures.numpy().data)
+    """The SHA-256 of a batch's images and labels, however they were pickled."""
+    images, labels = batch(content, b"labels")
+    digest = hashlib.sha256(images.numpy().data)
     digest.update(labels.to(torch.uint8).numpy().data)
     return digest.hexdigest()
 
@@ -64,7 +64,7 @@ def _named(contents: Mapping[str, bytes], name: str, labels: bytes) -> tuple[Ten
 # CIFAR-10: photographs of 10 classes, 32 × 32 (s:cifar).
 
 FOLDER = "cifar-10-batches-py"
-# Of pictures and labels alone: the same in a batch that was pickled anew. The training pictures with these have the mean
+# Of images and labels alone: the same in a batch that was pickled anew. The training images with these have the mean
 # 0.49139968, 0.48215841, 0.44653091 and deviation 0.24703223, 0.24348513, 0.26158784 that are in everybody's code.
 BATCHES = {
     "data_batch_1": "ba52cb2d72c412975d7556bb26bd094956f1c002d1937053f6f1252f2ac17114",

@@ -33,14 +33,14 @@ from boolit.lab.datasets.images.base import (
 # Caltech-101: photographs of 101 kinds of objects (s:transfer).
 
 FOLDER = "101_ObjectCategories"
-CLUTTER = "BACKGROUND_Google"  # pictures of nothing in particular, which no class is made of
+CLUTTER = "BACKGROUND_Google"  # images of nothing in particular, which no class is made of
 CALTECH_SIZES = {"train": 6_162, "valid": 820, "test": 1_695}
 
 
 class Caltech101(PhotographDataset):
     """A fixed random split with every class in every part.
 
-    NOTE[paper]: the split was another publication's, of which only the sizes are known: 6,162 training and 1,695 test pictures.
+    NOTE[paper]: the split was another publication's, of which only the sizes are known: 6,162 training and 1,695 test images.
     These are random ones of these numbers; the other 820 of the 8,677 are for validation.
     """
 
@@ -78,20 +78,20 @@ class Caltech101(PhotographDataset):
         numbers = {category: number for number, category in enumerate(sorted({path[1] for path in found}))}
         if len(numbers) != self.classes:
             raise file_error(
-                published, archive.path, f"has pictures of {len(numbers)} classes in {FOLDER}, not of {self.classes}"
+                published, archive.path, f"has images of {len(numbers)} classes in {FOLDER}, not of {self.classes}"
             )
         return [("/".join(path), numbers[path[1]]) for path in found if not path[2].startswith(".")]
 
 
 # Stanford Cars: photographs of 196 models of cars (s:transfer).
 
-# The addresses of the pictures answer no more, and their copies elsewhere ask for an account: they are put here by hand.
+# The addresses of the images answer no more, and their copies elsewhere ask for an account: they are put here by hand.
 NOWHERE: tuple[str, ...] = ()
 TRAIN_ANNOTATIONS = "devkit/cars_train_annos.mat"
 
 
 class Cars(PhotographDataset):
-    """The published split, by the published annotations; ``validation`` is the share of the training pictures to hold out as
+    """The published split, by the published annotations; ``validation`` is the share of the training images to hold out as
     the split ``valid``, the same of every class.
     """
 
@@ -141,12 +141,12 @@ class Cars(PhotographDataset):
         return {**self.samples, "train": self.samples["train"] - held_out} | ({"valid": held_out} if held_out else {})
 
     def splits(self) -> dict[str, Split]:
-        train_pictures, test_pictures, devkit, test_annotations = self.files
+        train_images, test_images, devkit, test_annotations = self.files
         train = read_annotations("cars_train", _member(devkit, TRAIN_ANNOTATIONS), TRAIN_ANNOTATIONS)
         content = b"".join(read_verified(test_annotations, test_annotations.path))
         test = read_annotations("cars_test", content, test_annotations.name)
-        splits = published_splits(train_pictures, self._parts(train), self.size)
-        return splits | published_splits(test_pictures, {"test": test}, self.size)
+        splits = published_splits(train_images, self._parts(train), self.size)
+        return splits | published_splits(test_images, {"test": test}, self.size)
 
     def _parts(self, train: Labelled) -> Mapping[str, Labelled]:
         held_out = round(self.validation * len(train))
@@ -156,11 +156,11 @@ class Cars(PhotographDataset):
 
 
 def read_annotations(folder: str, content: bytes, file: str) -> Labelled:
-    """The pictures an annotation file names, in a folder, and their classes."""
+    """The images an annotation file names, in a folder, and their classes."""
     found = read_records(content, "annotations", ("fname", "class"), file)
     if not all(isinstance(number, int) and 1 <= number <= Cars.classes for _, number in found):
         raise UserError(f"{file} has a class that is none of 1 to {Cars.classes}; put the published one there")
-    return [(f"{folder}/{picture}", int(number) - 1) for picture, number in found]
+    return [(f"{folder}/{image}", int(number) - 1) for image, number in found]
 
 
 def _member(published: PublishedFile, name: str) -> bytes:
@@ -184,9 +184,9 @@ OFFICIAL = {"train": "trnid", "valid": "valid", "test": "tstid"}
 
 
 class Flowers(PhotographDataset):
-    """``split`` is "paper", or "official": the 1,020 / 1,020 / 6,149 pictures of setid.mat.
+    """``split`` is "paper", or "official": the 1,020 / 1,020 / 6,149 images of setid.mat.
 
-    NOTE[paper]: tab:datasets has 6,552 training and 818 test pictures, not the official split; which ones is not known. These
+    NOTE[paper]: tab:datasets has 6,552 training and 818 test images, not the official split; which ones is not known. These
     are random ones of these numbers, the same at every time, with every class in every split; the other 819 are for validation.
     """
 
@@ -226,8 +226,8 @@ class Flowers(PhotographDataset):
         return FLOWERS_SIZES if self.split == "paper" else OFFICIAL_SIZES
 
     def splits(self) -> dict[str, Split]:
-        pictures, _, _ = self.files
-        return published_splits(pictures, self._parts(self._labelled()), self.size)
+        images, _, _ = self.files
+        return published_splits(images, self._parts(self._labelled()), self.size)
 
     def _parts(self, labelled: Labelled) -> Mapping[str, Labelled]:
         if self.split == "official":

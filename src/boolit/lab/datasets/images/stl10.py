@@ -17,7 +17,7 @@ from boolit.lab.datasets.images.base import FixedSizeImageDataset
 
 SIDE = 96
 FOLDER = "stl10_binary"
-# The MD5s that torchvision compares. The 100,000 pictures without labels in the same archive are not read.
+# The MD5s that torchvision compares. The 100,000 images without labels in the same archive are not read.
 MEMBERS = {
     "train_X.bin": "918c2871b30a85fa023e0c44e0bee87f",
     "train_y.bin": "5a34089d4802c674881badbb80307741",
@@ -27,14 +27,14 @@ MEMBERS = {
 
 
 class Stl10(FixedSizeImageDataset):
-    """The labelled pictures, all ten folds of the training part together."""
+    """The labelled images, all ten folds of the training part together."""
 
     name: Literal["stl10"] = "stl10"
 
     side: ClassVar[int] = SIDE
     samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 5_000, "test": 8_000})
     home: ClassVar[str] = "Coates, Ng and Lee 2011, cs.stanford.edu/~acoates/stl10"
-    licence: ClassVar[str] = "none stated; the pictures are ImageNet's: for non-commercial research and education"
+    licence: ClassVar[str] = "none stated; the images are ImageNet's: for non-commercial research and education"
     files: ClassVar[tuple[PublishedFile, ...]] = (
         PublishedFile(
             "stl10",
@@ -51,15 +51,15 @@ class Stl10(FixedSizeImageDataset):
     def parse(contents: Mapping[str, bytes]) -> Tensors:
         found = {}
         for part in ("train", "test"):
-            found[f"{part}_x"] = pictures(contents[f"{FOLDER}/{part}_X.bin"])
+            found[f"{part}_x"] = images(contents[f"{FOLDER}/{part}_X.bin"])
             found[f"{part}_y"] = torch.tensor(list(contents[f"{FOLDER}/{part}_y.bin"])) - 1
             if len(found[f"{part}_x"]) != len(found[f"{part}_y"]):
                 raise UserError(f"{part}_X.bin and {part}_y.bin of STL-10 have different lengths; fetch stl10 again")
         return found
 
 
-def pictures(content: bytes) -> Tensor:
-    """Pictures that are kept column by column.
+def images(content: bytes) -> Tensor:
+    """Images that are kept column by column.
 
     Shape: ``(samples, 3, 96, 96)`` bytes.
     """

@@ -42,10 +42,10 @@ class Svhn(FixedSizeImageDataset):
 
 
 def digits(content: bytes, file: str) -> tuple[Tensor, Tensor]:
-    """The pictures of a file and their digits.
+    """The images of a file and their digits.
 
     Shape: ``(samples, 3, 32, 32)`` bytes and ``(samples,)`` class numbers.
     """
-    pictures, labels = (read_variable(content, name, file) for name in ("X", "y"))
-    x = np.ascontiguousarray(pictures.transpose(3, 2, 0, 1))  # there: row, column, colour, sample
+    images, labels = (read_variable(content, name, file) for name in ("X", "y"))
+    x = np.ascontiguousarray(images.transpose(3, 2, 0, 1))  # there: row, column, colour, sample
     return torch.from_numpy(x), torch.from_numpy(labels.ravel().astype(np.int64)) % 10  # a 0 is labelled 10

@@ -26,7 +26,7 @@ from boolit.lab.datasets.images.stl10 import Stl10
 from boolit.lab.datasets.images.svhn import Svhn
 from boolit.lab.datasets.status import file_state
 
-EACH = 10  # pictures in each batch
+EACH = 10  # images in each batch
 Keep = Callable[[type[FixedSizeImageDataset], dict[str, bytes]], Path]
 
 
@@ -97,7 +97,7 @@ def _unpack(path: Path, files: dict[str, bytes]) -> None:
         (path.parent / name).write_bytes(content)
 
 
-def pictures_of(data: Dataset) -> dict[str, np.ndarray]:
+def images_of(data: Dataset) -> dict[str, np.ndarray]:
     assert all((split.x.dtype, split.y.dtype) == (torch.uint8, torch.int64) for split in data.splits.values())
     return {name: split.x.numpy() for name, split in data.splits.items()}
 
@@ -105,7 +105,7 @@ def pictures_of(data: Dataset) -> dict[str, np.ndarray]:
 def test_cifar_10_has_five_training_batches_in_order(keep: Keep) -> None:
     keep(Cifar10, cifar10_files())
     data = source({"name": "cifar10"}).load()
-    found = pictures_of(data)
+    found = images_of(data)
     assert np.array_equal(found["train"], np.concatenate([pixels(seed) for seed in range(5)]))
     assert np.array_equal(found["test"], pixels(5))
     assert data.splits["train"].y.tolist() == list(range(10)) * 5
@@ -115,7 +115,7 @@ def test_cifar_10_has_five_training_batches_in_order(keep: Keep) -> None:
 def test_cifar_100_has_the_fine_labels(keep: Keep) -> None:
     keep(Cifar100, cifar100_files())
     data = source({"name": "cifar100"}).load()
-    assert np.array_equal(pictures_of(data)["train"], pixels(0))
+    assert np.array_equal(images_of(data)["train"], pixels(0))
     assert data.splits["test"].y.tolist() == list(range(90, 100))
     assert data.outputs == 100
 
@@ -123,7 +123,7 @@ def test_cifar_100_has_the_fine_labels(keep: Keep) -> None:
 def test_stl_10_is_turned_upright_and_numbered_from_0(keep: Keep) -> None:
     keep(Stl10, stl10_files())
     data = source({"name": "stl10"}).load()
-    found = pictures_of(data)
+    found = images_of(data)
     assert np.array_equal(found["train"], pixels(0, side=96))
     assert np.array_equal(found["test"], pixels(1, side=96))
     assert data.splits["train"].y.tolist() == list(range(10))
@@ -141,8 +141,8 @@ def test_svhn_comes_from_matlab_and_its_tens_are_noughts(
         files.append(publish("svhn", known.name, content.getvalue()))
     monkeypatch.setattr(Svhn, "files", tuple(files))
     data = source({"name": "svhn"}).load()
-    assert np.array_equal(pictures_of(data)["train"], pixels(0))
-    assert np.array_equal(pictures_of(data)["test"], pixels(1))
+    assert np.array_equal(images_of(data)["train"], pixels(0))
+    assert np.array_equal(images_of(data)["test"], pixels(1))
     assert data.splits["test"].y.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]
 
 
@@ -191,11 +191,11 @@ def test_how_a_batch_was_pickled_does_not_matter(keep: Keep) -> None:
 @pytest.mark.parametrize(
     ("held", "fault"),
     [
-        ({b"data": pixels(0).reshape(EACH, -1)}, "is no batch of pictures with fine_labels"),
-        ({b"data": pixels(0).reshape(EACH, -1), b"fine_labels": [0]}, "has 10 pictures, but labels of the shape"),
-        ({b"data": np.zeros((2, 7), np.uint8), b"fine_labels": [0, 1]}, "is no batch of pictures"),
-        ({b"data": b"text", b"fine_labels": [0, 1]}, "is no batch of pictures"),
-        ([1, 2], "is no batch of pictures"),
+        ({b"data": pixels(0).reshape(EACH, -1)}, "is no batch of images with fine_labels"),
+        ({b"data": pixels(0).reshape(EACH, -1), b"fine_labels": [0]}, "has 10 images, but labels of the shape"),
+        ({b"data": np.zeros((2, 7), np.uint8), b"fine_labels": [0, 1]}, "is no batch of images"),
+        ({b"data": b"text", b"fine_labels": [0, 1]}, "is no batch of images"),
+        ([1, 2], "is no batch of images"),
     ],
 )
 def test_a_batch_of_another_shape_is_told(keep: Keep, held: object, fault: str) -> None:
@@ -222,10 +222,10 @@ def test_validation_has_the_same_share_of_every_class(keep: Keep) -> None:
     splits = source({"name": "cifar10", "validation": 0.2, "subset": 0.5}).load().splits
     assert splits["valid"].y.bincount().tolist() == [1] * 10
     assert len(splits["train"]) == 20
-    kept = {bytes(picture.flatten().tolist()): int(label) for picture, label in zip(whole.x, whole.y, strict=True)}
+    kept = {bytes(image.flatten().tolist()): int(label) for image, label in zip(whole.x, whole.y, strict=True)}
     for split in (splits["valid"], splits["train"]):
-        for picture, label in zip(split.x, split.y, strict=True):
-            assert kept.pop(bytes(picture.flatten().tolist())) == int(label)
+        for image, label in zip(split.x, split.y, strict=True):
+            assert kept.pop(bytes(image.flatten().tolist())) == int(label)
     again = source({"name": "cifar10", "validation": 0.2}).load().splits
     assert torch.equal(again["valid"].x, splits["valid"].x)
     assert torch.equal(again["train"].x[:20], splits["train"].x)
