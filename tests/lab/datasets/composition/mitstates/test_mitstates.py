@@ -84,7 +84,7 @@ def test_features_are_of_the_middle_of_every_picture(encoded: Compositional, hom
         scaled = picture.resize((round(256 * picture.width / picture.height), 256), Image.Resampling.BILINEAR)
     left = (scaled.width - 224) // 2
     cut = np.asarray(scaled.crop((left, 16, left + 224, 240))).transpose(2, 0, 1)
-    seen = PhotographPlan.of({"all": [file]}).views(next(PhotographPlan.of({"all": [file]}).pieces(0, 0)))
+    seen = PhotographPlan.of({"all": [file]}).views(next(PhotographPlan.of({"all": [file]}).batches(0, 0)))
     assert seen.shape == (1, 3, 224, 224)
     assert float((seen[0].float() - torch.from_numpy(cut.copy()).float()).abs().mean()) < 1  # of 255
     expected = Features(load_encoder(home / "weights.pth"))(seen).float()
