@@ -39,9 +39,9 @@ import numpy as np
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets.composition.mitstates_files import parse_t7
-from boolit.lab.datasets.download.mat import records, variable
+from boolit.lab.datasets.download.mat import read_records, read_variable
 from boolit.lab.datasets.download.mat_child import limit_memory
-from boolit.lab.datasets.download.published import Remote, UnreadableError, entries, verified
+from boolit.lab.datasets.download.published import PublishedFile, UnreadableError, archive_entries, read_verified
 from boolit.lab.datasets.tables import TableSpec, open_table, prepare_table, table_digest
 from boolit.saved import SavedModelError, load
 
@@ -142,7 +142,7 @@ def make_zip(path: Path) -> None:
 def read_archive(path: Path) -> Any:
     """Names and contents."""
     try:
-        return {entry.name: entry.read() for entry in entries(path)}
+        return {entry.name: entry.read() for entry in archive_entries(path)}
     except UnreadableError as error:
         raise RefusedError(str(error)) from None
 
@@ -169,13 +169,13 @@ def read_published_mat(path: Path) -> Any:
     if not beside.exists():
         beside.write_text(f"{hashlib.sha256(path.read_bytes()).hexdigest()} {path.stat().st_size}")
     digest, size = beside.read_text().split()
-    remote = Remote("damage", path.name, (), digest, int(size))
-    return variable(b"".join(verified(remote, path)), "labels", path.name).tolist()
+    published = PublishedFile("damage", path.name, (), digest, int(size))
+    return read_variable(b"".join(read_verified(published, path)), "labels", path.name).tolist()
 
 
 def read_unknown_mat(path: Path) -> Any:
     """Its records."""
-    return records(path.read_bytes(), "annotations", ("fname", "class"), path.name)
+    return read_records(path.read_bytes(), "annotations", ("fname", "class"), path.name)
 
 
 # Tables: an .npz has zip's checksums; of a CSV, what Python's own reader finds must be found.

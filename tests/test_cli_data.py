@@ -16,8 +16,8 @@ from boolit.cli import main
 from boolit.lab.datasets import dataset_names
 from boolit.lab.datasets.chorales import Chorales
 from boolit.lab.datasets.download import fetch as _fetch
-from boolit.lab.datasets.download.published import Remote
-from boolit.lab.datasets.status import holdings
+from boolit.lab.datasets.download.published import PublishedFile
+from boolit.lab.datasets.status import dataset_statuses
 
 Run = Callable[..., tuple[int, str, str]]
 CONTENT = b"a small dataset"
@@ -38,26 +38,26 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
-def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Remote:
+def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PublishedFile:
     """The only file of all datasets; it is not here, and the network has it."""
     monkeypatch.setenv("BOOLIT_DATA", str(tmp_path))
     digest = hashlib.sha256(CONTENT).hexdigest()
-    remote = Remote("chorales", "file.gz", ("https://example.org/file.gz",), digest, len(CONTENT))
-    for holding in holdings():
-        if holding.published:
-            monkeypatch.setattr(holding.published, "remotes", (remote,) if holding.published is Chorales else ())
+    published = PublishedFile("chorales", "file.gz", ("https://example.org/file.gz",), digest, len(CONTENT))
+    for status in dataset_statuses():
+        if status.published:
+            monkeypatch.setattr(status.published, "files", (published,) if status.published is Chorales else ())
 
-    def download(wanted: Remote, *_: object) -> None:
+    def download(wanted: PublishedFile, *_: object) -> None:
         wanted.path.parent.mkdir(exist_ok=True)
         wanted.path.write_bytes(gzip.compress(CONTENT))
 
     monkeypatch.setattr(_fetch, "_download", download)
-    return remote
+    return published
 
 
-def spoil(remote: Remote) -> None:
-    remote.path.parent.mkdir(exist_ok=True)
-    remote.path.write_bytes(gzip.compress(b"another dataset"))
+def spoil(published: PublishedFile) -> None:
+    published.path.parent.mkdir(exist_ok=True)
+    published.path.write_bytes(gzip.compress(b"another dataset"))
 
 
 def test_list_names_every_dataset_with_its_origin(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,31 +88,31 @@ def test_list_as_json(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert [entry["name"] for entry in json.loads(run("list", "xor", "--json")[1])] == ["xor"]
 
 
-@pytest.mark.usefixtures("remote")
+@pytest.mark.usefixtures("published")
 def test_a_dataset_that_is_here_is_listed_so(run: Run) -> None:
     assert not json.loads(run("list", "chorales", "--json")[1])[0]["here"]
     run("fetch", "chorales")
     assert json.loads(run("list", "chorales", "--json")[1])[0]["here"]
 
 
-def test_fetch_says_what_it_did(run: Run, remote: Remote) -> None:
+def test_fetch_says_what_it_did(run: Run, published: PublishedFile) -> None:
     assert run("fetch")[:2] == (0, "dataset   file     state  \nchorales  file.gz  fetched\n")
     assert "was here" in run("fetch", "chorales")[1]
-    spoil(remote)
+    spoil(published)
     assert "was bad, fetched again" in run("fetch")[1]
     assert json.loads(run("fetch", "--json")[1]) == [
-        {"dataset": "chorales", "file": str(remote.path), "state": "whole", "fault": None}
+        {"dataset": "chorales", "file": str(published.path), "state": "whole", "fault": None}
     ]
 
 
-@pytest.mark.usefixtures("remote")
+@pytest.mark.usefixtures("published")
 def test_what_has_no_files_is_told_if_it_was_named(run: Run) -> None:
     assert run("fetch", "parity", "digits")[1] == (
         "parity has no files to fetch: generated\ndigits has no files to fetch: in scikit-learn\n"
     )
 
 
-@pytest.mark.usefixtures("remote")
+@pytest.mark.usefixtures("published")
 def test_a_fetch_that_fails_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise ConnectionRefusedError(111, "Connection refused")
@@ -125,16 +125,16 @@ def test_a_fetch_that_fails_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatc
     assert err.count("\n") == 1
 
 
-def test_check_exits_with_1_on_a_bad_file_and_names_the_fix(run: Run, remote: Remote) -> None:
+def test_check_exits_with_1_on_a_bad_file_and_names_the_fix(run: Run, published: PublishedFile) -> None:
     code, out, _ = run("check")
     assert (code, "not here" in out) == (0, True)
     run("fetch")
     code, out, _ = run("check")
     assert (code, "whole" in out) == (0, True)
-    spoil(remote)
+    spoil(published)
     code, out, _ = run("check", "chorales")
     assert code == 1
-    assert f"bad: {remote.path} was altered" in out
+    assert f"bad: {published.path} was altered" in out
     assert "run `boolit data fetch chorales`" in out
     code, out, _ = run("check", "--json")
     report = json.loads(out)

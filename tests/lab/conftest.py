@@ -40,7 +40,7 @@ def in_double(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Job], Job]]
         data = job.dataset
         splits = {name: replace(split, x=_double(split.x), y=_double(split.y)) for name, split in data.splits.items()}
         probes = tuple(replace(probe, x=_double(probe.x)) for probe in data.probes)
-        encode = data.encode and (lambda x: _double(data.encoded(x)))
+        encode = data.encode and (lambda x: _double(data.encode(x)))
         return replace(job, dataset=replace(data, splits=splits, probes=probes, encode=encode))
 
     before = torch.get_default_dtype()

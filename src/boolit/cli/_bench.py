@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from boolit.cli._terminal import JsonOption, output, plain_table, print_json, progress
 from boolit.lab.bench import DTYPES, REPEATS
+from boolit.lab.common.progress import count_progress, progress_bars
 
 if TYPE_CHECKING:
     from boolit.lab.bench.gates import OnProgress
@@ -63,13 +64,12 @@ def gates(
 @contextmanager
 def _progress_bar() -> Iterator[OnProgress]:
     """A bar that is drawn between rounds only: one that refreshes itself would take its time from the candidates."""
-    columns = (BarColumn(30), TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
-    console = progress()
-    with Progress(*columns, console=console, auto_refresh=False, transient=True, disable=not console.is_terminal) as bar:
-        whole = bar.add_task("", total=1.0)
+    columns = (TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.fields[label]}"))
+    with progress_bars(*columns, lines=False, auto_refresh=False) as bar:
+        whole = bar.add_task("measuring", total=1.0, label="")
 
         def report(label: str, share: float) -> None:
-            bar.update(whole, description=escape(label), advance=share)
+            bar.update(whole, label=escape(label), advance=share)
             bar.refresh()
 
         yield report
@@ -130,13 +130,7 @@ def training(
     """
     from boolit.lab.bench.training import measure_training
 
-    console = progress()
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-
-        def begin(what: str, total: int) -> Callable[[int], object]:
-            task = bar.add_task(what, total=total)
-            return lambda count: bar.advance(task, count)
-
+    with count_progress(lines=False) as begin:
         result = measure_training(rounds, begin)
     if json:
         print_json(result.to_json())

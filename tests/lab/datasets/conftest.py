@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from boolit.lab.datasets.download.published import Remote
+from boolit.lab.datasets.download.published import PublishedFile
 
-Publish = Callable[..., Remote]
+Publish = Callable[..., PublishedFile]
 NOWHERE = "http://127.0.0.1:9/file"  # the port of the discard service, where nobody answers
 
 
@@ -28,13 +28,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def publish(folder: Path) -> Publish:
     """A record of some content, and a file with it in the data folder unless ``here`` is false."""
 
-    def publish(dataset: str, file: str, content: bytes, urls: tuple[str, ...] = (NOWHERE,), here: bool = True) -> Remote:
-        remote = Remote(dataset, file, urls, hashlib.sha256(content).hexdigest(), len(content))
+    def publish(
+        dataset: str, file: str, content: bytes, urls: tuple[str, ...] = (NOWHERE,), here: bool = True
+    ) -> PublishedFile:
+        published = PublishedFile(dataset, file, urls, hashlib.sha256(content).hexdigest(), len(content))
         if here:
-            remote.path.parent.mkdir(parents=True, exist_ok=True)
-            remote.path.write_bytes(gzip.compress(content) if file.endswith(".gz") else content)
-        assert remote.path.is_relative_to(folder)
-        return remote
+            published.path.parent.mkdir(parents=True, exist_ok=True)
+            published.path.write_bytes(gzip.compress(content) if file.endswith(".gz") else content)
+        assert published.path.is_relative_to(folder)
+        return published
 
     return publish
 

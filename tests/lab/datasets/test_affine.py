@@ -13,11 +13,11 @@ from torch import Tensor
 
 from boolit.lab.common.random import keys
 from boolit.lab.datasets.images import augmentation as _affine
-from boolit.lab.datasets.images.augmentation import AUGMENTATIONS, affine, affine_matrices, warped
+from boolit.lab.datasets.images.augmentation import AUGMENTATIONS, affine, affine_matrices, warp
 
 
 def origin(chances: list[float], height: int, width: int, x: float, y: float) -> tuple[float, float]:
-    """Where the pixel at (x, y) of the new picture comes from, in plain trigonometry."""
+    """Where the pixel at (x, y) of the new image comes from, in plain trigonometry."""
     rotation, scale, across, down, shear = (2 * chance - 1 for chance in chances)
     angle, factor = math.radians(10 * rotation), 1 + 0.2 * scale
     x, y = x - (width - 1) / 2 - 0.08 * width * across, y - (height - 1) / 2 - 0.08 * height * down
@@ -29,12 +29,12 @@ def origin(chances: list[float], height: int, width: int, x: float, y: float) ->
 
 @pytest.mark.parametrize(("height", "width"), [(28, 28), (5, 9)])
 def test_every_pixel_is_the_nearest_of_its_origin(height: int, width: int) -> None:
-    pictures = torch.randint(1, 256, (20, height, width), dtype=torch.uint8)
+    images = torch.randint(1, 256, (20, height, width), dtype=torch.uint8)
     chances = torch.rand(20, 5)
-    result = warped(pictures, affine_matrices(chances, height, width))
-    assert (result.dtype, result.shape) == (pictures.dtype, pictures.shape)
+    result = warp(images, affine_matrices(chances, height, width))
+    assert (result.dtype, result.shape) == (images.dtype, images.shape)
     zeros = 0
-    for picture, new, chance in zip(pictures.tolist(), result.tolist(), chances.tolist(), strict=True):
+    for image, new, chance in zip(images.tolist(), result.tolist(), chances.tolist(), strict=True):
         for row in range(height):
             for column in range(width):
                 x, y = origin(chance, height, width, column, row)
@@ -42,26 +42,26 @@ def test_every_pixel_is_the_nearest_of_its_origin(height: int, width: int) -> No
                     continue  # as near to two pixels
                 inside = 0 <= round(x) < width and 0 <= round(y) < height
                 zeros += not inside
-                assert new[row][column] == (picture[round(y)][round(x)] if inside else 0)
+                assert new[row][column] == (image[round(y)][round(x)] if inside else 0)
     assert zeros > 20
 
 
 def test_it_agrees_with_kornias_own_warp() -> None:
-    pictures = torch.rand(300, 28, 28)
+    images = torch.rand(300, 28, 28)
     matrices = affine_matrices(torch.rand(300, 5), 28, 28)
-    theirs = warp_affine(pictures.unsqueeze(1), matrices, (28, 28), mode="nearest").squeeze(1)
-    assert float((warped(pictures, matrices) != theirs).float().mean()) < 3e-4  # they round coordinates in [-1, 1]
+    theirs = warp_affine(images.unsqueeze(1), matrices, (28, 28), mode="nearest").squeeze(1)
+    assert float((warp(images, matrices) != theirs).float().mean()) < 3e-4  # they round coordinates in [-1, 1]
 
 
 def test_the_middle_of_all_ranges_changes_nothing() -> None:
-    pictures = torch.randint(0, 256, (3, 28, 28), dtype=torch.uint8)
-    assert torch.equal(warped(pictures, affine_matrices(torch.full((3, 5), 0.5), 28, 28)), pictures)
+    images = torch.randint(0, 256, (3, 28, 28), dtype=torch.uint8)
+    assert torch.equal(warp(images, affine_matrices(torch.full((3, 5), 0.5), 28, 28)), images)
 
 
 def _same_pixels(one: Tensor, other: Tensor) -> bool:
-    """Whether pictures are the same but where rounding decides which pixel is the nearest.
+    """Whether images are the same but where rounding decides which pixel is the nearest.
 
-    Coordinates below 32 are sums of a few products in float32, ordered by how many pictures there are: off by 2⁻¹⁷. So near
+    Coordinates below 32 are sums of a few products in float32, ordered by how many images there are: off by 2⁻¹⁷. So near
     the border of two pixels, in one of two directions, lies a pixel in 2¹⁵, of at most 15,000 here.
     """
     return int((one != other).sum()) <= 8
@@ -69,11 +69,11 @@ def _same_pixels(one: Tensor, other: Tensor) -> bool:
 
 @settings(max_examples=20)
 @given(st.integers(0, 300))
-def test_any_number_of_pictures_is_each_transformed_by_its_own(number: int) -> None:
-    pictures, matrices = torch.rand(300, 7, 7), affine_matrices(torch.rand(300, 5), 7, 7)
-    result = warped(pictures, matrices)
+def test_any_number_of_images_is_each_transformed_by_its_own(number: int) -> None:
+    images, matrices = torch.rand(300, 7, 7), affine_matrices(torch.rand(300, 5), 7, 7)
+    result = warp(images, matrices)
     if number:
-        assert _same_pixels(result[:number], warped(pictures[:number], matrices[:number]))
+        assert _same_pixels(result[:number], warp(images[:number], matrices[:number]))
 
 
 def test_the_ranges_are_the_papers() -> None:

@@ -15,10 +15,18 @@ import pytest
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets.download import published as _archives
-from boolit.lab.datasets.download.fetch import tensors
-from boolit.lab.datasets.download.published import Member, Remote, UnreadableError, check, entries, md5_of, verified_members
+from boolit.lab.datasets.download.fetch import load_tensors
+from boolit.lab.datasets.download.published import (
+    ArchiveMember,
+    PublishedFile,
+    UnreadableError,
+    archive_entries,
+    md5_of,
+    read_verified_members,
+    verify_file,
+)
 from boolit.lab.datasets.images.photographs import Caltech101
-from boolit.lab.datasets.status import brought, checked
+from boolit.lab.datasets.status import fetch_files, file_state
 
 FILES = {"set/a.bin": b"first", "set/deep/b.bin": b"second"}
 
@@ -42,7 +50,7 @@ def link(name: str, kind: bytes, target: str) -> tarfile.TarInfo:
 
 
 def contents(path: Path) -> dict[str, bytes]:
-    return {entry.name: entry.read() for entry in entries(path)}
+    return {entry.name: entry.read() for entry in archive_entries(path)}
 
 
 def unpack(folder: Path, files: dict[str, bytes]) -> None:
@@ -52,10 +60,10 @@ def unpack(folder: Path, files: dict[str, bytes]) -> None:
 
 
 @pytest.fixture
-def remote(folder: Path) -> Remote:
-    members = tuple(Member(name, md5_of(content)) for name, content in FILES.items())
+def published(folder: Path) -> PublishedFile:
+    members = tuple(ArchiveMember(name, md5_of(content)) for name, content in FILES.items())
     folder.joinpath("sample").mkdir(parents=True)
-    return Remote("sample", "set.tar.gz", (), "", 100, "set", members)
+    return PublishedFile("sample", "set.tar.gz", (), "", 100, "set", members)
 
 
 def test_folder_tarball_and_zip_of_a_tarball_are_read_alike(tmp_path: Path) -> None:
@@ -116,68 +124,68 @@ def test_a_member_without_end_is_not_read(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("unpacked", [True, False])
-def test_members_are_compared_however_they_are_kept(remote: Remote, unpacked: bool) -> None:
+def test_members_are_compared_however_they_are_kept(published: PublishedFile, unpacked: bool) -> None:
     def keep(files: dict[str, bytes]) -> None:
         if unpacked:
-            unpack(remote.path.parent, files)
+            unpack(published.path.parent, files)
         else:
-            remote.path.write_bytes(gzip.compress(gzip.decompress(tarball(files)), 1))
+            published.path.write_bytes(gzip.compress(gzip.decompress(tarball(files)), 1))
 
-    assert (remote.kept, checked(remote).state) == (None, "missing")
+    assert (published.kept, file_state(published).state) == (None, "missing")
     keep(FILES | {"set/unread": b"whatever"})
-    assert remote.kept == (remote.path.with_name("set") if unpacked else remote.path)
-    assert dict(verified_members(remote, remote.kept)) == FILES
-    assert checked(remote).state == "whole"
+    assert published.kept == (published.path.with_name("set") if unpacked else published.path)
+    assert dict(read_verified_members(published, published.kept)) == FILES
+    assert file_state(published).state == "whole"
     keep(FILES | {"set/a.bin": b"other"})
-    assert "was altered: the hash of set/a.bin begins" in (checked(remote).fault or "")
+    assert "was altered: the hash of set/a.bin begins" in (file_state(published).fault or "")
 
 
-def test_what_lacks_a_member_is_told_with_the_fix(remote: Remote) -> None:
-    remote.path.write_bytes(tarball({"set/a.bin": b"first"}))
+def test_what_lacks_a_member_is_told_with_the_fix(published: PublishedFile) -> None:
+    published.path.write_bytes(tarball({"set/a.bin": b"first"}))
     with pytest.raises(UserError) as error:
-        check(remote, remote.path)
-    fix = f"put the published set.tar.gz or what it unpacks to, set/, into {remote.path.parent}"
-    assert str(error.value) == f"{remote.path} lacks set/deep/b.bin; {fix}"
+        verify_file(published, published.path)
+    fix = f"put the published set.tar.gz or what it unpacks to, set/, into {published.path.parent}"
+    assert str(error.value) == f"{published.path} lacks set/deep/b.bin; {fix}"
 
 
-def test_the_archive_comes_before_the_folder(remote: Remote) -> None:
-    unpack(remote.path.parent, {"set/a.bin": b"half of it"})
-    remote.path.write_bytes(tarball(FILES))
-    assert checked(remote).state == "whole"
+def test_the_archive_comes_before_the_folder(published: PublishedFile) -> None:
+    unpack(published.path.parent, {"set/a.bin": b"half of it"})
+    published.path.write_bytes(tarball(FILES))
+    assert file_state(published).state == "whole"
 
 
-def test_members_are_parsed_and_parsed_anew_when_one_changes(remote: Remote) -> None:
+def test_members_are_parsed_and_parsed_anew_when_one_changes(published: PublishedFile) -> None:
     def parse(found: object) -> dict[str, object]:
         parsed.append(found)
         return {}
 
     parsed: list[object] = []
-    unpack(remote.path.parent, FILES)
+    unpack(published.path.parent, FILES)
     for _ in range(2):
-        tensors([remote], 1, parse)  # type: ignore[arg-type]
+        load_tensors([published], 1, parse)  # type: ignore[arg-type]
     assert parsed == [FILES]
-    unpack(remote.path.parent, {"set/deep/b.bin": b"changed"})
+    unpack(published.path.parent, {"set/deep/b.bin": b"changed"})
     with pytest.raises(UserError, match="was altered"):
-        tensors([remote], 1, parse)  # type: ignore[arg-type]
+        load_tensors([published], 1, parse)  # type: ignore[arg-type]
 
 
 def test_a_folder_without_known_members_is_taken_as_it_is(folder: Path) -> None:
-    remote = Remote("sample", "set.tgz", (), hashlib.sha256(b"").hexdigest(), 0, "set")
+    published = PublishedFile("sample", "set.tgz", (), hashlib.sha256(b"").hexdigest(), 0, "set")
     unpack(folder / "sample", FILES)
-    assert [state.state for state in brought([remote])] == ["unpacked"]
+    assert [state.state for state in fetch_files([published])] == ["unpacked"]
 
 
-def test_what_is_published_no_longer_is_not_asked_for(remote: Remote) -> None:
-    assert [state.state for state in brought([remote])] == ["missing"]
+def test_what_is_published_no_longer_is_not_asked_for(published: PublishedFile) -> None:
+    assert [state.state for state in fetch_files([published])] == ["missing"]
     with pytest.raises(UserError, match="is not here, and no longer published; put the published"):
-        tensors([remote], 1, lambda _: {})
+        load_tensors([published], 1, lambda _: {})
 
 
-def test_a_cut_archive_is_told_wherever_it_is_cut(remote: Remote) -> None:
+def test_a_cut_archive_is_told_wherever_it_is_cut(published: PublishedFile) -> None:
     whole = tarball({"set/a.bin": random.Random(0).randbytes(4000), "set/deep/b.bin": b"second"})
     for length in (*range(40), *range(40, len(whole), 97), len(whole) - 4):
-        remote.path.write_bytes(whole[:length])
-        assert checked(remote).state == "bad"
+        published.path.write_bytes(whole[:length])
+        assert file_state(published).state == "bad"
 
 
 def named(kind: bytes, content: bytes) -> bytes:

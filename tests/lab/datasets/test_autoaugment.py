@@ -1,4 +1,4 @@
-"""AutoAugment's policy: every operation as Pillow does it, and every picture through the sub-policy that was drawn for it."""
+"""AutoAugment's policy: every operation as Pillow does it, and every image through the sub-policy that was drawn for it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ GREY = (FILL,) * 3
 Pillow = Callable[[Image.Image, float], Image.Image]
 
 
-def pictures(n: int, seed: int = 0, side: int = 32) -> Tensor:
-    """Noise, soft gradients of low contrast, and pictures of one or two colours, in turn."""
+def images(n: int, seed: int = 0, side: int = 32) -> Tensor:
+    """Noise, soft gradients of low contrast, and images of one or two colours, in turn."""
     drawn = np.random.default_rng(seed)
     found = []
     for i in range(n):
@@ -42,7 +42,7 @@ def pictures(n: int, seed: int = 0, side: int = 32) -> Tensor:
 
 
 def by_pillow(x: Tensor, operation: Pillow, numbers: list[float]) -> Tensor:
-    images = [Image.fromarray(picture.permute(1, 2, 0).numpy()) for picture in x]
+    images = [Image.fromarray(image.permute(1, 2, 0).numpy()) for image in x]
     done = [np.array(operation(image, number)) for image, number in zip(images, numbers, strict=True)]
     return torch.from_numpy(np.stack(done)).permute(0, 3, 1, 2)
 
@@ -95,7 +95,7 @@ def used() -> set[tuple[str, int]]:
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize(("name", "magnitude"), sorted(used()))
 def test_every_operation_of_the_policy_is_pillows_to_the_last_grey_level(name: str, magnitude: int, sign: int) -> None:
-    x = pictures(24)
+    x = images(24)
     operation, number = REFERENCES[name]
     theirs = by_pillow(x, operation, [number(magnitude, sign)] * len(x))
     assert torch.equal(ours(name, x, magnitude, sign), theirs)
@@ -104,13 +104,13 @@ def test_every_operation_of_the_policy_is_pillows_to_the_last_grey_level(name: s
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**30), st.floats(0, 3), st.integers(3, 40))
 def test_enhancements_are_pillows_at_any_factor_and_size(seed: int, factor: float, side: int) -> None:
-    x = pictures(6, seed, side)
+    x = images(6, seed, side)
     numbers = torch.linspace(factor, 1, 6, dtype=torch.float64)
     for name, enhancement in {
-        "coloured": ImageEnhance.Color,
-        "contrasted": ImageEnhance.Contrast,
-        "brightened": ImageEnhance.Brightness,
-        "sharpened": ImageEnhance.Sharpness,
+        "adjust_saturation": ImageEnhance.Color,
+        "adjust_contrast": ImageEnhance.Contrast,
+        "adjust_brightness": ImageEnhance.Brightness,
+        "adjust_sharpness": ImageEnhance.Sharpness,
     }.items():
         theirs = by_pillow(x, lambda image, v, kind=enhancement: kind(image).enhance(v), numbers.tolist())
         assert torch.equal(getattr(operations, name)(x, numbers), theirs), name
@@ -119,17 +119,17 @@ def test_enhancements_are_pillows_at_any_factor_and_size(seed: int, factor: floa
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**30), st.integers(1, 40))
 def test_histograms_are_pillows_at_any_size(seed: int, side: int) -> None:
-    x = pictures(6, seed, side)
+    x = images(6, seed, side)
     for found, operation in (
-        (operations.autocontrasted(x), ImageOps.autocontrast),
-        (operations.equalised(x), ImageOps.equalize),
+        (operations.auto_contrast(x), ImageOps.autocontrast),
+        (operations.equalise(x), ImageOps.equalize),
     ):
         assert torch.equal(found, by_pillow(x, lambda image, _, kind=operation: kind(image), [0] * 6))
 
 
 def test_kornia_equalises_alike() -> None:
-    x = pictures(12)
-    assert torch.equal(operations.equalised(x), (kornia.enhance.equalize(x / 255) * 255).round().to(torch.uint8))
+    x = images(12)
+    assert torch.equal(operations.equalise(x), (kornia.enhance.equalize(x / 255) * 255).round().to(torch.uint8))
 
 
 def test_the_policy_has_25_sub_policies_of_two_operations() -> None:
@@ -141,11 +141,11 @@ def test_the_policy_has_25_sub_policies_of_two_operations() -> None:
 
 
 def one_by_one(x: Tensor, chances: Tensor) -> Tensor:
-    """The policy on one picture after the other, with Pillow."""
+    """The policy on one image after the other, with Pillow."""
     entries = [line.split() for line in POLICY.strip().splitlines()]
     done = []
-    for picture, (mirrored, which, *rest) in zip(x, chances.tolist(), strict=True):
-        image = Image.fromarray(picture.permute(1, 2, 0).numpy())
+    for image, (mirrored, which, *rest) in zip(x, chances.tolist(), strict=True):
+        image = Image.fromarray(image.permute(1, 2, 0).numpy())
         image = ImageOps.mirror(image) if mirrored < 0.5 else image
         for place in range(2):
             name, probability, magnitude = entries[int(25 * which)][3 * place : 3 * place + 3]
@@ -157,8 +157,8 @@ def one_by_one(x: Tensor, chances: Tensor) -> Tensor:
     return torch.stack(done)
 
 
-def test_a_batch_is_each_picture_through_its_own_sub_policy() -> None:
-    x, run_keys = pictures(300).view(2, 150, 3, 32, 32), keys([3, 4], "augmentation")
+def test_a_batch_is_each_image_through_its_own_sub_policy() -> None:
+    x, run_keys = images(300).view(2, 150, 3, 32, 32), keys([3, 4], "augmentation")
     chances = uniform(run_keys, 9, (150, 6)).flatten(0, 1)
     before = x.clone()
     assert torch.equal(autoaugment_cifar10(x, run_keys, 9).flatten(0, 1), one_by_one(x.flatten(0, 1), chances))
@@ -166,14 +166,14 @@ def test_a_batch_is_each_picture_through_its_own_sub_policy() -> None:
 
 
 def test_an_operation_happens_as_often_as_its_probability_says() -> None:
-    x = pictures(1).expand(4000, 3, 32, 32).clone()
+    x = images(1).expand(4000, 3, 32, 32).clone()
     apply(x, torch.full((4000,), 0), 0, *torch.rand(2, 4000).unbind())
-    share = float((x != pictures(1)).flatten(1).any(1).float().mean())
+    share = float((x != images(1)).flatten(1).any(1).float().mean())
     assert share == pytest.approx(0.1, abs=0.02)
 
 
 def test_every_run_and_step_has_its_own_and_the_cohort_does_not_matter() -> None:
-    x = pictures(40).expand(3, 40, 3, 32, 32)
+    x = images(40).expand(3, 40, 3, 32, 32)
     done = autoaugment_cifar10(x, keys([5, 6, 7], "augmentation"), 11)
     assert (done.dtype, done.shape) == (torch.uint8, x.shape)
     assert torch.equal(done[1:2], autoaugment_cifar10(x[1:2], keys([6], "augmentation"), 11))

@@ -23,14 +23,14 @@ from boolit.lab.datasets.chorales import (
     SILENCE,
     TOKENS,
     Chorales,
-    changed,
-    distinct,
+    change_notes,
     draw,
+    draw_cells,
     excerpts,
     one_hot,
     tokens,
 )
-from boolit.lab.datasets.download.published import Remote
+from boolit.lab.datasets.download.published import PublishedFile
 
 UNLIKELY = 1e-3  # the draws are the same at every time, so no test fails by chance
 # Every voice has four different pitches, of the middle octaves, so that every operation is possible and nothing is folded.
@@ -43,11 +43,11 @@ def chorale(steps: int, seed: int) -> list[list[int]]:
 
 
 @pytest.fixture
-def file(publish: Callable[..., Remote], monkeypatch: pytest.MonkeyPatch) -> dict[str, list[list[list[int]]]]:
+def file(publish: Callable[..., PublishedFile], monkeypatch: pytest.MonkeyPatch) -> dict[str, list[list[list[int]]]]:
     parts = {"test": [chorale(33, 0)], "train": [chorale(40, 1), chorale(17, 2)], "valid": [chorale(160, 3)]}
     parts["train"][0][4][2] = -1
-    remote = publish("chorales", "Jsb16thSeparated.json", json.dumps(parts).encode())
-    monkeypatch.setattr(Chorales, "remotes", (remote,))
+    published = publish("chorales", "Jsb16thSeparated.json", json.dumps(parts).encode())
+    monkeypatch.setattr(Chorales, "files", (published,))
     return parts
 
 
@@ -138,14 +138,14 @@ def test_what_leaves_the_three_octaves_comes_back_by_an_octave() -> None:
 @settings(max_examples=50)
 @given(st.lists(st.floats(0, 1, exclude_max=True, width=32), min_size=3, max_size=3))
 def test_cells_are_distinct(where: list[float]) -> None:
-    cells = distinct(torch.tensor([where])).tolist()[0]
+    cells = draw_cells(torch.tensor([where])).tolist()[0]
     assert len(set(cells)) == 3
     assert set(cells) <= set(range(CELLS))
 
 
 def test_every_triple_of_cells_is_as_likely() -> None:
     middles = [(torch.arange(count) + 0.5) / count for count in (16, 15, 14)]
-    cells = distinct(torch.cartesian_prod(*middles))
+    cells = draw_cells(torch.cartesian_prod(*middles))
     assert len({tuple(row) for row in cells.tolist()}) == 16 * 15 * 14
 
 
@@ -181,7 +181,7 @@ def test_a_note_is_changed_by_the_mixture_of_the_paper(line: list[int], time: in
     excerpt[:, voice] = torch.tensor(line)
     chances = torch.rand(2, n, 1)
     cells = torch.full((n, 1), 4 * time + voice)
-    counts = changed(excerpt.view(1, CELLS).repeat(n, 1), cells, *chances).flatten().bincount(minlength=TOKENS).numpy()
+    counts = change_notes(excerpt.view(1, CELLS).repeat(n, 1), cells, *chances).flatten().bincount(minlength=TOKENS).numpy()
     expected = mixture(line, time) * n
     assert counts[line[time]] == 0
     assert counts[expected == 0].sum() == 0

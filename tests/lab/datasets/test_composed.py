@@ -12,7 +12,7 @@ from boolit.lab.common.random import keys
 from boolit.lab.datasets import source
 from boolit.lab.datasets.composition import compute_metrics
 from boolit.lab.datasets.composition.base import CompositionalDataset
-from boolit.lab.datasets.status import holdings
+from boolit.lab.datasets.status import dataset_statuses
 
 
 def made(**options: Any) -> CompositionalDataset:
@@ -22,7 +22,7 @@ def made(**options: Any) -> CompositionalDataset:
 
 
 def features(dataset: CompositionalDataset, split: str) -> Tensor:
-    return dataset.encoded(dataset.splits[split].x)
+    return dataset.encode(dataset.splits[split].x)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_a_step_draws_the_true_pair_and_wrong_ones(dataset: CompositionalDataset
     train = dataset.splits["train"]
     x, y = train.x[:20].expand(2, -1, -1), train.y[:20].expand(2, -1)
     drawn, zeros = dataset.draw(x, y, keys([0, 1], "draw"), 3)
-    read = dataset.encoded(drawn)
+    read = dataset.encode(drawn)
     assert read.shape == (2, 20, 64 + 33)
     assert torch.equal(read[..., 64].long(), y)
     assert torch.equal(read[0, :, :64], features(dataset, "train")[:20])
@@ -161,6 +161,6 @@ def test_other_sizes(options: dict[str, Any]) -> None:
 
 
 def test_it_is_listed_as_generated() -> None:
-    (holding,) = holdings(["composed"])
-    assert (holding.published, holding.own, holding.here) == (None, False, True)
-    assert holding.task_and_samples == ("classes", {"train": 3000, "valid": 1030, "test": 1285})
+    (status,) = dataset_statuses(["composed"])
+    assert (status.published, status.own, status.here) == (None, False, True)
+    assert status.task_and_samples == ("classes", {"train": 3000, "valid": 1030, "test": 1285})

@@ -11,19 +11,19 @@ import torch
 from boolit.lab.datasets import source
 from boolit.lab.datasets.base import Dataset
 from boolit.lab.datasets.covertype import CONTINUOUS, Covertype
-from boolit.lab.datasets.download.published import Remote
+from boolit.lab.datasets.download.published import PublishedFile
 
 ROWS = 503
 
 
 @pytest.fixture
-def table(publish: Callable[..., Remote], monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+def table(publish: Callable[..., PublishedFile], monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     """Rows in the real format: the first column numbers them, so each can be found again."""
     drawn = np.random.default_rng(0)
     columns = [np.arange(ROWS), *drawn.integers(-170, 7200, (9, ROWS)), *drawn.integers(0, 2, (44, ROWS))]
     table = np.stack([*columns, drawn.integers(1, 8, ROWS)], 1)
     lines = "".join(",".join(map(str, row)) + "\n" for row in table)
-    monkeypatch.setattr(Covertype, "remotes", (publish("covertype", "covtype.data.gz", lines.encode()),))
+    monkeypatch.setattr(Covertype, "files", (publish("covertype", "covtype.data.gz", lines.encode()),))
     return table
 
 
@@ -69,17 +69,17 @@ def test_validation_and_subset_are_parts_of_the_training_rows() -> None:
 @pytest.mark.parametrize("options", [{}, {"subset": 0.3, "validation": 0.2}])
 def test_continuous_columns_are_standardised_by_the_rows_trained_on(options: dict[str, float]) -> None:
     data = load(**options)
-    train = data.encoded(data.splits["train"].x)
+    train = data.encode(data.splits["train"].x)
     assert (data.inputs, train.dtype, data.outputs) == ((54,), torch.float32, 7)
     assert torch.allclose(train[:, :CONTINUOUS].mean(0), torch.zeros(10), atol=1e-5)
     assert torch.allclose(train[:, :CONTINUOUS].std(0, correction=0), torch.ones(10), atol=1e-5)
     assert torch.equal(train[:, CONTINUOUS:], data.splits["train"].x[:, CONTINUOUS:].float())
     batch = data.splits["test"].x[:6].view(2, 3, 54)
-    assert torch.equal(data.encoded(batch).view(6, 54), data.encoded(batch.view(6, 54)))
+    assert torch.equal(data.encode(batch).view(6, 54), data.encode(batch.view(6, 54)))
 
 
 @pytest.mark.usefixtures("table")
 def test_a_column_of_one_value_is_not_divided_by_zero() -> None:
     data = load(subset=0.002)
     assert len(data.splits["train"]) == 1
-    assert bool(data.encoded(data.splits["test"].x).isfinite().all())
+    assert bool(data.encode(data.splits["test"].x).isfinite().all())

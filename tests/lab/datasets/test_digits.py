@@ -30,7 +30,7 @@ def test_the_split_is_fixed_and_as_announced() -> None:
 
 def test_pixels_are_scaled_to_one() -> None:
     data = source({"name": "digits"}).load()
-    encoded = data.encoded(data.splits["train"].x)
+    encoded = data.encode(data.splits["train"].x)
     assert (float(encoded.min()), float(encoded.max()), data.inputs) == (-1.0, 1.0, (8, 8))
 
 

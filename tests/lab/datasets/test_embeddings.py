@@ -16,8 +16,8 @@ from boolit.lab.datasets import load, source
 from boolit.lab.datasets.features import encoder as _embedded
 from boolit.lab.datasets.features import weights
 from boolit.lab.datasets.features.embeddings import Embeddings, one_view
-from boolit.lab.datasets.features.encoder import Features, batch_statistics, encoder
-from boolit.lab.datasets.features.views import BATCH, Gallery
+from boolit.lab.datasets.features.encoder import Features, batch_statistics, load_encoder
+from boolit.lab.datasets.features.views import BATCH, ViewPlan
 from boolit.lab.datasets.holdout import Holdout
 from boolit.lab.datasets.images.base import normaliser
 from boolit.lab.models.resnet18 import FEATURES, Resnet18
@@ -28,7 +28,7 @@ Make = Callable[..., Embeddings]
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Weights that nobody trained, and pictures of two classes."""
+    """Weights that nobody trained, and images of two classes."""
     home = tmp_path_factory.mktemp("files")
     torch.manual_seed(0)
     torch.save(Resnet18().state_dict(), home / "weights.pth")
@@ -59,7 +59,7 @@ def features(wanted: Embeddings) -> torch.Tensor:
     return torch.from_numpy(content).view(-1, FEATURES)
 
 
-def test_held_out_pictures_are_trained_on_in_none_of_their_views(make: Make) -> None:
+def test_held_out_images_are_trained_on_in_none_of_their_views(make: Make) -> None:
     whole = load(make(views=3))
     samples, held = len(whole.splits["train"]), Holdout(of=make(views=3), share=0.3).load()
     assert held.draw is not None
@@ -73,16 +73,16 @@ def test_held_out_pictures_are_trained_on_in_none_of_their_views(make: Make) -> 
 
 def test_rows_are_what_the_encoder_makes_of_the_views(make: Make, files: Path) -> None:
     wanted = make(refresh=False)
-    dataset, pictures = wanted.load(), load(wanted.of)
+    dataset, images = wanted.load(), load(wanted.of)
     wanted.prepare()
-    network = Features(encoder(files / "weights.pth"))
-    gallery = Gallery(pictures.splits, 32, flip=True, seed=0)
-    expected = torch.cat([network(gallery.seen(piece)) for piece in gallery.pieces(2, 0)])
+    network = Features(load_encoder(files / "weights.pth"))
+    plan = ViewPlan(images.splits, 32, flip=True, seed=0)
+    expected = torch.cat([network(plan.views(piece)) for piece in plan.batches(2, 0)])
     assert torch.allclose(features(wanted).float(), expected.float(), rtol=2e-3)
-    test = dataset.encoded(dataset.splits["test"].x)
+    test = dataset.encode(dataset.splits["test"].x)
     assert test.dtype == torch.float32
     assert torch.equal(test, features(wanted)[: len(test)].float())
-    assert torch.equal(dataset.splits["train"].y, pictures.splits["train"].y)
+    assert torch.equal(dataset.splits["train"].y, images.splits["train"].y)
     assert dataset.inputs == (512,)
     assert dataset.outputs == 2
 
@@ -92,7 +92,7 @@ def test_nothing_is_encoded_before_it_is_wanted(make: Make) -> None:
     dataset = wanted.load()
     assert dataset.inputs == (512,)
     assert not wanted.folder.exists()
-    dataset.encoded(dataset.splits["train"].x[:1])
+    dataset.encode(dataset.splits["train"].x[:1])
     assert (wanted.folder / "features").exists()
 
 
@@ -147,18 +147,18 @@ def test_refreshed_statistics_are_the_mean_over_the_batches(make: Make, files: P
     wanted = make()
     wanted.prepare()
     kept = load_file(wanted.folder / "statistics.safetensors")
-    gallery = Gallery(load(wanted.of).splits, 32, flip=True, seed=0)
-    batches = gallery.shuffled()
-    assert sorted(torch.cat(batches).tolist()) == list(range(len(gallery.splits["train"])))
+    plan = ViewPlan(load(wanted.of).splits, 32, flip=True, seed=0)
+    batches = plan.refresh_batches()
+    assert sorted(torch.cat(batches).tolist()) == list(range(len(plan.splits["train"])))
     assert len(batches) == 2
-    network = encoder(files / "weights.pth")
-    pictures = [gallery.further(rows) for rows in batches]
-    first = [network.conv1(normaliser("imagenet")(batch)) for batch in pictures]
+    network = load_encoder(files / "weights.pth")
+    images = [plan.refresh_views(rows) for rows in batches]
+    first = [network.conv1(normaliser("imagenet")(batch)) for batch in images]
     mean = torch.stack([values.mean((0, 2, 3)) for values in first]).mean(0)
     var = torch.stack([values.transpose(0, 1).flatten(1).var(1) for values in first]).mean(0)
     assert torch.allclose(kept["bn1.running_mean"], mean, atol=1e-6)
     assert torch.allclose(kept["bn1.running_var"], var, rtol=1e-4)
-    assert set(kept) == set(batch_statistics(network, pictures[0]))
+    assert set(kept) == set(batch_statistics(network, images[0]))
     assert len(kept) == 40
     assert not torch.allclose(features(wanted).float(), _unrefreshed(make), rtol=0.05)
 
@@ -170,7 +170,7 @@ def _unrefreshed(make: Make) -> torch.Tensor:
 
 
 def test_the_weights_are_part_of_a_run_s_key(make: Make, files: Path, folder: Path) -> None:
-    (published,) = weights.Weights.remotes
+    (published,) = weights.Weights.files
     none = make(weights=None)
     assert (none.origin, none.digest) == ("published", published.sha256)
     (folder / "weights").mkdir(parents=True)
@@ -194,7 +194,7 @@ def test_wrong_options_are_named(make: Make, tmp_path: Path) -> None:
         make(weights=str(tmp_path / "nothing.pth"))
     with pytest.raises(UserError, match=r"parity has samples of torch\.float32"):
         make(of={"name": "parity"}).load()
-    with pytest.raises(ValueError, match="a table that names a dataset of pictures"):
+    with pytest.raises(ValueError, match="a table that names a dataset of images"):
         make(of="cifar10")
 
 
@@ -208,8 +208,8 @@ def test_a_full_disk_is_told(make: Make, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_pieces_are_bounded(make: Make) -> None:
-    gallery = Gallery(load(make().of).splits, 32, flip=True, seed=0)
-    for done in range(gallery.count(3) + 1):
-        pieces = list(gallery.pieces(3, done))
-        assert sum(len(piece.rows) for piece in pieces) == gallery.count(3) - done
+    plan = ViewPlan(load(make().of).splits, 32, flip=True, seed=0)
+    for done in range(plan.count(3) + 1):
+        pieces = list(plan.batches(3, done))
+        assert sum(len(piece.rows) for piece in pieces) == plan.count(3) - done
         assert all(len(piece.rows) <= BATCH for piece in pieces)

@@ -54,7 +54,7 @@ def test_every_sample_is_its_problem(dataset: Dataset) -> None:
     assert (dataset.task, dataset.outputs, dataset.inputs) == ("classes", 8, (16, 160, 160))
     assert {name: len(split) for name, split in dataset.splits.items()} == SAMPLES
     for name, split in dataset.splits.items():
-        seen = dataset.encoded(split.x)
+        seen = dataset.encode(split.x)
         assert (seen.dtype, seen.shape) == (torch.float32, (len(split), 16, 160, 160))
         for sample in range(0, len(split), 3):
             images, target = original(name, sample)
@@ -65,8 +65,8 @@ def test_every_sample_is_its_problem(dataset: Dataset) -> None:
 
 def test_encoding_takes_any_axes_before_the_samples_own(dataset: Dataset) -> None:
     x = dataset.splits["train"].x[[5, 20, 1, 13]]
-    assert torch.equal(dataset.encoded(x.view(2, 2, -1)).flatten(0, 1), dataset.encoded(x))
-    assert torch.equal(dataset.encoded(x)[1], dataset.encoded(dataset.splits["train"].x)[20])
+    assert torch.equal(dataset.encode(x.view(2, 2, -1)).flatten(0, 1), dataset.encode(x))
+    assert torch.equal(dataset.encode(x)[1], dataset.encode(dataset.splits["train"].x)[20])
 
 
 def test_nothing_is_made_before_it_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,16 +84,16 @@ def test_what_is_missing_is_made_and_what_was_read_is_not_read_again(tmp_path: P
     folder = tmp_path / "iraven" / "3-v1" / TWO[1]
     assert len(list(folder.iterdir())) == 10
     before = source(few).load()
-    seen, targets = before.encoded(before.splits["test"].x), before.splits["test"].y
+    seen, targets = before.encode(before.splits["test"].x), before.splits["test"].y
     for path in folder.iterdir():
         path.unlink()
     with monkeypatch.context() as patched:
         patched.setattr(files, "make_problem", refuse)
         again = source(few).load()
-        assert torch.equal(again.encoded(again.splits["test"].x), seen)
+        assert torch.equal(again.encode(again.splits["test"].x), seen)
         assert torch.equal(again.splits["test"].y, targets)
     more = source(few | {"problems": 12}).load()
-    assert torch.equal(more.encoded(more.splits["test"].x)[:2], seen)
+    assert torch.equal(more.encode(more.splits["test"].x)[:2], seen)
     assert len(more.splits["train"].y) == 8
 
 
@@ -101,12 +101,12 @@ def test_what_is_missing_is_made_and_what_was_read_is_not_read_again(tmp_path: P
 def test_an_interrupted_reading_goes_on(home: Path) -> None:
     side = OPTIONS | {"side": 10}
     whole = source(side).load()
-    seen, targets = whole.encoded(whole.splits["train"].x), whole.splits["train"].y.clone()
+    seen, targets = whole.encode(whole.splits["train"].x), whole.splits["train"].y.clone()
     kept = home / "iraven" / "3-v1" / "mapped"
     (kept / "center_single-10.answers").write_bytes((kept / "center_single-10.answers").read_bytes()[:7])
     (kept / "distribute_four-10.pictures").write_bytes((kept / "distribute_four-10.pictures").read_bytes()[:5000])
     again = source(side).load()
-    assert torch.equal(again.encoded(again.splits["train"].x), seen)
+    assert torch.equal(again.encode(again.splits["train"].x), seen)
     assert torch.equal(again.splits["train"].y, targets)
 
 
@@ -129,7 +129,7 @@ def test_a_draw_permutes_candidates_and_may_exchange_two_rows(dataset: Dataset) 
     x, y = train.x.expand(2, -1, -1), train.y.expand(2, -1)
     new_x, new_y = dataset.draw(x, y, keys([1, 2], "draw"), 5)
     assert (new_x.shape, new_x.dtype, new_y.shape, new_y.dtype) == (x.shape, x.dtype, y.shape, y.dtype)
-    seen, before = dataset.encoded(new_x), dataset.encoded(train.x)
+    seen, before = dataset.encode(new_x), dataset.encode(train.x)
     rows = [3, 4, 5, 0, 1, 2, 6, 7]
     for run in range(2):
         for sample in range(len(train)):
@@ -180,7 +180,7 @@ def test_a_folder_of_files_laid_out_by_hand(
     wanted = source({"name": "iraven", "configurations": TWO, "folder": str(own)})
     found = load(wanted)
     for split in SAMPLES:
-        assert torch.equal(found.encoded(found.splits[split].x), dataset.encoded(dataset.splits[split].x))
+        assert torch.equal(found.encode(found.splits[split].x), dataset.encode(dataset.splits[split].x))
         assert torch.equal(found.splits[split].y, dataset.splits[split].y)
     assert wanted == source(wanted.model_dump())
     (own / TWO[0] / "RAVEN_19_test.npz").unlink()

@@ -12,8 +12,8 @@ from scipy.io import savemat
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets.download import mat as _mat
-from boolit.lab.datasets.download.mat import records
-from boolit.lab.datasets.images.photographs import annotated
+from boolit.lab.datasets.download.mat import read_records
+from boolit.lab.datasets.images.photographs import read_annotations
 
 FIELDS = ("fname", "class")
 
@@ -30,8 +30,8 @@ def annotations(*numbers: object) -> bytes:
 
 
 def test_records_come_back_from_the_other_process() -> None:
-    assert records(annotations(5, 196), "annotations", FIELDS, "a.mat") == [["0.jpg", 5], ["1.jpg", 196]]
-    assert annotated("train", annotations(5, 196), "a.mat") == [("train/0.jpg", 4), ("train/1.jpg", 195)]
+    assert read_records(annotations(5, 196), "annotations", FIELDS, "a.mat") == [["0.jpg", 5], ["1.jpg", 196]]
+    assert read_annotations("train", annotations(5, 196), "a.mat") == [("train/0.jpg", 4), ("train/1.jpg", 195)]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_records_come_back_from_the_other_process() -> None:
 )
 def test_another_file_is_one_line(content: bytes, fault: str) -> None:
     with pytest.raises(UserError, match=fault) as error:
-        annotated("train", content, "a.mat")
+        read_annotations("train", content, "a.mat")
     assert str(error.value).startswith("a.mat ")
     assert "\n" not in str(error.value)
 
@@ -58,7 +58,7 @@ def test_a_crash_of_the_reader_is_one_line(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "child.py").write_text("import os; os.abort()")
     monkeypatch.setattr(_mat, "CHILD", tmp_path / "child.py")
     with pytest.raises(UserError, match=r"its reader ended with -\d"):
-        annotated("train", annotations(5), "a.mat")
+        read_annotations("train", annotations(5), "a.mat")
 
 
 def test_the_time_of_the_reader_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +66,7 @@ def test_the_time_of_the_reader_is_bounded(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(_mat, "CHILD", tmp_path / "child.py")
     monkeypatch.setattr(_mat, "SECONDS", 0.2)
     with pytest.raises(UserError, match=r"it takes more than 0\.2 s"):
-        annotated("train", annotations(5), "a.mat")
+        read_annotations("train", annotations(5), "a.mat")
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="only Linux says how much a process has")
@@ -75,4 +75,4 @@ def test_the_memory_of_the_reader_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     bomb = mat(annotations=np.zeros(2**27, np.uint8))
     assert len(bomb) < 2**18
     with pytest.raises(UserError, match="MemoryError"):
-        annotated("train", bomb, "a.mat")
+        read_annotations("train", bomb, "a.mat")

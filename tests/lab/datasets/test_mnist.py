@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import source
-from boolit.lab.datasets.download.published import Remote
-from boolit.lab.datasets.images.mnist import Mnist, normalised, parse_idx
+from boolit.lab.datasets.download.published import PublishedFile
+from boolit.lab.datasets.images.mnist import Mnist, normalise, parse_idx
 
-Publish = Callable[..., Remote]
+Publish = Callable[..., PublishedFile]
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -28,8 +28,8 @@ def arrays(publish: Publish, monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray
     """What the files hold: 30 training and 8 test images."""
     drawn = np.random.default_rng(0)
     arrays = [drawn.integers(0, high, shape) for n in (30, 8) for high, shape in ((256, (n, 28, 28)), (10, (n,)))]
-    contents = zip(Mnist.remotes, arrays, strict=True)
-    monkeypatch.setattr(Mnist, "remotes", tuple(publish("mnist", known.file, idx(array)) for known, array in contents))
+    contents = zip(Mnist.files, arrays, strict=True)
+    monkeypatch.setattr(Mnist, "files", tuple(publish("mnist", known.name, idx(array)) for known, array in contents))
     return arrays
 
 
@@ -63,10 +63,10 @@ def test_encoded_pixels_are_floats_of_the_usual_scale() -> None:
     data = source({"name": "mnist", "validation": 10}).load()
     x = data.splits["train"].x[:6].view(2, 3, 28, 28)
     expected = (x.double() / 255 - 0.1307) / 0.3081
-    assert data.encoded(x).dtype == torch.float32
-    assert torch.allclose(data.encoded(x).double(), expected, atol=1e-6)
+    assert data.encode(x).dtype == torch.float32
+    assert torch.allclose(data.encode(x).double(), expected, atol=1e-6)
     floats = x.float()
-    assert torch.equal(normalised(floats), data.encoded(x))
+    assert torch.equal(normalise(floats), data.encode(x))
     assert torch.equal(floats, x.float())
 
 
@@ -93,14 +93,14 @@ def test_a_file_of_another_format_is_told(content: bytes, fault: str) -> None:
 
 
 def test_a_magic_number_that_is_wrong_is_told_when_loading(publish: Publish, monkeypatch: pytest.MonkeyPatch) -> None:
-    bad = tuple(publish("mnist", known.file, b"\x01" + idx(np.zeros((2, 28, 28)))) for known in Mnist.remotes)
-    monkeypatch.setattr(Mnist, "remotes", bad)
+    bad = tuple(publish("mnist", known.name, b"\x01" + idx(np.zeros((2, 28, 28)))) for known in Mnist.files)
+    monkeypatch.setattr(Mnist, "files", bad)
     with pytest.raises(UserError, match=r"train-images-idx3-ubyte\.gz begins with"):
         source({"name": "mnist", "validation": 0}).load()
 
 
 @pytest.mark.usefixtures("arrays")
 def test_a_missing_file_without_a_network_says_where_to_put_it() -> None:
-    Mnist.remotes[2].path.unlink()
+    Mnist.files[2].path.unlink()
     with pytest.raises(UserError, match=r"t10k-images-idx3-ubyte.gz of mnist could not be downloaded.*put the published"):
         source({"name": "mnist", "validation": 0}).load()

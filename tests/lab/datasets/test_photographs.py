@@ -1,4 +1,4 @@
-"""Flowers, Caltech-101, Stanford Cars and a user's pictures: small ones, named and annotated as the published ones."""
+"""Flowers, Caltech-101, Stanford Cars and a user's images: small ones, named and read_annotations as the published ones."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from scipy.io import savemat
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import source
 from boolit.lab.datasets.base import Dataset
-from boolit.lab.datasets.download.published import Published
+from boolit.lab.datasets.download.published import PublishedDataset
 from boolit.lab.datasets.images import archive as _album
 from boolit.lab.datasets.images.photographs import CALTECH_SIZES as CALTECH
 from boolit.lab.datasets.images.photographs import FLOWERS_SIZES as FLOWERS
 from boolit.lab.datasets.images.photographs import Caltech101, Cars, Flowers
 
 SIDE = 8
-Keep = Callable[[type[Published], dict[str, bytes]], None]
+Keep = Callable[[type[PublishedDataset], dict[str, bytes]], None]
 
 
-def picture(number: int, kind: str = "PNG") -> bytes:
-    """A picture of one colour, by which it is known again; PNG, so that it is exact, whatever the name ends with."""
+def image(number: int, kind: str = "PNG") -> bytes:
+    """An image of one colour, by which it is known again; PNG, so that it is exact, whatever the name ends with."""
     content = io.BytesIO()
     Image.new("RGB", (12, 10), (number % 256, number // 256, 7)).save(content, kind)
     return content.getvalue()
 
 
 def numbers(data: Dataset) -> dict[str, list[int]]:
-    """The numbers of the pictures in every split."""
+    """The numbers of the images in every split."""
     assert all((split.x.dtype, tuple(split.x.shape[1:])) == (torch.uint8, (3, SIDE, SIDE)) for split in data.splits.values())
     return {name: [int(x[0, 0, 0]) + 256 * int(x[1, 0, 0]) for x in split.x] for name, split in data.splits.items()}
 
 
 def everyones(data: Dataset) -> list[int]:
-    """The numbers of all pictures."""
+    """The numbers of all images."""
     return sorted(number for part in numbers(data).values() for number in part)
 
 
@@ -75,25 +75,27 @@ def zipped(files: dict[str, bytes]) -> bytes:
 def keep(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Keep:
     """Puts a dataset's files where they are looked for, packed or not, and makes their hashes the published ones."""
 
-    def keep(kind: type[Published], files: dict[str, bytes]) -> None:
-        remotes = []
-        for remote in kind.remotes:
-            inside = {name: content for name, content in files.items() if name.startswith(f"{remote.unpacked or remote.file}/")}
-            content = (zipped if remote.file.endswith(".zip") else tarball)(inside) if inside else files[remote.file]
+    def keep(kind: type[PublishedDataset], files: dict[str, bytes]) -> None:
+        known = []
+        for published in kind.files:
+            inside = {
+                name: content for name, content in files.items() if name.startswith(f"{published.unpacked or published.name}/")
+            }
+            content = (zipped if published.name.endswith(".zip") else tarball)(inside) if inside else files[published.name]
             digest = hashlib.sha256(content).hexdigest()
-            remotes.append(dataclasses.replace(remote, sha256=digest, size=len(content)))
-            kept = inside if inside and request.param == "unpacked" else {remote.file: content}
+            known.append(dataclasses.replace(published, sha256=digest, size=len(content)))
+            kept = inside if inside and request.param == "unpacked" else {published.name: content}
             for name, held in kept.items():
-                (remote.path.parent / name).parent.mkdir(parents=True, exist_ok=True)
-                (remote.path.parent / name).write_bytes(held)
-        monkeypatch.setattr(kind, "remotes", tuple(remotes))
+                (published.path.parent / name).parent.mkdir(parents=True, exist_ok=True)
+                (published.path.parent / name).write_bytes(held)
+        monkeypatch.setattr(kind, "files", tuple(known))
         assert folder.is_dir()
 
     return keep
 
 
 def flowers(count: int = 40) -> dict[str, bytes]:
-    files = {f"jpg/image_{number:05d}.jpg": picture(number) for number in range(1, count + 1)}
+    files = {f"jpg/image_{number:05d}.jpg": image(number) for number in range(1, count + 1)}
     files["imagelabels.mat"] = matlab(labels=np.array([[1 + number % 2 for number in range(1, count + 1)]], np.uint8))
     files["setid.mat"] = matlab(trnid=np.array([[4, 2]]), valid=np.array([[9]]), tstid=np.array([[7, 8, 1]]))
     return files
@@ -122,7 +124,7 @@ def test_flowers_have_their_official_split_too(keep: Keep) -> None:
     }
 
 
-def test_the_papers_numbers_are_all_pictures_there_are() -> None:
+def test_the_papers_numbers_are_all_images_there_are() -> None:
     assert sum(FLOWERS.values()) == 8_189
     assert sum(CALTECH.values()) == 8_677
     assert (Flowers.samples["train"], Flowers.samples["test"]) == (6_552, 818)
@@ -131,7 +133,7 @@ def test_the_papers_numbers_are_all_pictures_there_are() -> None:
 
 def caltech() -> dict[str, bytes]:
     names = [f"{category}/image_{number:04d}.jpg" for category in ("ant", "Faces", "BACKGROUND_Google") for number in range(15)]
-    files = {f"101_ObjectCategories/{name}": picture(number) for number, name in enumerate(names)}
+    files = {f"101_ObjectCategories/{name}": image(number) for number, name in enumerate(names)}
     return files | {"101_ObjectCategories/BACKGROUND_Google/tmp": b"x", "101_ObjectCategories/ant/._image_0001.jpg": b"x"}
 
 
@@ -149,9 +151,7 @@ def test_caltechs_classes_are_its_folders_without_the_clutter(keep: Keep, monkey
 
 def test_a_class_that_is_missing_is_told(keep: Keep) -> None:
     keep(Caltech101, caltech())
-    with pytest.raises(
-        UserError, match=r"has pictures of 2 classes in 101_ObjectCategories, not of 101; run `boolit data fetch"
-    ):
+    with pytest.raises(UserError, match=r"has images of 2 classes in 101_ObjectCategories, not of 101; run `boolit data fetch"):
         source({"name": "caltech101", "size": SIDE}).load()
 
 
@@ -164,7 +164,7 @@ def cars() -> dict[str, bytes]:
         names = [f"{number:05d}.jpg" for number in range(1, 11)]
         fields = [("bbox_x1", object), ("class", object), ("fname", object)]
         records = np.array([[(9, 1 + number % 2, name) for number, name in enumerate(names)]], fields)
-        files |= {f"cars_{part}/{name}": picture(first + number) for number, name in enumerate(names)}
+        files |= {f"cars_{part}/{name}": image(first + number) for number, name in enumerate(names)}
         files[file] = matlab(annotations=records)
     return files
 
@@ -189,20 +189,20 @@ def test_cars_that_are_not_here_are_told_where_to_go(folder: Path) -> None:
 
 def test_an_archive_is_verified_before_it_is_decoded(keep: Keep) -> None:
     keep(Flowers, flowers())
-    (pictures, *_) = Flowers.remotes
-    if pictures.path.is_file():
-        pictures.path.write_bytes(tarball({**flowers(), "jpg/image_00001.jpg": picture(77)}))
+    (images, *_) = Flowers.files
+    if images.path.is_file():
+        images.path.write_bytes(tarball({**flowers(), "jpg/image_00001.jpg": image(77)}))
         with pytest.raises(UserError, match=r"was altered|holds more than|is cut off"):
             source({"name": "flowers", "size": SIDE}).load()
 
 
-def test_a_picture_that_is_missing_or_broken_is_named(keep: Keep, folder: Path) -> None:
+def test_a_image_that_is_missing_or_broken_is_named(keep: Keep, folder: Path) -> None:
     files = flowers()
     del files["jpg/image_00003.jpg"]
     keep(Flowers, files)
-    with pytest.raises(UserError, match=r"lacks the picture jpg/image_00003\.jpg"):
+    with pytest.raises(UserError, match=r"lacks the image jpg/image_00003\.jpg"):
         source({"name": "flowers", "size": SIDE}).load()
-    keep(Flowers, files | {"jpg/image_00003.jpg": picture(3)[:45]})
+    keep(Flowers, files | {"jpg/image_00003.jpg": image(3)[:45]})
     with pytest.raises(UserError, match=r"jpg/image_00003\.jpg (in .*102flowers\.tgz )?cannot be decoded"):
         source({"name": "flowers", "size": SIDE}).load()
     assert [path.name for path in folder.rglob("*.part")] == []
@@ -210,15 +210,15 @@ def test_a_picture_that_is_missing_or_broken_is_named(keep: Keep, folder: Path) 
 
 @pytest.fixture
 def mine(folder: Path, tmp_path: Path) -> Path:
-    """Three classes of 10, 20 and 30 pictures in all the formats."""
+    """Three classes of 10, 20 and 30 images in all the formats."""
     assert not folder.exists()
     for number in range(60):
         category, suffix = "abb"[number % 3 > 0] if number < 30 else "c", ("jpg", "PNG", "webp", "bmp")[number % 4]
         path = tmp_path / "mine" / category / ("deep" if number % 5 == 0 else ".") / f"{number}.{suffix}"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(picture(number))
+        path.write_bytes(image(number))
     (tmp_path / "mine" / "notes.txt").write_text("no class")
-    (tmp_path / "mine" / "a" / "notes.txt").write_text("no picture")
+    (tmp_path / "mine" / "a" / "notes.txt").write_text("no image")
     (tmp_path / "mine" / ".hidden").mkdir()
     return tmp_path / "mine"
 
@@ -240,7 +240,7 @@ def test_a_folder_of_folders_is_a_dataset(mine: Path) -> None:
     assert numbers(of_mine(mine, seed=1)) != found
 
 
-def test_pictures_are_decoded_once(mine: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_are_decoded_once(mine: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = of_mine(mine)
     (kept,) = (folder / "pictures" / "decoded").iterdir()
     first.splits["train"].x.zero_()  # the kept ones are not written to
@@ -255,11 +255,11 @@ def test_pictures_are_decoded_once(mine: Path, folder: Path, monkeypatch: pytest
     assert everyones(of_mine(mine)) == list(range(60))
 
 
-def test_a_changed_picture_is_other_data(mine: Path) -> None:
+def test_a_changed_image_is_other_data(mine: Path) -> None:
     before = source({"name": "pictures", "path": str(mine), "size": SIDE})
     of_mine(mine)
     path = mine / "c" / "33.PNG"
-    changed = picture(61)
+    changed = image(61)
     path.write_bytes(changed)
     after = source({"name": "pictures", "path": str(mine), "size": SIDE})
     assert after != before
@@ -268,8 +268,8 @@ def test_a_changed_picture_is_other_data(mine: Path) -> None:
     assert source({"name": "pictures", "path": str(mine), "size": SIDE}) != after
 
 
-def test_a_broken_picture_of_mine_is_named_with_its_path(mine: Path, folder: Path) -> None:
-    (mine / "c" / "33.PNG").write_bytes(picture(33)[:45])
+def test_a_broken_image_of_mine_is_named_with_its_path(mine: Path, folder: Path) -> None:
+    (mine / "c" / "33.PNG").write_bytes(image(33)[:45])
     with pytest.raises(UserError) as error:
         of_mine(mine)
     assert str(error.value).startswith(f"{mine / 'c' / '33.PNG'} cannot be decoded (")
@@ -277,11 +277,11 @@ def test_a_broken_picture_of_mine_is_named_with_its_path(mine: Path, folder: Pat
 
 
 def test_folders_that_are_no_dataset_are_told(tmp_path: Path, mine: Path) -> None:
-    with pytest.raises(ValueError, match="is no folder; give one that has a folder of pictures for each class"):
+    with pytest.raises(ValueError, match="is no folder; give one that has a folder of images for each class"):
         of_mine(tmp_path / "lost")
-    with pytest.raises(ValueError, match=r"has pictures \(.jpg, .jpeg, .png, .webp, .bmp\) in 1 of its folders"):
+    with pytest.raises(ValueError, match=r"has images \(.jpg, .jpeg, .png, .webp, .bmp\) in 1 of its folders"):
         of_mine(mine / "a")
-    with pytest.raises(UserError, match=r"has 60 pictures, of which test = 0.6 and validation = 0.4 leave none"):
+    with pytest.raises(UserError, match=r"has 60 images, of which test = 0.6 and validation = 0.4 leave none"):
         of_mine(mine, test=0.6, validation=0.4)
 
 
@@ -290,8 +290,6 @@ def test_a_full_disk_is_told(mine: Path, folder: Path, monkeypatch: pytest.Monke
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(
-        UserError, match=r"0 MB of decoded pictures cannot be kept in .*No space left on device.*set BOOLIT_DATA"
-    ):
+    with pytest.raises(UserError, match=r"0 MB of decoded images cannot be kept in .*No space left on device.*set BOOLIT_DATA"):
         of_mine(mine)
     assert list((folder / "pictures" / "decoded").iterdir()) == []

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from boolit.lab.datasets.download.pickles import plain
+from boolit.lab.datasets.download.pickles import unpickle_arrays
 from boolit.lab.datasets.download.published import UnreadableError
 
 
@@ -43,7 +43,7 @@ def made_by_python_2(pixels: np.ndarray) -> bytes:
 @given(arrays(st.sampled_from(["u1", "<i8", ">i4", "f4", "?"]), (3, 2)), st.sampled_from([2, 3, 4]))
 def test_arrays_in_plain_containers_come_back(array: np.ndarray, protocol: int) -> None:
     held = {b"data": array, b"labels": [1, 2], b"name": b"x\xff", "t": (None, 1.5, "é")}
-    found = plain(pickle.dumps(held, protocol))
+    found = unpickle_arrays(pickle.dumps(held, protocol))
     assert found[b"data"].dtype == array.dtype
     assert np.array_equal(found.pop(b"data"), array, equal_nan=array.dtype.kind == "f")
     assert found == {name: value for name, value in held.items() if name != b"data"}
@@ -52,7 +52,7 @@ def test_arrays_in_plain_containers_come_back(array: np.ndarray, protocol: int) 
 
 def test_what_python_2_wrote_is_read() -> None:
     pixels = np.arange(12, dtype=np.uint8).reshape(3, 4)
-    found = plain(made_by_python_2(pixels))
+    found = unpickle_arrays(made_by_python_2(pixels))
     assert np.array_equal(found[b"data"], pixels)
 
 
@@ -70,7 +70,7 @@ def test_no_call_is_made(protocol: int, wrap: Any, tmp_path: Path) -> None:
     )
     for call in (system, *others):
         with pytest.raises(UnreadableError, match=r"^calls .*, and a pickle of arrays has no need to$"):
-            plain(pickle.dumps(wrap(call), protocol))
+            unpickle_arrays(pickle.dumps(wrap(call), protocol))
     assert not mark.exists()
     pickle.loads(pickle.dumps(wrap(system), protocol))  # as any other unpickler would have
     assert mark.exists()
@@ -95,7 +95,7 @@ def test_no_call_is_made(protocol: int, wrap: Any, tmp_path: Path) -> None:
 )
 def test_a_pickle_of_another_kind_is_told(opcodes: bytes, fault: str) -> None:
     with pytest.raises(UnreadableError, match=fault):
-        plain(opcodes)
+        unpickle_arrays(opcodes)
 
 
 @given(st.data())
@@ -103,7 +103,7 @@ def test_damage_is_told_or_harmless(data: st.DataObject) -> None:
     content = bytearray(made_by_python_2(np.zeros((10, 10), np.uint8)))
     content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     with suppress(UnreadableError):  # numpy's own unpickling ends the process at some of these
-        plain(bytes(content))
+        unpickle_arrays(bytes(content))
 
 
 def shared(make: Callable[[Any], Any]) -> Any:
@@ -117,18 +117,20 @@ def test_few_bytes_that_stand_for_endless_values_are_refused() -> None:
     content = pickle.dumps({b"data": shared(list)}, 2)
     assert len(content) < 1024
     with pytest.raises(UnreadableError, match="holds more than 262,144 values"):
-        plain(content)
+        unpickle_arrays(content)
 
 
 def test_a_key_whose_hash_would_take_for_ever_is_refused() -> None:
     nested = b")" + b"".join(b"q" + bytes([place]) + b"h" + bytes([place]) + b"\x86" for place in range(100))
     with pytest.raises(UnreadableError, match="a tuple as a key"):
-        plain(b"\x80\x02}(" + nested + b"K\x01u.")
+        unpickle_arrays(b"\x80\x02}(" + nested + b"K\x01u.")
 
 
 def test_a_place_in_the_memo_takes_no_memory() -> None:
     tracemalloc.start()
-    plain(b"\x80\x02Nr" + (2**24).to_bytes(4, "little") + b".")  # C's unpickler takes 16 bytes for each place before it
+    unpickle_arrays(
+        b"\x80\x02Nr" + (2**24).to_bytes(4, "little") + b"."
+    )  # C's unpickler takes 16 bytes for each place before it
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2**20

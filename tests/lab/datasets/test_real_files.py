@@ -6,7 +6,7 @@ import torch
 from boolit.lab.datasets import load, source
 from boolit.lab.datasets.covertype import Covertype
 from boolit.lab.datasets.images.mnist import Mnist
-from boolit.lab.datasets.status import checked, holdings
+from boolit.lab.datasets.status import dataset_statuses, file_state
 
 pytestmark = pytest.mark.slow
 NAMES = ("chorales", "cifar10", "covertype", "mnist")
@@ -14,10 +14,10 @@ NAMES = ("chorales", "cifar10", "covertype", "mnist")
 
 @pytest.mark.parametrize("name", NAMES)
 def test_splits_have_the_announced_sizes_and_files_are_whole(name: str) -> None:
-    (holding,) = holdings([name])
+    (status,) = dataset_statuses([name])
     data = load(source({"name": name}))
-    assert {split: len(samples) for split, samples in data.splits.items()} == holding.task_and_samples[1]
-    assert {checked(remote).state for remote in holding.remotes} == {"whole"}
+    assert {split: len(samples) for split, samples in data.splits.items()} == status.task_and_samples[1]
+    assert {file_state(published).state for published in status.files} == {"whole"}
 
 
 def test_the_classes_of_covertype_are_as_documented() -> None:

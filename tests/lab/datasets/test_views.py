@@ -1,4 +1,4 @@
-"""The paper's augmentation of pictures for the encoder."""
+"""The paper's augmentation of images for the encoder."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageEnhance
 
-from boolit.lab.datasets.features.views import CHANCES, ORDERS, TRIES, augmented_view, boxes, clean_view, jittered
+from boolit.lab.datasets.features.views import CHANCES, ORDERS, TRIES, augmented_view, boxes, jitter_colours, whole_view
 
 PICTURES = torch.randint(256, (6, 3, 40, 40), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
 
@@ -16,8 +16,8 @@ def chances(n: int, seed: int = 0) -> torch.Tensor:
     return torch.rand(n, CHANCES, generator=torch.Generator().manual_seed(seed))
 
 
-def image(picture: torch.Tensor) -> Image.Image:
-    return Image.fromarray(picture.permute(1, 2, 0).numpy())
+def image(image: torch.Tensor) -> Image.Image:
+    return Image.fromarray(image.permute(1, 2, 0).numpy())
 
 
 @given(st.integers(0, 2**31), st.integers(16, 300))
@@ -46,7 +46,7 @@ def test_crops_reach_every_place_and_size() -> None:
     assert (found[:, 3] > found[:, 2]).float().mean() == pytest.approx(0.5, abs=0.02)
 
 
-def test_a_crop_that_never_fits_is_the_whole_picture() -> None:
+def test_a_crop_that_never_fits_is_the_whole_image() -> None:
     widest = torch.tensor([1 - 1e-6, 1 - 1e-6]).expand(1, TRIES, 2)
     assert boxes(widest, torch.full((1, 2), 0.99), 64, 64).tolist() == [[0, 0, 64, 64]]
 
@@ -57,11 +57,11 @@ def test_the_first_crop_that_fits_is_taken() -> None:
     assert boxes(crops, torch.zeros(1, 2), 100, 100).tolist() == [[0, 0, 84, 84]]  # √0.7
 
 
-def test_whole_pictures_are_scaled_as_pillow_scales_them() -> None:
-    scaled = clean_view(PICTURES, 23)
+def test_whole_images_are_scaled_as_pillow_scales_them() -> None:
+    scaled = whole_view(PICTURES, 23)
     theirs = [np.asarray(image(p).resize((23, 23), Image.Resampling.BILINEAR)).transpose(2, 0, 1) for p in PICTURES]
     assert (scaled.int() - torch.from_numpy(np.stack(theirs)).int()).abs().max() <= 1
-    assert clean_view(PICTURES, 40) is PICTURES
+    assert whole_view(PICTURES, 40) is PICTURES
 
 
 def test_colours_are_changed_as_pillow_changes_them() -> None:
@@ -69,7 +69,7 @@ def test_colours_are_changed_as_pillow_changes_them() -> None:
     drawn = torch.tensor([*((factor - 0.6) / 0.8 for factor in factors), 0.0])
     for number, order in enumerate(ORDERS):
         drawn[3] = (number + 0.5) / len(ORDERS)
-        ours = jittered(PICTURES[:1], drawn.unsqueeze(0))[0]
+        ours = jitter_colours(PICTURES[:1], drawn.unsqueeze(0))[0]
         theirs = image(PICTURES[0])
         for change in order:
             theirs = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)[change](theirs).enhance(
@@ -86,7 +86,7 @@ def test_views_are_mirrored_half_the_time_unless_forbidden() -> None:
     assert torch.equal(augmented_view(PICTURES, left, 32, flip=False), augmented_view(PICTURES, right, 32, flip=False))
 
 
-def test_a_picture_s_view_does_not_depend_on_the_others() -> None:
+def test_a_image_s_view_does_not_depend_on_the_others() -> None:
     drawn = chances(6)
     together = augmented_view(PICTURES, drawn, 32, flip=True)
     assert together.shape == (6, 3, 32, 32)

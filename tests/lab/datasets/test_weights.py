@@ -14,7 +14,7 @@ import torch
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets.features.weights import BACKBONE, Weights, resnet18_path, resnet18_shapes, resnet18_weights
-from boolit.lab.datasets.status import holdings
+from boolit.lab.datasets.status import dataset_statuses
 
 
 def tensors(**others: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -91,21 +91,21 @@ def test_a_damaged_or_missing_file_is_told(file: Path) -> None:
 
 
 def test_the_published_file_comes_before_ones_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (remote,) = Weights.remotes
-    remote.path.parent.mkdir(parents=True)
-    assert not holdings(["weights"])[0].here
-    backbone = remote.path.with_name(BACKBONE)
+    (published,) = Weights.files
+    published.path.parent.mkdir(parents=True)
+    assert not dataset_statuses(["weights"])[0].here
+    backbone = published.path.with_name(BACKBONE)
     torch.save(tensors(), backbone)
     assert resnet18_path() == backbone == folder / "weights" / "resnet18-backbone.pth"
-    assert holdings(["weights"])[0].here
+    assert dataset_statuses(["weights"])[0].here
     assert len(resnet18_weights()) == 100
     content = backbone.read_bytes()
-    remote.path.write_bytes(content)
+    published.path.write_bytes(content)
     with pytest.raises(UserError, match="is cut off after"):
         resnet18_path()
-    known = dataclasses.replace(remote, sha256=hashlib.sha256(content).hexdigest(), size=len(content))
-    monkeypatch.setattr(Weights, "remotes", (known,))
-    assert resnet18_path() == remote.path
+    known = dataclasses.replace(published, sha256=hashlib.sha256(content).hexdigest(), size=len(content))
+    monkeypatch.setattr(Weights, "files", (known,))
+    assert resnet18_path() == published.path
 
 
 def test_a_file_far_larger_than_the_network_is_not_read(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_a_file_sees_nothing_of_what_is_over_soon(training: StackedTraining) -> 
 
 
 def test_a_file_sees_lines_of_what_takes_long(training: StackedTraining, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "SECONDS_A_LINE", 0.0)
+    monkeypatch.setattr(progress, "SECONDS_PER_LINE", 0.0)
     lines = shown(Console(file=io.StringIO()), training).splitlines()
     assert len(lines) == len(set(lines)), "no two are the same"
     for epoch, runs in enumerate((2, 3, 5), start=1):  # of five runs, thirds

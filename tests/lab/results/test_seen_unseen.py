@@ -70,7 +70,7 @@ def test_the_curve_is_that_of_the_network_s_scores(
 ) -> None:
     store, (relu, _), weights = stored
     test = dataset.splits["test"]
-    hidden = (dataset.encoded(test.x) @ weights["linear.0.weight"].T + weights["linear.0.bias"]).relu()
+    hidden = (dataset.encode(test.x) @ weights["linear.0.weight"].T + weights["linear.0.bias"]).relu()
     scores = hidden @ weights["linear.1.weight"].T + weights["linear.1.bias"]
     expected = curves(scores.unsqueeze(0), test.y, dataset.pairs, "test")[0][0]
     with store:

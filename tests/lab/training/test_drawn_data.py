@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from boolit.lab.common.random import uniform
+from boolit.lab.datasets.base import identity
 from boolit.lab.training import Job, StackedTraining, train
 
 Config = Callable[..., dict[str, Any]]
@@ -29,7 +30,7 @@ def test_encoding_in_the_trainer_equals_encoding_in_advance(config: Config) -> N
     kept_small = stored(Job.of([config(seed) for seed in range(2)]))
     dataset = kept_small.dataset
     splits = {name: replace(split, x=encode(split.x)) for name, split in dataset.splits.items()}
-    in_advance = replace(kept_small, dataset=replace(dataset, splits=splits, encode=None))
+    in_advance = replace(kept_small, dataset=replace(dataset, splits=splits, encode=identity))
     one, other = train(kept_small), train(in_advance)
     assert one is not None
     assert other is not None

@@ -226,7 +226,7 @@ def test_averaged_weights_have_batch_norm_statistics_of_their_own(options: dict[
     (outcome,) = outcomes(training)
     weights, dataset = outcome.weights, training.job.dataset
     assert len(dataset.splits["train"]) == 416
-    entering = dataset.encoded(dataset.splits["train"].x).flatten(1).double() @ weights["linear.0.weight"].double().T
+    entering = dataset.encode(dataset.splits["train"].x).flatten(1).double() @ weights["linear.0.weight"].double().T
     entering += weights["linear.0.bias"].double()
     # The mean of all batches' means is the mean of all samples, rounded to float32 on the way.
     torch.testing.assert_close(weights["norm.0.running_mean"].double(), entering.mean(0), rtol=1e-4, atol=1e-4)

@@ -32,7 +32,7 @@ def in_double(config: RunConfig) -> Job:
     data = job.dataset
     splits = {name: replace(split, x=double(split.x), y=double(split.y)) for name, split in data.splits.items()}
     probes = tuple(replace(probe, x=double(probe.x)) for probe in data.probes)
-    encode = data.encode and (lambda x: double(data.encoded(x)))
+    encode = data.encode and (lambda x: double(data.encode(x)))
     return replace(job, dataset=replace(data, splits=splits, probes=probes, encode=encode))
 
 

@@ -56,9 +56,9 @@ def uniform(run_keys: Tensor, step: int, shape: Sequence[int]) -> Tensor:
         >>> bool((both[1:] == uniform(keys([4], "noise"), 0, (2, 5))).all())
         True
     """
-    streams = _mixed(run_keys + (step + 1) * _GOLDEN % 2**63)
+    streams = _mix(run_keys + (step + 1) * _GOLDEN % 2**63)
     positions = torch.arange(math.prod(shape), dtype=torch.int64, device=run_keys.device)
-    bits = _mixed(streams.unsqueeze(1) + positions * _GOLDEN)
+    bits = _mix(streams.unsqueeze(1) + positions * _GOLDEN)
     numbers: Tensor = ((bits >> (63 - _BITS)) & (2**_BITS - 1)).to(torch.float32).mul_(2.0**-_BITS).view(-1, *shape)
     return numbers
 
@@ -72,13 +72,13 @@ def normal(run_keys: Tensor, step: int, shape: Sequence[int]) -> Tensor:
     return (1 - radius).log().mul(-2).sqrt() * (2 * math.pi * angle).cos()
 
 
-def _mixed(z: Tensor) -> Tensor:
-    z = (z ^ _shifted(z, 30)) * _FIRST
-    z = (z ^ _shifted(z, 27)) * _SECOND
-    return z ^ _shifted(z, 31)
+def _mix(z: Tensor) -> Tensor:
+    z = (z ^ _shift_right(z, 30)) * _FIRST
+    z = (z ^ _shift_right(z, 27)) * _SECOND
+    return z ^ _shift_right(z, 31)
 
 
-def _shifted(z: Tensor, places: int) -> Tensor:
+def _shift_right(z: Tensor, places: int) -> Tensor:
     """A right shift that fills with zeros: torch's copies the sign bit."""
     shifted: Tensor = (z >> places) & (2 ** (64 - places) - 1)
     return shifted

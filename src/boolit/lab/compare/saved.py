@@ -19,10 +19,11 @@ from torch import Tensor, nn
 from boolit import __version__
 from boolit.lab.common.errors import UserError, user_input
 from boolit.lab.common.files import atomic_write, csv_cell
+from boolit.lab.common.progress import Advance, count_progress
 from boolit.lab.compare.rates import activation_split
 from boolit.lab.datasets import Dataset, Resample
 from boolit.lab.datasets.tables import PreparedTable, open_table
-from boolit.lab.datasets.tables.profile import Step, clean_column, parse_numbers, table_progress
+from boolit.lab.datasets.tables.profile import clean_column, parse_numbers
 from boolit.lab.results.resampled import Estimate
 from boolit.lab.results.scores import ScoreFormat, describe_p
 from boolit.lab.results.store import Store
@@ -203,12 +204,12 @@ def write_predictions(model: Path, table: Path, to: Path | TextIO, shown: bool |
     """
     with user_input():
         loaded = load(model)
-    with table_progress(shown) as progress:
-        step = progress.step("predicting")
+    with count_progress(shown) as begin:
+        step = begin("predicting")
         return _write_csv_file(loaded, table, to, step) if isinstance(to, Path) else _write_csv(loaded, table, to, step)
 
 
-def _write_csv_file(model: SavedModel, table: Path, to: Path, step: Step) -> PredictionSummary:
+def _write_csv_file(model: SavedModel, table: Path, to: Path, step: Advance) -> PredictionSummary:
     try:
         with atomic_write(to) as part, part.open("w", newline="", encoding="utf-8") as file:
             return _write_csv(model, table, file, step)
@@ -216,7 +217,7 @@ def _write_csv_file(model: SavedModel, table: Path, to: Path, step: Step) -> Pre
         raise UserError(f"cannot write {to} ({error.strerror or error}); choose a place you may write to") from error
 
 
-def _write_csv(model: SavedModel, path: Path, file: TextIO, step: Step) -> PredictionSummary:
+def _write_csv(model: SavedModel, path: Path, file: TextIO, step: Advance) -> PredictionSummary:
     table, predicted = open_table(path), PredictionSummary()
     for name in model.columns:
         if name not in table.names:

@@ -13,8 +13,8 @@ from boolit.lab.common.files import data_folder
 from boolit.lab.common.parallel import require_memory
 from boolit.lab.common.registry import Registry
 from boolit.lab.datasets.base import Dataset, Description, Draw, Encode, Probe, Resample, Source, Split, Task
-from boolit.lab.datasets.download.fetch import tensors
-from boolit.lab.datasets.download.published import Published, Remote
+from boolit.lab.datasets.download.fetch import load_tensors
+from boolit.lab.datasets.download.published import PublishedDataset, PublishedFile
 
 __all__ = [
     "DATASETS",
@@ -23,8 +23,8 @@ __all__ = [
     "Draw",
     "Encode",
     "Probe",
-    "Published",
-    "Remote",
+    "PublishedDataset",
+    "PublishedFile",
     "Resample",
     "Source",
     "Split",
@@ -33,10 +33,10 @@ __all__ = [
     "dataset_names",
     "describe",
     "load",
+    "load_tensors",
     "register",
     "source",
     "source_type",
-    "tensors",
 ]
 
 FLOAT_BYTES, COPIES = 4, 2  # samples, and what they are made from
@@ -62,7 +62,7 @@ DATASETS: Registry[Source] = Registry(
             "mnist": "images.mnist:Mnist",
             "parity": "boolean:Parity",
             "parity8": "boolean:Parity8",
-            "pictures": "images.folder:Pictures",
+            "pictures": "images.folder:ImageFolder",
             "stl10": "images.stl10:Stl10",
             "svhn": "images.svhn:Svhn",
             "table": "tables.dataset:TableSource",

@@ -1,4 +1,4 @@
-"""What every dataset hands to the trainer, and what a dataset's file has to say."""
+"""`Source` is a dataset by name and options, as a study writes it; its ``load`` makes the `Dataset`, which has the samples."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Description:
     """What a plan needs to know of data, and no sample of it.
 
     ``inputs`` is the shape of a sample as a network reads it, ``samples`` how many there are by split, ``extra_metrics`` the
-    names of the data's own metrics on every split but ``train``, besides those of its task.
+    names of the metrics that the data adds to those of its task, on every split but ``train``.
     """
 
     inputs: tuple[int, ...]
@@ -74,20 +74,26 @@ class Description:
     extra_metrics: tuple[str, ...] = ()
 
 
+def identity(x: Tensor) -> Tensor:
+    """Samples that are stored as a network reads them."""
+    return x
+
+
 @dataclass(frozen=True)
 class Dataset:
-    """Splits by name (``train``, and ``test`` unless it is for choosing), what is asked of a network, and how many numbers it
-    answers with.
+    """The data itself: splits by name (``train``, and ``test`` unless it is for choosing), what is asked of a network, and how
+    many numbers it answers with.
 
     Samples may be stored small, as bytes or tokens: ``encode`` turns them into what a network reads, whatever axes come before
-    a sample's own. ``draw`` makes the batch of a training step from stored samples, anew in every step: it takes samples
-    ``(runs, batch, …)``, their targets, the runs' keys and the step, and returns samples and targets. ``unit`` is what 1 in a
-    regression's targets stands for; its RMSE is told in that unit, its loss is not.
+    a sample's own: ``(…, *stored)`` to ``(…, *inputs)``. ``draw`` makes the batch of a training step from stored samples, anew
+    in every step: it takes samples ``(runs, batch, …)``, their targets, the runs' keys and the step, and returns samples and
+    targets. ``unit`` is what 1 in a regression's targets stands for; its RMSE is in that unit, its loss is not.
 
-    ``initial_values`` are what networks begin with, by names in their state: word vectors, a list of pairs.
+    ``initial_values`` are values networks begin with, by their names in a network's state: word vectors, a list of pairs.
     ``extra_metrics`` takes the name of a split and the outputs ``(runs, samples, outputs)`` of all its samples, and returns
-    further metrics, each ``(runs,)``, where higher is better; it is called for every split but ``train`` after every epoch.
-    ``input_shape`` is the shape of an encoded sample, where encoding one to see it would be expensive.
+    further metrics of the runs, each ``(runs,)`` and the better the higher; it is called for every split but ``train`` after
+    every epoch. ``input_shape`` is that of a sample as a network reads it, where encoding one to find out would take
+    long.
 
     Data that can be split in many ways has all its samples in ``pool``, and ``resample`` makes the split of a number.
     """
@@ -96,7 +102,7 @@ class Dataset:
     task: Task
     outputs: int
     probes: tuple[Probe, ...] = field(default=())
-    encode: Encode | None = None
+    encode: Encode = identity
     draw: Draw | None = None
     unit: float = 1.0
     initial_values: Mapping[str, Tensor] = field(default_factory=dict)
@@ -108,35 +114,27 @@ class Dataset:
     @cached_property
     def inputs(self) -> tuple[int, ...]:
         """The shape of one sample as a network reads it."""
-        return self.input_shape or tuple(self.encoded(self.splits["train"].x[:1]).shape[1:])
-
-    def encoded(self, x: Tensor) -> Tensor:
-        """Stored samples as a network reads them.
-
-        Shape: ``(…, *stored)`` to ``(…, *inputs)``.
-        """
-        return self.encode(x) if self.encode else x
+        return self.input_shape or tuple(self.encode(self.splits["train"].x[:1]).shape[1:])
 
     @property
     def description(self) -> Description:
         """What is known of it without its samples."""
         samples = {name: len(split) for name, split in self.splits.items()}
         others = [name for name in samples if name != "train"]
-        return Description(
-            self.inputs, self.outputs, self.task, samples, tuple(self.extra_metric_names(others[0])) if others else ()
-        )
+        extra = tuple(self.extra_metric_names(others[0])) if others else ()
+        return Description(self.inputs, self.outputs, self.task, samples, extra)
 
     def extra_metric_names(self, split: str) -> list[str]:
-        """The names of the extra metrics: those of a network that answers 0 to every sample."""
+        """The names of the data's own metrics on a split, found with a network that answers 0 to every sample."""
         if self.extra_metrics is None:
             return []
         return list(self.extra_metrics(split, torch.zeros(1, 1, 1).expand(1, len(self.splits[split]), self.outputs)))
 
 
 class Source(BaseModel, ABC):
-    """A dataset by its name and options: the ``[data]`` table of a study.
+    """A dataset by its name and options: the ``[data]`` table of a study, which is part of a run's key. It holds no data.
 
-    A dataset is one file: a subclass with a field ``name`` and one field an option, registered with `register`.
+    A dataset is one file: a subclass with a field ``name`` and one field per option, registered with `register`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)

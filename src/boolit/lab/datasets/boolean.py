@@ -35,10 +35,10 @@ class Xor(Source):
         return Description((2,), 1, "binary", {"train": self.train, "test": self.test})
 
     def load(self) -> Dataset:
-        splits = {"train": self._drawn("train", self.train), "test": self._drawn("test", self.test)}
+        splits = {"train": self._draw("train", self.train), "test": self._draw("test", self.test)}
         return Dataset(splits, "binary", 1)
 
-    def _drawn(self, split: str, samples: int) -> Split:
+    def _draw(self, split: str, samples: int) -> Split:
         drawn = generator(self.seed, "xor", split)
         centres = 2.0 * torch.randint(2, (samples, 2), generator=drawn) - 1
         x = centres + self.spread * torch.randn(samples, 2, generator=drawn)
@@ -69,10 +69,10 @@ class Parity(Source):
 
     def load(self) -> Dataset:
         signs = torch.tensor(list(product((-1.0, 1.0), repeat=self.inputs)))
-        splits = {"train": self._drawn("train", self.train), "test": self._drawn("test", self.test)}
+        splits = {"train": self._draw("train", self.train), "test": self._draw("test", self.test)}
         return Dataset(splits, "binary", 1, (Probe(signs, lambda outputs: patterns(outputs, even_parity(signs))),))
 
-    def _drawn(self, split: str, samples: int) -> Split:
+    def _draw(self, split: str, samples: int) -> Split:
         x = torch.randn(samples, self.inputs, generator=generator(self.seed, "parity", split))
         return Split(x, even_parity(x))
 
@@ -123,10 +123,10 @@ class Parity8(Source):
         return Description((INPUTS,), 1, "regression", {"train": self.train, "test": self.test})
 
     def load(self) -> Dataset:
-        splits = {"train": self._drawn("train", self.train), "test": self._drawn("test", self.test)}
+        splits = {"train": self._draw("train", self.train), "test": self._draw("test", self.test)}
         return Dataset(splits, "regression", 1)
 
-    def _drawn(self, split: str, samples: int) -> Split:
+    def _draw(self, split: str, samples: int) -> Split:
         x = self.scale * (2 * torch.rand(samples, INPUTS, generator=generator(self.seed, "parity8", split)) - 1)
         return Split(x, nested_xnor(x))
 

@@ -22,8 +22,8 @@ from torch import Tensor
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.random import keys, uniform
 from boolit.lab.datasets.base import Dataset, Description, Split, Task
-from boolit.lab.datasets.download.fetch import Tensors, tensors
-from boolit.lab.datasets.download.published import Published, Remote
+from boolit.lab.datasets.download.fetch import Tensors, load_tensors
+from boolit.lab.datasets.download.published import PublishedDataset, PublishedFile
 
 # How training excerpts of chorales are made: transposed, and every other one with two or three notes changed (a:jsb).
 
@@ -39,7 +39,7 @@ GAUSSIAN, COPY, EXTEND, UNIFORM = range(4)
 OPERATION = torch.tensor([GAUSSIAN] * 6 + [COPY] * 2 + [EXTEND] * 2 + [UNIFORM])  # eleven tenths of the paper's weights
 
 
-def _transposed() -> Tensor:
+def _transpositions() -> Tensor:
     """The token of every token in every transposition; one that leaves the three octaves comes back by an octave."""
     moved = torch.arange(PITCHES) + torch.arange(LOWEST_SHIFT, LOWEST_SHIFT + SHIFTS).unsqueeze(1)
     moved = moved + OCTAVE * (moved < 0).long() - OCTAVE * (moved >= PITCHES).long()
@@ -62,7 +62,7 @@ def _nearby() -> Tensor:
     return (sums / sums[:, -1:] + torch.arange(TOKENS).unsqueeze(1)).flatten()
 
 
-TRANSPOSED, NEARBY = _transposed(), _nearby()
+TRANSPOSED, NEARBY = _transpositions(), _nearby()
 
 
 def draw(x: Tensor, y: Tensor, run_keys: Tensor, step: int) -> tuple[Tensor, Tensor]:
@@ -74,25 +74,25 @@ def draw(x: Tensor, y: Tensor, run_keys: Tensor, step: int) -> tuple[Tensor, Ten
     shift, genuine = _below(chances[:, :1], SHIFTS), chances[:, 1] < 0.5
     excerpts = TRANSPOSED.take(shift * TOKENS + x.reshape(-1, CELLS))
     rows = genuine.logical_not().nonzero().squeeze(1)
-    excerpts[rows] = corrupted(excerpts[rows], chances[rows, 2:])
+    excerpts[rows] = corrupt(excerpts[rows], chances[rows, 2:])
     return excerpts.to(x.dtype).view(x.shape), genuine.to(y.dtype).view(y.shape)
 
 
-def corrupted(excerpts: Tensor, chances: Tensor) -> Tensor:
+def corrupt(excerpts: Tensor, chances: Tensor) -> Tensor:
     """Excerpts with two or three notes changed.
 
     Shape: ``(n, 16)`` and ``(n, 10)`` to ``(n, 16)``.
     """
     where, how, which = chances[:, 1:].chunk(3, 1)
-    cells = distinct(where)
-    notes = changed(excerpts, cells, how, which)
+    cells = draw_cells(where)
+    notes = change_notes(excerpts, cells, how, which)
     # With two notes, the third is replaced by itself.
     last = NOTES - 1
     notes[:, last] = torch.where(chances[:, 0] < 0.5, excerpts.gather(1, cells[:, last:]).squeeze(1), notes[:, last])
     return excerpts.scatter(1, cells, notes)
 
 
-def distinct(where: Tensor) -> Tensor:
+def draw_cells(where: Tensor) -> Tensor:
     """Three different cells, each choice as likely: the second is drawn from 15, the third from 14, past those taken.
 
     Shape: ``(n, 3)`` numbers in [0, 1) to ``(n, 3)`` cells.
@@ -104,7 +104,7 @@ def distinct(where: Tensor) -> Tensor:
     return torch.stack([first, second, third], 1)
 
 
-def changed(excerpts: Tensor, cells: Tensor, how: Tensor, which: Tensor) -> Tensor:
+def change_notes(excerpts: Tensor, cells: Tensor, how: Tensor, which: Tensor) -> Tensor:
     """Other tokens for some cells: ``how`` chooses the operation, ``which`` among its outcomes.
 
     Shape: ``(n, 16)`` and three of ``(n, notes)`` to ``(n, notes)``.
@@ -114,7 +114,7 @@ def changed(excerpts: Tensor, cells: Tensor, how: Tensor, which: Tensor) -> Tens
     note = excerpts.gather(1, cells)
     operation = OPERATION.take(_below(how, len(OPERATION)))
     others = (lines != note.unsqueeze(2)) & (lines != SILENCE)
-    copied = _chosen(lines, others, which)
+    copied = _choose(lines, others, which)
     previous = lines.gather(2, (time - 1).clamp_(min=0).unsqueeze(2)).squeeze(2)
     other = _below(which, TOKENS - 1)
     other = other + (other >= note)
@@ -124,7 +124,7 @@ def changed(excerpts: Tensor, cells: Tensor, how: Tensor, which: Tensor) -> Tens
     return torch.where(operation == UNIFORM, other, result)
 
 
-def _chosen(lines: Tensor, candidates: Tensor, which: Tensor) -> Tensor:
+def _choose(lines: Tensor, candidates: Tensor, which: Tensor) -> Tensor:
     """One of the candidates, each as likely; 0 if there is none.
 
     Shape: ``(…, steps)`` twice and ``(…)`` to ``(…)``.
@@ -150,7 +150,7 @@ VERSION = 1
 SIXTEENTH_SAMPLES = {"train": 54_541, "valid": 18_180, "test": 18_669}
 
 
-class Chorales(Published):
+class Chorales(PublishedDataset):
     """Every excerpt of four steps on a ``grid``; 1 is genuine, 0 changed. Training excerpts are transposed, and half of them
     changed, anew in every step; those of the other splits once, from ``seed``.
 
@@ -167,8 +167,8 @@ class Chorales(Published):
     samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 13_120, "valid": 4_374, "test": 4_494})
     home: ClassVar[str] = "Boulanger-Lewandowski et al. 2012; voices apart: github.com/czhuang/JSB-Chorales-dataset"
     licence: ClassVar[str] = "none stated; Bach's music is in the public domain"
-    remotes: ClassVar[tuple[Remote, ...]] = (
-        Remote(
+    files: ClassVar[tuple[PublishedFile, ...]] = (
+        PublishedFile(
             "chorales",
             "Jsb16thSeparated.json",
             ("https://raw.githubusercontent.com/czhuang/JSB-Chorales-dataset/master/Jsb16thSeparated.json",),
@@ -182,23 +182,23 @@ class Chorales(Published):
         return Description((CELLS * TOKENS,), 1, self.task, samples)
 
     def load(self) -> Dataset:
-        found = tensors(self.remotes, VERSION, parsed)
+        found = load_tensors(self.files, VERSION, parse)
         genuine = {split: found[f"{split}_{self.grid}"] for split in SPLITS}
-        splits = {"train": _all_genuine(genuine["train"])}
-        splits |= {split: self._drawn(split, genuine[split]) for split in SPLITS[1:]}
+        splits = {"train": _label_genuine(genuine["train"])}
+        splits |= {split: self._draw_split(split, genuine[split]) for split in SPLITS[1:]}
         return Dataset(splits, self.task, 1, encode=one_hot, draw=draw)
 
-    def _drawn(self, split: str, genuine: Tensor) -> Split:
-        stored = _all_genuine(genuine)
+    def _draw_split(self, split: str, genuine: Tensor) -> Split:
+        stored = _label_genuine(genuine)
         x, y = draw(stored.x.unsqueeze(0), stored.y.unsqueeze(0), keys([self.seed], "chorales", split), 0)
         return Split(x.squeeze(0), y.squeeze(0))
 
 
-def _all_genuine(x: Tensor) -> Split:
+def _label_genuine(x: Tensor) -> Split:
     return Split(x, torch.ones(len(x), 1))
 
 
-def parsed(contents: Mapping[str, bytes]) -> Tensors:
+def parse(contents: Mapping[str, bytes]) -> Tensors:
     """The excerpts of every split on every grid."""
     (content,) = contents.values()
     chorales = json.loads(content)

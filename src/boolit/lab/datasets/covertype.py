@@ -13,8 +13,8 @@ from torch import Tensor
 
 from boolit.lab.common.random import generator
 from boolit.lab.datasets.base import Dataset, Description, Split, Task
-from boolit.lab.datasets.download.fetch import Tensors, tensors
-from boolit.lab.datasets.download.published import Published, Remote
+from boolit.lab.datasets.download.fetch import Tensors, load_tensors
+from boolit.lab.datasets.download.published import PublishedDataset, PublishedFile
 
 COLUMNS, CONTINUOUS = 54, 10  # the continuous ones come first, then 4 areas and 40 soils, one 0 or 1 each
 CLASSES = 7
@@ -22,7 +22,7 @@ TEST_SHARE = 0.2
 VERSION = 1
 
 
-class Covertype(Published):
+class Covertype(PublishedDataset):
     """A fixed random 80:20 split. ``subset`` is the share of the training rows to train on, ``validation`` that of them to hold
     out as the split ``valid``; both are the same rows at every time.
 
@@ -39,8 +39,8 @@ class Covertype(Published):
     samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 464_810, "test": 116_202})
     home: ClassVar[str] = "Blackard and Dean, archive.ics.uci.edu/dataset/31/covertype"
     licence: ClassVar[str] = "CC BY 4.0"
-    remotes: ClassVar[tuple[Remote, ...]] = (
-        Remote(
+    files: ClassVar[tuple[PublishedFile, ...]] = (
+        PublishedFile(
             "covertype",
             "covtype.data.gz",
             ("https://archive.ics.uci.edu/ml/machine-learning-databases/covtype/covtype.data.gz",),
@@ -56,7 +56,7 @@ class Covertype(Published):
         return Description((COLUMNS,), CLASSES, self.task, samples)
 
     def load(self) -> Dataset:
-        found = tensors(self.remotes, VERSION, parsed)
+        found = load_tensors(self.files, VERSION, parse)
         x, y = found["x"], found["y"]
         rows = len(x) - int(TEST_SHARE * len(x))
         train, held_out = self._rows(rows)
@@ -71,7 +71,7 @@ class Covertype(Published):
         return max(1, round(self.subset * held_out)), held_out
 
 
-def parsed(contents: Mapping[str, bytes]) -> Tensors:
+def parse(contents: Mapping[str, bytes]) -> Tensors:
     """All rows, in the random order whose last fifth is the test split: so every split is a part of the mapped file."""
     (content,) = contents.values()
     table = _table(content)

@@ -13,13 +13,13 @@ from torch import Tensor
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.random import generator
 from boolit.lab.datasets.base import Dataset, Description, Split, Task
-from boolit.lab.datasets.download.published import Published
+from boolit.lab.datasets.download.published import PublishedDataset
 
 BRIGHTEST = 16
 TEST = 360  # a fifth of the 1,797
 
 
-class Digits(Published):
+class Digits(PublishedDataset):
     """A fixed random 80:20 split; ``validation`` of the training images become the split ``valid``."""
 
     name: Literal["digits"] = "digits"
@@ -40,7 +40,7 @@ class Digits(Published):
         order = torch.randperm(len(x), generator=generator(0, "digits", "split"))
         train, valid, test = order.split([len(x) - self.validation - TEST, self.validation, TEST])
         parts = {"train": train, "test": test} | ({"valid": valid} if self.validation else {})
-        return Dataset({name: Split(x[rows], y[rows]) for name, rows in parts.items()}, self.task, 10, encode=scaled)
+        return Dataset({name: Split(x[rows], y[rows]) for name, rows in parts.items()}, self.task, 10, encode=scale_pixels)
 
 
 def _bundled() -> tuple[Tensor, Tensor]:
@@ -54,7 +54,7 @@ def _bundled() -> tuple[Tensor, Tensor]:
     return torch.from_numpy(found.images).to(torch.uint8), torch.from_numpy(found.target).long()
 
 
-def scaled(x: Tensor) -> Tensor:
+def scale_pixels(x: Tensor) -> Tensor:
     """Pixels of 0 … 16 as −1 … 1.
 
     Shape: any; unchanged.

@@ -18,7 +18,7 @@ from boolit.lab.datasets.base import Dataset, Description, Source, Split
 # An order of samples in which every stretch has its share of every class.
 
 
-def interleaved(y: Tensor, seed: int, *words: str | int) -> Tensor:
+def stratified_order(y: Tensor, seed: int, *words: str | int) -> Tensor:
     """A random order with the classes spread evenly: so the splits cut out of it are stratified, and may be cut anywhere.
 
     The i-th of n samples of a class has the place (i + u) / n, with u drawn for the class.
@@ -27,7 +27,7 @@ def interleaved(y: Tensor, seed: int, *words: str | int) -> Tensor:
 
     Example:
         >>> y = torch.tensor([0] * 20 + [1] * 10)
-        >>> y[interleaved(y, 0)[:6]].bincount().tolist()
+        >>> y[stratified_order(y, 0)[:6]].bincount().tolist()
         [4, 2]
     """
     draw = generator(seed, *words, "order")
@@ -57,8 +57,8 @@ class Holdout(Source):
     the same of every class, drawn with ``seed``; without, it is the dataset's own.
 
     Rows are encoded as those of the whole dataset are: a standardisation, for one, knows the held-out rows' inputs. Where
-    training draws its samples anew in every step, the held-out ones are drawn once. Figures of a dataset's own that know its
-    splits by name (``extra_metrics``) know nothing of held-out rows: such a dataset needs a ``valid`` of its own.
+    training draws its samples anew in every step, the held-out ones are drawn once. Metrics of a dataset's own, which know its
+    splits by name (``extra_metrics``), know nothing of held-out rows: such a dataset needs a ``valid`` of its own.
     """
 
     name: Literal["holdout"] = "holdout"
@@ -98,7 +98,7 @@ class Holdout(Source):
                 "give it a split valid to choose by"
             )
         order = self._order(whole, rows.y)
-        valid, train = (_taken(rows, part.sort().values) for part in (order[:held], order[held:]))
+        valid, train = (_select(rows, part.sort().values) for part in (order[:held], order[held:]))
         if whole.draw is not None:
             x, y = whole.draw(valid.x.unsqueeze(0), valid.y.unsqueeze(0), keys([self.seed], "holdout", "draw"), 0)
             valid = Split(x.squeeze(0), y.squeeze(0))
@@ -109,10 +109,10 @@ class Holdout(Source):
         words = ("holdout", self.of.name)
         if whole.task == "regression" or y.numel() != len(y):
             return torch.randperm(len(y), generator=generator(self.seed, *words, "order"))
-        return interleaved(y.flatten().long(), self.seed, *words)
+        return stratified_order(y.flatten().long(), self.seed, *words)
 
 
-def _taken(split: Split, rows: Tensor) -> Split:
+def _select(split: Split, rows: Tensor) -> Split:
     return Split(split.x[rows], split.y[rows])
 
 

@@ -9,11 +9,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+from rich.progress import Progress
+
 from boolit.lab.common.errors import UserError, user_input
+from boolit.lab.common.progress import byte_progress
 from boolit.lab.datasets import dataset_names, load, source_type
 from boolit.lab.datasets.base import Source, Task
-from boolit.lab.datasets.download.fetch import DownloadBars, fetch
-from boolit.lab.datasets.download.published import Origin, Published, Remote, check
+from boolit.lab.datasets.download.fetch import FileBar, fetch
+from boolit.lab.datasets.download.published import Provenance, PublishedDataset, PublishedFile, verify_file
 from boolit.lab.datasets.features.weights import NAME as WEIGHTS
 from boolit.lab.datasets.features.weights import Weights, own_resnet18, resnet18_here
 
@@ -22,18 +25,18 @@ MODULES = {"scikit-learn": "sklearn"}
 
 
 @dataclass(frozen=True)
-class Holding:
+class DatasetStatus:
     """A dataset with its default options, or the weights, which are no dataset (``kind`` is none)."""
 
     name: str
     kind: type[Source] | None
 
     @property
-    def published(self) -> type[Origin] | None:
+    def published(self) -> type[Provenance] | None:
         """Where it comes from, if somebody published it."""
         if self.kind is None:
             return Weights
-        return self.kind if issubclass(self.kind, Published) else None
+        return self.kind if issubclass(self.kind, PublishedDataset) else None
 
     @property
     def own(self) -> bool:
@@ -45,15 +48,15 @@ class Holding:
         """What is asked of a network, and how many samples each split has; a generated one is made to see."""
         if self.kind is None or self.own:
             return None, {}
-        if issubclass(self.kind, Published):
+        if issubclass(self.kind, PublishedDataset):
             return self.kind.task, self.kind.samples
         made = load(self.kind.model_validate({"name": self.name}))
         return made.task, {name: len(split) for name, split in made.splits.items()}
 
     @property
-    def remotes(self) -> tuple[Remote, ...]:
+    def files(self) -> tuple[PublishedFile, ...]:
         """The files to fetch."""
-        return self.published.remotes if self.published else ()
+        return self.published.files if self.published else ()
 
     @property
     def here(self) -> bool:
@@ -62,7 +65,7 @@ class Holding:
             return resnet18_here()
         package = self.published.package if self.published else None
         installed = package is None or find_spec(MODULES[package]) is not None
-        return installed and all(remote.kept for remote in self.remotes)
+        return installed and all(file.kept for file in self.files)
 
 
 @dataclass(frozen=True)
@@ -72,43 +75,45 @@ class FileState:
     ``own`` is a file of the user's that stands in for the published one.
     """
 
-    remote: Remote
+    file: PublishedFile
     state: State
     fault: str | None = None
     own: Path | None = None
 
 
-def holdings(names: Sequence[str] = ()) -> list[Holding]:
+def dataset_statuses(names: Sequence[str] = ()) -> list[DatasetStatus]:
     """The datasets with some names, or all, and the weights."""
     with user_input():
-        return [Holding(name, None if name == WEIGHTS else source_type(name)) for name in names or [*dataset_names(), WEIGHTS]]
+        return [
+            DatasetStatus(name, None if name == WEIGHTS else source_type(name)) for name in names or [*dataset_names(), WEIGHTS]
+        ]
 
 
-def checked(remote: Remote) -> FileState:
+def file_state(file: PublishedFile) -> FileState:
     """Reads a file through, if it is here.
 
-    A folder of pictures in its place, or a file of the user's own, cannot be compared: nothing was published of it.
+    A folder of images in its place, or a file of the user's own, cannot be compared: nothing was published of it.
     """
-    kept = remote.kept
+    kept = file.kept
     if kept is None:
-        own = own_resnet18() if remote in Weights.remotes else None
-        return FileState(remote, "own" if own else "missing", own=own)
+        own = own_resnet18() if file in Weights.files else None
+        return FileState(file, "own" if own else "missing", own=own)
     try:
-        check(remote, kept)
+        verify_file(file, kept)
     except UserError as error:
-        return FileState(remote, "bad", str(error))
-    return FileState(remote, "unpacked" if kept.is_dir() and not remote.members else "whole")
+        return FileState(file, "bad", str(error))
+    return FileState(file, "unpacked" if kept.is_dir() and not file.members else "whole")
 
 
-def brought(remotes: Sequence[Remote]) -> list[FileState]:
+def fetch_files(files: Sequence[PublishedFile]) -> list[FileState]:
     """Downloads what is missing or bad and has an address; the rest stays."""
-    with DownloadBars() as bars:
-        return [_brought(remote, bars) for remote in remotes]
+    with byte_progress() as bars:
+        return [_fetch_file(file, bars) for file in files]
 
 
-def _brought(remote: Remote, bars: DownloadBars) -> FileState:
-    found = checked(remote)
-    if found.state in ("whole", "unpacked") or not remote.urls:
+def _fetch_file(file: PublishedFile, bars: Progress) -> FileState:
+    found = file_state(file)
+    if found.state in ("whole", "unpacked") or not file.urls:
         return found
-    fetch(remote, bars.file(remote.file))
-    return FileState(remote, "replaced" if found.state == "bad" else "fetched")
+    fetch(file, FileBar(bars, file.name))
+    return FileState(file, "replaced" if found.state == "bad" else "fetched")

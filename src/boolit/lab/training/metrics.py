@@ -93,7 +93,7 @@ def predict(job: Job, model: Stacked, x: Tensor) -> Iterator[tuple[slice, Tensor
     with torch.no_grad():
         for first in range(0, x.shape[0], size):
             piece = slice(first, min(first + size, x.shape[0]))
-            shared = job.dataset.encoded(x[piece]).to(device)
+            shared = job.dataset.encode(x[piece]).to(device)
             yield piece, model(shared.expand(job.runs, *shared.shape))
 
 

@@ -181,7 +181,7 @@ class SingleTraining(StackedTraining):
             x, y = (self.shard.take(values, 1) for values in (x, y))
         else:
             x, y = self._gather_rows(self.shard.take(rows, 1))
-        return self._lay_out(job.dataset.encoded(x)).to(self.device), y.to(self.device)
+        return self._lay_out(job.dataset.encode(x)).to(self.device), y.to(self.device)
 
     def _update(self, x: Tensor, y: Tensor) -> None:
         pieces = self.shard.micro_batches

@@ -146,7 +146,7 @@ class StackedTraining:
         if not self._redraws:
             return x, y
         x, y = self._redraw(x, y, self.steps)
-        return self.job.dataset.encoded(x), y
+        return self.job.dataset.encode(x), y
 
     def _redraw(self, x: Tensor, y: Tensor, step: int) -> tuple[Tensor, Tensor]:
         """A batch as it is in a step only, not yet encoded."""
@@ -168,7 +168,7 @@ class StackedTraining:
         start = self.at.step // steps * steps
         self._block = range(start, min(start + steps, job.steps_per_epoch))
         x, self._y = self._gather_rows(self._order[:, start * job.batch : self._block.stop * job.batch])
-        self._x = x if self._redraws else self._lay_out(job.dataset.encoded(x))
+        self._x = x if self._redraws else self._lay_out(job.dataset.encode(x))
 
     def _gather_rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Stored samples of every run and their targets.

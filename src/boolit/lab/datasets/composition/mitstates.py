@@ -19,17 +19,17 @@ from boolit.lab.datasets.composition.base import WordVectors, compositional_data
 from boolit.lab.datasets.composition.mitstates_files import FIX, image_files, read_index
 from boolit.lab.datasets.composition.word_vectors import Missing, WordFile
 from boolit.lab.datasets.download.fetch import fetch_missing
-from boolit.lab.datasets.download.published import Published, Remote, check
+from boolit.lab.datasets.download.published import PublishedDataset, PublishedFile, verify_file
 from boolit.lab.datasets.features.embeddings import Origin, weights_identity
-from boolit.lab.datasets.features.encoder import embedded, encoder
-from boolit.lab.datasets.features.views import Photographs
+from boolit.lab.datasets.features.encoder import encode_views, load_encoder
+from boolit.lab.datasets.features.views import PhotographPlan
 from boolit.lab.models.resnet18 import FEATURES, Resnet18
 
 PAIRS = 1_962  # of an attribute and an object, in all splits together
 VERSION = 1  # of the features of an image
 # No checksum of the images and the split was published, so they are not downloaded but put here by hand, and not verified.
-LAYOUT = Remote("mitstates", "mit-states", (), "", 0, "mit-states")
-GLOVE = Remote(
+LAYOUT = PublishedFile("mitstates", "mit-states", (), "", 0, "mit-states")
+GLOVE = PublishedFile(
     "mitstates",
     "glove.6B.zip",
     ("https://nlp.stanford.edu/data/glove.6B.zip", "https://downloads.cs.stanford.edu/nlp/data/glove.6B.zip"),
@@ -40,7 +40,7 @@ GLOVE = Remote(
 GLOVE_FILE = "glove.6B.300d.txt"
 
 
-class MitStates(Published):
+class MitStates(PublishedDataset):
     """Features of the images by a frozen ResNet-18, and vectors of the words.
 
     ``path`` is the folder of the files, if they are not in the data folder; ``vectors`` a text file of word vectors instead of
@@ -67,7 +67,7 @@ class MitStates(Published):
         "words: Pennington, Socher and Manning 2014, nlp.stanford.edu/projects/glove"
     )
     licence: ClassVar[str] = "none stated, for images and split; words: PDDL 1.0"
-    remotes: ClassVar[tuple[Remote, ...]] = (LAYOUT, GLOVE)
+    files: ClassVar[tuple[PublishedFile, ...]] = (LAYOUT, GLOVE)
 
     @model_validator(mode="before")
     @classmethod
@@ -117,18 +117,18 @@ class MitStates(Published):
         kept = GLOVE.kept or GLOVE.path
         if kept.is_dir():
             return WordFile(kept / GLOVE_FILE, None, self.missing, self.seed)
-        return WordFile(kept, GLOVE_FILE, self.missing, self.seed, partial(check, GLOVE, kept))
+        return WordFile(kept, GLOVE_FILE, self.missing, self.seed, partial(verify_file, GLOVE, kept))
 
     def _features(self, images: Mapping[str, list[str]], shown: bool) -> Tensor:
-        gallery = Photographs.of({split: image_files(self.folder, names) for split, names in images.items()})
-        identity = cache_key(f"{VERSION} {self.digest} {gallery.identity()}")
+        plan = PhotographPlan.of({split: image_files(self.folder, names) for split, names in images.items()})
+        identity = cache_key(f"{VERSION} {self.digest} {plan.identity()}")
         folder = data_folder() / "embeddings" / identity
-        return embedded(folder, gallery, 0, self._encoder, refreshed=False, shown=shown)
+        return encode_views(folder, plan, 0, self._encoder, refreshed=False, shown=shown)
 
     def _encoder(self) -> Resnet18:
         if weights_identity(self.weights)[1] != self.digest:
             raise UserError(f"the weights here are not those with the digest {self.digest}; put that file back, or plan anew")
-        return encoder(None if self.weights is None else Path(self.weights))
+        return load_encoder(None if self.weights is None else Path(self.weights))
 
 
 def vectors_digest(vectors: str | None) -> str:

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import BinaryIO, Literal, TypeAlias, cast
 
 import torch
-from rich.console import Console
-from rich.progress import wrap_file
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import atomic_write, cache_key, data_folder, regular_file
+from boolit.lab.common.progress import byte_progress
 from boolit.lab.common.random import generator
 
 Missing: TypeAlias = Literal["error", "random"]
@@ -103,20 +102,9 @@ class WordFile:
 
     @contextmanager
     def _opened(self) -> Iterator[BinaryIO]:
-        console = Console(stderr=True)
         try:
-            with (
-                self._plain() as (file, size),
-                wrap_file(
-                    file,
-                    size,
-                    description="reading word vectors",
-                    console=console,
-                    disable=not console.is_terminal,
-                    transient=True,
-                ) as shown,
-            ):
-                yield shown
+            with self._plain() as (file, size), byte_progress() as bars:
+                yield bars.wrap_file(file, size, description="reading word vectors")
         except (OSError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise UserError(f"{self} cannot be read ({error}); give another file, or fetch it again") from None
 

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import Progress
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import atomic_write, cache_key
-from boolit.lab.datasets.download.published import Remote, check, verified, verified_members
-
-# Download bars: what pooch reports to, drawn by rich, on a terminal only.
+from boolit.lab.common.progress import byte_progress
+from boolit.lab.datasets.download.published import PublishedFile, read_verified, read_verified_members, verify_file
 
 
 class FileBar:
-    """The bar of one file. pooch sets ``total`` and calls the rest, as it would with tqdm's bars."""
+    """The bar of one file, on a terminal only. pooch sets ``total`` and calls the rest, as it would with tqdm's bars."""
 
     def __init__(self, bars: Progress, file: str) -> None:
         self._bars, self._task = bars, bars.add_task(file, total=None)
@@ -49,74 +45,46 @@ class FileBar:
         """The file is complete."""
 
 
-class DownloadBars(AbstractContextManager["DownloadBars"]):
-    """The bars of some files, on the error stream."""
-
-    def __init__(self, console: Console | None = None) -> None:
-        console = console or Console(stderr=True)
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(30),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
-        )
-        self._bars = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
-
-    def __enter__(self) -> DownloadBars:
-        self._bars.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._bars.stop()
-
-    def file(self, name: str) -> FileBar:
-        """A further bar."""
-        return FileBar(self._bars, name)
-
-
-# Downloads, through pooch: a file is in its place only once it is whole and holds what was published.
-
 CHUNK = 2**16
 
 
-def fetch_missing(remotes: Sequence[Remote]) -> None:
+def fetch_missing(files: Sequence[PublishedFile]) -> None:
     """Downloads the files that are not there, nor unpacked."""
-    missing = [remote for remote in remotes if remote.kept is None]
+    missing = [published for published in files if published.kept is None]
     if missing:
-        with DownloadBars() as bars:
-            for remote in missing:
-                fetch(remote, bars.file(remote.file))
+        with byte_progress() as bars:
+            for published in missing:
+                fetch(published, FileBar(bars, published.name))
 
 
-def fetch(remote: Remote, bar: FileBar | None = None) -> None:
+def fetch(published: PublishedFile, bar: FileBar | None = None) -> None:
     """Downloads a file from the first of its addresses that has it, over a copy that is there."""
-    if not remote.urls:
-        raise UserError(f"{remote.file} of {remote.dataset} is not here, and no longer published; {remote.fix}")
+    if not published.urls:
+        raise UserError(f"{published.name} of {published.dataset} is not here, and no longer published; {published.fix}")
     failures = []
-    for url in remote.urls:
+    for url in published.urls:
         try:
-            return _download(remote, url, bar)
+            return _download(published, url, bar)
         except (OSError, UserError) as error:  # what requests raises is an OSError
             failures.append(f"{urlsplit(url).hostname}: {_reason(error)}")
     raise UserError(
-        f"{remote.file} of {remote.dataset} could not be downloaded to {remote.path.parent} ({'; '.join(failures)}); "
-        f"with a network, {remote.fix}"
+        f"{published.name} of {published.dataset} could not be downloaded to {published.path.parent} ({'; '.join(failures)}); "
+        f"with a network, {published.fix}"
     )
 
 
-def _download(remote: Remote, url: str, bar: FileBar | None) -> None:
+def _download(published: PublishedFile, url: str, bar: FileBar | None) -> None:
     # pooch.retrieve would compare a hash of the download itself, which is another one at every mirror that packed the file
     # anew. So pooch's downloader writes aside, the content is checked there, and only then does the file get its name.
     from pooch import HTTPDownloader
 
     # A server may else send an archive as the compressed form of its content, and requests would unpack it.
     download = HTTPDownloader(progressbar=bar or False, chunk_size=CHUNK, headers={"Accept-Encoding": "identity"})
-    remote.path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(remote.path) as part:
+    published.path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(published.path) as part:
         with part.open("xb") as file:
             download(url, file, None)
-        check(remote, part)
+        verify_file(published, part)
 
 
 def _reason(error: Exception) -> str:
@@ -135,18 +103,18 @@ Parse: TypeAlias = Callable[[Mapping[str, bytes]], Tensors]
 Stamp: TypeAlias = dict[str, str]
 
 
-def tensors(remotes: Sequence[Remote], version: int, parse: Parse) -> Tensors:
+def load_tensors(files: Sequence[PublishedFile], version: int, parse: Parse) -> Tensors:
     """The tensors ``parse`` makes of the files' contents, by file or member; ``version`` counts the changes of what it makes.
 
     Missing files are fetched. Contents are verified whenever they are parsed; while size and time of the files stay as they
     were, the tensors of that time are mapped instead. In a folder that cannot be written to, they are parsed at every start.
     """
-    fetch_missing(remotes)
-    cache, stamp = _cache(remotes, version), _stamp(remotes)
+    fetch_missing(files)
+    cache, stamp = _cache(files, version), _stamp(files)
     kept = _mapped(cache, stamp)
     if kept is not None:
         return kept
-    parsed = parse(dict(content for remote in remotes for content in _contents(remote)))
+    parsed = parse(dict(content for published in files for content in _contents(published)))
     try:
         cache.parent.mkdir(exist_ok=True)
         with atomic_write(cache) as part:
@@ -156,26 +124,26 @@ def tensors(remotes: Sequence[Remote], version: int, parse: Parse) -> Tensors:
     return _mapped(cache, stamp) or parsed
 
 
-def _contents(remote: Remote) -> Iterable[tuple[str, bytes]]:
-    if remote.members:
-        return verified_members(remote, remote.kept or remote.path)
-    return [(remote.file, b"".join(verified(remote, remote.path)))]
+def _contents(published: PublishedFile) -> Iterable[tuple[str, bytes]]:
+    if published.members:
+        return read_verified_members(published, published.kept or published.path)
+    return [(published.name, b"".join(read_verified(published, published.path)))]
 
 
-def _cache(remotes: Sequence[Remote], version: int) -> Path:
-    digests = (digest for remote in remotes for digest in (remote.sha256, *(member.digest for member in remote.members)))
-    return remotes[0].path.parent / "parsed" / f"{cache_key(version, *digests)}.safetensors"
+def _cache(files: Sequence[PublishedFile], version: int) -> Path:
+    digests = (digest for published in files for digest in (published.sha256, *(member.digest for member in published.members)))
+    return files[0].path.parent / "parsed" / f"{cache_key(version, *digests)}.safetensors"
 
 
-def _stamp(remotes: Sequence[Remote]) -> Stamp:
-    states = {path.name: path.stat() for remote in remotes for path in _files(remote)}
+def _stamp(files: Sequence[PublishedFile]) -> Stamp:
+    states = {path.name: path.stat() for published in files for path in _files(published)}
     return {file: f"{state.st_size} {state.st_mtime_ns}" for file, state in states.items()}
 
 
-def _files(remote: Remote) -> Iterator[Path]:
-    if remote.path.is_file():
-        return iter([remote.path])
-    beside = (remote.path.parent / member.name for member in remote.members)
+def _files(published: PublishedFile) -> Iterator[Path]:
+    if published.path.is_file():
+        return iter([published.path])
+    beside = (published.path.parent / member.name for member in published.members)
     return (path for path in beside if path.is_file())
 
 

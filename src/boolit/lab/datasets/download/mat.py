@@ -17,7 +17,7 @@ BYTES = 2**30
 CHILD = Path(__file__).with_name("mat_child.py")
 
 
-def variable(content: bytes, name: str, file: str) -> Any:
+def read_variable(content: bytes, name: str, file: str) -> Any:
     """A variable in a MATLAB file (version 5): an array; ``file`` is for what is said of a bad one.
 
     Only of content that was compared with its published hash: at another file scipy can end the process.
@@ -33,7 +33,7 @@ def variable(content: bytes, name: str, file: str) -> Any:
     return found[name]
 
 
-def records(content: bytes, name: str, fields: tuple[str, ...], file: str) -> list[list[str | int]]:
+def read_records(content: bytes, name: str, fields: tuple[str, ...], file: str) -> list[list[str | int]]:
     """Some fields, each one text or whole number, of every record of a variable in a MATLAB file that may come from anywhere.
 
     Another process reads it, with at most 30 s and a gibibyte: where it crashes, this one says so.

@@ -18,13 +18,13 @@ _PythonUnpickler: Any = pickle._Unpickler
 REFUSED = (pickle.EMPTY_SET, pickle.ADDITEMS, pickle.FROZENSET, pickle.BYTEARRAY8, pickle.NEXT_BUFFER)
 
 
-def plain(content: bytes) -> Any:
+def unpickle_arrays(content: bytes) -> Any:
     """What a pickle of dicts, lists, numbers, strings and arrays holds; strings of Python 2 come as bytes.
 
     Example:
-        >>> plain(pickle.dumps({b"labels": [6, 9]}, 2))
+        >>> unpickle_arrays(pickle.dumps({b"labels": [6, 9]}, 2))
         {b'labels': [6, 9]}
-        >>> plain(pickle.dumps(print, 2))
+        >>> unpickle_arrays(pickle.dumps(print, 2))
         Traceback (most recent call last):
         boolit.lab.datasets.download.published.UnreadableError: calls __builtin__.print, and a pickle of arrays has no need to
     """

@@ -32,16 +32,16 @@ def md5_of(content: bytes) -> str:
 
 
 @dataclass(frozen=True)
-class Member:
-    """A file in an archive, by its path there: ``hashed`` of its content must be ``digest``, or raises `UnreadableError`."""
+class ArchiveMember:
+    """A file in an archive, by its path there; ``hash_content`` of its content (or an `UnreadableError`) must be ``digest``."""
 
     name: str
     digest: str
-    hashed: Callable[[bytes], str] = md5_of
+    hash_content: Callable[[bytes], str] = md5_of
 
 
 @dataclass(frozen=True)
-class Remote:
+class PublishedFile:
     """A file of a dataset. ``sha256`` and ``size`` (in bytes) are those of its content: of what a ``.gz`` holds.
 
     Two archives of the same bytes differ with the program that packed them, so mirrors and hand-filled folders do; what they
@@ -50,50 +50,50 @@ class Remote:
     """
 
     dataset: str
-    file: str
+    name: str
     urls: tuple[str, ...]
     sha256: str
     size: int
     unpacked: str = ""
-    members: tuple[Member, ...] = ()
+    members: tuple[ArchiveMember, ...] = ()
 
     @property
     def path(self) -> Path:
         """Where the file is kept, or would be."""
-        return data_folder() / self.dataset / self.file
+        return data_folder() / self.dataset / self.name
 
     @property
     def kept(self) -> Path | None:
         """The file, or the folder in its place, if one is here."""
-        folder = self.path.with_name(self.unpacked or self.file)
+        folder = self.path.with_name(self.unpacked or self.name)
         return self.path if self.path.is_file() else folder if folder.is_dir() and self.unpacked else None
 
     @property
     def fix(self) -> str:
         """What to do where the file is missing or bad."""
         folder = f" or what it unpacks to, {self.unpacked}/," if self.unpacked else ""
-        by_hand = f"put the published {self.file}{folder} into {self.path.parent}"
+        by_hand = f"put the published {self.name}{folder} into {self.path.parent}"
         return f"run `boolit data fetch {self.dataset}`, or {by_hand}" if self.urls else by_hand
 
 
-def faulty(remote: Remote, path: Path, fault: str) -> UserError:
+def file_error(published: PublishedFile, path: Path, fault: str) -> UserError:
     """What is said of a bad copy."""
-    return UserError(f"{path} {fault}; {remote.fix}")
+    return UserError(f"{path} {fault}; {published.fix}")
 
 
 # Datasets, and other files, that somebody published, as opposed to those we generate.
 
 
-class Origin:
+class Provenance:
     """Where something comes from, its licence, and the files to fetch; none if ``package`` brings it along."""
 
     home: ClassVar[str]
     licence: ClassVar[str]
-    remotes: ClassVar[tuple[Remote, ...]] = ()
+    files: ClassVar[tuple[PublishedFile, ...]] = ()
     package: ClassVar[str | None] = None
 
 
-class Published(Source, Origin, ABC):
+class PublishedDataset(Source, Provenance, ABC):
     """What is known of a dataset before it is here: ``samples`` by split (with the default options), and its origin."""
 
     task: ClassVar[Task]
@@ -110,27 +110,27 @@ DIRECTORY = 2**24  # bytes of a zip file's directory: a third of a million files
 
 
 @dataclass(frozen=True)
-class Entry:
+class ArchiveEntry:
     """A file in an archive or folder; ``read`` gives its content, and only until the next entry is asked for."""
 
     name: str
     read: Callable[[], bytes]
 
 
-def entries(path: Path) -> Iterator[Entry]:
+def archive_entries(path: Path) -> Iterator[ArchiveEntry]:
     """The files in a folder, a tarball, or a zip file; of tarballs in a zip file, theirs.
 
     Names are paths within the archive. Those in a folder begin with its own name, as they would in a tarball of it.
     """
     if path.is_dir():
-        yield from _in_folder(path)
+        yield from _folder_entries(path)
         return
-    with _told(), path.open("rb") as file:
-        yield from _in_zip(file) if path.suffix == ".zip" else _in_tarball(file)
+    with _report_damage(), path.open("rb") as file:
+        yield from _zip_entries(file) if path.suffix == ".zip" else _tarball_entries(file)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _report_damage() -> Iterator[None]:
     """Around reading: whatever the standard library raises of a damaged archive, of many kinds, becomes `UnreadableError`."""
     try:
         yield
@@ -142,13 +142,13 @@ def _told() -> Iterator[None]:
         raise UnreadableError(f"is no whole archive ({' '.join(str(error).split()) or type(error).__name__})") from None
 
 
-def _in_folder(folder: Path) -> Iterator[Entry]:
+def _folder_entries(folder: Path) -> Iterator[ArchiveEntry]:
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            yield Entry(f"{folder.name}/{path.relative_to(folder).as_posix()}", partial(_content_of_file, path))
+            yield ArchiveEntry(f"{folder.name}/{path.relative_to(folder).as_posix()}", partial(_read_file, path))
 
 
-def _in_tarball(file: IO[bytes]) -> Iterator[Entry]:
+def _tarball_entries(file: IO[bytes]) -> Iterator[ArchiveEntry]:
     with gzip.GzipFile(fileobj=file) as unpacked:
         # A header says how long the next one is, and is believed by tarfile.
         bounded = BoundedReader(cast(IO[bytes], unpacked), MOST_HEADERS, forwards=True)
@@ -158,18 +158,18 @@ def _in_tarball(file: IO[bytes]) -> Iterator[Entry]:
                 if member.offset_data + member.size > MOST_UNPACKED:
                     raise UnreadableError(f"unpacks to more than {MOST_UNPACKED:,} bytes, more than any that was published")
                 if member.isfile():
-                    yield Entry(member.name.removeprefix("./"), partial(_content, archive, member, bounded))
+                    yield ArchiveEntry(member.name.removeprefix("./"), partial(_read_member, archive, member, bounded))
         while unpacked.read(2**20):  # to the end, where the checksum of it all is
             if unpacked.tell() > MOST_UNPACKED:
                 raise UnreadableError(f"unpacks to more than {MOST_UNPACKED:,} bytes, more than any that was published")
 
 
-def _in_zip(file: IO[bytes]) -> Iterator[Entry]:
+def _zip_entries(file: IO[bytes]) -> Iterator[ArchiveEntry]:
     with zipfile.ZipFile(cast(IO[bytes], BoundedReader(file, 2**62, DIRECTORY))) as archive:
         for name in archive.namelist():
             if name.endswith(TARBALLS):
                 with archive.open(name) as inner:
-                    yield from _in_tarball(inner)
+                    yield from _tarball_entries(inner)
 
 
 def _refuse_unsafe(member: TarInfo) -> None:
@@ -180,17 +180,17 @@ def _refuse_unsafe(member: TarInfo) -> None:
         raise UnreadableError(f"holds {member.name!r}, which is neither file nor folder")
 
 
-def _content_of_file(path: Path) -> bytes:
+def _read_file(path: Path) -> bytes:
     try:
         return read_bounded(path, LARGEST, "put the published one there")
     except OSError as error:
         raise UnreadableError(f"has {path.name}, which cannot be read ({error.strerror or error})") from None
 
 
-def _content(archive: TarFile, member: TarInfo, bounded: BoundedReader) -> bytes:
+def _read_member(archive: TarFile, member: TarInfo, bounded: BoundedReader) -> bytes:
     if member.size > LARGEST:
         raise UnreadableError(f"holds {member.name!r} of {member.size:,} bytes, more than any that was published")
-    with _told():
+    with _report_damage():
         stream = archive.extractfile(member)
         bounded.at_once, bounded.counted = LARGEST, False
         content = stream.read() if stream else b""
@@ -205,69 +205,71 @@ def _content(archive: TarFile, member: TarInfo, bounded: BoundedReader) -> bytes
 PIECE = 2**20
 
 
-def verified(remote: Remote, path: Path) -> Iterator[bytes]:
+def read_verified(published: PublishedFile, path: Path) -> Iterator[bytes]:
     """The content of a copy, piece by piece; a `UserError` says what is wrong with it, after the last piece at the latest."""
     digest, size = hashlib.sha256(), 0
-    for piece in _pieces(remote, path):
+    for piece in _pieces(published, path):
         digest.update(piece)
         size += len(piece)
-        if size > remote.size:  # also keeps an archive that unpacks without end from doing so
-            raise faulty(remote, path, f"holds more than the published {remote.size:,} bytes")
+        if size > published.size:  # also keeps an archive that unpacks without end from doing so
+            raise file_error(published, path, f"holds more than the published {published.size:,} bytes")
         yield piece
-    if size < remote.size:
-        raise faulty(remote, path, f"is cut off after {size:,} of {remote.size:,} bytes")
-    if digest.hexdigest() != remote.sha256:
-        raise faulty(
-            remote, path, f"was altered: the SHA-256 of its content begins {digest.hexdigest()[:8]}, not {remote.sha256[:8]}"
+    if size < published.size:
+        raise file_error(published, path, f"is cut off after {size:,} of {published.size:,} bytes")
+    if digest.hexdigest() != published.sha256:
+        raise file_error(
+            published,
+            path,
+            f"was altered: the SHA-256 of its content begins {digest.hexdigest()[:8]}, not {published.sha256[:8]}",
         )
 
 
-def verified_members(remote: Remote, path: Path) -> Iterator[tuple[str, bytes]]:
+def read_verified_members(published: PublishedFile, path: Path) -> Iterator[tuple[str, bytes]]:
     """Name and content of every member that is compared, from a tarball or the folder it unpacks to."""
-    awaited = {member.name: member for member in remote.members}
+    awaited = {member.name: member for member in published.members}
     try:
-        for entry in entries(path):
+        for entry in archive_entries(path):
             if entry.name in awaited:
                 content = entry.read()
                 _compare(awaited.pop(entry.name), content)
                 yield entry.name, content
     except UnreadableError as error:
-        raise faulty(remote, path, str(error)) from None
+        raise file_error(published, path, str(error)) from None
     if awaited:
-        raise faulty(remote, path, f"lacks {next(iter(awaited))}")
+        raise file_error(published, path, f"lacks {next(iter(awaited))}")
 
 
-def check(remote: Remote, path: Path) -> None:
+def verify_file(published: PublishedFile, path: Path) -> None:
     """Reads a copy through, to its last byte, and refuses a bad one; of a folder without known members nothing is compared."""
-    if remote.members:
-        for _ in verified_members(remote, path):
+    if published.members:
+        for _ in read_verified_members(published, path):
             pass
-    elif not (path.is_dir() and remote.unpacked):
-        for _ in verified(remote, path):
+    elif not (path.is_dir() and published.unpacked):
+        for _ in read_verified(published, path):
             pass
 
 
-def _compare(member: Member, content: bytes) -> None:
+def _compare(member: ArchiveMember, content: bytes) -> None:
     try:
-        found = member.hashed(content)
+        found = member.hash_content(content)
     except UnreadableError as error:
         raise UnreadableError(f"holds {member.name}, which {error}") from None
     if found != member.digest:
         raise UnreadableError(f"was altered: the hash of {member.name} begins {found[:8]}, not {member.digest[:8]}")
 
 
-def _pieces(remote: Remote, path: Path) -> Iterator[bytes]:
+def _pieces(published: PublishedFile, path: Path) -> Iterator[bytes]:
     try:
-        with _opened(remote, path) as content:
+        with _open(published, path) as content:
             while piece := content.read(PIECE):
                 yield piece
     except EOFError:
-        raise faulty(remote, path, "is cut off in the middle of its gzip stream") from None
+        raise file_error(published, path, "is cut off in the middle of its gzip stream") from None
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise faulty(remote, path, f"is no whole gzip file ({error})") from None
+        raise file_error(published, path, f"is no whole gzip file ({error})") from None
     except OSError as error:
-        raise faulty(remote, path, f"cannot be read ({error.strerror or error})") from None
+        raise file_error(published, path, f"cannot be read ({error.strerror or error})") from None
 
 
-def _opened(remote: Remote, path: Path) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(path)) if remote.file.endswith(".gz") else path.open("rb")
+def _open(published: PublishedFile, path: Path) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(path)) if published.name.endswith(".gz") else path.open("rb")

@@ -1,9 +1,8 @@
-"""Pictures as a frozen, pretrained network sees them: what the heads of the transfer experiments learn from (s:transfer)."""
+"""Images as a frozen, pretrained network sees them: what the heads of the transfer experiments learn from (s:transfer)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,36 +16,36 @@ from boolit.lab.common.files import cache_key, data_folder, file_digest
 from boolit.lab.common.random import uniform
 from boolit.lab.datasets import describe, load, source
 from boolit.lab.datasets.base import Dataset, Description, Source, Split
-from boolit.lab.datasets.features.encoder import embedded, encoder
-from boolit.lab.datasets.features.views import Gallery
+from boolit.lab.datasets.features.encoder import encode_views, load_encoder
+from boolit.lab.datasets.features.views import ViewPlan
 from boolit.lab.datasets.features.weights import Weights, resnet18_here, resnet18_path
 from boolit.lab.models.resnet18 import FEATURES, Resnet18
 from boolit.lab.runs import canonical
 
-VERSION = 1  # counts the changes of what is made of a picture
-RULE = "an encoder takes colour pictures with classes, such as cifar10 or pictures"
+VERSION = 1  # counts the changes of what is made of an image
+RULE = "an encoder takes colour images with classes, such as cifar10 or pictures"
 Origin = Literal["published", "reconstructed", "own"]
 
 
-def _picture_source(value: Any) -> Source:
+def _image_source(value: Any) -> Source:
     if isinstance(value, Source):
         return value
     if not isinstance(value, dict):
-        raise ValueError(f'a table that names a dataset of pictures, such as {{name = "cifar10"}}, not {value!r}')
+        raise ValueError(f'a table that names a dataset of images, such as {{name = "cifar10"}}, not {value!r}')
     return source(value)
 
 
 class Embeddings(Source):
-    """Features of the pictures ``of`` another dataset: of several augmented ``views`` of each training picture, one of which is
+    """Features of the images ``of`` another dataset: of several augmented ``views`` of each training image, one of which is
     drawn in every step, and of the others whole. ``size`` is the side of what the encoder sees, ``flip`` whether views may be
-    mirrored. With ``refresh`` one pass over the training pictures first replaces the statistics of its batch norms.
+    mirrored. With ``refresh`` one pass over the training images first replaces the statistics of its batch norms.
 
     ``weights`` is a file instead of the published one; a file resnet18-backbone.pth in the published one's place counts as a
     reconstruction of it. ``origin`` and ``digest`` say which it was, and are found: so they are part of every run's key.
     """
 
     name: Literal["embeddings"] = "embeddings"
-    of: Annotated[SerializeAsAny[Source], BeforeValidator(_picture_source)]
+    of: Annotated[SerializeAsAny[Source], BeforeValidator(_image_source)]
     encoder: Literal["resnet18"] = "resnet18"
     weights: str | None = None
     views: int = Field(25, ge=1, le=10_000)
@@ -74,48 +73,40 @@ class Embeddings(Source):
         return data_folder() / "embeddings" / cache_key(identity)
 
     def describe(self) -> Description:
-        pictures = describe(self.of)
-        if pictures.task != "classes" or len(pictures.inputs) != 3 or pictures.inputs[0] != 3:
-            raise UserError(f"{self.of.name} has samples of the shape {pictures.inputs}: {RULE}")
-        return Description((FEATURES,), pictures.outputs, "classes", pictures.samples)
+        images = describe(self.of)
+        if images.task != "classes" or len(images.inputs) != 3 or images.inputs[0] != 3:
+            raise UserError(f"{self.of.name} has samples of the shape {images.inputs}: {RULE}")
+        return Description((FEATURES,), images.outputs, "classes", images.samples)
 
     def prepare(self) -> None:
         self._features(load(self.of), shown=True)
 
     def load(self) -> Dataset:
-        pictures = load(self.of)
-        _check(self.of.name, pictures)
-        gallery = self._gallery(pictures)
+        images = load(self.of)
+        _check(self.of.name, images)
+        plan = self._view_plan(images)
         splits = {
-            name: Split(torch.arange(len(split)) + gallery.place(name), split.y) for name, split in pictures.splits.items()
+            name: Split(torch.arange(len(split)) + plan.first_row(name), split.y) for name, split in images.splits.items()
         }
-        return EmbeddedPictures(
+        return Dataset(
             splits,
             "classes",
-            pictures.outputs,
-            encode=Rows(partial(self._features, pictures, shown=False)),
+            images.outputs,
+            encode=Rows(partial(self._features, images, shown=False)),
             draw=partial(one_view, len(splits["train"]), self.views),
+            input_shape=(FEATURES,),
         )
 
-    def _gallery(self, pictures: Dataset) -> Gallery:
-        return Gallery(pictures.splits, self.size, self.flip, self.seed)
+    def _view_plan(self, images: Dataset) -> ViewPlan:
+        return ViewPlan(images.splits, self.size, self.flip, self.seed)
 
-    def _features(self, pictures: Dataset, shown: bool) -> Tensor:
-        return embedded(self.folder, self._gallery(pictures), self.views, self._encoder, self.refresh, shown)
+    def _features(self, images: Dataset, shown: bool) -> Tensor:
+        return encode_views(self.folder, self._view_plan(images), self.views, self._encoder, self.refresh, shown)
 
     def _encoder(self) -> Resnet18:
         if weights_identity(self.weights)[1] != self.digest:
             raise UserError(f"the weights here are not those with the digest {self.digest}; put that file back, or plan anew")
-        return encoder(None if self.weights is None else Path(self.weights))
-
-
-@dataclass(frozen=True)
-class EmbeddedPictures(Dataset):
-    """Its samples are stored as the rows of their features, which are not encoded before one is asked for."""
-
-    @cached_property
-    def inputs(self) -> tuple[int, ...]:
-        return (FEATURES,)
+        return load_encoder(None if self.weights is None else Path(self.weights))
 
 
 class Rows:
@@ -145,15 +136,15 @@ def one_view(samples: int, views: int, x: Tensor, y: Tensor, run_keys: Tensor, s
     return x + samples * view, y
 
 
-def _check(name: str, pictures: Dataset) -> None:
-    x = pictures.splits["train"].x
-    if pictures.task != "classes" or x.dtype != torch.uint8 or x.dim() != 4 or x.shape[1] != 3:
+def _check(name: str, images: Dataset) -> None:
+    x = images.splits["train"].x
+    if images.task != "classes" or x.dtype != torch.uint8 or x.dim() != 4 or x.shape[1] != 3:
         raise UserError(f"{name} has samples of {x.dtype} and shape {tuple(x.shape[1:])}: {RULE}")
 
 
 def weights_identity(weights: str | None) -> tuple[Origin, str]:
     """Where the weights that would be used come from, and their SHA-256."""
-    (published,) = Weights.remotes
+    (published,) = Weights.files
     if weights is None and (published.kept or not resnet18_here()):
         return "published", published.sha256
     path = Path(weights) if weights else resnet18_path()

@@ -1,41 +1,38 @@
 """Images to features by a frozen ResNet-18, its batch norms refreshed on new images; encoded once, kept as mapped memory.
 
 A file holds one row after the other. Its length says how far it is, so that a killed process loses a batch at most, and more
-views of the same pictures, which come last, cost no more than these.
+views of the same images, which come last, cost no more than these.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import torch
 from filelock import FileLock
-from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
-from rich.text import Text
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import atomic_write
 from boolit.lab.common.parallel import map_in_threads
-from boolit.lab.common.progress import progress_bars
-from boolit.lab.datasets.features.views import Gallery
+from boolit.lab.common.progress import Begin, count_progress
+from boolit.lab.datasets.features.views import ViewPlan
 from boolit.lab.datasets.features.weights import resnet18_weights
 from boolit.lab.datasets.images.base import normaliser
 from boolit.lab.models.resnet18 import FEATURES, Resnet18, folded
 
-# A frozen ResNet-18 that turns pictures into features, its batch norms refreshed on new pictures (a:transfer).
+# A frozen ResNet-18 that turns images into features, its batch norms refreshed on new images (a:transfer).
 
 STATISTICS = ("running_mean", "running_var")
 Statistics: TypeAlias = dict[str, Tensor]
 
 
-def encoder(weights: Path | None) -> Resnet18:
+def load_encoder(weights: Path | None) -> Resnet18:
     """The network with the published weights, or those of a file."""
     with torch.random.fork_rng(devices=[]):  # torch's layers draw weights that are replaced at once
         network = Resnet18()
@@ -43,7 +40,7 @@ def encoder(weights: Path | None) -> Resnet18:
     return network.eval().requires_grad_(False)
 
 
-def batch_statistics(network: Resnet18, pictures: Tensor) -> Statistics:
+def batch_statistics(network: Resnet18, images: Tensor) -> Statistics:
     """Mean and variance of what enters every batch norm, on one batch that is normalised by its own.
 
     Shape: ``(n, 3, size, size)`` bytes.
@@ -54,7 +51,7 @@ def batch_statistics(network: Resnet18, pictures: Tensor) -> Statistics:
             layer.reset_running_stats()
             layer.momentum = None  # after one batch, its statistics
     with torch.no_grad():
-        own(_read(pictures))
+        own(_read(images))
     return {name: values for name, values in own.state_dict().items() if name.endswith(STATISTICS)}
 
 
@@ -75,9 +72,9 @@ def refresh(network: Resnet18, found: Iterable[Statistics]) -> Statistics:
 
 
 class Features:
-    """A network's features of pictures, as float16.
+    """A network's features of images, as float16.
 
-    Its steps of 0.05 % are far below what two views of a picture differ by (on CIFAR-10 by 80 % of their length), its range far
+    Its steps of 0.05 % are far below what two views of an image differ by (on CIFAR-10 by 80 % of their length), its range far
     above the features (25 at most there), and half the bytes are read in every step.
 
     Shape: ``(n, 3, size, size)`` bytes to ``(n, 512)``.
@@ -86,64 +83,37 @@ class Features:
     def __init__(self, network: Resnet18) -> None:
         self._network = folded(network)
 
-    def __call__(self, pictures: Tensor) -> Tensor:
+    def __call__(self, images: Tensor) -> Tensor:
         with torch.no_grad():
-            features: Tensor = self._network(_read(pictures)).half()
+            features: Tensor = self._network(_read(images)).half()
         if not bool(features.isfinite().all()):
-            raise UserError("the encoder's features of some pictures are no finite numbers in float16; use other weights")
+            raise UserError("the encoder's features of some images are no finite numbers in float16; use other weights")
         return features
 
 
-def _read(pictures: Tensor) -> Tensor:
-    return normaliser("imagenet")(pictures).contiguous(memory_format=torch.channels_last)
+def _read(images: Tensor) -> Tensor:
+    return normaliser("imagenet")(images).contiguous(memory_format=torch.channels_last)
 
 
-# How far an encoder is, and how many pictures it takes a second.
-
-Advance: TypeAlias = Callable[[int], None]
-Begin: TypeAlias = Callable[[str, int, int], Advance]  # what is done, of how many pictures, so many of which are done
-
-
-class Speed(ProgressColumn):
-    """Pictures a second."""
-
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:.1f} pictures/s")
-
-
-@contextmanager
-def encoding_bars(shown: bool) -> Iterator[Begin]:
-    """Bars on the error stream, or lines if that is no terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(30), MofNCompleteColumn(), Speed(), TimeRemainingColumn())
-    with progress_bars(*columns, shown=shown, speed_estimate_period=120) as bars:
-
-        def begin(what: str, total: int, done: int) -> Advance:
-            task = bars.add_task(what, total=total, completed=done)
-            return lambda count: bars.advance(task, count)
-
-        yield begin
-
-
-# Features of many views of pictures, encoded once and kept as mapped memory.
+# Features of many views of images, encoded once and kept as mapped memory.
 
 TYPE = np.dtype("<f2")
 ROW_BYTES = FEATURES * TYPE.itemsize
 
 
-def embedded(
-    folder: Path, gallery: Gallery, views: int, encoder: Callable[[], Resnet18], refreshed: bool, shown: bool
+def encode_views(
+    folder: Path, plan: ViewPlan, views: int, encoder: Callable[[], Resnet18], refreshed: bool, shown: bool
 ) -> Tensor:
     """The features of all views, encoded now where they are not in the folder; ``shown`` says whether a bar tells how far.
 
-    Shape: ``(views of all pictures, 512)``, float16, in the order of `Gallery.pieces`.
+    Shape: ``(views of all images, 512)``, float16, in the order of `ViewPlan.pieces`.
     """
-    file, rows = folder / "features", gallery.count(views)
+    file, rows = folder / "features", plan.count(views)
     try:
         if not (file.is_file() and file.stat().st_size >= rows * ROW_BYTES):
             folder.mkdir(parents=True, exist_ok=True)
-            with FileLock(folder / "lock"), encoding_bars(shown) as begin:
-                _encode(file, gallery, views, _network(folder, gallery, encoder(), refreshed, begin), begin)
+            with FileLock(folder / "lock"), count_progress(shown, unit="pictures") as begin:
+                _encode(file, plan, views, _network(folder, plan, encoder(), refreshed, begin), begin)
         # Copied on writing, as torch has no tensors that cannot be written to.
         return torch.from_numpy(np.memmap(file, TYPE, "c", shape=(rows, FEATURES)))
     except OSError as error:
@@ -151,20 +121,20 @@ def embedded(
         raise UserError(f"{fault}; make room there, or set BOOLIT_DATA to another folder") from None
 
 
-def _encode(file: Path, gallery: Gallery, views: int, network: Resnet18, begin: Begin) -> None:
-    features, total = Features(network), gallery.count(views)
+def _encode(file: Path, plan: ViewPlan, views: int, network: Resnet18, begin: Begin) -> None:
+    features, total = Features(network), plan.count(views)
     with file.open("ab") as opened:
         done = min(total, opened.tell() // ROW_BYTES)
         if done < total:  # what another process made while this one waited may be longer
             opened.truncate(done * ROW_BYTES)
-        advance = begin("encoding pictures", total, done)
-        for rows in map_in_threads(lambda piece: features(gallery.seen(piece)), gallery.pieces(views, done)):
+        advance = begin("encoding images", total, done)
+        for rows in map_in_threads(lambda batch: features(plan.views(batch)), plan.batches(views, done)):
             opened.write(rows.numpy().astype(TYPE, copy=False).tobytes())
             opened.flush()
             advance(len(rows))
 
 
-def _network(folder: Path, gallery: Gallery, network: Resnet18, refreshed: bool, begin: Begin) -> Resnet18:
+def _network(folder: Path, plan: ViewPlan, network: Resnet18, refreshed: bool, begin: Begin) -> Resnet18:
     """The encoder with the statistics of its batch norms refreshed, or with those that an earlier start found."""
     kept = folder / "statistics.safetensors"
     if not refreshed:
@@ -172,13 +142,13 @@ def _network(folder: Path, gallery: Gallery, network: Resnet18, refreshed: bool,
     if kept.is_file():
         network.load_state_dict(load_file(kept), strict=False)
         return network
-    advance = begin("refreshing batch norms", len(gallery.splits["train"]), 0)
+    advance = begin("refreshing batch norms", len(plan.splits["train"]), 0)
 
     def found(rows: Tensor) -> Statistics:
-        statistics = batch_statistics(network, gallery.further(rows))
+        statistics = batch_statistics(network, plan.refresh_views(rows))
         advance(len(rows))
         return statistics
 
     with atomic_write(kept) as part:
-        save_file(refresh(network, map_in_threads(found, gallery.shuffled())), part)
+        save_file(refresh(network, map_in_threads(found, plan.refresh_batches())), part)
     return network

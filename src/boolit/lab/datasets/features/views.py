@@ -1,6 +1,6 @@
 """What a frozen encoder sees of images, and in which order: whole ones, the paper's augmented views, photographs in files.
 
-A view is a crop of a share of 0.7 to 1 of the picture's area, its sides 3:4 to 4:3, scaled to a square; mirrored or not; and
+A view is a crop of a share of 0.7 to 1 of the image's area, its sides 3:4 to 4:3, scaled to a square; mirrored or not; and
 brightness, contrast and saturation each changed by a factor of 0.6 to 1.4, in any order. NOTE[paper]: "colour jitter (intensity
 0.4)" does not say whether hue is meant; these three are what that one number stands for in timm, which has the other
 settings' names, too.
@@ -8,7 +8,7 @@ settings' names, too.
 Everything is done on bytes, as Pillow would. Crops have all sizes, so they are scaled one by one, by torch's own resampling of
 bytes: 0.2 ms of one core for a view of 224 × 224, and its colours 3 ms, where the encoder takes 40.
 
-Every view depends on seed, picture and number of the view only, whatever is seen before.
+Every view depends on seed, image and number of the view only, whatever is seen before.
 """
 
 from __future__ import annotations
@@ -28,42 +28,42 @@ from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import name_bytes, read_bounded
 from boolit.lab.common.random import generator, keys, uniform
 from boolit.lab.datasets.base import Split
-from boolit.lab.datasets.images.decoding import decoded_picture
-from boolit.lab.datasets.images.operations import brightened, coloured, contrasted
+from boolit.lab.datasets.images.decoding import decode_image
+from boolit.lab.datasets.images.operations import adjust_brightness, adjust_contrast, adjust_saturation
 
-# What a frozen encoder sees of pictures: whole ones, or the paper's augmented views of them (a:transfer).
+# What a frozen encoder sees of images: whole ones, or the paper's augmented views of them (a:transfer).
 
 SMALLEST_AREA, LARGEST_AREA = 0.7, 1.0
 WIDEST = 4 / 3
 JITTER = 0.4
-TRIES = 10  # crops drawn until one fits into its picture; if none does, the whole picture is taken
+TRIES = 10  # crops drawn until one fits into its image; if none does, the whole image is taken
 CHANCES = 2 * TRIES + 2 + 1 + 4  # of a view: crops, the place of one, mirrored, three factors and their order
-CHANGES: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (brightened, contrasted, coloured)
+CHANGES: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (adjust_brightness, adjust_contrast, adjust_saturation)
 ORDERS = list(permutations(range(len(CHANGES))))
 
 
-def clean_view(pictures: Tensor, size: int) -> Tensor:
-    """Whole pictures.
+def whole_view(images: Tensor, size: int) -> Tensor:
+    """Whole images.
 
-    NOTE[paper]: how test pictures are cut is not said.
+    NOTE[paper]: how test images are cut is not said.
 
     Shape: ``(n, 3, side, side)`` to ``(n, 3, size, size)`` bytes.
     """
-    return pictures if pictures.shape[-2:] == (size, size) else _scaled(pictures, size)
+    return images if images.shape[-2:] == (size, size) else _resize(images, size)
 
 
-def augmented_view(pictures: Tensor, chances: Tensor, size: int, flip: bool) -> Tensor:
-    """A view of every picture.
+def augmented_view(images: Tensor, chances: Tensor, size: int, flip: bool) -> Tensor:
+    """A view of every image.
 
     Shape: ``(n, 3, height, width)`` bytes and ``(n, 27)`` numbers in [0, 1) to ``(n, 3, size, size)`` bytes.
     """
     crops, place, mirrored, colours = chances.split([2 * TRIES, 2, 1, 4], 1)
-    corners = boxes(crops.unflatten(1, (TRIES, 2)), place, *pictures.shape[-2:]).tolist()
-    cut = (picture[:, y : y + h, x : x + w] for picture, (y, x, h, w) in zip(pictures, corners, strict=True))
-    views = torch.cat([_scaled(crop.unsqueeze(0), size) for crop in cut])
+    corners = boxes(crops.unflatten(1, (TRIES, 2)), place, *images.shape[-2:]).tolist()
+    cut = (image[:, y : y + h, x : x + w] for image, (y, x, h, w) in zip(images, corners, strict=True))
+    views = torch.cat([_resize(crop.unsqueeze(0), size) for crop in cut])
     if flip:
         views = torch.where((mirrored < 0.5).view(-1, 1, 1, 1), views.flip(-1), views)
-    return jittered(views, colours)
+    return jitter_colours(views, colours)
 
 
 def boxes(crops: Tensor, place: Tensor, height: int, width: int) -> Tensor:
@@ -83,34 +83,34 @@ def boxes(crops: Tensor, place: Tensor, height: int, width: int) -> Tensor:
     return torch.stack([top, left, tall, wide], 1)
 
 
-def jittered(pictures: Tensor, chances: Tensor) -> Tensor:
-    """Pictures with other brightness, contrast and saturation.
+def jitter_colours(images: Tensor, chances: Tensor) -> Tensor:
+    """Images with other brightness, contrast and saturation.
 
-    Shape: ``(n, 3, height, width)`` bytes and ``(n, 4)`` numbers in [0, 1) to pictures of the same shape.
+    Shape: ``(n, 3, height, width)`` bytes and ``(n, 4)`` numbers in [0, 1) to images of the same shape.
     """
     factors, order = 1 + JITTER * (2 * chances[:, :3] - 1), (chances[:, 3] * len(ORDERS)).long()
-    result = torch.empty_like(pictures)
+    result = torch.empty_like(images)
     for number, changes in enumerate(ORDERS):
         rows = (order == number).nonzero().squeeze(1)
-        changed = pictures[rows]
+        changed = images[rows]
         for change in changes if len(rows) else ():
             changed = CHANGES[change](changed, factors[rows, change])
         result[rows] = changed
     return result
 
 
-def _scaled(pictures: Tensor, size: int) -> Tensor:
-    return F.interpolate(pictures, (size, size), mode="bilinear", antialias=True)
+def _resize(images: Tensor, size: int) -> Tensor:
+    return F.interpolate(images, (size, size), mode="bilinear", antialias=True)
 
 
-# The order in which an encoder sees pictures: whole ones of the splits to test on, then the training pictures' views.
+# The order in which an encoder sees images: whole ones of the splits to test on, then the training images' views.
 
-BATCH = 64  # pictures that are seen together
+BATCH = 64  # images that are seen together
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Some pictures of a split, all in the same view; ``view`` is none for whole pictures."""
+class ViewBatch:
+    """Some images of a split, all in the same view; ``view`` is none for whole images."""
 
     split: str
     rows: range
@@ -118,8 +118,8 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Gallery:
-    """Pictures by split, and how they are looked at: the ``size`` of a view, whether it may be mirrored, and the seed."""
+class ViewPlan:
+    """Images by split, and how they are looked at: the ``size`` of a view, whether it may be mirrored, and the seed."""
 
     splits: Mapping[str, Split]
     size: int
@@ -128,106 +128,106 @@ class Gallery:
 
     @property
     def whole(self) -> list[str]:
-        """The splits whose pictures are seen whole, in order."""
+        """The splits whose images are seen whole, in order."""
         return sorted(name for name in self.splits if name != "train")
 
-    def place(self, split: str) -> int:
-        """How many views come before those of a split; of the training pictures, before the first of each."""
+    def first_row(self, split: str) -> int:
+        """How many views come before those of a split; of the training images, before the first of each."""
         before = self.whole[: self.whole.index(split)] if split in self.whole else self.whole
         return sum(len(self.splits[name]) for name in before)
 
     def count(self, views: int) -> int:
-        """How many views there are of all pictures together, with so many of each training picture."""
-        return self.place("train") + views * len(self.splits["train"])
+        """How many views there are of all images together, with so many of each training image."""
+        return self.first_row("train") + views * len(self.splits["train"])
 
-    def pieces(self, views: int, done: int) -> Iterator[Piece]:
+    def batches(self, views: int, done: int) -> Iterator[ViewBatch]:
         """What remains to be seen after the first ``done`` views."""
         blocks: list[tuple[str, int | None]] = [(name, None) for name in self.whole]
         blocks += [("train", view) for view in range(views)]
         for split, view in blocks:
             count = len(self.splits[split])
             for first in range(min(done, count), count, BATCH):
-                yield Piece(split, range(first, min(first + BATCH, count)), view)
+                yield ViewBatch(split, range(first, min(first + BATCH, count)), view)
             done = max(0, done - count)
 
-    def seen(self, piece: Piece) -> Tensor:
-        """The views of a piece.
+    def views(self, batch: ViewBatch) -> Tensor:
+        """The views of a batch.
 
-        Shape: ``(pictures, 3, size, size)`` bytes.
+        Shape: ``(images, 3, size, size)`` bytes.
         """
-        pictures = self.splits[piece.split].x[piece.rows.start : piece.rows.stop]
-        if piece.view is None:
-            return clean_view(pictures, self.size)
-        return self._augmented(pictures, list(piece.rows), "view", piece.view)
+        images = self.splits[batch.split].x[batch.rows.start : batch.rows.stop]
+        if batch.view is None:
+            return whole_view(images, self.size)
+        return self._augment(images, list(batch.rows), "view", batch.view)
 
-    def shuffled(self) -> tuple[Tensor, ...]:
-        """The training pictures in batches of mixed classes that are nearly equal in size.
+    def refresh_batches(self) -> tuple[Tensor, ...]:
+        """The training images in batches of mixed classes that are nearly equal in size.
 
-        Shape: ``(pictures,)`` row numbers each.
+        Shape: ``(images,)`` row numbers each.
         """
         order = torch.randperm(len(self.splits["train"]), generator=generator(self.seed, "refresh"))
         return order.tensor_split(-(-len(order) // BATCH))
 
-    def further(self, rows: Tensor) -> Tensor:
-        """A view of some training pictures that is none of those of the pieces.
+    def refresh_views(self, rows: Tensor) -> Tensor:
+        """A view of some training images that is none of those of the pieces.
 
-        Shape: ``(pictures,)`` row numbers to ``(pictures, 3, size, size)`` bytes.
+        Shape: ``(images,)`` row numbers to ``(images, 3, size, size)`` bytes.
         """
-        return self._augmented(self.splits["train"].x[rows], rows.tolist(), "refresh", 0)
+        return self._augment(self.splits["train"].x[rows], rows.tolist(), "refresh", 0)
 
-    def _augmented(self, pictures: Tensor, rows: list[int], purpose: str, view: int) -> Tensor:
+    def _augment(self, images: Tensor, rows: list[int], purpose: str, view: int) -> Tensor:
         chances = uniform(keys(rows, purpose, self.seed), view, (CHANCES,))
-        return augmented_view(pictures, chances, self.size, self.flip)
+        return augmented_view(images, chances, self.size, self.flip)
 
 
 # Photographs in files as an encoder sees them once: the middle of each, decoded when it is wanted, so that none is kept.
 
-SCALED, SEEN = 256, 224  # the shorter side of a picture, and the side of the square that is cut from its middle
+SCALED, SEEN = 256, 224  # the shorter side of an image, and the side of the square that is cut from its middle
 
 
 @dataclass(frozen=True)
-class Photographs(Gallery):
+class PhotographPlan(ViewPlan):
     """Files by split, none of which is augmented."""
 
     files: Mapping[str, Sequence[Path]]
 
     @staticmethod
-    def of(files: Mapping[str, Sequence[Path]]) -> Photographs:
+    def of(files: Mapping[str, Sequence[Path]]) -> PhotographPlan:
         """All files of some splits."""
         splits = {name: Split(rows := torch.arange(len(paths)), rows) for name, paths in files.items()}
-        return Photographs(splits, SEEN, flip=False, seed=0, files=files)
+        return PhotographPlan(splits, SEEN, flip=False, seed=0, files=files)
 
     @property
     def whole(self) -> list[str]:
         return list(self.splits)
 
-    def count(self, views: int) -> int:  # noqa: ARG002 (each picture is seen once)
+    def count(self, views: int) -> int:  # noqa: ARG002 (each image is seen once)
         return sum(map(len, self.splits.values()))
 
-    def seen(self, piece: Piece) -> Tensor:
+    def views(self, batch: ViewBatch) -> Tensor:
         edge = (SCALED - SEEN) // 2
-        pictures = [_decoded(self.files[piece.split][row]) for row in piece.rows]
-        return torch.stack(pictures)[..., edge : edge + SEEN, edge : edge + SEEN].contiguous()
+        images = [_decode(self.files[batch.split][row]) for row in batch.rows]
+        return torch.stack(images)[..., edge : edge + SEEN, edge : edge + SEEN].contiguous()
 
     def identity(self) -> str:
         """What tells these files from others: names, sizes and times."""
         digest = hashlib.sha256()
         for split, paths in self.files.items():
             for path in paths:
-                state = _state(path)
+                state = _stamp(path)
                 digest.update(name_bytes(f"{split}\n{path.parent.name}/{path.name}\n{state}\n"))
         return digest.hexdigest()
 
 
-def _decoded(path: Path) -> Tensor:
+def _decode(path: Path) -> Tensor:
     try:
         content = read_bounded(path)
     except OSError as error:
         raise _unreadable(path, error) from None
-    return torch.from_numpy(decoded_picture(content, str(path), SCALED))
+    return torch.from_numpy(decode_image(content, str(path), SCALED))
 
 
-def _state(path: Path) -> str:
+def _stamp(path: Path) -> str:
     try:
         state = path.stat()
     except OSError as error:
@@ -236,4 +236,4 @@ def _state(path: Path) -> str:
 
 
 def _unreadable(path: Path, error: OSError) -> UserError:
-    return UserError(f"the picture {path} cannot be read ({error.strerror}); put the whole set there")
+    return UserError(f"the image {path} cannot be read ({error.strerror}); put the whole set there")

@@ -13,7 +13,7 @@ from torch import Tensor
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import regular_file
 from boolit.lab.datasets.download.fetch import fetch_missing
-from boolit.lab.datasets.download.published import Origin, Remote, check
+from boolit.lab.datasets.download.published import Provenance, PublishedFile, verify_file
 
 NAME = "weights"
 BACKBONE = "resnet18-backbone.pth"  # a file of one's own, beside the published one
@@ -22,7 +22,7 @@ LARGEST = 2**29  # bytes of a file
 STATISTICS = ("weight", "bias", "running_mean", "running_var")
 
 
-class Weights(Origin):
+class Weights(Provenance):
     """torchvision's file.
 
     NOTE[paper]: a:transfer says ResNet50, the tables' parameter counts and the text ResNet-18.
@@ -30,8 +30,8 @@ class Weights(Origin):
 
     home: ClassVar[str] = "torchvision, pytorch.org/vision (ResNet18_Weights.IMAGENET1K_V1)"
     licence: ClassVar[str] = "BSD 3-Clause; trained on ImageNet, which is for non-commercial research and education"
-    remotes: ClassVar[tuple[Remote, ...]] = (
-        Remote(
+    files: ClassVar[tuple[PublishedFile, ...]] = (
+        PublishedFile(
             NAME,
             "resnet18-f37072fd.pth",
             ("https://download.pytorch.org/models/resnet18-f37072fd.pth",),
@@ -47,26 +47,26 @@ def resnet18_path(path: Path | None = None) -> Path:
     """
     if path is not None:
         return path
-    (remote,) = Weights.remotes
+    (published,) = Weights.files
     own = own_resnet18()
     if own is not None:
         return own
-    fetch_missing(Weights.remotes)
-    check(remote, remote.path)
-    return remote.path
+    fetch_missing(Weights.files)
+    verify_file(published, published.path)
+    return published.path
 
 
 def resnet18_here() -> bool:
     """Whether one of the files is here."""
-    (remote,) = Weights.remotes
-    return remote.kept is not None or own_resnet18() is not None
+    (published,) = Weights.files
+    return published.kept is not None or own_resnet18() is not None
 
 
 def own_resnet18() -> Path | None:
     """The user's own file where it is used: if it is here and the published one is not."""
-    (remote,) = Weights.remotes
-    own = remote.path.with_name(BACKBONE)
-    return own if remote.kept is None and own.is_file() else None
+    (published,) = Weights.files
+    own = published.path.with_name(BACKBONE)
+    return own if published.kept is None and own.is_file() else None
 
 
 def resnet18_weights(path: Path | None = None) -> dict[str, Tensor]:

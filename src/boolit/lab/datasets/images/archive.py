@@ -1,4 +1,4 @@
-"""Pictures decoded once, kept as mapped memory: a start with the same pictures decodes none."""
+"""Images decoded once, kept as mapped memory: a start with the same images decodes none."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ from typing import IO
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import track
 from torch import Tensor
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import atomic_write, cache_key, name_bytes
-from boolit.lab.datasets.download.published import UnreadableError, entries
+from boolit.lab.common.progress import count_progress
+from boolit.lab.datasets.download.published import UnreadableError, archive_entries
 from boolit.lab.datasets.images.decoding import Decoded, Encoded, decode_all
 
-VERSION = 1  # counts the changes of what is made of a picture
+VERSION = 1  # counts the changes of what is made of an image
 
 
 @dataclass(frozen=True)
-class Album:
-    """A folder or archive of pictures. ``identity`` tells them from others at the same place; what is made of them is kept in
+class ImageArchive:
+    """A folder or archive of images. ``identity`` tells them from others at the same place; what is made of them is kept in
     the folder ``cache``, and taken from there while the identity stays the same.
     """
 
@@ -35,41 +34,41 @@ class Album:
     identity: str
 
     def kept(self, *words: object) -> Path:
-        """Where something made of the pictures is kept."""
+        """Where something made of the images is kept."""
         return self.cache / cache_key(VERSION, self.identity, *words)
 
 
-def pictures(album: Album, names: Sequence[str], side: int, verify: Callable[[], None]) -> Tensor:
-    """The pictures of some names, in that order; before they are decoded, ``verify`` is called.
+def load_images(archive: ImageArchive, names: Sequence[str], side: int, verify: Callable[[], None]) -> Tensor:
+    """The images of some names, in that order; before they are decoded, ``verify`` is called.
 
-    Shape: ``(pictures, 3, side, side)`` bytes.
+    Shape: ``(images, 3, side, side)`` bytes.
     """
-    kept, shape = album.kept(side, *names), (len(names), 3, side, side)
+    kept, shape = archive.kept(side, *names), (len(names), 3, side, side)
     if not (kept.is_file() and kept.stat().st_size == math.prod(shape)):
         verify()
-        with _keeping(kept, f"{math.prod(shape) / 1e6:,.0f} MB of decoded pictures") as file:
-            _write(file, decode_all(_encoded(album.path, names), len(names), side), len(names))
+        with _write_cache(kept, f"{math.prod(shape) / 1e6:,.0f} MB of decoded images") as file:
+            _write(file, decode_all(_read_images(archive.path, names), len(names), side), len(names))
     # Copied on writing, as torch has no tensors that cannot be written to.
     return torch.from_numpy(np.memmap(kept, np.uint8, "c", shape=shape))
 
 
-def names_in(album: Album, verify: Callable[[], None]) -> list[str]:
+def list_names(archive: ImageArchive, verify: Callable[[], None]) -> list[str]:
     """The names of all files; of an archive they are kept, as it must be read through to find them; ``verify`` is called before
     it is opened.
     """
-    kept = album.kept("names")
-    if album.path.is_dir() or not kept.is_file():
+    kept = archive.kept("names")
+    if archive.path.is_dir() or not kept.is_file():
         verify()
-        with _told(album.path):
-            names = [entry.name for entry in entries(album.path)]
-        if album.path.is_dir():
+        with _report_damage(archive.path):
+            names = [entry.name for entry in archive_entries(archive.path)]
+        if archive.path.is_dir():
             return names
-        with _keeping(kept, "the names of the pictures") as file:
+        with _write_cache(kept, "the names of the images") as file:
             file.write(name_bytes("\n".join(names)))
     return kept.read_text("utf-8", "surrogateescape").split("\n")
 
 
-def stamp_of(path: Path) -> str:
+def file_stamp(path: Path) -> str:
     """Size and time of a file, or of all files in a folder."""
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
     states = ((file.relative_to(path), file.stat()) for file in files if file.is_file())
@@ -78,7 +77,7 @@ def stamp_of(path: Path) -> str:
 
 
 @contextmanager
-def _keeping(kept: Path, what: str) -> Iterator[IO[bytes]]:
+def _write_cache(kept: Path, what: str) -> Iterator[IO[bytes]]:
     """A file that gets its name once it is complete."""
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -92,26 +91,27 @@ def _keeping(kept: Path, what: str) -> Iterator[IO[bytes]]:
 
 
 def _write(file: IO[bytes], decoded: Iterator[Decoded], count: int) -> None:
-    console = Console(stderr=True)
-    hidden = not console.is_terminal
-    for row, pixels in track(decoded, "decoding pictures", count, console=console, disable=hidden, transient=True):
-        file.seek(row * pixels.nbytes)
-        file.write(pixels.data)
+    with count_progress(lines=False) as begin:
+        advance = begin("decoding images", count)
+        for row, pixels in decoded:
+            file.seek(row * pixels.nbytes)
+            file.write(pixels.data)
+            advance(1)
 
 
-def _encoded(path: Path, names: Sequence[str]) -> Iterator[Encoded]:
+def _read_images(path: Path, names: Sequence[str]) -> Iterator[Encoded]:
     rows = {name: row for row, name in enumerate(names)}
-    with _told(path):
-        for entry in entries(path):
+    with _report_damage(path):
+        for entry in archive_entries(path):
             if entry.name in rows:
                 place = str(path.parent / entry.name) if path.is_dir() else f"{entry.name} in {path}"
                 yield rows.pop(entry.name), place, entry.read()
     if rows:
-        raise UserError(f"{path} lacks the picture {next(iter(rows))}; put the whole one there")
+        raise UserError(f"{path} lacks the image {next(iter(rows))}; put the whole one there")
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _report_damage(path: Path) -> Iterator[None]:
     try:
         yield
     except UnreadableError as error:

@@ -15,7 +15,7 @@ from torch import Tensor
 from boolit.lab.common.random import normal, uniform
 from boolit.lab.datasets.images.autoaugment import autoaugment_cifar10
 
-# Random affine transformations of small pictures, as many at once as a cohort has in a batch.
+# Random affine transformations of small images, as many at once as a cohort has in a batch.
 
 DEGREES = 10.0
 SMALLEST, LARGEST = 0.8, 1.2
@@ -23,11 +23,11 @@ TRANSLATION = 0.08  # of the side
 # NOTE[paper]: "shear of ±0.3" has no unit. The authors' code gives this number to torchvision, which takes degrees: so it moves
 # no pixel by more than a fourteenth of one.
 SHEAR = 0.3
-AT_ONCE = 128  # what the coordinates of so many pictures take stays in a core's cache
+AT_ONCE = 128  # what the coordinates of so many images take stays in a core's cache
 
 
 def affine_matrices(chances: Tensor, height: int, width: int) -> Tensor:
-    """Transformations about the centre of a picture, from numbers in [0, 1): rotation, scale, two translations, shear along x.
+    """Transformations about the centre of an image, from numbers in [0, 1): rotation, scale, two translations, shear along x.
 
     Shape: ``(n, 5)`` to ``(n, 2, 3)``, from pixel coordinates (x, y, 1) to new ones.
     """
@@ -43,8 +43,8 @@ def affine_matrices(chances: Tensor, height: int, width: int) -> Tensor:
     )[:, :2]
 
 
-def warped(pictures: Tensor, matrices: Tensor) -> Tensor:
-    """Every picture transformed by its own matrix, with 0 where nothing was; a pixel is the nearest one of the original.
+def warp(images: Tensor, matrices: Tensor) -> Tensor:
+    """Every image transformed by its own matrix, with 0 where nothing was; a pixel is the nearest one of the original.
 
     NOTE[paper]: interpolation is not mentioned; the nearest pixel is torchvision's default, so the authors', and keeps bytes.
 
@@ -52,13 +52,13 @@ def warped(pictures: Tensor, matrices: Tensor) -> Tensor:
     """
     from kornia.geometry.transform import invert_affine_transform
 
-    height, width = pictures.shape[1:]
+    height, width = images.shape[1:]
     origins, pixels = invert_affine_transform(matrices), _pixels(height, width)
     border = _border(origins @ pixels[:, [0, width - 1, -width, -1]], height, width)
-    origins[..., 2] += border + 0.5  # into the bordered picture, where rounding down then finds the nearest pixel
-    result = torch.empty_like(pictures, memory_format=torch.contiguous_format)
-    lookup = _Lookup(pictures, border)
-    for part, places, written in zip(*(each.split(AT_ONCE) for each in (pictures, origins, result)), strict=True):
+    origins[..., 2] += border + 0.5  # into the bordered image, where rounding down then finds the nearest pixel
+    result = torch.empty_like(images, memory_format=torch.contiguous_format)
+    lookup = _Lookup(images, border)
+    for part, places, written in zip(*(each.split(AT_ONCE) for each in (images, origins, result)), strict=True):
         lookup(part, places, pixels, written.view(-1))
     return result
 
@@ -69,21 +69,21 @@ class _Lookup:
     It uses the same memory for every piece: fresh memory would cost a third more.
     """
 
-    def __init__(self, pictures: Tensor, border: int) -> None:
-        height, width = pictures.shape[1:]
-        self.bordered = pictures.new_zeros(AT_ONCE, height + 2 * border, width + 2 * border)
+    def __init__(self, images: Tensor, border: int) -> None:
+        height, width = images.shape[1:]
+        self.bordered = images.new_zeros(AT_ONCE, height + 2 * border, width + 2 * border)
         self.inside = self.bordered[:, border : border + height, border : border + width]
         self.starts = torch.arange(0, self.bordered.numel(), self.bordered[0].numel(), dtype=torch.int32).unsqueeze(1)
         self.x, self.y = torch.empty(2, AT_ONCE, height * width).unbind()
         self.places = torch.empty(AT_ONCE, height * width, dtype=torch.int32)
 
-    def __call__(self, pictures: Tensor, origins: Tensor, pixels: Tensor, result: Tensor) -> None:
+    def __call__(self, images: Tensor, origins: Tensor, pixels: Tensor, result: Tensor) -> None:
         """Writes the pixels that ``origins`` move to.
 
         Shape: ``(n, height, width)``, ``(n, 2, 3)``, ``(3, pixels)`` and ``(n · pixels,)``.
         """
-        n = len(pictures)
-        self.inside[:n] = pictures
+        n = len(images)
+        self.inside[:n] = images
         x, y = (torch.mm(row, pixels, out=memory[:n]) for row, memory in zip(origins.unbind(1), (self.x, self.y), strict=True))
         places = self.places[:n].copy_(x.add_(y.floor_(), alpha=self.bordered.shape[2])).add_(self.starts[:n])
         torch.index_select(self.bordered.view(-1), 0, places.view(-1), out=result)
@@ -99,7 +99,7 @@ def _pixels(height: int, width: int) -> Tensor:
 
 
 def _border(corners: Tensor, height: int, width: int) -> int:
-    """How wide a border of 0 holds all that is looked up outside the pictures, so that nothing is compared with their sides.
+    """How wide a border of 0 holds all that is looked up outside the images, so that nothing is compared with their sides.
 
     Shape: ``(n, 2, 4)``.
     """
@@ -127,7 +127,7 @@ def affine(x: Tensor, run_keys: Tensor, step: int) -> Tensor:
     Shape: ``(runs, batch, height, width)``, unchanged, as is the type.
     """
     chances = uniform(run_keys, step, (x.shape[1], 5)).flatten(0, 1)
-    return warped(x.flatten(0, 1), affine_matrices(chances, x.shape[-2], x.shape[-1])).view(x.shape)
+    return warp(x.flatten(0, 1), affine_matrices(chances, x.shape[-2], x.shape[-1])).view(x.shape)
 
 
 AUGMENTATIONS: dict[str, Augmentation] = {"jitter": jitter, "affine": affine, "autoaugment-cifar10": autoaugment_cifar10}

@@ -1,7 +1,7 @@
 """AutoAugment's policy for CIFAR-10 (Cubuk et al. 2019), which the paper uses on CIFAR-10 and CIFAR-100 (a:cifar).
 
-A picture is mirrored with probability 1/2 and then goes through one of 25 sub-policies of two operations each. Pictures are
-grouped by operation. NOTE[paper]: as in the authors' code, the mirror image comes first, pictures are neither cropped nor cut
+An image is mirrored with probability 1/2 and then goes through one of 25 sub-policies of two operations each. Images are
+grouped by operation. NOTE[paper]: as in the authors' code, the mirror image comes first, images are neither cropped nor cut
 out, rotations go one way only and uncovered pixels are grey; interpolation is not said and is to the nearest pixel, as in the
 policy's original.
 """
@@ -24,7 +24,7 @@ FILL = 128
 LEVELS = 10  # magnitudes 0 … 9
 SHEAR, TRANSLATION, DEGREES, FACTOR = 0.3, 150 / 331, 30.0, 0.9  # at magnitude 9; a translation is a share of the side
 FEWEST_BITS, BITS = 4, 8
-CHANCES = 6  # of a picture: mirrored, which sub-policy, and twice whether to apply the operation and its sign
+CHANCES = 6  # of an image: mirrored, which sub-policy, and twice whether to apply the operation and its sign
 
 # Operation, probability and magnitude, twice a line.
 POLICY = """
@@ -54,12 +54,12 @@ auto_contrast 0.9 2  solarise      0.8 3
 equalise      0.8 8  invert        0.1 3
 translate_y   0.7 9  auto_contrast 0.9 1
 """
-Operation = Callable[[Tensor, Tensor, Tensor], Tensor]  # pictures, their magnitudes from 0 to 1, and signs
+Operation = Callable[[Tensor, Tensor, Tensor], Tensor]  # images, their magnitudes from 0 to 1, and signs
 Transformation = Literal["rotate", "shear_y", "translate_x", "translate_y"]
 
 
 def autoaugment_cifar10(x: Tensor, run_keys: Tensor, step: int) -> Tensor:
-    """AutoAugment's policy for CIFAR-10, drawn anew for every picture.
+    """AutoAugment's policy for CIFAR-10, drawn anew for every image.
 
     Shape: ``(runs, batch, 3, height, width)`` bytes, unchanged.
     """
@@ -68,16 +68,16 @@ def autoaugment_cifar10(x: Tensor, run_keys: Tensor, step: int) -> Tensor:
         raise UserError(f"samples of {x.dtype} and shape {tuple(x.shape[2:])}: {rule}")
     chances = uniform(run_keys, step, (x.shape[1], CHANCES)).flatten(0, 1)
     mirrored = (chances[:, 0] < 0.5).view(-1, 1, 1, 1)
-    pictures = x.flatten(0, 1)
-    pictures = torch.where(mirrored, pictures.flip(-1), pictures)
+    images = x.flatten(0, 1)
+    images = torch.where(mirrored, images.flip(-1), images)
     sub_policy = (len(_operations()) * chances[:, 1]).long()
     for place in range(2):
-        apply(pictures, sub_policy, place, *chances[:, 2 + 2 * place : 4 + 2 * place].unbind(1))
-    return pictures.view(x.shape)
+        apply(images, sub_policy, place, *chances[:, 2 + 2 * place : 4 + 2 * place].unbind(1))
+    return images.view(x.shape)
 
 
-def apply(pictures: Tensor, sub_policy: Tensor, place: int, whether: Tensor, sign: Tensor) -> None:
-    """The first or second operation of every picture's sub-policy, in place, where its chance ``whether`` is low enough.
+def apply(images: Tensor, sub_policy: Tensor, place: int, whether: Tensor, sign: Tensor) -> None:
+    """The first or second operation of every image's sub-policy, in place, where its chance ``whether`` is low enough.
 
     Shape: ``(n, 3, height, width)``, then ``(n,)`` each.
     """
@@ -89,7 +89,7 @@ def apply(pictures: Tensor, sub_policy: Tensor, place: int, whether: Tensor, sig
         own = torch.tensor([other == name for other in names])
         rows = (applied & own[sub_policy]).nonzero().squeeze(1)
         if len(rows):
-            pictures[rows] = OPERATIONS[name](pictures[rows], magnitudes[sub_policy[rows], place], signs[rows])
+            images[rows] = OPERATIONS[name](images[rows], magnitudes[sub_policy[rows], place], signs[rows])
 
 
 def _entries() -> list[list[str]]:
@@ -113,27 +113,27 @@ def _numbers() -> tuple[Tensor, Tensor]:
     return probabilities, magnitudes / (LEVELS - 1)
 
 
-def _enhanced(operation: Callable[[Tensor, Tensor], Tensor]) -> Operation:
-    return lambda pictures, magnitudes, signs: operation(pictures, 1 + FACTOR * magnitudes * signs)
+def _enhance(operation: Callable[[Tensor, Tensor], Tensor]) -> Operation:
+    return lambda images, magnitudes, signs: operation(images, 1 + FACTOR * magnitudes * signs)
 
 
-def _solarise(pictures: Tensor, magnitudes: Tensor, signs: Tensor) -> Tensor:  # noqa: ARG001 (what others go by)
-    return operations.solarised(pictures, 256 - 256 * magnitudes)
+def _solarise(images: Tensor, magnitudes: Tensor, signs: Tensor) -> Tensor:  # noqa: ARG001 (what others go by)
+    return operations.solarise(images, 256 - 256 * magnitudes)
 
 
-def _posterise(pictures: Tensor, magnitudes: Tensor, signs: Tensor) -> Tensor:  # noqa: ARG001 (what others go by)
+def _posterise(images: Tensor, magnitudes: Tensor, signs: Tensor) -> Tensor:  # noqa: ARG001 (what others go by)
     lost = ((BITS - FEWEST_BITS) * magnitudes).round().long()
-    return operations.posterised(pictures, (256 - 2**lost).to(torch.uint8))
+    return operations.posterise(images, (256 - 2**lost).to(torch.uint8))
 
 
-def _moved(kind: Transformation, greatest: float, signed: bool = True) -> Operation:
+def _move(kind: Transformation, greatest: float, signed: bool = True) -> Operation:
     """An affine transformation: the policy has so few of them that each is made once, as the origins of all pixels."""
 
-    def operation(pictures: Tensor, magnitudes: Tensor, signs: Tensor) -> Tensor:
+    def operation(images: Tensor, magnitudes: Tensor, signs: Tensor) -> Tensor:
         amounts = (greatest * magnitudes * signs if signed else greatest * magnitudes).tolist()
-        height, width = pictures.shape[2:]
+        height, width = images.shape[2:]
         places = torch.stack([_origins(kind, amount, height, width) for amount in amounts])
-        return operations.rearranged(pictures, places, FILL)
+        return operations.gather_pixels(images, places, FILL)
 
     return operation
 
@@ -152,28 +152,28 @@ def _origins(kind: Transformation, amount: float, height: int, width: int) -> Te
     elif kind == "shear_y":
         y = y + amount * x
     else:
-        x, y = _turned(x - width / 2, y - height / 2, math.radians(amount))
+        x, y = _rotate(x - width / 2, y - height / 2, math.radians(amount))
         x, y = x + width / 2, y + height / 2
     inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
     return torch.where(inside, y.floor() * width + x.floor(), height * width).long().flatten()
 
 
-def _turned(x: Tensor, y: Tensor, angle: float) -> tuple[Tensor, Tensor]:
+def _rotate(x: Tensor, y: Tensor, angle: float) -> tuple[Tensor, Tensor]:
     return math.cos(angle) * x - math.sin(angle) * y, math.sin(angle) * x + math.cos(angle) * y
 
 
 OPERATIONS: dict[str, Operation] = {
-    "auto_contrast": lambda pictures, _, __: operations.autocontrasted(pictures),
-    "brightness": _enhanced(operations.brightened),
-    "colour": _enhanced(operations.coloured),
-    "contrast": _enhanced(operations.contrasted),
-    "equalise": lambda pictures, _, __: operations.equalised(pictures),
-    "invert": lambda pictures, _, __: operations.inverted(pictures),
+    "auto_contrast": lambda images, _, __: operations.auto_contrast(images),
+    "brightness": _enhance(operations.adjust_brightness),
+    "colour": _enhance(operations.adjust_saturation),
+    "contrast": _enhance(operations.adjust_contrast),
+    "equalise": lambda images, _, __: operations.equalise(images),
+    "invert": lambda images, _, __: operations.invert(images),
     "posterise": _posterise,
-    "rotate": _moved("rotate", DEGREES, signed=False),
-    "sharpness": _enhanced(operations.sharpened),
-    "shear_y": _moved("shear_y", SHEAR),
+    "rotate": _move("rotate", DEGREES, signed=False),
+    "sharpness": _enhance(operations.adjust_sharpness),
+    "shear_y": _move("shear_y", SHEAR),
     "solarise": _solarise,
-    "translate_x": _moved("translate_x", TRANSLATION),
-    "translate_y": _moved("translate_y", TRANSLATION),
+    "translate_x": _move("translate_x", TRANSLATION),
+    "translate_y": _move("translate_y", TRANSLATION),
 }

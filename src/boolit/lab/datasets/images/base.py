@@ -13,12 +13,12 @@ from pydantic import Field
 from torch import Tensor
 
 from boolit.lab.datasets.base import Dataset, Description, Encode, Split, Task
-from boolit.lab.datasets.download.fetch import Tensors, fetch_missing, tensors
-from boolit.lab.datasets.download.published import Published, Remote, check
-from boolit.lab.datasets.holdout import interleaved
-from boolit.lab.datasets.images.archive import Album, pictures, stamp_of
+from boolit.lab.datasets.download.fetch import Tensors, fetch_missing, load_tensors
+from boolit.lab.datasets.download.published import PublishedDataset, PublishedFile, verify_file
+from boolit.lab.datasets.holdout import stratified_order
+from boolit.lab.datasets.images.archive import ImageArchive, file_stamp, load_images
 
-# How the bytes of colour pictures become the numbers a network reads.
+# How the bytes of colour images become the numbers a network reads.
 
 Normalisation: TypeAlias = Literal["half", "imagenet"]
 # Mean and standard deviation of red, green and blue, as fractions of 255. Those of ImageNet are the ones everybody's networks
@@ -42,14 +42,14 @@ def normaliser(kind: Normalisation) -> Encode:
     return lambda x: torch.addcmul(shift, x.float(), scale)
 
 
-# Colour pictures of one size with classes, in published training and test parts, small enough to be parsed at once.
+# Colour images of one size with classes, in published training and test parts, small enough to be parsed at once.
 
 
-class PictureSet(Published, ABC):
-    """``validation`` is the share of the training pictures to hold out as the split ``valid``, the same of every class;
+class FixedSizeImageDataset(PublishedDataset, ABC):
+    """``validation`` is the share of the training images to hold out as the split ``valid``, the same of every class;
     ``subset`` the share of the others to train on, the first ones.
 
-    Shape: pictures are stored as ``(samples, 3, height, width)`` bytes.
+    Shape: images are stored as ``(samples, 3, height, width)`` bytes.
     """
 
     validation: float = Field(0.0, ge=0, lt=1)
@@ -63,7 +63,7 @@ class PictureSet(Published, ABC):
 
     @staticmethod
     @abstractmethod
-    def parsed(contents: Mapping[str, bytes]) -> Tensors:
+    def parse(contents: Mapping[str, bytes]) -> Tensors:
         """The tensors ``train_x``, ``train_y``, ``test_x`` and ``test_y`` in some files."""
 
     def describe(self) -> Description:
@@ -72,7 +72,7 @@ class PictureSet(Published, ABC):
         return Description((3, self.side, self.side), self.classes, self.task, samples)
 
     def load(self) -> Dataset:
-        found = tensors(self.remotes, self.version, self.parsed)
+        found = load_tensors(self.files, self.version, self.parse)
         splits = self._split(found["train_x"], found["train_y"])
         splits["test"] = Split(found["test_x"], found["test_y"])
         return Dataset(splits, self.task, self.classes, encode=normaliser(self.normalisation))
@@ -81,12 +81,12 @@ class PictureSet(Published, ABC):
         trained, held_out = self._rows(len(x))
         if not held_out:  # parts of the mapped file, rather than copies
             return {"train": Split(x[:trained], y[:trained])}
-        order = interleaved(y, 0, self.name, "validation")
+        order = stratified_order(y, 0, self.name, "validation")
         rows = {"valid": order[:held_out].sort().values, "train": order[held_out:].sort().values[:trained]}
         return {name: Split(x[taken], y[taken]) for name, taken in rows.items()}
 
     def _rows(self, count: int) -> tuple[int, int]:
-        """How many of the training pictures are trained on, and how many are held out."""
+        """How many of the training images are trained on, and how many are held out."""
         held_out = round(self.validation * count)
         return max(1, round(self.subset * (count - held_out))), held_out
 
@@ -98,15 +98,15 @@ def joined(parts: list[Tensor]) -> Tensor:
 
 # Datasets of photographs of all sizes: decoded to one size, split in some order, mapped.
 
-Labelled: TypeAlias = Sequence[tuple[str, int]]  # names of pictures, and their classes
+Labelled: TypeAlias = Sequence[tuple[str, int]]  # names of images, and their classes
 SMALLEST, LARGEST = 8, 1024
 
 
-class DecodedSet(Published, ABC):
-    """The square in the middle of every picture, scaled to ``size``. ``subset`` is the share of the training pictures to train
+class PhotographDataset(PublishedDataset, ABC):
+    """The square in the middle of every image, scaled to ``size``. ``subset`` is the share of the training images to train
     on, the first ones.
 
-    Shape: pictures are stored as ``(samples, 3, size, size)`` bytes.
+    Shape: images are stored as ``(samples, 3, size, size)`` bytes.
     """
 
     size: int = Field(224, ge=SMALLEST, le=LARGEST)
@@ -126,11 +126,11 @@ class DecodedSet(Published, ABC):
         return Description((3, self.size, self.size), self.classes, self.task, {**samples, "train": trained})
 
     def sizes(self) -> Mapping[str, int]:
-        """How many published pictures each of `splits` has."""
+        """How many published images each of `splits` has."""
         return self.samples
 
     def load(self) -> Dataset:
-        fetch_missing(self.remotes)
+        fetch_missing(self.files)
         splits = self.splits()
         train = splits["train"]
         trained = max(1, round(self.subset * len(train)))
@@ -138,37 +138,37 @@ class DecodedSet(Published, ABC):
         return Dataset(splits, self.task, self.classes, encode=normaliser(self.normalisation))
 
 
-def album_of(remote: Remote) -> Album:
-    """The pictures in a published archive, or in the folder in its place."""
-    path = remote.kept or remote.path
-    return Album(path, remote.path.parent / "decoded", stamp_of(path))
+def image_archive(published: PublishedFile) -> ImageArchive:
+    """The images in a published archive, or in the folder in its place."""
+    path = published.kept or published.path
+    return ImageArchive(path, published.path.parent / "decoded", file_stamp(path))
 
 
-def published_splits(remote: Remote, parts: Mapping[str, Labelled], side: int) -> dict[str, Split]:
-    """Splits of the pictures in a published archive, which is verified before they are decoded."""
-    album = album_of(remote)
-    return splits_of(pictures(album, _names(parts), side, partial(check, remote, album.path)), parts)
+def published_splits(published: PublishedFile, parts: Mapping[str, Labelled], side: int) -> dict[str, Split]:
+    """Splits of the images in a published archive, which is verified before they are decoded."""
+    archive = image_archive(published)
+    return cut_splits(load_images(archive, _names(parts), side, partial(verify_file, published, archive.path)), parts)
 
 
-def splits_of(x: Tensor, parts: Mapping[str, Labelled]) -> dict[str, Split]:
-    """Pictures, in the order of some parts, cut into these: every one stays a part of the mapped file."""
+def cut_splits(x: Tensor, parts: Mapping[str, Labelled]) -> dict[str, Split]:
+    """ImageFolder, in the order of some parts, cut into these: every one stays a part of the mapped file."""
     cut = x.split([len(part) for part in parts.values()])
     targets = [torch.tensor([number for _, number in part]) for part in parts.values()]
     return {name: Split(*both) for name, *both in zip(parts, cut, targets, strict=True)}
 
 
-def stratified(labelled: Labelled, sizes: Mapping[str, int], seed: int, *words: str) -> dict[str, Labelled]:
+def split_stratified(labelled: Labelled, sizes: Mapping[str, int], seed: int, *words: str) -> dict[str, Labelled]:
     """Random parts of some sizes, each with its share of every class."""
-    order = interleaved(torch.tensor([number for _, number in labelled]), seed, *words)
+    order = stratified_order(torch.tensor([number for _, number in labelled]), seed, *words)
     rows = order.split(list(sizes.values()))
     return {name: [labelled[row] for row in part.tolist()] for name, part in zip(sizes, rows, strict=True)}
 
 
-def scaled(sizes: Mapping[str, int], count: int) -> dict[str, int]:
+def scale_sizes(sizes: Mapping[str, int], count: int) -> dict[str, int]:
     """Sizes of splits in the proportions of some others, with ``count`` in all; those of the others if they have as many.
 
     Example:
-        >>> scaled({"train": 6552, "valid": 819, "test": 818}, 100)
+        >>> scale_sizes({"train": 6552, "valid": 819, "test": 818}, 100)
         {'train': 81, 'valid': 10, 'test': 9}
     """
     total = sum(sizes.values())

@@ -13,35 +13,35 @@ from torch import Tensor
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets.download.fetch import Tensors
-from boolit.lab.datasets.download.pickles import plain
-from boolit.lab.datasets.download.published import Member, Remote, UnreadableError
-from boolit.lab.datasets.images.base import Normalisation, PictureSet, joined
+from boolit.lab.datasets.download.pickles import unpickle_arrays
+from boolit.lab.datasets.download.published import ArchiveMember, PublishedFile, UnreadableError
+from boolit.lab.datasets.images.base import FixedSizeImageDataset, Normalisation, joined
 
-# The format of CIFAR's "python version": pickled dicts with an array of pictures and a list of labels.
+# The format of CIFAR's "python version": pickled dicts with an array of images and a list of labels.
 
 SIDE = 32
 
 
 def batch(content: bytes, labels: bytes) -> tuple[Tensor, Tensor]:
-    """The pictures of a batch, red before green before blue, and its labels of that name.
+    """The images of a batch, red before green before blue, and its labels of that name.
 
     Shape: ``(samples, 3, 32, 32)`` bytes and ``(samples,)`` class numbers.
     """
-    found = plain(content)
+    found = unpickle_arrays(content)
     try:
         x = torch.from_numpy(np.ascontiguousarray(found[b"data"], np.uint8)).view(-1, 3, SIDE, SIDE)
         y = torch.tensor(found[labels], dtype=torch.int64)
     except (KeyError, TypeError, ValueError, RuntimeError, OverflowError, IndexError) as error:
-        raise UnreadableError(f"is no batch of pictures with {labels.decode()} ({type(error).__name__}: {error})") from None
+        raise UnreadableError(f"is no batch of images with {labels.decode()} ({type(error).__name__}: {error})") from None
     if y.shape != x.shape[:1]:
-        raise UnreadableError(f"has {len(x):,} pictures, but labels of the shape {tuple(y.shape)}")
+        raise UnreadableError(f"has {len(x):,} images, but labels of the shape {tuple(y.shape)}")
     return x, y
 
 
 def arrays_digest(content: bytes) -> str:
-    """The SHA-256 of a batch's pictures and labels, however they were pickled."""
-    pictures, labels = batch(content, b"labels")
-    digest = hashlib.sha256(pictures.numpy().data)
+    """The SHA-256 of a batch's images and labels, however they were pickled."""
+    images, labels = batch(content, b"labels")
+    digest = hashlib.sha256(images.numpy().data)
     digest.update(labels.to(torch.uint8).numpy().data)
     return digest.hexdigest()
 
@@ -64,7 +64,7 @@ def _named(contents: Mapping[str, bytes], name: str, labels: bytes) -> tuple[Ten
 # CIFAR-10: photographs of 10 classes, 32 × 32 (s:cifar).
 
 FOLDER = "cifar-10-batches-py"
-# Of pictures and labels alone: the same in a batch that was pickled anew. The training pictures with these have the mean
+# Of images and labels alone: the same in a batch that was pickled anew. The training images with these have the mean
 # 0.49139968, 0.48215841, 0.44653091 and deviation 0.24703223, 0.24348513, 0.26158784 that are in everybody's code.
 BATCHES = {
     "data_batch_1": "ba52cb2d72c412975d7556bb26bd094956f1c002d1937053f6f1252f2ac17114",
@@ -77,7 +77,7 @@ BATCHES = {
 *TRAIN, TEST = (f"{FOLDER}/{name}" for name in BATCHES)
 
 
-class Cifar10(PictureSet):
+class Cifar10(FixedSizeImageDataset):
     """Pixels are scaled to −1 … 1, as in the authors' code, unless ``normalisation`` says otherwise.
 
     NOTE[paper]: how pixels are scaled is not said.
@@ -89,20 +89,20 @@ class Cifar10(PictureSet):
     samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 50_000, "test": 10_000})
     home: ClassVar[str] = "Krizhevsky 2009, www.cs.toronto.edu/~kriz/cifar.html"
     licence: ClassVar[str] = "none stated"
-    remotes: ClassVar[tuple[Remote, ...]] = (
-        Remote(
+    files: ClassVar[tuple[PublishedFile, ...]] = (
+        PublishedFile(
             "cifar10",
             "cifar-10-python.tar.gz",
             ("https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",),
             "",
             170_498_071,
             FOLDER,
-            tuple(Member(f"{FOLDER}/{name}", digest, arrays_digest) for name, digest in BATCHES.items()),
+            tuple(ArchiveMember(f"{FOLDER}/{name}", digest, arrays_digest) for name, digest in BATCHES.items()),
         ),
     )
 
     @staticmethod
-    def parsed(contents: Mapping[str, bytes]) -> Tensors:
+    def parse(contents: Mapping[str, bytes]) -> Tensors:
         return parts(contents, TRAIN, TEST, b"labels")
 
 
@@ -112,7 +112,7 @@ FOLDER_100 = "cifar-100-python"
 TRAIN_100, TEST_100 = f"{FOLDER_100}/train", f"{FOLDER_100}/test"
 
 
-class Cifar100(PictureSet):
+class Cifar100(FixedSizeImageDataset):
     """The fine labels. Pixels as `Cifar10`'s."""
 
     name: Literal["cifar100"] = "cifar100"
@@ -122,8 +122,8 @@ class Cifar100(PictureSet):
     samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 50_000, "test": 10_000})
     home: ClassVar[str] = "Krizhevsky 2009, www.cs.toronto.edu/~kriz/cifar.html"
     licence: ClassVar[str] = "none stated"
-    remotes: ClassVar[tuple[Remote, ...]] = (
-        Remote(
+    files: ClassVar[tuple[PublishedFile, ...]] = (
+        PublishedFile(
             "cifar100",
             "cifar-100-python.tar.gz",
             ("https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",),
@@ -131,10 +131,13 @@ class Cifar100(PictureSet):
             169_001_437,
             FOLDER_100,
             # The MD5s that torchvision compares: of the pickles themselves, as nobody published one of the arrays.
-            (Member(TRAIN_100, "16019d7e3df5f24257cddd939b257f8d"), Member(TEST_100, "f0ef6b0ae62326f3e7ffdfab6717acfc")),
+            (
+                ArchiveMember(TRAIN_100, "16019d7e3df5f24257cddd939b257f8d"),
+                ArchiveMember(TEST_100, "f0ef6b0ae62326f3e7ffdfab6717acfc"),
+            ),
         ),
     )
 
     @staticmethod
-    def parsed(contents: Mapping[str, bytes]) -> Tensors:
+    def parse(contents: Mapping[str, bytes]) -> Tensors:
         return parts(contents, [TRAIN_100], TEST_100, b"fine_labels")

@@ -1,4 +1,4 @@
-"""Pictures of the user's own: a folder with a folder for each class."""
+"""Images of the user's own: a folder with a folder for each class."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from pydantic import Field, model_validator
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import data_folder, name_bytes, read_bounded
 from boolit.lab.datasets.base import Dataset, Description, Source
-from boolit.lab.datasets.images.archive import Album, pictures
-from boolit.lab.datasets.images.base import LARGEST, SMALLEST, Labelled, Normalisation, normaliser, splits_of, stratified
+from boolit.lab.datasets.images.archive import ImageArchive, load_images
+from boolit.lab.datasets.images.base import LARGEST, SMALLEST, Labelled, Normalisation, cut_splits, normaliser, split_stratified
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
 Share = Annotated[float, Field(gt=0, lt=1)]
 
 
-class Pictures(Source):
-    """The square in the middle of every picture, scaled to ``size``; ``test`` and ``validation`` are shares of all pictures,
+class ImageFolder(Source):
+    """The square in the middle of every image, scaled to ``size``; ``test`` and ``validation`` are shares of all images,
     the same of every class, drawn with ``seed``.
 
-    ``digest`` is of the pictures' names and contents and found if it is not given: so it is part of every run's key, and
-    changed pictures are other data.
+    ``digest`` is of the images' names and contents and found if it is not given: so it is part of every run's key, and
+    changed images are other data.
     """
 
     name: Literal["pictures"] = "pictures"
@@ -55,24 +55,24 @@ class Pictures(Source):
     def load(self) -> Dataset:
         folder = Path(self.path).resolve()
         labelled = _labelled(folder)
-        parts = stratified(labelled, self._sizes(len(labelled)), self.seed, "pictures")
-        album = Album(folder, data_folder() / "pictures" / "decoded", self.digest)
+        parts = split_stratified(labelled, self._sizes(len(labelled)), self.seed, "pictures")
+        archive = ImageArchive(folder, data_folder() / "pictures" / "decoded", self.digest)
         names = [name for part in parts.values() for name, _ in part]
-        x = pictures(album, names, self.size, verify=lambda: None)
-        return Dataset(splits_of(x, parts), "classes", len(self.classes), encode=normaliser(self.normalisation))
+        x = load_images(archive, names, self.size, verify=lambda: None)
+        return Dataset(cut_splits(x, parts), "classes", len(self.classes), encode=normaliser(self.normalisation))
 
     def _sizes(self, count: int) -> Mapping[str, int]:
         test, valid = (max(1, round(share * count)) for share in (self.test, self.validation))
         if test + valid >= count:
             raise UserError(
-                f"{self.path} has {count} pictures, of which test = {self.test} and validation = {self.validation} leave none "
+                f"{self.path} has {count} images, of which test = {self.test} and validation = {self.validation} leave none "
                 "to train on; lower one of them"
             )
         return {"train": count - test - valid, "valid": valid, "test": test}
 
 
 def folder_digest(folder: Path) -> str:
-    """The hash of the names and contents of the pictures in a folder."""
+    """The hash of the names and contents of the images in a folder."""
     digest = hashlib.sha256()
     for name, path in sorted((path.relative_to(folder).as_posix(), path) for path in _of_all_classes(folder)):
         digest.update(hashlib.sha256(name_bytes(name)).digest() + hashlib.sha256(_content(path)).digest())
@@ -94,21 +94,21 @@ def _of_all_classes(folder: Path) -> list[Path]:
 
 def _by_class(folder: Path) -> dict[str, list[Path]]:
     if not folder.is_dir():
-        raise UserError(f"{folder} is no folder; give one that has a folder of pictures for each class")
+        raise UserError(f"{folder} is no folder; give one that has a folder of images for each class")
     if name_bytes(str(folder)) != str(folder).encode(errors="replace"):  # it becomes part of what is stored of a run
-        raise UserError(f"the name of {folder} is not UTF-8, as only those of the pictures in it may be; rename it")
+        raise UserError(f"the name of {folder} is not UTF-8, as only those of the images in it may be; rename it")
     folders = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
-    found = {path.name: _pictures_in(path) for path in folders}
+    found = {path.name: _images_in(path) for path in folders}
     full = {name: paths for name, paths in found.items() if paths}
     if len(full) < 2:
         raise UserError(
-            f"{folder} has pictures ({', '.join(SUFFIXES)}) in {len(full)} of its folders; a class is a folder of pictures, "
+            f"{folder} has images ({', '.join(SUFFIXES)}) in {len(full)} of its folders; a class is a folder of images, "
             "and there must be two"
         )
     return full
 
 
-def _pictures_in(folder: Path) -> list[Path]:
+def _images_in(folder: Path) -> list[Path]:
     return sorted(
         path
         for path in folder.rglob("*")

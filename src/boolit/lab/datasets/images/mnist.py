@@ -15,8 +15,8 @@ from torch import Tensor
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets.base import Dataset, Description, Split, Task
-from boolit.lab.datasets.download.fetch import Tensors, tensors
-from boolit.lab.datasets.download.published import Published, Remote
+from boolit.lab.datasets.download.fetch import Tensors, load_tensors
+from boolit.lab.datasets.download.published import PublishedDataset, PublishedFile
 
 # MNIST's file format: a header with the sizes, then one byte a value.
 
@@ -54,7 +54,7 @@ CONTENTS = (
 )
 
 
-class Mnist(Published):
+class Mnist(PublishedDataset):
     """The last ``validation`` training images are the split ``valid``; of the others a share, ``subset``, is trained on.
 
     NOTE[paper]: how pixels are scaled is not said; they are normalised as in the authors' code.
@@ -70,8 +70,9 @@ class Mnist(Published):
     samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 50_000, "valid": 10_000, "test": 10_000})
     home: ClassVar[str] = "LeCun, Cortes and Burges, yann.lecun.com/exdb/mnist"
     licence: ClassVar[str] = "CC BY-SA 3.0"
-    remotes: ClassVar[tuple[Remote, ...]] = tuple(
-        Remote("mnist", file, tuple(mirror + file for mirror in MIRRORS), sha256, size) for file, sha256, size in CONTENTS
+    files: ClassVar[tuple[PublishedFile, ...]] = tuple(
+        PublishedFile("mnist", file, tuple(mirror + file for mirror in MIRRORS), sha256, size)
+        for file, sha256, size in CONTENTS
     )
 
     def describe(self) -> Description:
@@ -80,13 +81,13 @@ class Mnist(Published):
         return Description((SIDE, SIDE), CLASSES, self.task, samples)
 
     def load(self) -> Dataset:
-        found = tensors(self.remotes, VERSION, parsed)
+        found = load_tensors(self.files, VERSION, parse)
         x, y = found["train_x"], found["train_y"]
         trained, first = self._rows(len(x))
         splits = {"train": Split(x[:trained], y[:trained]), "test": Split(found["test_x"], found["test_y"])}
         if self.validation:
             splits["valid"] = Split(x[first:], y[first:])
-        return Dataset(splits, self.task, CLASSES, encode=normalised)
+        return Dataset(splits, self.task, CLASSES, encode=normalise)
 
     def _rows(self, count: int) -> tuple[int, int]:
         """How many of the training images are trained on, and where those for validation begin."""
@@ -94,21 +95,21 @@ class Mnist(Published):
         return max(1, round(self.subset * first)), first
 
 
-def parsed(contents: Mapping[str, bytes]) -> Tensors:
+def parse(contents: Mapping[str, bytes]) -> Tensors:
     """Images as bytes and labels as class numbers, of both parts."""
     arrays = [parse_idx(content, file) for file, content in contents.items()]
     train_x, train_y, test_x, test_y = arrays
     return {"train_x": train_x, "train_y": train_y.long(), "test_x": test_x, "test_y": test_y.long()}
 
 
-def normalised(x: Tensor) -> Tensor:
+def normalise(x: Tensor) -> Tensor:
     """Pixels of 0 … 255 with mean 0 and standard deviation 1 over the training images.
 
     Shape: any; unchanged.
 
     Example:
         >>> import torch
-        >>> normalised(torch.tensor([0, 255], dtype=torch.uint8))
+        >>> normalise(torch.tensor([0, 255], dtype=torch.uint8))
         tensor([-0.4242,  2.8215])
     """
     return x.mul(1 / (255 * SD)).sub_(MEAN / SD)

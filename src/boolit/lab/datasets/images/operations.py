@@ -1,9 +1,9 @@
-"""Operations on many small pictures at once, to the last grey level as Pillow computes them on one.
+"""Operations on many small images at once, to the last grey level as Pillow computes them on one.
 
-kornia has most of them too, but in floats: there and back, eight pictures of 3 × 32 × 32 take it twice as long to equalise,
+kornia has most of them too, but in floats: there and back, eight images of 3 × 32 × 32 take it twice as long to equalise,
 and a quarter of the pixels it sharpens are a grey level off.
 
-Shape: pictures are ``(n, 3, height, width)`` bytes throughout, and each has its own factor, threshold or mask ``(n,)``.
+Shape: images are ``(n, 3, height, width)`` bytes throughout, and each has its own factor, threshold or mask ``(n,)``.
 """
 
 from __future__ import annotations
@@ -16,97 +16,97 @@ LUMA = (19595, 38470, 7471)  # ITU-R 601-2 in 65536ths
 SMOOTHED = 13  # what the weights of Pillow's filter SMOOTH add up to: 5 in the middle, 1 around it
 
 
-def inverted(pictures: Tensor) -> Tensor:
+def invert(images: Tensor) -> Tensor:
     """Their negatives.
 
     Example:
-        >>> inverted(torch.tensor([[[[0, 7, 255]]]], dtype=torch.uint8)).flatten().tolist()
+        >>> invert(torch.tensor([[[[0, 7, 255]]]], dtype=torch.uint8)).flatten().tolist()
         [255, 248, 0]
     """
-    return pictures.bitwise_not()
+    return images.bitwise_not()
 
 
-def solarised(pictures: Tensor, thresholds: Tensor) -> Tensor:
+def solarise(images: Tensor, thresholds: Tensor) -> Tensor:
     """Inverted where they are as bright as their threshold or brighter."""
-    return torch.where(pictures < _each(thresholds), pictures, inverted(pictures))
+    return torch.where(images < _each(thresholds), images, invert(images))
 
 
-def posterised(pictures: Tensor, masks: Tensor) -> Tensor:
+def posterise(images: Tensor, masks: Tensor) -> Tensor:
     """With those bits only that are set in their mask."""
-    return pictures & _each(masks)
+    return images & _each(masks)
 
 
-def autocontrasted(pictures: Tensor) -> Tensor:
+def auto_contrast(images: Tensor) -> Tensor:
     """Each channel spread to the full range from 0 to 255, unless it is of one colour."""
-    values = pictures.flatten(2)
+    values = images.flatten(2)
     low, high = (found.double().unsqueeze(2) for found in (values.amin(2), values.amax(2)))
     scale = torch.full_like(low, 255) / (high - low)  # a plain 255 would be multiplied with the reciprocal, which rounds twice
     table = (torch.arange(256) * scale - low * scale).clamp(0, 255)
-    return _looked_up(pictures, torch.where(high > low, table, torch.arange(256.0, dtype=torch.float64)))
+    return _look_up(images, torch.where(high > low, table, torch.arange(256.0, dtype=torch.float64)))
 
 
-def equalised(pictures: Tensor) -> Tensor:
+def equalise(images: Tensor) -> Tensor:
     """Each channel with its grey levels spread so that all are about as frequent."""
-    values = pictures.flatten(2).long()
+    values = images.flatten(2).long()
     counts = torch.zeros(*values.shape[:2], 256, dtype=torch.int64).scatter_add_(2, values, torch.ones_like(values))
     brightest = counts.gather(2, values.amax(2, keepdim=True))
     step = (values.shape[2] - brightest) // 255
     table = (counts.cumsum(2) - counts + step // 2) // step.clamp(min=1)
-    return _looked_up(pictures, torch.where(step > 0, table.clamp(max=255), torch.arange(256)))
+    return _look_up(images, torch.where(step > 0, table.clamp(max=255), torch.arange(256)))
 
 
-def coloured(pictures: Tensor, factors: Tensor) -> Tensor:
+def adjust_saturation(images: Tensor, factors: Tensor) -> Tensor:
     """More or less colourful: 0 is grey, 1 the original."""
-    return _blended(_grey(pictures), pictures, factors)
+    return _blend(_grey(images), images, factors)
 
 
-def contrasted(pictures: Tensor, factors: Tensor) -> Tensor:
+def adjust_contrast(images: Tensor, factors: Tensor) -> Tensor:
     """With more or less contrast: 0 is the mean grey, 1 the original."""
-    grey = _grey(pictures).flatten(1)
+    grey = _grey(images).flatten(1)
     mean = (2 * grey.sum(1) + grey.shape[1]) // (2 * grey.shape[1])
-    return _blended(_each(mean), pictures, factors)
+    return _blend(_each(mean), images, factors)
 
 
-def brightened(pictures: Tensor, factors: Tensor) -> Tensor:
+def adjust_brightness(images: Tensor, factors: Tensor) -> Tensor:
     """Brighter or darker: 0 is black, 1 the original."""
-    return _blended(torch.zeros(1), pictures, factors)
+    return _blend(torch.zeros(1), images, factors)
 
 
-def sharpened(pictures: Tensor, factors: Tensor) -> Tensor:
-    """Sharper or softer: 0 is smoothed, 1 the original; the outermost pixels stay as they are in the smoothed picture."""
-    values = pictures.float()
+def adjust_sharpness(images: Tensor, factors: Tensor) -> Tensor:
+    """Sharper or softer: 0 is smoothed, 1 the original; the outermost pixels stay as they are in the smoothed image."""
+    values = images.float()
     sums = F.avg_pool2d(values, 3, stride=1, divisor_override=1) + 4 * values[..., 1:-1, 1:-1]
     smooth = values.clone()
     smooth[..., 1:-1, 1:-1] = sums.mul_(2).add_(SMOOTHED).div_(2 * SMOOTHED).floor_()
-    return _blended(smooth, pictures, factors)
+    return _blend(smooth, images, factors)
 
 
-def rearranged(pictures: Tensor, origins: Tensor, fill: int) -> Tensor:
-    """Every pixel taken from elsewhere in its picture.
+def gather_pixels(images: Tensor, origins: Tensor, fill: int) -> Tensor:
+    """Every pixel taken from elsewhere in its image.
 
     Shape: ``origins`` is ``(n, pixels)``, the place of each pixel's origin, or the number of pixels where there is none.
     """
-    flat = F.pad(pictures.flatten(2), (0, 1), value=fill)
-    return flat.gather(2, origins.unsqueeze(1).expand(-1, flat.shape[1], -1)).view_as(pictures)
+    flat = F.pad(images.flatten(2), (0, 1), value=fill)
+    return flat.gather(2, origins.unsqueeze(1).expand(-1, flat.shape[1], -1)).view_as(images)
 
 
 def _each(values: Tensor) -> Tensor:
-    """Numbers one a picture, to be combined with pictures."""
+    """Numbers one an image, to be combined with images."""
     return values.view(-1, 1, 1, 1)
 
 
-def _grey(pictures: Tensor) -> Tensor:
+def _grey(images: Tensor) -> Tensor:
     """Shape: ``(n, 1, height, width)``, int32."""
     weights = torch.tensor(LUMA, dtype=torch.int32).view(3, 1, 1)
-    return ((pictures * weights).sum(1, keepdim=True, dtype=torch.int32) + 2**15) >> 16
+    return ((images * weights).sum(1, keepdim=True, dtype=torch.int32) + 2**15) >> 16
 
 
-def _blended(zero: Tensor, one: Tensor, factors: Tensor) -> Tensor:
-    """From the picture that a factor of 0 stands for, through the one of 1 and beyond; fractions are cut off."""
+def _blend(zero: Tensor, one: Tensor, factors: Tensor) -> Tensor:
+    """From the image that a factor of 0 stands for, through the one of 1 and beyond; fractions are cut off."""
     start = zero.float()
     return (one - start).mul_(_each(factors.float())).add_(start).clamp_(0, 255).to(torch.uint8)
 
 
-def _looked_up(pictures: Tensor, tables: Tensor) -> Tensor:
+def _look_up(images: Tensor, tables: Tensor) -> Tensor:
     """Shape: ``tables`` is ``(n, 3, 256)``; fractions are cut off."""
-    return tables.to(torch.uint8).gather(2, pictures.flatten(2).long()).view_as(pictures)
+    return tables.to(torch.uint8).gather(2, images.flatten(2).long()).view_as(images)

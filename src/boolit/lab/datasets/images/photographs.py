@@ -11,22 +11,36 @@ from pydantic import Field
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets.base import Split
-from boolit.lab.datasets.download.mat import records, variable
-from boolit.lab.datasets.download.published import Remote, UnreadableError, check, entries, faulty, verified
-from boolit.lab.datasets.images.archive import names_in
-from boolit.lab.datasets.images.base import DecodedSet, Labelled, album_of, published_splits, scaled, stratified
+from boolit.lab.datasets.download.mat import read_records, read_variable
+from boolit.lab.datasets.download.published import (
+    PublishedFile,
+    UnreadableError,
+    archive_entries,
+    file_error,
+    read_verified,
+    verify_file,
+)
+from boolit.lab.datasets.images.archive import list_names
+from boolit.lab.datasets.images.base import (
+    Labelled,
+    PhotographDataset,
+    image_archive,
+    published_splits,
+    scale_sizes,
+    split_stratified,
+)
 
 # Caltech-101: photographs of 101 kinds of objects (s:transfer).
 
 FOLDER = "101_ObjectCategories"
-CLUTTER = "BACKGROUND_Google"  # pictures of nothing in particular, which no class is made of
+CLUTTER = "BACKGROUND_Google"  # images of nothing in particular, which no class is made of
 CALTECH_SIZES = {"train": 6_162, "valid": 820, "test": 1_695}
 
 
-class Caltech101(DecodedSet):
+class Caltech101(PhotographDataset):
     """A fixed random split with every class in every part.
 
-    NOTE[paper]: the split was another publication's, of which only the sizes are known: 6,162 training and 1,695 test pictures.
+    NOTE[paper]: the split was another publication's, of which only the sizes are known: 6,162 training and 1,695 test images.
     These are random ones of these numbers; the other 820 of the 8,677 are for validation.
     """
 
@@ -36,8 +50,8 @@ class Caltech101(DecodedSet):
     samples: ClassVar[Mapping[str, int]] = MappingProxyType(CALTECH_SIZES)
     home: ClassVar[str] = "Fei-Fei, Fergus and Perona 2004, data.caltech.edu/records/mzrjq-6wc02"
     licence: ClassVar[str] = "CC BY 4.0"
-    remotes: ClassVar[tuple[Remote, ...]] = (
-        Remote(
+    files: ClassVar[tuple[PublishedFile, ...]] = (
+        PublishedFile(
             "caltech101",
             "caltech-101.zip",
             ("https://data.caltech.edu/records/mzrjq-6wc02/files/caltech-101.zip?download=1",),
@@ -48,32 +62,36 @@ class Caltech101(DecodedSet):
     )
 
     def splits(self) -> dict[str, Split]:
-        (remote,) = self.remotes
-        labelled = self._labelled(remote)
-        parts = stratified(labelled, scaled(CALTECH_SIZES, len(labelled)), 0, "caltech101", "split")
-        return published_splits(remote, parts, self.size)
+        (published,) = self.files
+        labelled = self._labelled(published)
+        parts = split_stratified(labelled, scale_sizes(CALTECH_SIZES, len(labelled)), 0, "caltech101", "split")
+        return published_splits(published, parts, self.size)
 
-    def _labelled(self, remote: Remote) -> Labelled:
-        album = album_of(remote)
+    def _labelled(self, published: PublishedFile) -> Labelled:
+        archive = image_archive(published)
         paths = [
-            name.split("/") for name in sorted(names_in(album, partial(check, remote, album.path))) if name.endswith(".jpg")
+            name.split("/")
+            for name in sorted(list_names(archive, partial(verify_file, published, archive.path)))
+            if name.endswith(".jpg")
         ]
         found = [path for path in paths if len(path) == 3 and path[0] == FOLDER and path[1] != CLUTTER]
         numbers = {category: number for number, category in enumerate(sorted({path[1] for path in found}))}
         if len(numbers) != self.classes:
-            raise faulty(remote, album.path, f"has pictures of {len(numbers)} classes in {FOLDER}, not of {self.classes}")
+            raise file_error(
+                published, archive.path, f"has images of {len(numbers)} classes in {FOLDER}, not of {self.classes}"
+            )
         return [("/".join(path), numbers[path[1]]) for path in found if not path[2].startswith(".")]
 
 
 # Stanford Cars: photographs of 196 models of cars (s:transfer).
 
-# The addresses of the pictures answer no more, and their copies elsewhere ask for an account: they are put here by hand.
+# The addresses of the images answer no more, and their copies elsewhere ask for an account: they are put here by hand.
 NOWHERE: tuple[str, ...] = ()
 TRAIN_ANNOTATIONS = "devkit/cars_train_annos.mat"
 
 
-class Cars(DecodedSet):
-    """The published split, by the published annotations; ``validation`` is the share of the training pictures to hold out as
+class Cars(PhotographDataset):
+    """The published split, by the published annotations; ``validation`` is the share of the training images to hold out as
     the split ``valid``, the same of every class.
     """
 
@@ -84,8 +102,8 @@ class Cars(DecodedSet):
     samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 8_144, "test": 8_041})
     home: ClassVar[str] = "Krause, Stark, Deng and Fei-Fei 2013, ai.stanford.edu/~jkrause/cars/car_dataset.html"
     licence: ClassVar[str] = "none stated; for non-commercial research and education, as ImageNet's"
-    remotes: ClassVar[tuple[Remote, ...]] = (
-        Remote(
+    files: ClassVar[tuple[PublishedFile, ...]] = (
+        PublishedFile(
             "cars",
             "cars_train.tgz",
             NOWHERE,
@@ -93,7 +111,7 @@ class Cars(DecodedSet):
             979_269_282,
             "cars_train",
         ),
-        Remote(
+        PublishedFile(
             "cars",
             "cars_test.tgz",
             NOWHERE,
@@ -101,7 +119,7 @@ class Cars(DecodedSet):
             977_350_468,
             "cars_test",
         ),
-        Remote(
+        PublishedFile(
             "cars",
             "car_devkit.tgz",
             NOWHERE,
@@ -109,7 +127,7 @@ class Cars(DecodedSet):
             330_960,
             "devkit",
         ),
-        Remote(
+        PublishedFile(
             "cars",
             "cars_test_annos_withlabels.mat",
             NOWHERE,
@@ -123,38 +141,38 @@ class Cars(DecodedSet):
         return {**self.samples, "train": self.samples["train"] - held_out} | ({"valid": held_out} if held_out else {})
 
     def splits(self) -> dict[str, Split]:
-        train_pictures, test_pictures, devkit, test_annotations = self.remotes
-        train = annotated("cars_train", _member(devkit, TRAIN_ANNOTATIONS), TRAIN_ANNOTATIONS)
-        content = b"".join(verified(test_annotations, test_annotations.path))
-        test = annotated("cars_test", content, test_annotations.file)
-        splits = published_splits(train_pictures, self._parts(train), self.size)
-        return splits | published_splits(test_pictures, {"test": test}, self.size)
+        train_images, test_images, devkit, test_annotations = self.files
+        train = read_annotations("cars_train", _member(devkit, TRAIN_ANNOTATIONS), TRAIN_ANNOTATIONS)
+        content = b"".join(read_verified(test_annotations, test_annotations.path))
+        test = read_annotations("cars_test", content, test_annotations.name)
+        splits = published_splits(train_images, self._parts(train), self.size)
+        return splits | published_splits(test_images, {"test": test}, self.size)
 
     def _parts(self, train: Labelled) -> Mapping[str, Labelled]:
         held_out = round(self.validation * len(train))
         if not held_out:
             return {"train": train}
-        return stratified(train, {"train": len(train) - held_out, "valid": held_out}, 0, "cars", "validation")
+        return split_stratified(train, {"train": len(train) - held_out, "valid": held_out}, 0, "cars", "validation")
 
 
-def annotated(folder: str, content: bytes, file: str) -> Labelled:
-    """The pictures an annotation file names, in a folder, and their classes."""
-    found = records(content, "annotations", ("fname", "class"), file)
+def read_annotations(folder: str, content: bytes, file: str) -> Labelled:
+    """The images an annotation file names, in a folder, and their classes."""
+    found = read_records(content, "annotations", ("fname", "class"), file)
     if not all(isinstance(number, int) and 1 <= number <= Cars.classes for _, number in found):
         raise UserError(f"{file} has a class that is none of 1 to {Cars.classes}; put the published one there")
-    return [(f"{folder}/{picture}", int(number) - 1) for picture, number in found]
+    return [(f"{folder}/{image}", int(number) - 1) for image, number in found]
 
 
-def _member(remote: Remote, name: str) -> bytes:
-    path = remote.kept or remote.path
-    check(remote, path)
+def _member(published: PublishedFile, name: str) -> bytes:
+    path = published.kept or published.path
+    verify_file(published, path)
     try:
-        for entry in entries(path):
+        for entry in archive_entries(path):
             if entry.name == name:
                 return entry.read()
     except UnreadableError as error:
-        raise faulty(remote, path, str(error)) from None
-    raise faulty(remote, path, f"lacks {name}")
+        raise file_error(published, path, str(error)) from None
+    raise file_error(published, path, f"lacks {name}")
 
 
 # Oxford Flowers: photographs of 102 kinds of flowers (s:transfer).
@@ -165,10 +183,10 @@ OFFICIAL_SIZES = {"train": 1_020, "valid": 1_020, "test": 6_149}
 OFFICIAL = {"train": "trnid", "valid": "valid", "test": "tstid"}
 
 
-class Flowers(DecodedSet):
-    """``split`` is "paper", or "official": the 1,020 / 1,020 / 6,149 pictures of setid.mat.
+class Flowers(PhotographDataset):
+    """``split`` is "paper", or "official": the 1,020 / 1,020 / 6,149 images of setid.mat.
 
-    NOTE[paper]: tab:datasets has 6,552 training and 818 test pictures, not the official split; which ones is not known. These
+    NOTE[paper]: tab:datasets has 6,552 training and 818 test images, not the official split; which ones is not known. These
     are random ones of these numbers, the same at every time, with every class in every split; the other 819 are for validation.
     """
 
@@ -179,8 +197,8 @@ class Flowers(DecodedSet):
     samples: ClassVar[Mapping[str, int]] = MappingProxyType(FLOWERS_SIZES)
     home: ClassVar[str] = "Nilsback and Zisserman 2008, www.robots.ox.ac.uk/~vgg/data/flowers/102"
     licence: ClassVar[str] = "none stated"
-    remotes: ClassVar[tuple[Remote, ...]] = (
-        Remote(
+    files: ClassVar[tuple[PublishedFile, ...]] = (
+        PublishedFile(
             "flowers",
             "102flowers.tgz",
             (HOME + "102flowers.tgz",),
@@ -188,14 +206,14 @@ class Flowers(DecodedSet):
             344_862_509,
             "jpg",
         ),
-        Remote(
+        PublishedFile(
             "flowers",
             "imagelabels.mat",
             (HOME + "imagelabels.mat",),
             "4903e94206bac23bf772aadf06451916df56b58fc483a62db32a97b82656651d",
             502,
         ),
-        Remote(
+        PublishedFile(
             "flowers",
             "setid.mat",
             (HOME + "setid.mat",),
@@ -208,19 +226,19 @@ class Flowers(DecodedSet):
         return FLOWERS_SIZES if self.split == "paper" else OFFICIAL_SIZES
 
     def splits(self) -> dict[str, Split]:
-        pictures, _, _ = self.remotes
-        return published_splits(pictures, self._parts(self._labelled()), self.size)
+        images, _, _ = self.files
+        return published_splits(images, self._parts(self._labelled()), self.size)
 
     def _parts(self, labelled: Labelled) -> Mapping[str, Labelled]:
         if self.split == "official":
-            return {name: [labelled[number - 1] for number in _column(self.remotes[2], ids)] for name, ids in OFFICIAL.items()}
-        return stratified(labelled, scaled(FLOWERS_SIZES, len(labelled)), 0, "flowers", "split")
+            return {name: [labelled[number - 1] for number in _column(self.files[2], ids)] for name, ids in OFFICIAL.items()}
+        return split_stratified(labelled, scale_sizes(FLOWERS_SIZES, len(labelled)), 0, "flowers", "split")
 
     def _labelled(self) -> Labelled:
-        labels = _column(self.remotes[1], "labels")
+        labels = _column(self.files[1], "labels")
         return [(f"jpg/image_{number:05d}.jpg", label - 1) for number, label in enumerate(labels, start=1)]
 
 
-def _column(remote: Remote, name: str) -> list[int]:
-    content = b"".join(verified(remote, remote.path))
-    return [int(value) for value in variable(content, name, remote.file).ravel()]
+def _column(published: PublishedFile, name: str) -> list[int]:
+    content = b"".join(read_verified(published, published.path))
+    return [int(value) for value in read_variable(content, name, published.name).ravel()]

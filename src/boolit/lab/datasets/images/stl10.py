@@ -12,12 +12,12 @@ from torch import Tensor
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets.download.fetch import Tensors
-from boolit.lab.datasets.download.published import Member, Remote
-from boolit.lab.datasets.images.base import PictureSet
+from boolit.lab.datasets.download.published import ArchiveMember, PublishedFile
+from boolit.lab.datasets.images.base import FixedSizeImageDataset
 
 SIDE = 96
 FOLDER = "stl10_binary"
-# The MD5s that torchvision compares. The 100,000 pictures without labels in the same archive are not read.
+# The MD5s that torchvision compares. The 100,000 images without labels in the same archive are not read.
 MEMBERS = {
     "train_X.bin": "918c2871b30a85fa023e0c44e0bee87f",
     "train_y.bin": "5a34089d4802c674881badbb80307741",
@@ -26,40 +26,40 @@ MEMBERS = {
 }
 
 
-class Stl10(PictureSet):
-    """The labelled pictures, all ten folds of the training part together."""
+class Stl10(FixedSizeImageDataset):
+    """The labelled images, all ten folds of the training part together."""
 
     name: Literal["stl10"] = "stl10"
 
     side: ClassVar[int] = SIDE
     samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 5_000, "test": 8_000})
     home: ClassVar[str] = "Coates, Ng and Lee 2011, cs.stanford.edu/~acoates/stl10"
-    licence: ClassVar[str] = "none stated; the pictures are ImageNet's: for non-commercial research and education"
-    remotes: ClassVar[tuple[Remote, ...]] = (
-        Remote(
+    licence: ClassVar[str] = "none stated; the images are ImageNet's: for non-commercial research and education"
+    files: ClassVar[tuple[PublishedFile, ...]] = (
+        PublishedFile(
             "stl10",
             "stl10_binary.tar.gz",
             ("http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",),
             "",
             2_640_397_119,
             FOLDER,
-            tuple(Member(f"{FOLDER}/{file}", digest) for file, digest in MEMBERS.items()),
+            tuple(ArchiveMember(f"{FOLDER}/{file}", digest) for file, digest in MEMBERS.items()),
         ),
     )
 
     @staticmethod
-    def parsed(contents: Mapping[str, bytes]) -> Tensors:
+    def parse(contents: Mapping[str, bytes]) -> Tensors:
         found = {}
         for part in ("train", "test"):
-            found[f"{part}_x"] = pictures(contents[f"{FOLDER}/{part}_X.bin"])
+            found[f"{part}_x"] = images(contents[f"{FOLDER}/{part}_X.bin"])
             found[f"{part}_y"] = torch.tensor(list(contents[f"{FOLDER}/{part}_y.bin"])) - 1
             if len(found[f"{part}_x"]) != len(found[f"{part}_y"]):
                 raise UserError(f"{part}_X.bin and {part}_y.bin of STL-10 have different lengths; fetch stl10 again")
         return found
 
 
-def pictures(content: bytes) -> Tensor:
-    """Pictures that are kept column by column.
+def images(content: bytes) -> Tensor:
+    """Images that are kept column by column.
 
     Shape: ``(samples, 3, 96, 96)`` bytes.
     """

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from boolit.lab.datasets.download.fetch import Tensors
-from boolit.lab.datasets.download.mat import variable
-from boolit.lab.datasets.download.published import Remote
-from boolit.lab.datasets.images.base import PictureSet
+from boolit.lab.datasets.download.mat import read_variable
+from boolit.lab.datasets.download.published import PublishedFile
+from boolit.lab.datasets.images.base import FixedSizeImageDataset
 
 HOME = "http://ufldl.stanford.edu/housenumbers/"
 FILES = (
@@ -22,7 +22,7 @@ FILES = (
 )
 
 
-class Svhn(PictureSet):
+class Svhn(FixedSizeImageDataset):
     """The cut-out digits, without the 531,131 easier "extra" ones."""
 
     name: Literal["svhn"] = "svhn"
@@ -30,22 +30,22 @@ class Svhn(PictureSet):
     samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 73_257, "test": 26_032})
     home: ClassVar[str] = "Netzer et al. 2011, ufldl.stanford.edu/housenumbers"
     licence: ClassVar[str] = "for non-commercial use only"
-    remotes: ClassVar[tuple[Remote, ...]] = tuple(
-        Remote("svhn", file, (HOME + file,), sha256, size) for file, sha256, size in FILES
+    files: ClassVar[tuple[PublishedFile, ...]] = tuple(
+        PublishedFile("svhn", file, (HOME + file,), sha256, size) for file, sha256, size in FILES
     )
 
     @staticmethod
-    def parsed(contents: Mapping[str, bytes]) -> Tensors:
+    def parse(contents: Mapping[str, bytes]) -> Tensors:
         parts = (digits(content, file) for file, content in contents.items())
         (train_x, train_y), (test_x, test_y) = parts
         return {"train_x": train_x, "train_y": train_y, "test_x": test_x, "test_y": test_y}
 
 
 def digits(content: bytes, file: str) -> tuple[Tensor, Tensor]:
-    """The pictures of a file and their digits.
+    """The images of a file and their digits.
 
     Shape: ``(samples, 3, 32, 32)`` bytes and ``(samples,)`` class numbers.
     """
-    pictures, labels = (variable(content, name, file) for name in ("X", "y"))
-    x = np.ascontiguousarray(pictures.transpose(3, 2, 0, 1))  # there: row, column, colour, sample
+    images, labels = (read_variable(content, name, file) for name in ("X", "y"))
+    x = np.ascontiguousarray(images.transpose(3, 2, 0, 1))  # there: row, column, colour, sample
     return torch.from_numpy(x), torch.from_numpy(labels.ravel().astype(np.int64)) % 10  # a 0 is labelled 10

@@ -13,6 +13,7 @@ from pydantic import Field, field_validator, model_validator
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import data_folder, read_bounded
+from boolit.lab.common.progress import count_progress
 from boolit.lab.datasets.base import Dataset, Description, Source
 from boolit.lab.datasets.raven.configurations import CONFIGURATIONS, configuration_named
 from boolit.lab.datasets.raven.drawing import SIDE
@@ -23,7 +24,6 @@ from boolit.lab.datasets.raven.files import (
     file_name,
     generate,
     missing_problems,
-    problem_bars,
     problem_folder,
 )
 from boolit.lab.datasets.raven.samples import (
@@ -135,7 +135,7 @@ class Iraven(Source):
         return [part.map_memory() for part in files]
 
     def _read(self, files: list[ProblemFiles], shown: bool) -> None:
-        with problem_bars(shown) as begin:
+        with count_progress(shown, lines=False) as begin:
             if self.folder is None:
                 names = [part.configuration for part in files]
                 lacking = sum(len(missing_problems(self._folder, name, self.problems)) for name in names)

@@ -9,55 +9,23 @@ import os
 import re
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import atomic_write, data_folder, read_array, regular_file
 from boolit.lab.common.parallel import map_in_processes, processors
+from boolit.lab.common.progress import Advance
 from boolit.lab.datasets.raven.configurations import Configuration, configuration_named
 from boolit.lab.datasets.raven.drawing import SIDE, Bytes, draw_problem
 from boolit.lab.datasets.raven.matrix import Problem
 from boolit.lab.datasets.raven.problems import make_problem
 from boolit.lab.datasets.raven.rules import Rule
 from boolit.lab.datasets.raven.solver import solve
-
-# How many problems are done, on a terminal only.
-
-Advance: TypeAlias = Callable[[int], None]
-Begin: TypeAlias = Callable[[str, int], Advance]  # what is done, to how many problems
-
-
-def silent(_: int) -> None:
-    """Shows nothing."""
-
-
-@contextmanager
-def problem_bars(shown: bool = True, console: Console | None = None) -> Iterator[Begin]:
-    """Bars on the error stream, if that is a terminal."""
-    console = console or Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(30),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, disable=not (shown and console.is_terminal), transient=True) as bars:
-
-        def begin(what: str, total: int) -> Advance:
-            task = bars.add_task(what, total=total)
-            return lambda count: bars.advance(task, count)
-
-        yield begin
-
 
 MAX_RULES = 8  # four per component
 META = ("Constant", "Progression", "Arithmetic", "Distribute_Three", "Number", "Position", "Type", "Size", "Color")
@@ -157,7 +125,7 @@ def problem_folder(seed: int) -> Path:
     return data_folder() / "iraven" / f"{seed}-v{VERSION}"
 
 
-def generate(folder: Path, configurations: Sequence[str], problems: int, seed: int, advance: Advance = silent) -> int:
+def generate(folder: Path, configurations: Sequence[str], problems: int, seed: int, advance: Advance = lambda _: None) -> int:
     """Makes the problems 0 … ``problems`` − 1 of every configuration that are not in the folder yet; returns their number.
 
     All cores are used; a problem depends on configuration, seed and number only. Every problem is solved: an error names the

@@ -19,10 +19,11 @@ from torch import Tensor
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.parallel import map_in_threads
+from boolit.lab.common.progress import Advance
 from boolit.lab.common.random import uniform
 from boolit.lab.datasets.base import Split
 from boolit.lab.datasets.raven.drawing import SIDE
-from boolit.lab.datasets.raven.files import CANDIDATES, PANELS, Advance, read_problem
+from boolit.lab.datasets.raven.files import CANDIDATES, PANELS, read_problem
 
 CONTEXT = PANELS - CANDIDATES
 ROW = 3  # panels

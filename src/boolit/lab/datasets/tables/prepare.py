@@ -16,14 +16,13 @@ import numpy as np
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import atomic_write, data_folder, file_digest
+from boolit.lab.common.progress import Begin, count_progress
 from boolit.lab.datasets.tables.columns import FittedColumn, TargetColumn, fit_column, fit_target, unused_reason
 from boolit.lab.datasets.tables.prepared import DESCRIPTION, MATRIX, SPLITS, TARGETS, PreparedTable, Rows, split_rows
 from boolit.lab.datasets.tables.profile import (
     ColumnProfile,
     RawColumn,
-    TableProgress,
     profile_columns,
-    table_progress,
     write_raw_columns,
 )
 from boolit.lab.datasets.tables.reading import TableFile, open_table
@@ -73,23 +72,23 @@ def prepare_table(spec: TableSpec, shown: bool | None = None) -> PreparedTable:
     """The prepared table, made now or read from the data folder; ``shown`` may hide the progress."""
     folder = data_folder() / "tables" / spec.key
     if not folder.exists():
-        with table_progress(shown) as progress:
-            _write_folder(spec, folder, progress)
+        with count_progress(shown) as begin:
+            _write_folder(spec, folder, begin)
     return PreparedTable.read(folder)
 
 
-def _write_folder(spec: TableSpec, folder: Path, progress: TableProgress) -> None:
+def _write_folder(spec: TableSpec, folder: Path, begin: Begin) -> None:
     try:
         with atomic_write(folder) as unfinished:
             unfinished.mkdir(parents=True)
-            _Preparation(spec, unfinished, progress).run()
+            _Preparation(spec, unfinished, begin).run()
     except OSError as error:
         raise UserError(f"cannot prepare the table in {folder.parent} ({error.strerror or error}); set BOOLIT_DATA") from error
 
 
 class _Preparation:
-    def __init__(self, spec: TableSpec, folder: Path, progress: TableProgress) -> None:
-        self.spec, self.folder, self.progress = spec, folder, progress
+    def __init__(self, spec: TableSpec, folder: Path, begin: Begin) -> None:
+        self.spec, self.folder, self.begin = spec, folder, begin
         self.dropped: dict[str, str] = dict.fromkeys(spec.drop, "as asked")
 
     def run(self) -> None:
@@ -98,7 +97,7 @@ class _Preparation:
         names = self._column_names(table)
         if table_digest(path) != self.spec.digest:
             raise UserError(f"{path} is not the table this study is of, its contents changed; start the study again")
-        profiles = profile_columns(table, names, self.spec.target, self.progress.step("reading"))
+        profiles = profile_columns(table, names, self.spec.target, self.begin("reading"))
         rows = profiles[self.spec.target].rows
         self._check(profiles, rows)
         *columns, last = self._write_raw(table, profiles, rows)
@@ -134,7 +133,7 @@ class _Preparation:
         reasons = {column.name: unused_reason(column, self.spec.levels) for column in others}
         self.dropped |= {name: reason for name, reason in reasons.items() if reason}
         columns = [*(column for column in others if not reasons[column.name]), profiles[self.spec.target]]
-        return write_raw_columns(table, columns, rows, self.folder / "raw", self.progress.step("sorting by column", rows))
+        return write_raw_columns(table, columns, rows, self.folder / "raw", self.begin("sorting by column", rows))
 
     def _split(self, target: TargetColumn) -> dict[str, Rows]:
         known = np.flatnonzero(~np.isnan(target.values))
@@ -149,7 +148,7 @@ class _Preparation:
         return {name: known[rows] for name, rows in parts.items()}
 
     def _fit(self, columns: Sequence[RawColumn], train: Rows) -> list[FittedColumn]:
-        step = self.progress.step("fitting columns", len(columns))
+        step = self.begin("fitting columns", len(columns))
         fitted = []
         for column in columns:
             result = fit_column(column, train, self.spec.levels)
@@ -194,7 +193,7 @@ class _Preparation:
             raise UserError(f"{limit}; use fewer --levels, or leave columns out with --drop")
         matrix = np.memmap(self.folder / MATRIX, np.float32, "w+", shape=shape)
         size = max(1, NUMBERS_AT_ONCE // shape[1])
-        step = self.progress.step("writing features", rows)
+        step = self.begin("writing features", rows)
         for first in range(0, rows, size):
             last = min(first + size, rows)
             used = place[first:last] >= 0

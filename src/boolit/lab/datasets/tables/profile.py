@@ -2,52 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.common.progress import progress_bars
+from boolit.lab.common.progress import Advance
 from boolit.lab.datasets.tables.reading import TableFile
 from boolit.saved.columns import FALSE_WORDS, MISSING_WORDS, TRUE_WORDS, Floats, days, finite
-
-
-class Step(Protocol):
-    """Told how many more rows (or columns) are done."""
-
-    def __call__(self, done: int) -> None: ...
-
-
-class TableProgress:
-    """One bar for each step of a preparation."""
-
-    def __init__(self, bars: Progress) -> None:
-        self._bars = bars
-
-    def step(self, name: str, total: int | None = None) -> Step:
-        """Begins a step; ``total`` may not be known yet."""
-        task = self._bars.add_task(name, total=total)
-
-        def advance(done: int) -> None:
-            self._bars.advance(task, done)
-
-        return advance
-
-
-@contextmanager
-def table_progress(shown: bool | None = None) -> Iterator[TableProgress]:
-    """Bars on the error stream, or lines if that is no terminal; they vanish at the end, and ``shown`` may hide them."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with progress_bars(*columns, shown=shown) as bars:
-        yield TableProgress(bars)
-
 
 InferredType = Literal["number", "flag", "date", "text", "empty"]
 
@@ -168,7 +135,7 @@ class RawColumn:
     values: Floats
 
 
-def profile_columns(table: TableFile, names: Sequence[str], target: str, step: Step) -> dict[str, ColumnProfile]:
+def profile_columns(table: TableFile, names: Sequence[str], target: str, step: Advance) -> dict[str, ColumnProfile]:
     """The profiles of columns, from all rows."""
     profiles = {name: ColumnProfile(name, literal=name == target) for name in names}
     for batch in table.batches(names):
@@ -179,7 +146,7 @@ def profile_columns(table: TableFile, names: Sequence[str], target: str, step: S
 
 
 def write_raw_columns(
-    table: TableFile, profiles: Sequence[ColumnProfile], rows: int, path: Path, step: Step
+    table: TableFile, profiles: Sequence[ColumnProfile], rows: int, path: Path, step: Advance
 ) -> list[RawColumn]:
     """Writes columns one after the other as float64, so that later steps need one column in memory at a time."""
     matrix: Floats = np.memmap(path, np.float64, "w+", shape=(len(profiles), rows))

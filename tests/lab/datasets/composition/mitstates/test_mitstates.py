@@ -19,9 +19,9 @@ from boolit.lab.datasets import source
 from boolit.lab.datasets.composition.base import CompositionalDataset
 from boolit.lab.datasets.composition.mitstates import GLOVE, MitStates
 from boolit.lab.datasets.composition.mitstates_files import METADATA, SPLIT
-from boolit.lab.datasets.features.encoder import ROW_BYTES, Features, encoder
-from boolit.lab.datasets.features.views import Photographs
-from boolit.lab.datasets.status import holdings
+from boolit.lab.datasets.features.encoder import ROW_BYTES, Features, load_encoder
+from boolit.lab.datasets.features.views import PhotographPlan
+from boolit.lab.datasets.status import dataset_statuses
 
 Make = Callable[..., MitStates]
 LISTED = [("old", "bear"), ("old", "cat"), ("tiny", "bear"), ("tiny", "cat"), ("tiny", "dog"), ("wet", "bear"), ("wet", "cat")]
@@ -49,7 +49,7 @@ def encoded(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Composition
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BOOLIT_DATA", str(tmp_path_factory.mktemp("data")))
         dataset = source(table(home)).load()
-        dataset.encoded(dataset.splits["train"].x[:1])
+        dataset.encode(dataset.splits["train"].x[:1])
     assert isinstance(dataset, CompositionalDataset)
     return dataset
 
@@ -84,11 +84,11 @@ def test_features_are_of_the_middle_of_every_picture(encoded: CompositionalDatas
         scaled = picture.resize((round(256 * picture.width / picture.height), 256), Image.Resampling.BILINEAR)
     left = (scaled.width - 224) // 2
     cut = np.asarray(scaled.crop((left, 16, left + 224, 240))).transpose(2, 0, 1)
-    seen = Photographs.of({"all": [file]}).seen(next(Photographs.of({"all": [file]}).pieces(0, 0)))
+    seen = PhotographPlan.of({"all": [file]}).views(next(PhotographPlan.of({"all": [file]}).batches(0, 0)))
     assert seen.shape == (1, 3, 224, 224)
     assert float((seen[0].float() - torch.from_numpy(cut.copy()).float()).abs().mean()) < 1  # of 255
-    expected = Features(encoder(home / "weights.pth"))(seen).float()
-    assert torch.allclose(encoded.encoded(encoded.splits["train"].x[4:5]), expected, rtol=2e-3, atol=1e-4)
+    expected = Features(load_encoder(home / "weights.pth"))(seen).float()
+    assert torch.allclose(encoded.encode(encoded.splits["train"].x[4:5]), expected, rtol=2e-3, atol=1e-4)
 
 
 def test_nothing_is_encoded_before_it_is_wanted_and_nothing_twice(
@@ -96,13 +96,13 @@ def test_nothing_is_encoded_before_it_is_wanted_and_nothing_twice(
 ) -> None:
     dataset = loaded(make())
     assert not (folder / "embeddings").exists()
-    first = dataset.encoded(dataset.splits["valid"].x)
+    first = dataset.encode(dataset.splits["valid"].x)
     (kept,) = (folder / "embeddings").glob("*/features")
     assert kept.stat().st_size == 15 * ROW_BYTES
     monkeypatch.setattr(Features, "__call__", lambda *_: pytest.fail("the features are there"))
     make().prepare()
     again = loaded(make())
-    assert torch.equal(again.encoded(again.splits["valid"].x), first)
+    assert torch.equal(again.encode(again.splits["valid"].x), first)
     assert first.shape == (2, 512)
     assert first.dtype == torch.float32
 
@@ -120,10 +120,10 @@ def test_a_step_adds_the_pairs_to_choose_from(encoded: CompositionalDataset) -> 
     assert encoded.draw is not None
     train = encoded.splits["train"]
     x, y = encoded.draw(train.x.unsqueeze(0), train.y.unsqueeze(0), keys([0], "draw"), 0)
-    read = encoded.encoded(x)
+    read = encoded.encode(x)
     assert (read.shape, read.dtype) == ((1, 10, 512 + 1 + 4), torch.float32)
     assert torch.equal(read[0, :, 512].long(), train.y)
-    assert torch.equal(read[0, :, :512], encoded.encoded(train.x))
+    assert torch.equal(read[0, :, :512], encoded.encode(train.x))
     assert set(read[..., 513:].long().flatten().tolist()) <= set(encoded.pairs.trained.tolist())
     assert y.tolist() == [[0] * 10]
 
@@ -153,15 +153,15 @@ def test_glove_may_lie_unpacked_in_the_data_folder(make: Make, home: Path, folde
 
 
 def test_the_data_folder_is_where_it_is_looked_for(make: Make, home: Path, folder: Path) -> None:
-    (holding,) = holdings(["mitstates"])
-    assert (holding.here, holding.own) == (False, False)
+    (status,) = dataset_statuses(["mitstates"])
+    assert (status.here, status.own) == (False, False)
     with pytest.raises(UserError, match=r"there is no folder .*mitstates/mit-states with the files"):
         make(path=None).load()
     shutil.copytree(home / "mit-states", folder / "mitstates" / "mit-states")
     assert len(loaded(make(path=None)).splits["train"]) == 10
     (folder / "mitstates" / "glove.6B").mkdir()
-    assert holding.here
-    assert holding.task_and_samples[1]["train"] == 30_338
+    assert status.here
+    assert status.task_and_samples[1]["train"] == 30_338
 
 
 def spoil_pairs(layout: Path) -> None:
@@ -204,7 +204,7 @@ def test_other_metadata_are_told(make: Make, copied: Path, t7: Callable[[Any], b
 
 def test_missing_pictures_are_told(make: Make, copied: Path) -> None:
     (copied / "images" / "old bear" / "1.png").unlink()
-    with pytest.raises(UserError, match=r"the picture .*old bear/1\.png cannot be read \(No such file"):
+    with pytest.raises(UserError, match=r"the image .*old bear/1\.png cannot be read \(No such file"):
         make(path=str(copied)).prepare()
     shutil.rmtree(copied / "images" / "old bear")
     with pytest.raises(UserError, match=r"images has no folder of the image 'old_bear/1\.png'"):

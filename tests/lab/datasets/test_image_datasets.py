@@ -19,15 +19,15 @@ from scipy.io import savemat
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import source
 from boolit.lab.datasets.base import Dataset
-from boolit.lab.datasets.download.published import Remote, md5_of
-from boolit.lab.datasets.images.base import PictureSet
+from boolit.lab.datasets.download.published import PublishedFile, md5_of
+from boolit.lab.datasets.images.base import FixedSizeImageDataset
 from boolit.lab.datasets.images.cifar import Cifar10, Cifar100, arrays_digest
 from boolit.lab.datasets.images.stl10 import Stl10
 from boolit.lab.datasets.images.svhn import Svhn
-from boolit.lab.datasets.status import checked
+from boolit.lab.datasets.status import file_state
 
-EACH = 10  # pictures in each batch
-Keep = Callable[[type[PictureSet], dict[str, bytes]], Path]
+EACH = 10  # images in each batch
+Keep = Callable[[type[FixedSizeImageDataset], dict[str, bytes]], Path]
 
 
 def pixels(seed: int, count: int = EACH, side: int = 32) -> np.ndarray:
@@ -35,7 +35,7 @@ def pixels(seed: int, count: int = EACH, side: int = 32) -> np.ndarray:
 
 
 def cifar10_files() -> dict[str, bytes]:
-    names = [member.name for member in Cifar10.remotes[0].members]
+    names = [member.name for member in Cifar10.files[0].members]
     return {
         name: pickle.dumps({b"data": pixels(seed).reshape(EACH, -1), b"labels": list(range(10))}, 2)
         for seed, name in enumerate(names)
@@ -62,22 +62,22 @@ def stl10_files() -> dict[str, bytes]:
 def keep(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Keep:
     """Puts files where those of a dataset are looked for, and makes their hashes the published ones."""
 
-    def keep(kind: type[PictureSet], files: dict[str, bytes]) -> Path:
-        (published,) = kind.remotes
+    def keep(kind: type[FixedSizeImageDataset], files: dict[str, bytes]) -> Path:
+        (published,) = kind.files
         members = tuple(_as_published(member, files[member.name]) for member in published.members)
-        remote = dataclasses.replace(published, members=members)
-        monkeypatch.setattr(kind, "remotes", (remote,))
-        (_pack if request.param == "tarball" else _unpack)(remote.path, files)
-        assert remote.kept is not None
-        assert remote.kept.is_relative_to(folder)
-        return remote.kept
+        published = dataclasses.replace(published, members=members)
+        monkeypatch.setattr(kind, "files", (published,))
+        (_pack if request.param == "tarball" else _unpack)(published.path, files)
+        assert published.kept is not None
+        assert published.kept.is_relative_to(folder)
+        return published.kept
 
     return keep
 
 
 def _as_published(member: Any, content: bytes) -> Any:
     try:
-        return dataclasses.replace(member, digest=member.hashed(content))
+        return dataclasses.replace(member, digest=member.hash_content(content))
     except ValueError:  # a content to be refused
         return member
 
@@ -97,7 +97,7 @@ def _unpack(path: Path, files: dict[str, bytes]) -> None:
         (path.parent / name).write_bytes(content)
 
 
-def pictures_of(data: Dataset) -> dict[str, np.ndarray]:
+def images_of(data: Dataset) -> dict[str, np.ndarray]:
     assert all((split.x.dtype, split.y.dtype) == (torch.uint8, torch.int64) for split in data.splits.values())
     return {name: split.x.numpy() for name, split in data.splits.items()}
 
@@ -105,7 +105,7 @@ def pictures_of(data: Dataset) -> dict[str, np.ndarray]:
 def test_cifar_10_has_five_training_batches_in_order(keep: Keep) -> None:
     keep(Cifar10, cifar10_files())
     data = source({"name": "cifar10"}).load()
-    found = pictures_of(data)
+    found = images_of(data)
     assert np.array_equal(found["train"], np.concatenate([pixels(seed) for seed in range(5)]))
     assert np.array_equal(found["test"], pixels(5))
     assert data.splits["train"].y.tolist() == list(range(10)) * 5
@@ -115,7 +115,7 @@ def test_cifar_10_has_five_training_batches_in_order(keep: Keep) -> None:
 def test_cifar_100_has_the_fine_labels(keep: Keep) -> None:
     keep(Cifar100, cifar100_files())
     data = source({"name": "cifar100"}).load()
-    assert np.array_equal(pictures_of(data)["train"], pixels(0))
+    assert np.array_equal(images_of(data)["train"], pixels(0))
     assert data.splits["test"].y.tolist() == list(range(90, 100))
     assert data.outputs == 100
 
@@ -123,7 +123,7 @@ def test_cifar_100_has_the_fine_labels(keep: Keep) -> None:
 def test_stl_10_is_turned_upright_and_numbered_from_0(keep: Keep) -> None:
     keep(Stl10, stl10_files())
     data = source({"name": "stl10"}).load()
-    found = pictures_of(data)
+    found = images_of(data)
     assert np.array_equal(found["train"], pixels(0, side=96))
     assert np.array_equal(found["test"], pixels(1, side=96))
     assert data.splits["train"].y.tolist() == list(range(10))
@@ -131,24 +131,24 @@ def test_stl_10_is_turned_upright_and_numbered_from_0(keep: Keep) -> None:
 
 
 def test_svhn_comes_from_matlab_and_its_tens_are_noughts(
-    publish: Callable[..., Remote], monkeypatch: pytest.MonkeyPatch
+    publish: Callable[..., PublishedFile], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remotes = []
-    for seed, known in enumerate(Svhn.remotes):
+    files = []
+    for seed, known in enumerate(Svhn.files):
         content = io.BytesIO()
         labels = np.arange(1, 11, dtype=np.uint8).reshape(-1, 1)
         savemat(content, {"X": pixels(seed).transpose(2, 3, 1, 0), "y": labels}, do_compression=True)
-        remotes.append(publish("svhn", known.file, content.getvalue()))
-    monkeypatch.setattr(Svhn, "remotes", tuple(remotes))
+        files.append(publish("svhn", known.name, content.getvalue()))
+    monkeypatch.setattr(Svhn, "files", tuple(files))
     data = source({"name": "svhn"}).load()
-    assert np.array_equal(pictures_of(data)["train"], pixels(0))
-    assert np.array_equal(pictures_of(data)["test"], pixels(1))
+    assert np.array_equal(images_of(data)["train"], pixels(0))
+    assert np.array_equal(images_of(data)["test"], pixels(1))
     assert data.splits["test"].y.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]
 
 
-def test_a_matlab_file_that_is_none_is_told(publish: Callable[..., Remote], monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = tuple(publish("svhn", known.file, b"<html>" * 40) for known in Svhn.remotes)
-    monkeypatch.setattr(Svhn, "remotes", broken)
+def test_a_matlab_file_that_is_none_is_told(publish: Callable[..., PublishedFile], monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tuple(publish("svhn", known.name, b"<html>" * 40) for known in Svhn.files)
+    monkeypatch.setattr(Svhn, "files", broken)
     with pytest.raises(UserError, match=r"train_32x32\.mat is no whole MATLAB file"):
         source({"name": "svhn"}).load()
 
@@ -180,22 +180,22 @@ def test_a_hostile_batch_is_refused_without_running_its_code(keep: Keep, place: 
 def test_how_a_batch_was_pickled_does_not_matter(keep: Keep) -> None:
     files = cifar10_files()
     keep(Cifar10, files)
-    (remote,) = Cifar10.remotes
+    (published,) = Cifar10.files
     anew = {name: pickle.dumps(pickle.loads(content) | {b"filenames": [b"x.png"]}, 4) for name, content in files.items()}
     assert all(md5_of(anew[name]) != md5_of(content) for name, content in files.items())
     assert all(arrays_digest(anew[name]) == arrays_digest(content) for name, content in files.items())
-    (_pack if remote.path.is_file() else _unpack)(remote.path, anew)
-    assert checked(remote).state == "whole"
+    (_pack if published.path.is_file() else _unpack)(published.path, anew)
+    assert file_state(published).state == "whole"
 
 
 @pytest.mark.parametrize(
     ("held", "fault"),
     [
-        ({b"data": pixels(0).reshape(EACH, -1)}, "is no batch of pictures with fine_labels"),
-        ({b"data": pixels(0).reshape(EACH, -1), b"fine_labels": [0]}, "has 10 pictures, but labels of the shape"),
-        ({b"data": np.zeros((2, 7), np.uint8), b"fine_labels": [0, 1]}, "is no batch of pictures"),
-        ({b"data": b"text", b"fine_labels": [0, 1]}, "is no batch of pictures"),
-        ([1, 2], "is no batch of pictures"),
+        ({b"data": pixels(0).reshape(EACH, -1)}, "is no batch of images with fine_labels"),
+        ({b"data": pixels(0).reshape(EACH, -1), b"fine_labels": [0]}, "has 10 images, but labels of the shape"),
+        ({b"data": np.zeros((2, 7), np.uint8), b"fine_labels": [0, 1]}, "is no batch of images"),
+        ({b"data": b"text", b"fine_labels": [0, 1]}, "is no batch of images"),
+        ([1, 2], "is no batch of images"),
     ],
 )
 def test_a_batch_of_another_shape_is_told(keep: Keep, held: object, fault: str) -> None:
@@ -207,11 +207,11 @@ def test_a_batch_of_another_shape_is_told(keep: Keep, held: object, fault: str) 
 def test_other_pixels_are_noticed(keep: Keep) -> None:
     files = cifar10_files()
     keep(Cifar10, files)
-    (remote,) = Cifar10.remotes
+    (published,) = Cifar10.files
     name = "cifar-10-batches-py/test_batch"
     altered = pickle.loads(files[name])
     altered[b"data"][3, 5] ^= 1
-    (_pack if remote.path.is_file() else _unpack)(remote.path, files | {name: pickle.dumps(altered, 2)})
+    (_pack if published.path.is_file() else _unpack)(published.path, files | {name: pickle.dumps(altered, 2)})
     with pytest.raises(UserError, match="was altered: the hash of cifar-10-batches-py/test_batch"):
         source({"name": "cifar10"}).load()
 
@@ -222,10 +222,10 @@ def test_validation_has_the_same_share_of_every_class(keep: Keep) -> None:
     splits = source({"name": "cifar10", "validation": 0.2, "subset": 0.5}).load().splits
     assert splits["valid"].y.bincount().tolist() == [1] * 10
     assert len(splits["train"]) == 20
-    kept = {bytes(picture.flatten().tolist()): int(label) for picture, label in zip(whole.x, whole.y, strict=True)}
+    kept = {bytes(image.flatten().tolist()): int(label) for image, label in zip(whole.x, whole.y, strict=True)}
     for split in (splits["valid"], splits["train"]):
-        for picture, label in zip(split.x, split.y, strict=True):
-            assert kept.pop(bytes(picture.flatten().tolist())) == int(label)
+        for image, label in zip(split.x, split.y, strict=True):
+            assert kept.pop(bytes(image.flatten().tolist())) == int(label)
     again = source({"name": "cifar10", "validation": 0.2}).load().splits
     assert torch.equal(again["valid"].x, splits["valid"].x)
     assert torch.equal(again["train"].x[:20], splits["train"].x)
@@ -240,9 +240,9 @@ def test_pixels_are_normalised_by_colour(keep: Keep, kind: str, mean: tuple[floa
     data = source({"name": "cifar100", "normalisation": kind}).load()
     x = data.splits["train"].x[:6].view(2, 3, 3, 32, 32)
     by_hand = (x.double() / 255 - torch.tensor(mean).view(3, 1, 1)) / torch.tensor(deviation).view(3, 1, 1)
-    assert data.encoded(x).dtype == torch.float32
-    assert torch.allclose(data.encoded(x).double(), by_hand, atol=1e-6)
-    assert torch.equal(data.encoded(x.float()), data.encoded(x))
+    assert data.encode(x).dtype == torch.float32
+    assert torch.allclose(data.encode(x).double(), by_hand, atol=1e-6)
+    assert torch.equal(data.encode(x.float()), data.encode(x))
 
 
 def test_the_defaults_are_the_papers() -> None:
