@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
@@ -10,6 +12,8 @@ from torch import nn
 
 from boolit.nn.activations import Activation
 from boolit.nn.mlp import MLP
+
+PARABOLAS = 6  # guesses of a width by interpolation, before it is bisected
 
 
 def round_width(nominal: float | Fraction, divisor: int) -> int:
@@ -53,13 +57,25 @@ def width_for_budget(count: Callable[[int], int], budget: int, divisor: int = 1)
         >>> width_for_budget(lambda w: w * w, 1000, divisor=2)
         32
     """
-    if count(divisor) >= budget:
+    points = [(n, count(n * divisor)) for n in (1, 2, 3)]
+    if points[0][1] >= budget:
         return divisor
-    low, high = 1, 2
-    while count(high * divisor) < budget:
-        low, high = high, high * 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if count(middle * divisor) < budget else (low, middle)
-    nearer_below = budget - count(low * divisor) <= count(high * divisor) - budget
-    return divisor * (low if nearer_below else high)
+    for attempt in itertools.count():
+        low, below = max(point for point in points if point[1] < budget)
+        high, above = min((point for point in points if point[1] >= budget), default=(0, 0))
+        if high == low + 1:
+            break
+        guess = _parabola_root(points[-3:], budget) if attempt < PARABOLAS else 0  # counts are nearly quadratic in the width
+        guess = max(guess or ((low + high) // 2 if high else 2 * low), low + 1)
+        points.append((n := min(guess, high - 1) if high else guess, count(n * divisor)))
+    return divisor * (low if budget - below <= above - budget else high)
+
+
+def _parabola_root(points: Sequence[tuple[int, int]], value: int) -> int:
+    """Where the parabola through three points reaches a value, rounded down; 0 if it does not."""
+    (a, at_a), (b, at_b), (c, at_c) = points
+    first, second = (at_b - at_a) / (b - a), (at_c - at_b) / (c - b)
+    curvature = (second - first) / (c - a)
+    slope = second + curvature * (c - b)
+    root = slope + math.sqrt(max(0.0, slope**2 + 4 * curvature * (value - at_c)))
+    return max(0, math.floor(c + 2 * (value - at_c) / root)) if root > 0 else 0

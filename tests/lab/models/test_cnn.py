@@ -12,7 +12,7 @@ import boolit
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import Dataset, Split
 from boolit.lab.models import family, restore
-from boolit.lab.models.cnn import nominal, size_for_budget
+from boolit.lab.models.cnn import nominal_widths, size_for_budget
 from boolit.lab.runs import RunConfig
 from boolit.lab.training import Job, Recipe, StackedTraining
 from boolit.lab.training.cohort import Outcome, outcomes
@@ -205,7 +205,7 @@ def test_the_structure_is_small_below_the_papers_million() -> None:
 
 def test_a_search_ends_even_where_no_size_meets_the_budget() -> None:
     size = size_for_budget(lambda widths: 0.0 if widths[0] < 9 else 1e6, 1000, "small")
-    assert nominal("small", size)[0] == pytest.approx(9, rel=1e-3)
+    assert nominal_widths("small", size)[0] == pytest.approx(9, rel=1e-3)
 
 
 @pytest.mark.parametrize("spec", ["relu", "silu", "or_ail", "or_il", "max", "or_and_xnor_nail_d"])

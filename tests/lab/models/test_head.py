@@ -6,7 +6,7 @@ import torch
 import boolit
 from boolit.lab.common.errors import UserError
 from boolit.lab.models import family
-from boolit.lab.paper.verification.transfer import CLASSES, TABLES, HeadRow, head_rows
+from boolit.lab.paper.verification.heads import CLASSES, TABLES, HeadRow, head_rows
 from boolit.nn.width import count_parameters, round_width
 
 SIZES = {TABLES[0]: "matched", TABLES[1]: "equal"}

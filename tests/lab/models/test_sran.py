@@ -15,7 +15,7 @@ from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import Dataset, Split
 from boolit.lab.models import Family, family, restore
 from boolit.lab.models.resnet18 import Resnet18
-from boolit.lab.models.sran.encoders import of_pairs, of_panels, of_rows
+from boolit.lab.models.sran.network import encode_pairs, encode_panels, encode_rows
 from boolit.lab.runs import RunConfig
 from boolit.lab.training import Job, Recipe, StackedTraining
 from boolit.lab.training.checkpoint import Checkpoint
@@ -122,10 +122,10 @@ def test_resnets_see_rows_and_pairs_as_pictures_of_3_and_6_channels() -> None:
     pairs = torch.cat([torch.cat([rows[[a]], rows[[b]]], 1) for a, b in PAIRS])
     with torch.no_grad():
         one, three, six = (Resnet18(channels).eval() for channels in (1, 3, 6))
-        torch.testing.assert_close(of_panels(one, x)[0], one(x[0].unsqueeze(1)), rtol=1e-4, atol=1e-4)
-        torch.testing.assert_close(of_rows(three, x)[0], three(rows), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(encode_panels(one, x)[0], one(x[0].unsqueeze(1)), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(encode_rows(three, x)[0], three(rows), rtol=1e-4, atol=1e-4)
         expected = six(pairs) + six(pairs.roll(3, 1))
-        torch.testing.assert_close(of_pairs(six, x)[0], expected, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(encode_pairs(six, x)[0], expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -14,7 +14,7 @@ from boolit.lab.common.errors import UserError
 from boolit.lab.models import Stacked, family, restore
 from boolit.lab.models.layers import moments
 from boolit.lab.models.tmn import layers, network
-from boolit.lab.models.tmn.layers import mixed
+from boolit.lab.models.tmn.layers import mix
 from boolit.lab.runs import RunConfig
 from boolit.nn.width import round_width
 
@@ -177,9 +177,9 @@ def test_mixing_is_a_sum_over_senders(counts: list[int], receivers: int, senders
     gates = torch.randn(len(counts), receivers, senders, generator=drawn, dtype=torch.float64, requires_grad=True)
     outputs = torch.randn(senders, sum(counts), features, generator=drawn, dtype=torch.float64, requires_grad=True)
     pair = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
-    torch.testing.assert_close(mixed(gates, outputs, counts), torch.einsum("rji,irf->jrf", gates[pair], outputs))
+    torch.testing.assert_close(mix(gates, outputs, counts), torch.einsum("rji,irf->jrf", gates[pair], outputs))
     if sum(counts):
-        assert torch.autograd.gradcheck(lambda g, o: mixed(g, o, counts), (gates, outputs))
+        assert torch.autograd.gradcheck(lambda g, o: mix(g, o, counts), (gates, outputs))
 
 
 def test_moments_have_right_values_and_gradients() -> None:
@@ -268,9 +268,9 @@ def test_other_widths_are_matched_to_those_of_relu() -> None:
 @pytest.mark.parametrize(
     ("options", "width", "spec", "rule"),
     [
-        ({"variant": "tmn"}, [16], "or_and_xnor_ail_d", "no width before or_and_xnor_ail_d leaves 16 after it"),
-        ({"variant": "tmn"}, [16], "or_and_xnor_ail_p", "no width before or_and_xnor_ail_p leaves 16 after it"),
-        ({"variant": "tmn"}, [8], "relu", "relu leaves 8 of a width of 8, but modules of a TMN hand on 16"),
+        ({"variant": "tmn"}, [16], "or_and_xnor_ail_d", "no width before or_and_xnor_ail_d gives 16 after it"),
+        ({"variant": "tmn"}, [16], "or_and_xnor_ail_p", "no width before or_and_xnor_ail_p gives 16 after it"),
+        ({"variant": "tmn"}, [8], "relu", "relu makes 8 of a width of 8, but modules of a TMN output 16"),
         ({"variant": "tmnx"}, [16, 16], "relu", "2 widths"),
     ],
 )

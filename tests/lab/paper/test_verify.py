@@ -4,31 +4,23 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
-from types import ModuleType
 
 import pytest
+import torch
 from scipy import integrate, stats
 from torch import Tensor, nn
 
 import boolit.nn.width
 from boolit.lab.common.errors import UserError
-from boolit.lab.models import cnn
-from boolit.lab.paper.verification import (
-    FAMILIES,
-    Check,
-    choose,
-    difference,
-    identities,
-    maps,
-    mnist_cnn,
-    mnist_mlp,
-    normalisation,
-    transfer,
-    verify,
-)
-from boolit.lab.paper.verification.check import agreed, uniform
-from boolit.lab.paper.verification.transfer import CLASSES, TABLES, built_parameters, head_rows
+from boolit.lab.models import base, cnn
+from boolit.lab.models.base import parameter_count
+from boolit.lab.models.mlp import Head
+from boolit.lab.paper.verification import FAMILIES, Check, choose, gates, heads, mnist, verify
+from boolit.lab.paper.verification import check as check_module
+from boolit.lab.paper.verification.check import count_and_run, uniform
+from boolit.lab.paper.verification.heads import CLASSES, TABLES, head_rows
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +59,7 @@ class TestCheck:
         assert Check("number", 1.0, 1.5, tolerance=0.5).ok
 
     def test_ways_that_disagree_fail_it(self) -> None:
-        assert not Check("count", 8, agreed(formula=8, built=9)).ok
+        assert not Check("map", "2→1", "stated 2→2, happened 2→1").ok
         assert uniform({"a": "1", "b": "1", "c": "2", "d": "3"}) == "1, but c 2 and 1 more"
 
 
@@ -86,86 +78,91 @@ class TestQuadrature:
 
     def test_xnor_ail(self) -> None:
         square, _ = integrate.quad(lambda m: 2 * m * (2 * stats.norm.sf(m)) ** 2, 0, math.inf)
-        assert normalisation.integrate("xnor", "ail") == pytest.approx((0, math.sqrt(square)), abs=1e-12)
+        assert gates.integrate("xnor", "ail") == pytest.approx((0, math.sqrt(square)), abs=1e-12)
 
     def test_or_il(self) -> None:
         def density(y: float, x: float) -> float:
             return math.log(math.exp(x) + math.exp(y) + math.exp(x + y)) * math.exp(-(x * x + y * y) / 2) / math.tau
 
         mean, _ = integrate.dblquad(density, -7, 7, -7, 7, epsabs=1e-5)
-        assert normalisation.integrate("or", "il")[0] == pytest.approx(mean, abs=1e-5)
+        assert gates.integrate("or", "il")[0] == pytest.approx(mean, abs=1e-5)
 
 
 class TestItNoticesWhatIsBroken:
     """One thing is broken at a time; the family that guards it must fail."""
 
+    @pytest.fixture(autouse=True)
+    def counts_of_changed_networks_are_forgotten(self) -> Iterator[None]:
+        parameter_count.cache_clear()
+        yield
+        parameter_count.cache_clear()
+
     @staticmethod
-    def failures(family: ModuleType) -> list[str]:
-        return [check.name for check in family.checks() if not check.ok]
+    def failures(checks: Callable[[], Iterable[Check]]) -> list[str]:
+        return [check.name for check in checks() if not check.ok]
 
     def test_a_moment(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        true = normalisation.moments
-        monkeypatch.setattr(normalisation, "moments", lambda op, form: (true(op, form)[0] + 1e-5, true(op, form)[1]))
-        assert len(self.failures(normalisation)) >= 8
+        true = gates.moments
+        monkeypatch.setattr(gates, "moments", lambda op, form: (true(op, form)[0] + 1e-5, true(op, form)[1]))
+        assert len(self.failures(gates.check_moments)) >= 8
 
     def test_a_gate(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        true = identities.combine
+        true = gates.combine
 
         def nearly(op: str, *logits: Tensor, form: str) -> Tensor:
             return true(op, *logits, form=form) + (1e-9 if (op, form) == ("or", "ail") else 0)
 
-        for family in (difference, identities, normalisation):
-            monkeypatch.setattr(family, "combine", nearly)
-        assert "or: at the origin" in self.failures(difference)
-        assert "or_ail(x, 0) = ReLU(x): error" in self.failures(identities)
-        assert "ail: our table against quadrature" in self.failures(normalisation)
+        monkeypatch.setattr(gates, "combine", nearly)
+        assert "or: at the origin" in self.failures(gates.check_difference)
+        assert "or_ail(x, 0) = ReLU(x): error" in self.failures(gates.check_identities)
+        assert "ail: our table against quadrature" in self.failures(gates.check_moments)
 
     def test_a_truth_table(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        true = identities.combine
+        true = gates.combine
 
         def swapped(op: str, *logits: Tensor, form: str) -> Tensor:
             swap = {"implies": "implied_by", "implied_by": "implies"}
             return true(swap.get(op, op), *logits, form=form)
 
-        monkeypatch.setattr(identities, "combine", swapped)
-        assert self.failures(identities) == ["truth table of implies, il and ail", "truth table of implied_by, il and ail"]
+        monkeypatch.setattr(gates, "combine", swapped)
+        assert self.failures(gates.check_identities) == [
+            "truth table of implies, il and ail",
+            "truth table of implied_by, il and ail",
+        ]
 
     def test_a_width(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(maps, "round_width", lambda nominal, divisor: divisor * math.ceil(Fraction(nominal) / divisor))
-        assert len(self.failures(maps)) == 3
+        monkeypatch.setattr(heads, "round_width", lambda nominal, divisor: divisor * math.ceil(Fraction(nominal) / divisor))
+        assert len(self.failures(heads.check_maps)) == 3
 
     def test_a_map(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(boolit.nn.SignedGeomean, "map", (2, 2))
-        (check,) = [check for check in maps.checks() if not check.ok]
+        (check,) = [check for check in heads.check_maps() if not check.ok]
         assert check.ours == "2→1, but signed_geomean stated 2→2, happened 2→1"
 
     def test_a_count_of_parameters(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        true = transfer.mlp_parameters
-
-        def without_last_bias(inputs: int, widths: list[int], outputs: int, *rest: object, **options: bool) -> int:
-            return true(inputs, widths, outputs, *rest, **options) - outputs
-
-        monkeypatch.setattr(transfer, "mlp_parameters", without_last_bias)
-        assert len(self.failures(transfer)) >= 40
+        true = boolit.nn.width.count_parameters
+        for module in (base, check_module):
+            monkeypatch.setattr(module, "count_parameters", lambda network: true(network) - 10)
+        assert len(self.failures(heads.check_heads)) >= 40
 
     def test_a_search_for_the_width(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        true = mnist_mlp.width_for_budget
-        monkeypatch.setattr(mnist_mlp, "width_for_budget", lambda count, budget, step: true(count, budget, step) + step)
-        assert len(self.failures(mnist_mlp)) >= 24
+        true = base.width_for_budget
+        monkeypatch.setattr(base, "width_for_budget", lambda count, budget, step: true(count, budget, step) + step)
+        assert len(self.failures(mnist.check_mlps)) >= 24
 
     def test_the_widths_of_a_cnn(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(cnn, "truncated", boolit.nn.width.round_width)
-        assert len(self.failures(mnist_cnn)) >= 20
+        monkeypatch.setattr(cnn, "round_down", boolit.nn.width.round_width)
+        assert len(self.failures(mnist.check_cnns)) >= 20
 
     def test_the_size_of_a_cnn(self, monkeypatch: pytest.MonkeyPatch) -> None:
         true = cnn.size_for_budget
         monkeypatch.setattr(cnn, "size_for_budget", lambda *arguments: 1.01 * true(*arguments))
-        assert len(self.failures(mnist_cnn)) >= 20
+        assert len(self.failures(mnist.check_cnns)) >= 20
 
     def test_the_layers_of_a_cnn(self, monkeypatch: pytest.MonkeyPatch) -> None:
         true = nn.Conv2d
         monkeypatch.setattr(nn, "Conv2d", lambda *sizes, padding: true(*sizes, padding=padding, bias=False))
-        failed = self.failures(mnist_cnn)
+        failed = self.failures(mnist.check_cnns)
         assert len([name for name in failed if name.endswith("parameters")]) == 20
 
 
@@ -190,10 +187,19 @@ class TestPaperTable:
             assert row.thousands["CIFAR10"] == row.thousands["STL-10"] == row.thousands["SVHN"]
 
 
+def count_head(widths: list[int], outputs: int, spec: str) -> int:
+    return count_and_run(Head(), (8,), outputs, widths, spec, torch.zeros(1, 2, 8))
+
+
 def test_a_built_network_has_a_slope_for_every_prelu() -> None:
-    assert built_parameters(512, [512, 512], 10, "prelu") == built_parameters(512, [512, 512], 10, "relu") + 2
+    assert count_head([16, 16], 10, "prelu") == count_head([16, 16], 10, "relu") + 2
 
 
 def test_a_network_whose_width_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="multiple of 6"):
-        built_parameters(8, [16], 2, "or_and_xnor_ail_p")
+        count_head([16], 2, "or_and_xnor_ail_p")
+
+
+def test_a_network_that_cannot_run_is_not_counted() -> None:
+    with pytest.raises(RuntimeError, match="size"):
+        count_and_run(Head(), (8,), 2, [16], "relu", torch.zeros(1, 2, 9))

@@ -8,7 +8,7 @@ import pytest
 from boolit.lab.common.errors import UserError
 from boolit.lab.execute import execute
 from boolit.lab.paper import table
-from boolit.lab.paper.verification.tmn import rows
+from boolit.lab.paper.verification.networks import table_rows
 from boolit.lab.results.store import Store
 from boolit.lab.studies import load_study, plan
 
@@ -34,7 +34,7 @@ TINY = [
 def test_rows_and_recipe_are_the_papers(data: str, variant: str, label: str, recipe: tuple[Any, ...], width: int) -> None:
     study = load_study(f"{data}-{variant}").resolve("paper").study
     training, model = study.training, study.model.model_dump()
-    assert study.sweep.activation == rows(label)
+    assert study.sweep.activation == table_rows(label)
     assert study.paper == (label if data == "mitstates" else None)
     assert (training.batch, training.learning_rate, training.weight_decay, model["gater_rate"]) == recipe
     assert (training.optimiser, training.schedule, training.patience, training.patience_on) == ("adam", "constant", 5, "auc")

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
+import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from boolit.nn import Activation
-from boolit.nn.width import width_for_budget
+from boolit.nn.width import count_parameters, width_for_budget
 
 
 class Stacked(nn.Module, ABC):
-    """Networks of one shape, one a run: every parameter and buffer has a leading axis of runs."""
+    """Networks of one shape, one per run: every parameter and buffer has a leading axis of runs."""
 
     @abstractmethod
     def initialise(self, seeds: Sequence[int]) -> None:
@@ -28,23 +29,26 @@ class Stacked(nn.Module, ABC):
         """
 
     def rate_factors(self) -> Mapping[str, float]:
-        """What the learning rate is multiplied by, of those parameters whose rate is another than the recipe's."""
+        """Factors on the recipe's learning rate, by parameter name, where a parameter has its own rate."""
         return {}
 
 
 class Family(BaseModel, ABC):
     """Networks by a name and options: the ``[model]`` table of a study.
 
-    A family is one file: a subclass with a field ``name`` and one field an option, registered with `register`.
+    A family is one file: a subclass with a field ``name`` and one field per option, registered with `register`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     name: str
 
+    def __hash__(self) -> int:
+        return hash((type(self), self.model_dump_json()))  # options may be lists, which have no hash of their own
+
     @property
     def trains_alone(self) -> bool:
-        """Whether its networks are large: each is then trained alone."""
+        """Whether its networks are so large that each is trained alone."""
         return False
 
     @abstractmethod
@@ -52,16 +56,20 @@ class Family(BaseModel, ABC):
         """The pre-activation widths of the network of a size."""
 
     @abstractmethod
-    def parameters(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
-        """How many parameters a network has."""
-
-    @abstractmethod
     def saved_numel(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
-        """About how many numbers a sample leaves for the backward pass; what a cohort's memory is estimated from."""
+        """About how many numbers one sample saves for the backward pass; a cohort's memory is estimated from it."""
 
     @abstractmethod
     def build(self, runs: int, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> Stacked:
         """The networks of some runs, not yet initialised."""
+
+    def network(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> nn.Module:
+        """One run's network, whose parameters are counted."""
+        return self.build(1, inputs, outputs, widths, spec)
+
+    def parameters(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
+        """How many parameters one run's network has."""
+        return parameter_count(self, tuple(inputs), outputs, tuple(widths), activation.spec)
 
     def widths_for_activation(
         self,
@@ -76,7 +84,7 @@ class Family(BaseModel, ABC):
     def widths_for_budget(
         self, budget: int, depth: int, inputs: Sequence[int], outputs: int, activation: Activation
     ) -> list[int]:
-        """The widths whose parameters are nearest to a budget."""
+        """The widths whose parameter count is nearest to a budget."""
 
         def count(size: int) -> int:
             return self.parameters(inputs, outputs, self.widths(size, depth), activation)
@@ -84,6 +92,8 @@ class Family(BaseModel, ABC):
         return self.widths(width_for_budget(count, budget, activation.divisor), depth)
 
 
-def flat_size(inputs: Sequence[int]) -> int:
-    """How many numbers one sample has."""
-    return math.prod(inputs)
+@lru_cache(maxsize=4096)
+def parameter_count(family: Family, inputs: tuple[int, ...], outputs: int, widths: tuple[int, ...], spec: str) -> int:
+    """Parameters of one run's network, built on the meta device: no memory is allocated and no random number drawn."""
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        return count_parameters(family.network(inputs, outputs, widths, spec))

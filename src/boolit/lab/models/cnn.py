@@ -1,8 +1,8 @@
 """The CNN of the paper on MNIST: six convolutions, pooled after every second, and three linear layers (a:mnist).
 
-NOTE[paper]: the paper does not say how a budget becomes widths. The authors' code doubles or halves the size until the
-parameters without batch norm are within 200 and one hundredth of the budget, in ever smaller steps, and then cuts every width
-down to a multiple of what the activation needs. Both are kept, as they make the networks of the paper's table, although these
+NOTE[paper]: the paper does not say how a budget becomes widths. The authors' code doubles or halves the size, in ever smaller
+steps, until an estimate of the parameters without batch norm is within 200 plus 1 % of the budget, and then rounds every width
+down to a multiple of the activation's divisor. We do the same, as it gives the networks of the paper's table, although they
 then have up to 15 % fewer parameters than their budget.
 """
 
@@ -20,14 +20,9 @@ from torch import Tensor, nn
 
 import boolit
 from boolit.lab.common.errors import UserError
-from boolit.lab.models.base import Family, Stacked
-from boolit.lab.models.mlp import SMALL
-from boolit.lab.models.unstacked import UnstackedRuns
+from boolit.lab.models.layers import SMALL
+from boolit.lab.models.unstacked import UnstackedFamily
 from boolit.nn import Activation
-from boolit.nn.width import count_parameters, mlp_parameters
-
-# How wide the layers of the CNNs on MNIST are (a:mnist): ratios to one size, and the size that a budget of parameters
-# gives.
 
 Structure = Literal["small", "large"]
 
@@ -36,24 +31,24 @@ RATIOS: dict[Structure, tuple[float, ...]] = {"small": (1, 1, 1, 1, 1.5, 1.5, 2,
 FIRST_SIZE: dict[Structure, float] = {"small": 4, "large": 2}
 TOLERATED = 200
 TOLERATED_SHARE = 0.01
-FINEST = 1 + 1e-6  # steps of the search below which a budget is given up as impossible to meet
+FINEST = 1 + 1e-6  # the search stops at steps smaller than this, where a budget cannot be met
 
 
-def nominal(structure: Structure, size: float) -> list[float]:
+def nominal_widths(structure: Structure, size: float) -> list[float]:
     """The eight widths of a size.
 
     Example:
-        >>> nominal("small", 3)
+        >>> nominal_widths("small", 3)
         [3, 3, 3, 3, 4.5, 4.5, 6, 4.5]
     """
     return [ratio * size for ratio in RATIOS[structure]]
 
 
-def truncated(width: float, divisor: int) -> int:
+def round_down(width: float, divisor: int) -> int:
     """The largest multiple of a divisor that is not above a width; at least one multiple.
 
     Example:
-        >>> truncated(39.9, 2), truncated(0.7, 2)
+        >>> round_down(39.9, 2), round_down(0.7, 2)
         (38, 2)
     """
     return divisor * max(1, int(width // divisor))
@@ -62,19 +57,19 @@ def truncated(width: float, divisor: int) -> int:
 def size_for_budget(count: Callable[[Sequence[float]], float], budget: int, structure: Structure) -> float:
     """The size, a real number, whose count of parameters is about a budget."""
     size, factor = FIRST_SIZE[structure], 2.0
-    excess = count(nominal(structure, size)) - budget
+    excess = count(nominal_widths(structure, size)) - budget
     while abs(excess) > TOLERATED + TOLERATED_SHARE * budget and factor > FINEST:
         size = size / factor if excess > 0 else size * factor
-        before, excess = excess, count(nominal(structure, size)) - budget
+        before, excess = excess, count(nominal_widths(structure, size)) - budget
         if (before > 0) != (excess > 0):
             factor **= 0.75
     return size
 
 
 def approximate_parameters(channels: int, cells: int, outputs: int, features: float, widths: Sequence[float]) -> float:
-    """Parameters without batch norm for nominal widths, as the authors count them: in whole neurons for the linear layers only.
+    """The authors' estimate for nominal widths: no batch norm, and whole neurons in the linear layers only.
 
-    ``cells`` is how many pixels each channel of the last convolution is pooled to; ``features`` is the activation's factor.
+    ``cells`` is the number of pixels per channel after the last pooling; ``features`` is the activation's feature factor.
     """
     total, inputs = 0.0, float(channels)
     for width in widths[:6]:
@@ -91,12 +86,12 @@ CONVOLUTIONS, HIDDEN = 6, 2
 SHRINKAGE = 8  # of height and width, by three poolings
 
 
-class Cnn(Family):
+class Cnn(UnstackedFamily):
     """``structure`` is ``small``, ``large``, or ``auto``: small for budgets below ``small_below`` parameters.
 
     ``initialisation`` is ``torch`` or ``small`` (linear layers uniform in ±0.005 without bias, as the authors' code).
-    NOTE[paper]: the paper changes the structure at 10⁶ parameters, the authors' code at 10⁵; of the paper's columns only 260k
-    is a different network then, with a count too near the other's to tell which it was.
+    NOTE[paper]: the paper changes the structure at 10⁶ parameters, the authors' code at 10⁵; only the paper's column 260k would
+    be a different network, and its count is too close to tell which it was.
     """
 
     name: Literal["cnn"] = "cnn"
@@ -109,7 +104,7 @@ class Cnn(Family):
         if self.structure == "auto":
             rule = 'which goes by a budget of parameters; use "small" or "large", or sweep.params'
             raise UserError(f"a width of {size} with structure 'auto', {rule}")
-        return [int(width) for width in nominal(self.structure, size)]
+        return [int(width) for width in nominal_widths(self.structure, size)]
 
     def widths_for_budget(
         self, budget: int, depth: int, inputs: Sequence[int], outputs: int, activation: Activation
@@ -119,21 +114,12 @@ class Cnn(Family):
         count = partial(approximate_parameters, channels, cells, outputs, float(activation.feature_factor))
         structure = self._structure(budget)
         size = size_for_budget(count, budget, structure)
-        return [truncated(width, activation.divisor) for width in nominal(structure, size)]
+        return [round_down(width, activation.divisor) for width in nominal_widths(structure, size)]
 
     def _structure(self, budget: int) -> Structure:
         if self.structure != "auto":
             return self.structure
         return "small" if budget < self.small_below else "large"
-
-    def parameters(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
-        convolutions, linear = _parts(widths)
-        features, _, _, cells = _sizes(inputs)
-        total = len(convolutions) * count_parameters(activation)
-        for width in convolutions:
-            total += (9 * features + 1) * width + 2 * width
-            features = activation.out_features(width)
-        return total + mlp_parameters(features * cells, linear, outputs, activation)
 
     def saved_numel(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
         convolutions, linear = _parts(widths)
@@ -143,33 +129,18 @@ class Cnn(Family):
             features, pixels = activation.out_features(channels), (height >> i // 2) * (width >> i // 2)
             total += pixels * (channels + features)
             if i % 2:
-                total += 3 * features * pixels // 4  # pooled, and where the largest was, in twice as many bytes
+                total += 3 * features * pixels // 4  # pooled values, and the positions of the maxima as int64
         return total
 
-    def build(self, runs: int, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> Stacked:
-        return StackedCnn(self, runs, inputs, outputs, widths, spec)
+    def network(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> CnnNetwork:
+        return CnnNetwork(inputs, outputs, widths, spec)
+
+    def weight_limit(self, layer: nn.Module) -> float | None:
+        return SMALL if self.initialisation == "small" and isinstance(layer, nn.Linear) else None
 
 
-class StackedCnn(UnstackedRuns):
-    """The networks of some runs.
-
-    Shape: ``(runs, batch, height, width)`` or ``(runs, batch, channels, height, width)`` to ``(runs, batch, outputs)``.
-    """
-
-    def __init__(self, family: Cnn, runs: int, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> None:
-        with torch.random.fork_rng(devices=[]):  # torch's layers draw weights that `initialise` is going to replace
-            network = Network(inputs, outputs, widths, spec)
-        super().__init__(runs, network)
-        self._linear_bound = None if family.initialisation == "torch" else SMALL
-
-    def bound(self, layer: nn.Module) -> float | None:
-        return self._linear_bound if isinstance(layer, nn.Linear) else None
-
-
-class Network(nn.Module):
-    """One network.
-
-    Its pictures have their channels last in memory, where convolutions and pooling are faster on a CPU.
+class CnnNetwork(nn.Module):
+    """One network. Images have channels last in memory: convolutions and pooling are then faster on a CPU.
 
     Shape: ``(batch, height, width)`` or ``(batch, channels, height, width)`` to ``(batch, outputs)``.
     """
@@ -219,7 +190,7 @@ def _parts(widths: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
 
 
 def _sizes(inputs: Sequence[int]) -> tuple[int, int, int, int]:
-    """Channels, height and width of a picture, and the pixels that are left of a channel at last."""
+    """Channels, height and width of an image, and the pixels per channel after the last pooling."""
     if len(inputs) not in (2, 3) or min(inputs[-2:]) < SHRINKAGE:
         rule = f"a CNN takes (height, width) or (channels, height, width) of at least {SHRINKAGE} pixels a side"
         raise UserError(f"samples of shape {tuple(inputs)}: {rule}")

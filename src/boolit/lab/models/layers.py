@@ -26,7 +26,7 @@ from torch.overrides import handle_torch_function, has_torch_function_unary
 import boolit
 from boolit.lab.common.random import generator, keys, uniform
 
-# Layers of many networks at once: every parameter has a leading axis of runs, and no run sees another's numbers.
+SMALL = 0.005  # the bound of the authors' code for first weights of linear layers
 
 
 def draw_first_weights(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal
@@ -11,14 +12,19 @@ from torch import Tensor, nn
 
 import boolit
 from boolit.lab.common.errors import UserError
-from boolit.lab.models.base import Family, Stacked, flat_size
-from boolit.lab.models.layers import StackedBatchNorm, StackedDropout, StackedLayerNorm, StackedLinear, stacked_activation
+from boolit.lab.models.base import Family, Stacked
+from boolit.lab.models.layers import (
+    SMALL,
+    StackedBatchNorm,
+    StackedDropout,
+    StackedLayerNorm,
+    StackedLinear,
+    stacked_activation,
+)
 from boolit.nn import Activation
-from boolit.nn.width import mlp_parameters
 
 # Multi-layer perceptrons: Linear, normalisation, activation, dropout, again, and a last Linear.
 
-SMALL = 0.005
 NORMALISATIONS: dict[str, type[StackedBatchNorm | StackedLayerNorm]] = {"batch": StackedBatchNorm, "layer": StackedLayerNorm}
 
 
@@ -27,22 +33,19 @@ class Mlp(Family):
 
     name: Literal["mlp"] = "mlp"
     normalisation: Literal["none", "batch", "layer"] = "none"
-    dropout: float = Field(0.0, ge=0, lt=1)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
     initialisation: Literal["torch", "small"] = "torch"
 
     def widths(self, size: int, depth: int) -> list[int]:
         return [size] * depth
 
-    def parameters(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
-        return mlp_parameters(flat_size(inputs), widths, outputs, activation, batch_norm=self.normalisation != "none")
-
     def saved_numel(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
         per_width = 2 if self.normalisation == "none" else 3
         hidden = sum(per_width * width + 2 * activation.out_features(width) for width in widths)
-        return 2 * flat_size(inputs) + hidden + 4 * outputs
+        return 2 * math.prod(inputs) + hidden + 4 * outputs
 
     def build(self, runs: int, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> Stacked:
-        return StackedMlp(self, runs, flat_size(inputs), outputs, widths, spec)
+        return StackedMlp(self, runs, math.prod(inputs), outputs, widths, spec)
 
 
 class StackedMlp(Stacked):
@@ -91,7 +94,7 @@ class StackedMlp(Stacked):
 # tab:transfer-nparam-big: pre-activation widths by outputs per input of an activation, beside the 512 of 1→1.
 NOMINAL, MATCHED = 512, {Fraction(1, 2): 650, Fraction(3, 2): 438}
 LINEAR = "identity"
-PLAIN = Mlp.model_validate({})
+PLAIN = Mlp()
 
 
 class Head(Family):
@@ -126,9 +129,6 @@ class Head(Family):
         if activation.spec == LINEAR:
             raise UserError(f"a budget of {budget}: {LINEAR} stands for one linear layer, of one size; use sweep.width")
         return super().widths_for_budget(budget, depth, inputs, outputs, activation)
-
-    def parameters(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
-        return PLAIN.parameters(inputs, outputs, widths, activation)
 
     def saved_numel(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
         return PLAIN.saved_numel(inputs, outputs, widths, activation)

@@ -1,5 +1,5 @@
 """ResNet-18 without its last layer, under torchvision's names: the frozen encoder of the transfer experiments (s:transfer),
-and the encoders of SRAN, which are trained and read other numbers of channels (tab:sran).
+and the encoders of SRAN, which are trained and read 1, 3 or 6 channels (tab:sran).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ STAGES, BLOCKS = 4, 2
 
 
 class BasicBlock(nn.Module):
-    """Two convolutions and a way around them.
+    """Two convolutions and a shortcut.
 
     Shape: ``(batch, before, height, width)`` to ``(batch, width, height / stride, width / stride)``.
     """
@@ -27,8 +27,8 @@ class BasicBlock(nn.Module):
         stride = width // before
         self.conv1, self.bn1 = nn.Conv2d(before, width, 3, stride, padding=1, bias=False), nn.BatchNorm2d(width)
         self.conv2, self.bn2 = nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)
-        around = [Conv1x1(before, width, stride, bias=False), nn.BatchNorm2d(width)] if stride > 1 else []
-        self.downsample = nn.Sequential(*around)
+        shortcut = [Conv1x1(before, width, stride, bias=False), nn.BatchNorm2d(width)] if stride > 1 else []
+        self.downsample = nn.Sequential(*shortcut)
 
     def forward(self, x: Tensor) -> Tensor:
         result = F.relu(self.bn1(self.conv1(x)), inplace=True)
@@ -36,7 +36,7 @@ class BasicBlock(nn.Module):
 
 
 class Resnet18(nn.Module):
-    """The features of pictures.
+    """The features of images.
 
     Shape: ``(batch, channels, height, width)`` to ``(batch, 512)``.
 
@@ -56,10 +56,10 @@ class Resnet18(nn.Module):
             self.add_module(f"layer{stage}", nn.Sequential(*blocks))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.continued(self.conv1(x))
+        return self.after_conv1(self.conv1(x))
 
-    def continued(self, x: Tensor) -> Tensor:
-        """The features of what the first convolution gives.
+    def after_conv1(self, x: Tensor) -> Tensor:
+        """The features from the output of the first convolution.
 
         Shape: ``(batch, 64, height / 2, width / 2)`` to ``(batch, 512)``.
         """
@@ -69,8 +69,8 @@ class Resnet18(nn.Module):
         return x.mean((2, 3))
 
 
-def folded(network: Resnet18) -> Resnet18:
-    """The same function of pictures, with every batch norm multiplied into the convolution before it: for evaluation only."""
+def fold_batch_norms(network: Resnet18) -> Resnet18:
+    """A copy for evaluation, with every batch norm multiplied into the convolution before it."""
     result = copy.deepcopy(network).eval()
     _fold(result, "conv1", "bn1")
     for block in result.modules():

@@ -1,20 +1,21 @@
-"""Networks that are run one by one, a plain torch network each, instead of as products over all runs at once.
+"""Networks that are run one by one, each a plain torch network, instead of as products over all runs at once.
 
-One thread has one run: threads never wait for each other inside an operation, which a busy machine punishes, and no sum is
-split among them, so that a run's numbers depend on neither its cohort nor the number of threads but for rounding: where a run's
-weights begin in memory is not the same in every cohort, and libraries may go by that. Only a cohort of fewer runs than threads
-gives each run several threads.
+Each run has one thread. Threads never wait for each other inside an operation, and no sum is split among threads, so a run's
+numbers depend neither on its cohort nor on the number of threads, except for rounding: where a run's weights begin in memory
+differs between cohorts, and libraries may take that into account. Only a cohort with fewer runs than threads gives each run
+several threads.
 
-For convolutions nothing is lost by it. CPU time of forward and backward, medians on one AVX-512 core, batch 256, six layers
-with batch norm of the 15k CNNs on MNIST, ReLU and OR_AIL: one run with channels last 137 and 144 ms, with channels first (as
+Convolutions lose nothing by it. CPU time of forward and backward, medians on one AVX-512 core, batch 256, six layers with
+batch norm of the 15k CNNs on MNIST, ReLU and OR_AIL: one run with channels last 137 and 144 ms, with channels first (as
 ``nn.Conv2d`` gets them) 176 and 232, unfolded into matrix products 509 and 341; two runs with channels last 269 and 270,
 channels first 323 and 429, as groups of one convolution 640 and 564, unfolded 1114 and 755. Groups with channels last are as
-fast (280 ms where one by one took 305, two runs with ReLU), but share their threads among all runs.
+fast (280 ms against 305 one by one, two runs with ReLU), but share their threads among all runs.
 """
 
 from __future__ import annotations
 
 import copy
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
@@ -24,17 +25,34 @@ from torch.func import functional_call
 
 from boolit.lab.common.parallel import thread_pool
 from boolit.lab.common.random import keys
-from boolit.lab.models.base import Stacked
+from boolit.lab.models.base import Family, Stacked
 from boolit.lab.models.layers import StackedDropout, draw_first_weights
 
 T = TypeVar("T")
-PIECE = 256  # samples of a run at once when no gradient is wanted: what an evaluation holds stays as small as in training
+Limit = Callable[[nn.Module], float | None]
+PIECE = 256  # samples per run and call without gradients, so that an evaluation needs no more memory than training
+
+
+class UnstackedFamily(Family):
+    """A family whose networks are plain torch modules, run one by one."""
+
+    @abstractmethod
+    def network(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> nn.Module:
+        """One plain network."""
+
+    def weight_limit(self, layer: nn.Module) -> float | None:  # noqa: ARG002
+        """The bound of a layer's first weights, whose bias then begins at 0; None for torch's own initialisation."""
+        return None
+
+    def build(self, runs: int, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> Stacked:
+        with torch.random.fork_rng(devices=[]):  # torch's layers draw weights that `initialise` replaces
+            return UnstackedRuns(runs, self.network(inputs, outputs, widths, spec), self.weight_limit)
 
 
 class UnstackedRuns(Stacked):
-    """As many runs of a plain network: its parameters and buffers under its own names, with a leading axis of runs.
+    """Several runs of a plain network: its parameters and buffers under its own names, with a leading axis of runs.
 
-    Shape: whatever the network's is, with a leading axis of runs.
+    Shape: the network's, with a leading axis of runs.
 
     Example:
         >>> networks = UnstackedRuns(3, nn.Sequential(nn.Linear(4, 2)))
@@ -43,24 +61,21 @@ class UnstackedRuns(Stacked):
         (torch.Size([3, 5, 2]), torch.Size([3, 2, 4]))
     """
 
-    def __init__(self, runs: int, network: nn.Module) -> None:
+    def __init__(self, runs: int, network: nn.Module, weight_limit: Limit = lambda _: None) -> None:
         super().__init__()
-        # In a tuple, as their parameters are not this module's; one a run, as a call lends it the run's parameters meanwhile.
+        self._weight_limit = weight_limit
+        # In a tuple, as their parameters are not this module's; one per run, as each call sets that run's parameters.
         self._networks = tuple(copy.deepcopy(network).to("meta") for _ in range(runs))
         self._dropouts = [name for name, layer in network.named_modules() if isinstance(layer, SingleRunDropout)]
-        for name, child in _stacked(runs, network).named_children():
+        for name, child in _stack(runs, network).named_children():
             self.add_module(name, child)
 
     def initialise(self, seeds: Sequence[int]) -> None:
         for name, layer in self.named_modules():
             if isinstance(layer, (nn.Conv2d, nn.Linear)):
-                draw_first_weights(layer.weight, layer.bias, seeds, name, self.bound(layer))
+                draw_first_weights(layer.weight, layer.bias, seeds, name, self._weight_limit(layer))
         for name in self._dropouts:
             cast(SingleRunDropout, self.get_submodule(name)).run_keys.copy_(keys(seeds, "dropout", name).unsqueeze(1))
-
-    def bound(self, layer: nn.Module) -> float | None:  # noqa: ARG002 (what others go by)
-        """The limit of a layer's first weights, which then has no bias; None for torch's own way."""
-        return None
 
     def train(self, mode: bool = True) -> UnstackedRuns:
         for network in self._networks:
@@ -68,9 +83,9 @@ class UnstackedRuns(Stacked):
         return super().train(mode)
 
     def forward(self, x: Tensor) -> Tensor:
-        self._tell_step()
+        self._set_step()
         if torch.is_grad_enabled() and len(self._networks) == 1:
-            # A plain graph: it can be compiled, and its gradients come one by one, to be sent while others are computed.
+            # A plain graph: it can be compiled, and DDP sends its first gradients while others are computed.
             return self._call(0, x.squeeze(0), *(values.squeeze(0) for values in self.parameters())).unsqueeze(0)
         if torch.is_grad_enabled():
             return cast(Tensor, _Runs.apply(self._call, x, *self.parameters()))  # type: ignore[no-untyped-call]
@@ -84,8 +99,8 @@ class UnstackedRuns(Stacked):
 
         return torch.stack(_each(x.shape[0], outputs))
 
-    def _tell_step(self) -> None:
-        """The trainer tells this module's dropouts which step it is; those that are called are the networks' own."""
+    def _set_step(self) -> None:
+        """Copies the step from this module's dropouts, where the trainer sets it, to the networks' own."""
         for name in self._dropouts:
             step = cast(SingleRunDropout, self.get_submodule(name)).step
             for network in self._networks:
@@ -99,7 +114,7 @@ class UnstackedRuns(Stacked):
 
 
 class SingleRunDropout(StackedDropout):
-    """The dropout of one run, for a network that `UnstackedRuns` makes many runs of.
+    """The dropout of one run, in a network of `UnstackedRuns`.
 
     Shape: any, unchanged.
     """
@@ -112,7 +127,7 @@ class SingleRunDropout(StackedDropout):
 
 
 class _Runs(torch.autograd.Function):
-    """Every run's call as a graph of its own, so that the backward passes of several can be made at a time."""
+    """Every run's call as its own graph, so that several backward passes can run at a time."""
 
     @staticmethod
     def forward(ctx: Any, call: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
@@ -139,24 +154,24 @@ class _Runs(torch.autograd.Function):
         return None, *(next(found) if need else None for need in ctx.needs_input_grad[1:])
 
 
-def _stacked(runs: int, network: nn.Module) -> nn.Module:
-    """The network with a leading axis of runs on everything it holds; good for its names and layers, not to be called."""
+def _stack(runs: int, network: nn.Module) -> nn.Module:
+    """A copy whose parameters and buffers have a leading axis of runs; it has the names and layers, but cannot be called."""
     stacked = copy.deepcopy(network)
     for layer in stacked.modules():
         for name, parameter in layer.named_parameters(recurse=False):
-            layer.register_parameter(name, nn.Parameter(_repeated(runs, parameter.detach())))
+            layer.register_parameter(name, nn.Parameter(_repeat(runs, parameter.detach())))
         for name, buffer in layer.named_buffers(recurse=False):
-            kept = name not in layer._non_persistent_buffers_set
-            layer.register_buffer(name, _repeated(runs, buffer), persistent=kept)
+            persistent = name not in layer._non_persistent_buffers_set
+            layer.register_buffer(name, _repeat(runs, buffer), persistent=persistent)
     return stacked
 
 
-def _repeated(runs: int, values: Tensor) -> Tensor:
+def _repeat(runs: int, values: Tensor) -> Tensor:
     return values.expand(runs, *values.shape).clone()
 
 
 def _each(runs: int, work: Callable[[int], T]) -> list[T]:
-    """What some work gives for every run, as many at a time as there are threads."""
+    """The results of some work for every run, as many at a time as there are threads."""
     threads = torch.get_num_threads()
     if min(runs, threads) == 1:
         return [work(run) for run in range(runs)]

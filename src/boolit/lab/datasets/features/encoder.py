@@ -24,7 +24,7 @@ from boolit.lab.common.progress import Begin, count_progress
 from boolit.lab.datasets.features.views import ViewPlan
 from boolit.lab.datasets.features.weights import resnet18_weights
 from boolit.lab.datasets.images.base import normaliser
-from boolit.lab.models.resnet18 import FEATURES, Resnet18, folded
+from boolit.lab.models.resnet18 import FEATURES, Resnet18, fold_batch_norms
 
 # A frozen ResNet-18 that turns images into features, its batch norms refreshed on new images (a:transfer).
 
@@ -81,7 +81,7 @@ class Features:
     """
 
     def __init__(self, network: Resnet18) -> None:
-        self._network = folded(network)
+        self._network = fold_batch_norms(network)
 
     def __call__(self, images: Tensor) -> Tensor:
         with torch.no_grad():

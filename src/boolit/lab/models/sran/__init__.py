@@ -5,46 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Literal, Protocol
+from typing import Literal
 
-import torch
 from pydantic import Field
 from torch import nn
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.models.base import Family, Stacked
 from boolit.lab.models.resnet18 import BLOCKS, FEATURES, STAGES, Resnet18
-from boolit.lab.models.sran.encoders import CANDIDATES, COLUMNS, PAIRS, PANELS, ROWS, NarrowEncoder
-from boolit.lab.models.sran.network import ACTIVATIONS, Network, gated_modules
-from boolit.lab.models.unstacked import UnstackedRuns
+from boolit.lab.models.sran.network import ACTIVATIONS, CANDIDATES, COLUMNS, PAIRS, PANELS, ROWS, NarrowEncoder, SranNetwork
+from boolit.lab.models.unstacked import UnstackedFamily
 from boolit.nn import Activation
-from boolit.nn.width import mlp_parameters, round_width, width_for_budget
+from boolit.nn.width import round_width, width_for_budget
 
-# The kinds of encoders SRAN has: what they are built of, how many parameters they have and what they keep.
-
-STEM = 64  # channels behind a ResNet's first convolution
-
-
-class Kind(Protocol):
-    """Encoders that differ in the number of channels they read only."""
-
-    @property
-    def features(self) -> int:
-        """How many numbers a picture becomes."""
-
-    def network(self, channels: int) -> nn.Module:
-        """One of them."""
-
-    def parameters(self, channels: int) -> int:
-        """How many it has."""
-
-    def saved_numel(self, side: int) -> int:
-        """About how many numbers a picture leaves for the backward pass."""
+STEM = 64  # channels after a ResNet's first convolution
 
 
 @dataclass(frozen=True)
-class Residual:
+class ResnetEncoderConfig:
     """ResNet-18, as published."""
 
     features: int = FEATURES
@@ -52,27 +29,19 @@ class Residual:
     def network(self, channels: int) -> nn.Module:
         return Resnet18(channels)
 
-    def parameters(self, channels: int) -> int:
-        total = 7**2 * channels * STEM + 2 * STEM
-        for stage in range(STAGES):
-            width = STEM << stage
-            before = max(STEM, width // 2)
-            total += 9 * before * width + (2 * BLOCKS - 1) * 9 * width**2 + 2 * BLOCKS * 2 * width
-            total += before * width + 2 * width if stage else 0
-        return total
-
     def saved_numel(self, side: int) -> int:
+        """About how many numbers an image saves for the backward pass."""
         side = -(-side // 2)
-        total = 2 * STEM * side**2  # in front of the batch norm and behind the ReLU
+        total = 2 * STEM * side**2  # before the batch norm and after the ReLU
         for stage in range(STAGES):
             side = -(-side // 2)
-            total += (STEM << stage) * side**2 * (4 * BLOCKS + (1 if stage else 3))  # the first pools: places take two numbers
+            total += (STEM << stage) * side**2 * (4 * BLOCKS + (1 if stage else 3))  # the first pools: int64 positions
         return total
 
 
 @dataclass(frozen=True)
-class Narrow:
-    """Few channels, and no way around any convolution."""
+class NarrowEncoderConfig:
+    """Few channels, and no connection around any convolution."""
 
     widths: tuple[int, ...]
     stride: int
@@ -84,36 +53,34 @@ class Narrow:
     def network(self, channels: int) -> nn.Module:
         return NarrowEncoder(channels, self.widths, self.stride)
 
-    def parameters(self, channels: int) -> int:
-        first = (2 * self.stride + 1) ** 2 * channels * self.widths[0]
-        return first + sum(9 * before * width for before, width in pairwise(self.widths)) + 2 * sum(self.widths)
-
     def saved_numel(self, side: int) -> int:
+        """About how many numbers an image saves for the backward pass."""
         sides: list[int] = [-(-side // self.stride)]
         for _ in self.widths[1:]:
             sides.append(-(-sides[-1] // 2))
         return sum(2 * width * own**2 for width, own in zip(self.widths, sides, strict=True))
 
 
+EncoderConfig = ResnetEncoderConfig | NarrowEncoderConfig
 CHANNELS = (1, COLUMNS, 2 * COLUMNS)  # of a panel, a row and a pair of rows
-PICTURES = (PANELS, ROWS, 2 * PAIRS)  # of each that a problem has
+IMAGES = (PANELS, ROWS, 2 * PAIRS)  # of each kind in one problem
 RESNET_SIDE = 224
-EXPANSION = 8  # features for each channel of an encoder's first convolution, as ResNet-18 has
-EMBEDDED = (1, 5, 6)  # the widths behind which an embedding leaves; what activations make of them stays the same
+EXPANSION = 8  # features per channel of an encoder's first convolution, as in ResNet-18
+EMBEDDED = (1, 5, 6)  # the layers whose activations output an embedding, which stays as wide for every activation
 LAST_OF_PAIRS = 3
 
 
-class Sran(Family):
-    """A width is that of the embeddings; the pre-activation widths of the seven layers that are exchanged follow from it.
+class Sran(UnstackedFamily):
+    """A width is that of the embeddings; the pre-activation widths of the seven replaced layers follow from it.
 
-    ``layout`` is ``layernorm``, as the paper has it, or ``published``, SRAN as it was before. NOTE[paper]: the paper adds layer
-    norms and exchanges seven activations, but with these alone the counts would be 44.04 and 44.31 million, where tab:sran has
-    45.6 and 44.6. Both come out if the module of pairs has a second layer of twice the width and a linear layer behind it, and
-    every other embedding its width behind the activation: found by search, the layers themselves were never published.
+    ``layout`` is ``layernorm``, the paper's, or ``published``, the original SRAN. NOTE[paper]: the paper adds layer norms and
+    replaces seven activations, but with these alone the counts would be 44.04 and 44.31 million, where tab:sran has 45.6 and
+    44.6. Both are right if the module of pairs has a second layer of twice the width followed by a linear layer, and every
+    other embedding has its width after the activation: found by search, the layers themselves were never published.
 
-    With ``size = "small"`` encoders are narrow, ``channels`` in their first convolution, and see how black a pixel is, from
-    0 to 1; with ``paper`` they are ResNet-18s that see grey levels. ``resize`` is the side panels are brought to: 224 for
-    ResNets unless given, and 0 for the side they have.
+    With ``size = "small"`` encoders are narrow, with ``channels`` in their first convolution, and read how black a pixel is,
+    from 0 to 1; with ``paper`` they are ResNet-18s that read grey levels. ``resize`` is the side panels are resized to: 224 for
+    ResNets by default, and 0 for no change.
     """
 
     name: Literal["sran"] = "sran"
@@ -133,13 +100,13 @@ class Sran(Family):
         return self.layout == "layernorm"
 
     @property
-    def encoders(self) -> tuple[Kind, Kind, Kind]:
-        """Those of panels, rows and pairs of rows."""
+    def encoders(self) -> tuple[EncoderConfig, EncoderConfig, EncoderConfig]:
+        """The encoders of panels, rows and pairs of rows."""
         if self.size == "paper":
-            return (Residual(),) * 3
+            return (ResnetEncoderConfig(),) * 3
         first, features = self.channels, EXPANSION * self.channels
-        whole = Narrow((first, features), stride=4)
-        return Narrow((first, features // 2, features), stride=2), whole, whole
+        whole = NarrowEncoderConfig((first, features), stride=4)
+        return NarrowEncoderConfig((first, features // 2, features), stride=2), whole, whole
 
     def widths(self, size: int, depth: int) -> list[int]:
         _check_depth(depth)
@@ -153,7 +120,7 @@ class Sran(Family):
         outputs: int,  # noqa: ARG002
         activation: Activation,
     ) -> list[int]:
-        """Embeddings stay as wide behind every activation, as near as its groups allow."""
+        """Embeddings stay as wide after every activation, as far as its divisor allows."""
         _check_widths(widths)
         embedded = EMBEDDED if self.normalised else (*EMBEDDED, LAST_OF_PAIRS)
         factor, divisor = activation.feature_factor, activation.divisor
@@ -164,75 +131,38 @@ class Sran(Family):
     def widths_for_budget(
         self, budget: int, depth: int, inputs: Sequence[int], outputs: int, activation: Activation
     ) -> list[int]:
-        def widths(size: int) -> list[int]:
+        def adapted(size: int) -> list[int]:
             return self.widths_for_activation(self.widths(size, depth), inputs, outputs, activation)
 
         def count(size: int) -> int:
-            return self.parameters(inputs, outputs, widths(size), activation)
+            return self.parameters(inputs, outputs, adapted(size), activation)
 
-        return widths(width_for_budget(count, budget, activation.divisor))
-
-    def parameters(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
-        _side(inputs, outputs)
-        return sum(self.of_encoders()) + sum(self.of_modules(widths, activation))
-
-    def of_encoders(self) -> list[int]:
-        """The parameters of each encoder."""
-        return [kind.parameters(channels) for kind, channels in zip(self.encoders, CHANNELS, strict=True)]
-
-    def of_modules(self, widths: Sequence[int], activation: Activation) -> list[int]:
-        """The parameters of each gated module."""
-        _check_widths(widths)
-        own = gated_modules(self._features, widths, activation, self.normalised)
-        return [
-            mlp_parameters(each.inputs, each.widths, each.outputs or 0, activation, batch_norm=self.normalised) for each in own
-        ]
+        return adapted(width_for_budget(count, budget, activation.divisor))
 
     def saved_numel(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
         _check_widths(widths)
-        side = self._side_seen(_side(inputs, outputs))
-        seen = sum(count * kind.saved_numel(side) for count, kind in zip(PICTURES, self.encoders, strict=True))
+        side = self._encoder_side(_side(inputs, outputs))
+        encoded = sum(count * kind.saved_numel(side) for count, kind in zip(IMAGES, self.encoders, strict=True))
         times = [ROWS] * 2 + [2 * PAIRS] * 2 + [PAIRS] * 3
         hidden = sum(count * (3 * width + activation.out_features(width)) for count, width in zip(times, widths, strict=True))
-        return PANELS * side**2 + seen + hidden
+        return PANELS * side**2 + encoded + hidden
 
-    def build(self, runs: int, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> Stacked:
-        return StackedSran(self, runs, inputs, outputs, widths, spec)
-
-    def network(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> Network:
-        """One plain network."""
+    def network(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> SranNetwork:
         _check_widths(widths)
-        side = self._side_seen(_side(inputs, outputs))
+        side, small = self._encoder_side(_side(inputs, outputs)), self.size == "small"
         encoders = [kind.network(channels) for kind, channels in zip(self.encoders, CHANNELS, strict=True)]
-        small = self.size == "small"
-        return Network(encoders, self._features, widths, spec, self.normalised, self.dropout, side, small)
+        features = [kind.features for kind in self.encoders]
+        return SranNetwork(encoders, features, widths, spec, self.normalised, self.dropout, side, small)
 
-    @property
-    def _features(self) -> list[int]:
-        return [kind.features for kind in self.encoders]
-
-    def _side_seen(self, side: int) -> int:
-        wanted = self.resize if self.resize is not None else RESNET_SIDE * (self.size == "paper")
-        return wanted or side
-
-
-class StackedSran(UnstackedRuns):
-    """The networks of some runs.
-
-    Shape: ``(runs, batch, 16, side, side)``, grey levels of 0 … 255, to ``(runs, batch, 8)``.
-    """
-
-    def __init__(self, family: Sran, runs: int, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> None:
-        with torch.random.fork_rng(devices=[]):  # torch's layers draw weights that `initialise` is going to replace
-            network = family.network(inputs, outputs, widths, spec)
-        super().__init__(runs, network)
-        self._residual = family.size == "paper"
-
-    def bound(self, layer: nn.Module) -> float | None:
-        """Those of ResNets have the variance that torchvision gives them: 2 for each output a weight has a part in."""
-        if not (self._residual and isinstance(layer, nn.Conv2d)):
+    def weight_limit(self, layer: nn.Module) -> float | None:
+        """As torchvision, ResNets have a variance of 2 divided by the number of outputs a weight contributes to."""
+        if self.size == "small" or not isinstance(layer, nn.Conv2d):
             return None
         return math.sqrt(3 * 2 / (layer.out_channels * math.prod(layer.kernel_size)))
+
+    def _encoder_side(self, side: int) -> int:
+        wanted = self.resize if self.resize is not None else RESNET_SIDE * (self.size == "paper")
+        return wanted or side
 
 
 def _check_depth(depth: int) -> None:

@@ -1,9 +1,9 @@
 """Task-driven modular networks for compositional zero-shot learning, as published and as changed by the paper (a:czsl).
 
 A step of a TMNx on 16 images with 600 negatives each of 1,262 pairs, 9,616 rows, takes 0.67 s of an AVX-512 core with ReLU or
-OR_AIL and 0.75 with OR_IL, a third of it for the mixing; a batch of 128 peaks at 1.6 GB with ReLU and 2.8 with OR_AIL. Where
-there are many rows, modules are computed one by one, and what is within a module again in the backward pass. Runs share
-nothing, so they are run one by one, a thread each (see `UnstackedRuns`).
+OR_AIL and 0.75 with OR_IL, a third of it for the mixing; a batch of 128 peaks at 1.6 GB with ReLU and 2.8 with OR_AIL. With
+many rows, modules are computed one by one, and their inner values are recomputed in the backward pass. Runs share nothing, so
+they are run one by one, one thread each (see `UnstackedRuns`).
 """
 
 from __future__ import annotations
@@ -19,28 +19,27 @@ from torch import Tensor, nn
 import boolit
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.random import generator
-from boolit.lab.models.base import Family, Stacked
+from boolit.lab.models.base import Stacked
 from boolit.lab.models.layers import draw_first_weights
 from boolit.lab.models.tmn.layers import ModuleLinear
-from boolit.lab.models.tmn.network import Network, Shape
-from boolit.lab.models.unstacked import UnstackedRuns
+from boolit.lab.models.tmn.network import TmnNetwork, TmnShape
+from boolit.lab.models.unstacked import UnstackedFamily, UnstackedRuns
 from boolit.nn import Activation
-from boolit.nn.width import count_parameters
 
 # tab:tmnx: pre-activation widths by outputs per input of an activation, beside the 64 of 1→1.
 NOMINAL, MATCHED = 64, {Fraction(1, 2): 70, Fraction(3, 2): 60}
 GATER_SD = 0.1
 
 
-class Tmn(Family):
+class Tmn(UnstackedFamily):
     """``variant`` is ``tmn``, whose modules end with their activation, or ``tmnx``, with a linear layer after it.
 
-    ``attributes``, ``objects`` and ``vectors`` are the words of either kind and the length of their vectors: the data's. Of a
-    TMN, a width is what the modules' activations leave, ``embedding``, and the gater always has ReLU and ``gater`` units: with
-    others the counts of tab:tmn-og do not come out (NOTE[paper]: "all the ReLU activation functions" are said to be changed).
-    Of a TMNx it is what enters every activation, the gater's too; with ``sizes = "matched"`` it is that of 1→1 activations,
-    and others have the paper's, or where it has none, those that make the networks about equally large. ``gater_rate`` is the
-    gater's learning rate in terms of the recipe's.
+    ``attributes``, ``objects`` and ``vectors`` are the number of words of each kind and the length of their vectors: the
+    data's. In a TMN, a width is the output of the modules' activations, ``embedding``, and the gater always has ReLU and
+    ``gater`` units: otherwise the counts of tab:tmn-og are not reached (NOTE[paper]: the text says that all ReLUs are
+    replaced). In a TMNx it is the input of every activation, the gater's too; with ``sizes = "matched"`` it is that of 1→1
+    activations, and others have the paper's, or where it has none, those that make the networks about equally large.
+    ``gater_rate`` is the gater's learning rate as a factor on the recipe's.
     """
 
     name: Literal["tmn"] = "tmn"
@@ -63,9 +62,9 @@ class Tmn(Family):
     def widths_for_activation(
         self, widths: list[int], inputs: Sequence[int], outputs: int, activation: Activation
     ) -> list[int]:
-        width, factor = _one(widths), activation.feature_factor
+        width, factor = _single_width(widths), activation.feature_factor
         if self.variant == "tmn":
-            return [_before(width, activation)]
+            return [_pre_activation_width(width, activation)]
         if self.sizes == "equal" or factor == 1:
             return widths
         if width == NOMINAL and factor in MATCHED:
@@ -80,16 +79,6 @@ class Tmn(Family):
             raise UserError(f"a budget of {budget}: a TMN has one size; use sweep.width = {self.embedding} or variant = 'tmnx'")
         return super().widths_for_budget(budget, depth, inputs, outputs, activation)
 
-    def parameters(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
-        shape = self._shape(inputs, outputs, widths, activation.spec)
-        width, embedding, own = shape.width, shape.embedding, count_parameters(activation)
-        after = activation.out_features(width) * embedding if shape.projected else 0
-        first = (shape.features + 1) * width + 2 * width + own + after
-        inner = 2 * embedding + (embedding + 1) * width + 2 * width + own + after
-        words = (shape.attributes + shape.objects + 2) * shape.vectors
-        head = 2 * embedding + embedding + 1
-        return shape.modules * (first + (shape.layers - 1) * inner) + head + _gater_parameters(shape) + words
-
     def saved_numel(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
         shape = self._shape(inputs, outputs, widths, activation.spec)
         per_pair = shape.modules * (2 * shape.embedding * shape.layers + shape.width)
@@ -98,18 +87,17 @@ class Tmn(Family):
     def build(self, runs: int, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> Stacked:
         return StackedTmn(self, runs, self._shape(inputs, outputs, widths, spec))
 
-    def network(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> Network:
-        """One plain network."""
-        return Network(self._shape(inputs, outputs, widths, spec))
+    def network(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> TmnNetwork:
+        return TmnNetwork(self._shape(inputs, outputs, widths, spec))
 
-    def _shape(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> Shape:
-        width, extended = _one(widths), self.variant == "tmnx"
+    def _shape(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> TmnShape:
+        width, extended = _single_width(widths), self.variant == "tmnx"
         if len(inputs) != 1:
             raise UserError(f"samples of shape {tuple(inputs)}: a TMN takes features of an image, (features,); use such data")
         if not extended and (left := boolit.activation(spec).out_features(width)) != self.embedding:
-            rule = f"{spec} leaves {left} of a width of {width}, but modules of a TMN hand on {self.embedding}"
+            rule = f"{spec} makes {left} of a width of {width}, but modules of a TMN output {self.embedding}"
             raise UserError(f"{rule}; use sweep.width = {self.embedding}, or variant = 'tmnx'")
-        return Shape(
+        return TmnShape(
             features=inputs[0],
             pairs=outputs,
             **self.model_dump(include={"attributes", "objects", "vectors", "modules", "layers", "embedding"}),
@@ -128,9 +116,9 @@ class StackedTmn(UnstackedRuns):
     ``(runs, batch, candidates)``.
     """
 
-    def __init__(self, family: Tmn, runs: int, shape: Shape) -> None:
-        with torch.random.fork_rng(devices=[]):  # torch's layers draw weights that `initialise` is going to replace
-            super().__init__(runs, Network(shape))
+    def __init__(self, family: Tmn, runs: int, shape: TmnShape) -> None:
+        with torch.random.fork_rng(devices=[]):  # torch's layers draw weights that `initialise` replaces
+            super().__init__(runs, TmnNetwork(shape))
         self.register_buffer("pairs", torch.zeros(runs, shape.pairs, 2, dtype=torch.int64))
         self._gater_rate = family.gater_rate
 
@@ -156,22 +144,16 @@ def _draw_normal(weight: Tensor, seeds: Sequence[int], name: str, sd: float) -> 
             weight[run].normal_(0, sd, generator=generator(seed, "initialisation", name))
 
 
-def _gater_parameters(shape: Shape) -> int:
-    activation, width = boolit.activation(shape.gater_spec), shape.gater_width
-    own = count_parameters(activation)
-    return (2 * shape.vectors + 2) * width + own + activation.out_features(width) * sum(shape.gates)
-
-
-def _one(widths: Sequence[int]) -> int:
+def _single_width(widths: Sequence[int]) -> int:
     if len(widths) != 1:
         raise UserError(f"{len(widths)} widths ({list(widths)}) for a TMN, whose layers all have one; give a single width")
     return widths[0]
 
 
-def _before(width: int, activation: Activation) -> int:
-    """The pre-activation width that leaves a width."""
+def _pre_activation_width(width: int, activation: Activation) -> int:
+    """The pre-activation width for a width after the activation."""
     before = width / activation.feature_factor
     if before.denominator != 1 or before % activation.divisor:
-        rule = f"no width before {activation.spec} leaves {width} after it"
+        rule = f"no width before {activation.spec} gives {width} after it"
         raise UserError(f"{rule}, as the modules of a TMN must; choose another activation or variant = 'tmnx'")
     return int(before)

@@ -1,8 +1,8 @@
 """Layers of a task-driven modular network: what enters the modules of a layer, and all modules at once.
 
 With the rows sorted by pair, a pair's rows are one product of a 24 × 24 matrix: on one AVX-512 core 20,000 rows of 1,262 pairs
-take 26 ms forward and 52 backward, and less a row the more rows a pair has. One product a row takes as long forward, but
-writes the gates of every row, and their gradients: 36 times what they are for each pair once.
+take 26 ms forward and 52 backward, and less per row the more rows a pair has. One product per row takes as long forward, but
+writes the gates of every row, and their gradients: 36 times as much as one set per pair.
 """
 
 from __future__ import annotations
@@ -19,24 +19,22 @@ from torch.utils.checkpoint import checkpoint
 import boolit
 from boolit.lab.models.layers import LearntActivation, moments
 
-# What enters the modules of a layer: for every pair, the outputs of the layer below mixed by the pair's gates.
 
-
-def mixed(gates: Tensor, outputs: Tensor, counts: Sequence[int]) -> Tensor:
-    """Sums of the senders' outputs, weighed by the gates of each row's pair; the first ``counts[0]`` rows are the first pair's.
+def mix(gates: Tensor, outputs: Tensor, counts: Sequence[int]) -> Tensor:
+    """Sums of the senders' outputs, weighted by the gates of each row's pair; the first pair has the first ``counts[0]`` rows.
 
     Shape: ``(pairs, receivers, senders)`` and ``(senders, rows, features)`` to ``(receivers, rows, features)``.
 
     Example:
         >>> halves = torch.tensor([[[0.5, 0.5]], [[1.0, 0.0]]])
-        >>> mixed(halves, torch.tensor([[[2.0], [2.0], [2.0]], [[4.0], [4.0], [4.0]]]), [1, 2]).flatten().tolist()
+        >>> mix(halves, torch.tensor([[[2.0], [2.0], [2.0]], [[4.0], [4.0], [4.0]]]), [1, 2]).flatten().tolist()
         [3.0, 2.0, 2.0]
     """
-    kind = torch.promote_types(outputs.dtype, torch.float32)  # of half precision, batch norms would learn too little
-    return cast(Tensor, _Mixed.apply(gates.to(kind), outputs.to(kind).contiguous(), counts))  # type: ignore[no-untyped-call]
+    kind = torch.promote_types(outputs.dtype, torch.float32)  # half precision is too coarse for running statistics
+    return cast(Tensor, _Mix.apply(gates.to(kind), outputs.to(kind).contiguous(), counts))  # type: ignore[no-untyped-call]
 
 
-class _Mixed(torch.autograd.Function):
+class _Mix(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gates: Tensor, outputs: Tensor, counts: Sequence[int]) -> Tensor:
         ctx.save_for_backward(gates, outputs)
@@ -67,13 +65,11 @@ def _by_pair(values: Tensor, counts: Sequence[int]) -> Sequence[Tensor]:
     return matrices
 
 
-# Layers of a task-driven modular network: all modules of a layer at once, each with weights of its own.
-
-NUMBERS_AT_ONCE = 2**23  # of pre-activations, of several modules or one; more are computed again in the backward pass
+NUMBERS_AT_ONCE = 2**23  # of pre-activations; with more, modules are computed in parts and recomputed in the backward pass
 
 
 class ModuleLinear(nn.Module):
-    """The weights of one ``nn.Linear`` a module, to be initialised elsewhere.
+    """The weights of one ``nn.Linear`` per module, to be initialised elsewhere.
 
     Shape: ``weight`` is ``(modules, outputs, inputs)``, ``bias`` ``(modules, outputs)``.
     """
@@ -87,7 +83,7 @@ class ModuleLinear(nn.Module):
 
 
 class ModuleNorm(nn.Module):
-    """The weights and running statistics of one ``nn.BatchNorm1d`` a module.
+    """The weights and running statistics of one ``nn.BatchNorm1d`` per module.
 
     Shape: ``(modules, features)`` each.
     """
@@ -102,19 +98,19 @@ class ModuleNorm(nn.Module):
         self.register_buffer("running_mean", torch.zeros(modules, features))
         self.register_buffer("running_var", torch.ones(modules, features))
 
-    def learn(self, mean: Tensor, variance: Tensor, samples: int) -> None:
-        """Takes a batch's statistics into the running ones."""
+    def update(self, mean: Tensor, variance: Tensor, samples: int) -> None:
+        """Updates the running statistics from a batch's."""
         with torch.no_grad():
             self.running_mean.lerp_(mean.to(self.running_mean), self.momentum)
             self.running_var.lerp_((variance * (samples / max(samples - 1, 1))).to(self.running_var), self.momentum)
 
     def scale(self, variance: Tensor) -> Tensor:
-        """What centred features are multiplied by."""
+        """The factor on centred features."""
         return self.weight * (variance.clamp(min=0) + self.eps).rsqrt()
 
 
 class ModuleActivation(nn.Module):
-    """One activation a module, along the last axis.
+    """One activation per module, along the last axis.
 
     Shape: ``(modules, rows, features)`` to ``(modules, rows, out_features)``.
     """
@@ -134,7 +130,7 @@ class ModuleActivation(nn.Module):
 
 
 class FirstLayer(nn.Module):
-    """Modules that read the image: linear, batch norm, activation, and without a bias ``projection`` where there is one.
+    """Modules that read the image: linear, batch norm, activation, and a ``projection`` without bias, if any.
 
     Shape: ``(batch, inputs)`` to ``(modules, batch, embedding)``.
     """
@@ -155,7 +151,7 @@ class FirstLayer(nn.Module):
 
 
 class InnerLayer(nn.Module):
-    """Modules that read mixed outputs of modules: batch norm, and then as in the first layer.
+    """Modules that read mixed outputs of modules: batch norm, then as in the first layer.
 
     Both batch norms and the linear layer between them are one linear map (see `moments`).
 
@@ -179,9 +175,9 @@ class InnerLayer(nn.Module):
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
     def _part(self, part: slice, x: Tensor, weight: Tensor, shift: Tensor, alone: bool) -> Tensor:
-        """Some modules' outputs; of what lies between, nothing is kept for the backward pass if they are not ``alone``."""
+        """Some modules' outputs; unless they are all modules (``alone``), inner values are recomputed in the backward pass."""
         projection = None if self.projection is None else self.projection.weight[part]
-        compute = partial(_computed, self.activation.of(part))
+        compute = partial(_apply_modules, self.activation.of(part))
         if alone or not torch.is_grad_enabled():
             return compute(x, weight, shift, projection)
         result: Tensor = checkpoint(compute, x, weight, shift, projection, use_reentrant=False, preserve_rng_state=False)
@@ -193,23 +189,23 @@ class InnerLayer(nn.Module):
         Shape: ``(modules, width, embedding)`` and ``(modules, width)``.
         """
         assert self.linear.bias is not None
-        middle = _applied(self.linear.weight, self.entry.bias) + self.linear.bias  # what the mean is mapped to
+        middle = _matvec(self.linear.weight, self.entry.bias) + self.linear.bias  # what the mean is mapped to
         if self.training:
             mean, covariance, samples = moments(x)
             variance = covariance.diagonal(dim1=1, dim2=2)
-            self.entry.learn(mean, variance, samples)
+            self.entry.update(mean, variance, samples)
             weight = self.linear.weight * self.entry.scale(variance).unsqueeze(1)
             variance, centre = (weight @ covariance * weight).sum(2), middle
-            self.norm.learn(centre, variance, samples)
+            self.norm.update(centre, variance, samples)
         else:
             mean, variance, centre = self.entry.running_mean, self.norm.running_var, self.norm.running_mean
             weight = self.linear.weight * self.entry.scale(self.entry.running_var).unsqueeze(1)
         scale = self.norm.scale(variance)
-        return weight * scale.unsqueeze(2), self.norm.bias + scale * (middle - centre - _applied(weight, mean))
+        return weight * scale.unsqueeze(2), self.norm.bias + scale * (middle - centre - _matvec(weight, mean))
 
 
 class HeadLayer(nn.Module):
-    """The score of what the last layer's modules say together: batch norm and one linear unit.
+    """The score of the last layer's mixed outputs: batch norm and one linear unit.
 
     Shape: ``(rows, embedding)`` to ``(rows,)``.
     """
@@ -223,13 +219,13 @@ class HeadLayer(nn.Module):
         return scores
 
 
-def _computed(
+def _apply_modules(
     activation: Callable[[Tensor], Tensor], x: Tensor, weight: Tensor, shift: Tensor, projection: Tensor | None
 ) -> Tensor:
     outputs = activation(torch.baddbmm(shift.unsqueeze(1), x, weight.mT))
     return outputs if projection is None else outputs @ projection.mT
 
 
-def _applied(weight: Tensor, vector: Tensor) -> Tensor:
+def _matvec(weight: Tensor, vector: Tensor) -> Tensor:
     """Each module's matrix times its vector."""
     return (weight @ vector.unsqueeze(2)).squeeze(2)

@@ -1,6 +1,6 @@
-"""One task-driven modular network (Purushwalkam et al. 2019): how well an image and a pair of words go together.
+"""One task-driven modular network (Purushwalkam et al. 2019): how well an image and a pair of words match.
 
-The words open and close the connections between small modules, in layers; what the last layer says is the score of the pair.
+The words open and close the connections between small modules in layers; the last layer outputs the score of the pair.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 
 import boolit
-from boolit.lab.models.tmn.layers import FirstLayer, HeadLayer, InnerLayer, mixed
+from boolit.lab.models.tmn.layers import FirstLayer, HeadLayer, InnerLayer, mix
 
-IMAGES_AT_ONCE = 64  # with all pairs, when nothing is learnt
+IMAGES_AT_ONCE = 64  # with all pairs, in evaluation
 ROWS_AT_ONCE = 2**14  # images times pairs, of an evaluation
 
 
 @dataclass(frozen=True)
-class Shape:
+class TmnShape:
     """The sizes of a network; ``projected`` says whether modules end with a linear layer (TMNx) or with their activation."""
 
     features: int
@@ -38,20 +38,20 @@ class Shape:
 
     @property
     def gates(self) -> list[int]:
-        """How many gates there are into the image, the first layer, each further layer, and the head.
+        """The number of gates into the image, the first layer, each further layer, and the head.
 
-        The first two kinds have one sender and are 1 whatever the words are, but the original has weights for them.
+        The first two have one sender and are always 1, but the original has weights for them.
         """
         return [1, self.modules, *[self.modules**2] * (self.layers - 1), self.modules]
 
 
-class Gater(nn.Module):
-    """The gates of some pairs of words; in training, its batch norm sees each as often as it is there (``counts``).
+class GatingNetwork(nn.Module):
+    """The gates of some pairs of words; in training, its batch norm counts each pair ``counts`` times.
 
     Shape: ``(pairs, 2 · vectors)`` and ``(pairs,)`` to ``(pairs, gates)``, before the softmax over each receiver's senders.
     """
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: TmnShape) -> None:
         super().__init__()
         features = boolit.activation(shape.gater_spec).out_features(shape.gater_width)
         self.first = nn.Linear(2 * shape.vectors, shape.gater_width, bias=False)
@@ -69,23 +69,23 @@ class Gater(nn.Module):
         return gates
 
 
-class Network(nn.Module):
+class TmnNetwork(nn.Module):
     """Scores of the pairs in the list ``pairs``, or of those candidates whose numbers follow an image's features.
 
-    What depends on the image alone is computed once for each image, and gates once for each of a batch's distinct pairs.
+    What depends on the image alone is computed once per image, and gates once per distinct pair of a batch.
 
     Shape: ``(batch, features)`` to ``(batch, pairs)``; ``(batch, features + candidates)`` to ``(batch, candidates)``.
     """
 
     pairs: Tensor
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: TmnShape) -> None:
         super().__init__()
         self.shape = shape
         self.register_buffer("pairs", torch.zeros(shape.pairs, 2, dtype=torch.int64))
         self.attributes = nn.Embedding(shape.attributes + 1, shape.vectors)  # the last row is for padding, as in the original
         self.objects = nn.Embedding(shape.objects + 1, shape.vectors)
-        self.gater = Gater(shape)
+        self.gater = GatingNetwork(shape)
         projected = shape.embedding if shape.projected else None
         sizes = (shape.width, shape.spec, projected)
         self.first = FirstLayer(shape.modules, shape.features, *sizes)
@@ -123,7 +123,7 @@ class Network(nn.Module):
         return torch.cat(pieces).T
 
     def _gates(self, numbers: Tensor, counts: Tensor) -> list[Tensor]:
-        """The gates of some listed pairs, each there so often, into each layer after the first, and into the head.
+        """The gates of some listed pairs, with their counts, into each layer after the first, and into the head.
 
         Shape: ``(pairs,)`` twice, to ``(pairs, receivers, senders)`` each.
         """
@@ -138,6 +138,6 @@ class Network(nn.Module):
         Shape: ``(modules, rows, embedding)`` to ``(rows,)``.
         """
         for layer, own in zip(self.inner, gates, strict=False):
-            outputs = layer(mixed(own, outputs, counts))
-        scores: Tensor = self.head(mixed(gates[-1], outputs, counts).squeeze(0))
+            outputs = layer(mix(own, outputs, counts))
+        scores: Tensor = self.head(mix(gates[-1], outputs, counts).squeeze(0))
         return scores

@@ -1,6 +1,6 @@
 """The paper's numbers against ours: what can be checked without training anything.
 
-A family is one file with a function ``checks`` and one line in `FAMILIES`.
+A family is a function that yields checks, and one line in `FAMILIES`.
 """
 
 from __future__ import annotations
@@ -24,22 +24,27 @@ class Family(NamedTuple):
     checks: Callable[[], Iterable[Check]]
 
 
-def _of(module: str) -> Callable[[], Iterable[Check]]:
-    """The function ``checks`` of a module of this folder, which is imported when it is called."""
-    return lambda: cast("Iterable[Check]", import_module(f"{__name__}.{module}").checks())
+def _in(module: str, name: str) -> Callable[[], Iterable[Check]]:
+    """A function of a module of this folder, which is imported when it is called."""
+    return lambda: cast("Iterable[Check]", getattr(import_module(f"{__name__}.{module}"), name)())
 
 
 FAMILIES = (
-    Family("normalisation", "Mean and sd under N(0,1) inputs", "tab:normalization-constants", _of("normalisation")),
-    Family("difference", "Largest |AIL − IL|", "a:diff", _of("difference")),
-    Family("identities", "Identities of the gates", "eq:and_il … eq:xnor_ail", _of("identities")),
-    Family("maps", "Channels in → out, and widths", "tab:transfer-nparam-big, tab:tmnx", _of("maps")),
-    Family("transfer", "Parameters of the transfer heads", "tab:transfer-nparam-big, -512", _of("transfer")),
-    Family("mnist-mlp", "Parameters of the MLPs on MNIST", "tab:mlp-mnist", _of("mnist_mlp")),
-    Family("mnist-cnn", "Widths and parameters of the CNNs on MNIST", "tab:cnn-mnist", _of("mnist_cnn")),
-    Family("resnet50-cifar", "Parameters of the ResNet-50s on CIFAR", "tab:resnet50-cifar10, -cifar100", _of("resnet50")),
-    Family("sran", "Parameters of SRAN on I-RAVEN", "tab:sran", _of("sran")),
-    Family("tmn", "Widths and parameters of TMN and TMNx", "tab:tmn-og, tab:tmnx", _of("tmn")),
+    Family("normalisation", "Mean and sd under N(0,1) inputs", "tab:normalization-constants", _in("gates", "check_moments")),
+    Family("difference", "Largest |AIL − IL|", "a:diff", _in("gates", "check_difference")),
+    Family("identities", "Identities of the gates", "eq:and_il … eq:xnor_ail", _in("gates", "check_identities")),
+    Family("maps", "Channels in → out, and widths", "tab:transfer-nparam-big, tab:tmnx", _in("heads", "check_maps")),
+    Family("transfer", "Parameters of the transfer heads", "tab:transfer-nparam-big, -512", _in("heads", "check_heads")),
+    Family("mnist-mlp", "Parameters of the MLPs on MNIST", "tab:mlp-mnist", _in("mnist", "check_mlps")),
+    Family("mnist-cnn", "Widths and parameters of the CNNs on MNIST", "tab:cnn-mnist", _in("mnist", "check_cnns")),
+    Family(
+        "resnet50-cifar",
+        "Parameters of the ResNet-50s on CIFAR",
+        "tab:resnet50-cifar10, -cifar100",
+        _in("networks", "check_resnets"),
+    ),
+    Family("sran", "Parameters of SRAN on I-RAVEN", "tab:sran", _in("networks", "check_sran")),
+    Family("tmn", "Widths and parameters of TMN and TMNx", "tab:tmn-og, tab:tmnx", _in("networks", "check_tmns")),
 )
 
 

@@ -1,9 +1,15 @@
-"""One number of the paper against ours."""
+"""One number of the paper against ours, and the networks whose parameters are counted."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from boolit.lab.models import Family
+from boolit.nn.width import count_parameters
 
 Value: TypeAlias = int | float | str
 
@@ -12,8 +18,8 @@ Value: TypeAlias = int | float | str
 class Check:
     """What the paper says, what we get, and how far apart they may be.
 
-    ``expected`` is what ours must be where that is not what the paper prints: a count the paper rounds to thousands, or
-    the right value where the paper slips (``slip``; the note then says how).
+    ``expected`` is the target where it differs from what the paper prints: a count the paper rounds to thousands, or the right
+    value where the paper slips (``slip``; the note then says how).
 
     Example:
         >>> Check("mean of OR_AIL", paper=0.68104, ours=0.6810370722, tolerance=5e-6).ok
@@ -41,23 +47,8 @@ class Check:
         return abs(self.ours - self.target) <= self.tolerance
 
 
-def agreed(**ways: Value) -> Value:
-    """The value all ways of computing it give; where they differ, a text that says which gave what (and fails a check).
-
-    Example:
-        >>> agreed(formula=8, built=8)
-        8
-        >>> agreed(formula=8, built=9)
-        'formula 8, built 9'
-    """
-    values = list(ways.values())
-    if all(value == values[0] for value in values):
-        return values[0]
-    return ", ".join(f"{way} {value}" for way, value in ways.items())
-
-
 def uniform(values: dict[str, str]) -> str:
-    """The value all entries share; where they differ, the commonest and the exceptions to it.
+    """The value all entries share; where they differ, the most common one and the exceptions.
 
     Example:
         >>> uniform({"relu": "1→1", "tanh": "1→1", "max": "2→1"})
@@ -67,3 +58,15 @@ def uniform(values: dict[str, str]) -> str:
     common = max(dict.fromkeys(held), key=held.count)
     others = [f"{name} {value}" for name, value in values.items() if value != common]
     return ", but ".join([common, *others[:1]]) + (f" and {len(others) - 1} more" if len(others) > 1 else "")
+
+
+def count_and_run(family: Family, inputs: tuple[int, ...], outputs: int, widths: list[int], spec: str, sample: Tensor) -> int:
+    """The parameters of a network, which must also run on a sample: a wrong shape raises an error."""
+    with torch.device("meta"):  # no memory and no random numbers for initial weights
+        network = family.network(inputs, outputs, widths, spec)
+    network.to_empty(device="cpu").eval()
+    for buffer in network.buffers():
+        buffer.zero_()
+    with torch.inference_mode():
+        network(sample)
+    return count_parameters(network)

@@ -1,5 +1,6 @@
-"""tab:transfer-nparam-big and tab:transfer-nparam-512: parameters of two-hidden-layer heads on a ResNet-18's 512 features.
+"""The transfer heads against the paper: channels in → out of every activation in its tables, widths, and parameters.
 
+tab:transfer-nparam-big and tab:transfer-nparam-512 have two-hidden-layer heads on a ResNet-18's 512 features:
 512 → Linear(w) → act → Linear(w) → act → Linear(classes), biases everywhere, no batch norm.
 NOTE[paper]: a:transfer names a ResNet-50 once; its 2048 features would give other counts than both tables.
 """
@@ -7,19 +8,17 @@ NOTE[paper]: a:transfer names a ResNet-50 once; its 2048 features would give oth
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib import resources
 
 import torch
-from torch import nn
 
 import boolit
-from boolit.lab.paper.verification.check import Check, Value, agreed
-from boolit.nn.width import count_parameters, mlp_parameters, width_for_budget
-
-# The paper's two tables of transfer heads: every activation it tests, with map, width and parameters in thousands.
+from boolit.lab.models.mlp import LINEAR, Head
+from boolit.lab.paper.verification.check import Check, count_and_run, uniform
+from boolit.nn.width import round_width
 
 # Classes of each dataset, under the tables' headings (tab:datasets).
 CLASSES = {"Cal101": 101, "CIFAR10": 10, "CIFAR100": 100, "Flowers": 102, "StfCars": 196, "STL-10": 10, "SVHN": 10}
@@ -53,31 +52,52 @@ def head_rows() -> tuple[HeadRow, ...]:
     )
 
 
-# Multi-layer perceptrons built as torch modules: the count of what is really there, beside the formula.
+# Maps of every activation, and the widths that follow from them.
+
+# Nominal width, partition, the width printed for it (tab:transfer-nparam-big, tab:transfer-nparam-512, tab:tmnx).
+WIDTHS = (
+    (650, "or_xnor_ail_p", 648),
+    (650, "or_and_xnor_ail_p", 648),
+    (512, "or_xnor_ail_p", 512),
+    (512, "or_and_xnor_ail_p", 510),
+    (70, "or_xnor_ail_p", 72),
+    (70, "or_and_xnor_ail_p", 72),
+)
 
 
-def built_parameters(inputs: int, widths: Sequence[int], outputs: int, spec: str, batch_norm: bool = False) -> int:
-    """Parameters of Linear [BatchNorm] activation … Linear, built and run once, which its shapes must survive.
-
-    Example:
-        >>> built_parameters(784, [250, 250], 10, "relu", batch_norm=True)
-        262510
-    """
-    layers: list[nn.Module] = []
-    features = inputs
-    with torch.device("meta"):  # neither memory nor random numbers are spent on initial weights
-        for width in widths:
-            activation = boolit.activation(spec)
-            layers += [nn.Linear(features, width), *([nn.BatchNorm1d(width)] if batch_norm else []), activation]
-            features = activation.out_features(width)
-        layers.append(nn.Linear(features, outputs))
-    network = nn.Sequential(*layers).to_empty(device="cpu").eval()
-    with torch.inference_mode():
-        network(torch.zeros(2, inputs))
-    return count_parameters(network)
+def check_maps() -> Iterator[Check]:
+    """Maps by kind, the three maps the paper misprints, and the rule that rounds a width."""
+    rows = [row for row in head_rows() if row.table == TABLES[0] and row.map]
+    for printed in dict.fromkeys(row.map for row in rows):
+        specs = [row.activation for row in rows if row.map == printed]
+        name = f"{len(specs)} activations, {specs[0]} … {specs[-1]}"
+        yield Check(name, printed, uniform({spec: measured_map(spec) for spec in specs}))
+    yield from _misprints()
+    for nominal, spec, width in WIDTHS:
+        yield Check(f"width {nominal} rounded for {spec}", width, round_width(nominal, boolit.activation(spec).divisor))
 
 
-FEATURES = 512
+def measured_map(spec: str) -> str:
+    """The map the module states, if that is also what happens to a tensor of 12 channels; otherwise both."""
+    module = boolit.activation(spec)
+    inputs, outputs = module.map
+    stated, happened = f"{inputs}→{outputs}", f"{inputs}→{module(torch.zeros(3, 12)).shape[-1] * inputs / 12:g}"
+    return stated if stated == happened else f"stated {stated}, happened {happened}"
+
+
+def _misprints() -> Iterator[Check]:
+    misprints = (
+        ("or_and_xnor_ail_d", "3→2", "2→3", "a:transfer says 3→2, its own tables 2→3"),
+        ("max_min_d", "1→1", "2→2", "tab:tmn-og says 1→1, every other table 2→2"),
+        ("or_xnor_ail_d", "2→4", "2→2", "s:ensembling says the output has m·n_c channels; with 2→1 gates it is m·n_c/2"),
+    )
+    for spec, paper, right, note in misprints:
+        yield Check(spec, paper, measured_map(spec), expected=right, slip=True, note=note)
+
+
+# Parameters of the heads.
+
+HEAD, FEATURES = Head(), (512,)
 KINDS = (
     # a row that stands for its kind: table, spec, width; then its exact count for 101, 10, 100, 102 and 196 classes
     ("linear", TABLES[0], "linear", None, (51_813, 5_130, 51_300, 52_326, 100_548)),
@@ -92,31 +112,27 @@ KINDS = (
 DATASETS = ("Cal101", "CIFAR10", "CIFAR100", "Flowers", "StfCars")
 
 
-def checks() -> Iterator[Check]:
+def check_heads() -> Iterator[Check]:
     """Each kind of head with each number of classes to the last parameter, then every cell of both tables."""
     for kind, table, spec, width, counts in KINDS:
         printed = next(row for row in head_rows() if (row.table, row.activation) == (table, spec)).thousands
         for dataset, exact in zip(DATASETS, counts, strict=True):
             name = f"{kind}{f', width {width}' if width else ''}, {CLASSES[dataset]} classes"
-            yield Check(name, f"{printed[dataset]}k", _parameters(spec, width, CLASSES[dataset]), expected=exact)
+            count = count_and_run(HEAD, FEATURES, CLASSES[dataset], *_layers(spec, width), torch.zeros(1, 2, *FEATURES))
+            yield Check(name, f"{printed[dataset]}k", count, expected=exact)
     for table in TABLES:
         yield _whole_table(table)
     yield from _nearest_widths()
 
 
-def _parameters(spec: str, width: int | None, classes: int) -> Value:
-    """By formula and by building the head; they must agree."""
-    return agreed(formula=_formula(spec, width, classes), built=built_parameters(FEATURES, *_layers(spec, width, classes)))
+def _layers(spec: str, width: int | None) -> tuple[list[int], str]:
+    """Hidden widths and activation; the linear head has no hidden layer."""
+    return ([], LINEAR) if width is None else ([width, width], spec)
 
 
-def _formula(spec: str, width: int | None, classes: int) -> int:
-    widths, outputs, name = _layers(spec, width, classes)
-    return mlp_parameters(FEATURES, widths, outputs, boolit.activation(name))
-
-
-def _layers(spec: str, width: int | None, classes: int) -> tuple[list[int], int, str]:
-    """Hidden widths, outputs and activation; the linear head has no hidden layer, so that its activation is never used."""
-    return ([], classes, "identity") if width is None else ([width, width], classes, spec)
+def _parameters(spec: str, width: int | None, classes: int) -> int:
+    widths, name = _layers(spec, width)
+    return HEAD.parameters(FEATURES, classes, widths, boolit.activation(name))
 
 
 def _whole_table(table: str) -> Check:
@@ -128,15 +144,15 @@ def _whole_table(table: str) -> Check:
 
 
 def _cell_agrees(row: HeadRow, dataset: str) -> bool:
-    return round(_formula(row.activation, row.width, CLASSES[dataset]) / 1000) == row.thousands[dataset]
+    return round(_parameters(row.activation, row.width, CLASSES[dataset]) / 1000) == row.thousands[dataset]
 
 
 def _nearest_widths() -> Iterator[Check]:
     """The widths whose head with 100 classes is nearest to ReLU's."""
-    budget = _formula("relu", 512, 100)
+    budget = _parameters("relu", 512, 100)
     note = "the paper says its widths make the heads for 100 classes equal in size; {} is nearer to the 1→1 head's than {}"
     for spec, printed, nearest in (("or_ail", 650, 648), ("or_and_xnor_ail_d", 438, 436)):
-        width = width_for_budget(partial(_formula, spec, classes=100), budget, boolit.activation(spec).divisor)
+        width, _ = HEAD.widths_for_budget(budget, 2, FEATURES, 100, boolit.activation(spec))
         yield Check(
             f"width of {spec} nearest to relu's", printed, width, nearest, slip=True, note=note.format(nearest, printed)
         )
