@@ -84,7 +84,7 @@ def test_a_scripted_function_loads_after_import_boolit(tmp_path: Path) -> None:
     """Whichever of boolit and torch is imported first."""
     path = tmp_path / "scripted.pt"
     torch.jit.script(boolit.functional.or_ail).save(str(path))
-    code = f"import boolit, torch; print(tuple(torch.jit.load({str(path)!r})(torch.zeros(2, 4)).shape))"
+    code = f"import boolit, torch; print(tuple(torch.jit.load({str(path)!r})(torch.zeros(2, 4), 2, -1, 'adjacent').shape))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "(2, 2)\n"
 
