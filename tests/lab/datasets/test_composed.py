@@ -36,23 +36,23 @@ def test_the_same_options_give_the_same_data_and_another_seed_other_data(dataset
         assert torch.equal(features(again, split), features(dataset, split))
         assert torch.equal(again.splits[split].y, dataset.splits[split].y)
     assert all(torch.equal(again.initial_values[name], value) for name, value in dataset.initial_values.items())
-    assert not torch.equal(other.pairs.of["train"], dataset.pairs.of["train"])
+    assert not torch.equal(other.pairs.masks["train"], dataset.pairs.masks["train"])
     assert not torch.equal(other.initial_values["objects.weight"], dataset.initial_values["objects.weight"])
 
 
 def test_proportions_are_those_of_mit_states(dataset: CompositionalDataset) -> None:
     pairs = dataset.pairs
     assert dataset.outputs == len(pairs.numbers) == 115
-    assert {split: int(mask.sum()) for split, mask in pairs.of.items()} == {"train": 74, "valid": 36, "test": 46}
-    assert {split: len(pairs.new_in(split)) for split in ("valid", "test")} == {"valid": 18, "test": 23}
-    assert not set(pairs.new_in("valid").tolist()) & set(pairs.new_in("test").tolist())
+    assert {split: int(mask.sum()) for split, mask in pairs.masks.items()} == {"train": 74, "valid": 36, "test": 46}
+    assert {split: len(pairs.unseen(split)) for split in ("valid", "test")} == {"valid": 18, "test": 23}
+    assert not set(pairs.unseen("valid").tolist()) & set(pairs.unseen("test").tolist())
     assert {name: len(split) for name, split in dataset.splits.items()} == {"train": 3000, "valid": 1030, "test": 1285}
-    assert pairs.numbers[pairs.trained].amax(0).tolist() == [11, 15]
+    assert pairs.numbers[pairs.seen].amax(0).tolist() == [11, 15]
     for part, count in ((0, 12), (1, 16)):
-        assert len(pairs.numbers[pairs.trained][:, part].unique()) == count  # every word is trained
+        assert len(pairs.numbers[pairs.seen][:, part].unique()) == count  # every word is trained
     for split, found in dataset.splits.items():
         counts = found.y.bincount(minlength=115)
-        assert torch.equal(counts > 0, pairs.of[split])
+        assert torch.equal(counts > 0, pairs.masks[split])
         assert int(counts.max() - counts[counts > 0].min()) <= 1
 
 
@@ -148,7 +148,7 @@ def test_too_few_pairs_are_told() -> None:
 )
 def test_other_sizes(options: dict[str, Any]) -> None:
     other = made(samples=200, negatives=3, **options)
-    assert len(other.pairs.numbers[other.pairs.trained][:, 1].unique()) == options["objects"]
+    assert len(other.pairs.numbers[other.pairs.seen][:, 1].unique()) == options["objects"]
     assert other.extra_metrics is not None
     assert set(other.extra_metrics("valid", torch.rand(2, len(other.splits["valid"]), other.outputs))) == {
         "auc",

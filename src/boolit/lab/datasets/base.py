@@ -91,9 +91,8 @@ class Dataset:
 
     ``initial_values`` are values networks begin with, by their names in a network's state: word vectors, a list of pairs.
     ``extra_metrics`` takes the name of a split and the outputs ``(runs, samples, outputs)`` of all its samples, and returns
-    further metrics of the runs, each ``(runs,)`` and the better the higher; it is called for every split but ``train`` after
-    every epoch. ``input_shape`` is that of a sample as a network reads it, where encoding one to find out would take
-    long.
+    further metrics, each ``(runs,)``, where higher is better; it is called for every split but ``train`` after every epoch.
+    ``input_shape`` is the shape of an encoded sample, where encoding one to see it would be expensive.
 
     Data that can be split in many ways has all its samples in ``pool``, and ``resample`` makes the split of a number.
     """

@@ -16,19 +16,19 @@ from torch import Tensor
 from boolit.lab.datasets.composition import Curve, Pairs, compute_metrics, curves
 from boolit.lab.datasets.composition import pairs as evaluation
 
-PAIRS = Pairs.of_names(
+PAIRS = Pairs.from_names(
     {
         "train": [("a", "x"), ("a", "y"), ("b", "x"), ("c", "z")],
         "valid": [("b", "z"), ("a", "x")],
         "test": [("b", "y"), ("c", "x"), ("c", "y"), ("a", "y"), ("b", "x")],
     }
 )
-SEEN, UNSEEN = PAIRS.trained.tolist(), PAIRS.new_in("test").tolist()
+SEEN, UNSEEN = PAIRS.seen.tolist(), PAIRS.unseen("test").tolist()
 
 
 def literally(scores: list[list[float]], y: list[int], k: int, split: str = "test") -> list[tuple[float, float, float]]:
     """Bias, seen and unseen accuracy of every point, by loops over images and pairs."""
-    candidates = [p for p in range(len(PAIRS.numbers)) if bool(PAIRS.of["train"][p]) or bool(PAIRS.of[split][p])]
+    candidates = [p for p in range(len(PAIRS.numbers)) if bool(PAIRS.masks["train"][p]) or bool(PAIRS.masks[split][p])]
 
     def right(row: list[float], true: int, bias: float) -> bool:
         biased = [row[p] + (0.0 if p in SEEN else bias) for p in candidates]
@@ -160,7 +160,7 @@ def test_one_score_for_all_pairs_is_never_right() -> None:
 def test_pairs_of_other_splits_are_left_out() -> None:
     y = SEEN + UNSEEN
     scores = confident(y, 5.0)
-    other = PAIRS.new_in("valid").tolist()
+    other = PAIRS.unseen("valid").tolist()
     scores[..., other] = 1e6
     plain = compute_metrics(confident(y, 5.0), torch.tensor(y), PAIRS, "test")
     assert all(
@@ -177,6 +177,6 @@ def test_a_diverged_run_does_not_disturb_the_others() -> None:
 
 
 def test_too_few_seen_pairs_are_told() -> None:
-    few = Pairs.of_names({"train": [("a", "x"), ("b", "x")], "test": [("a", "y")]})
+    few = Pairs.from_names({"train": [("a", "x"), ("b", "x")], "test": [("a", "y")]})
     with pytest.raises(ValueError, match="the 3 best of 2 seen pairs"):
         curves(torch.zeros(1, 1, 3), torch.tensor([1]), few, "test")

@@ -13,14 +13,14 @@ TRAINED = torch.tensor([1, 3, 4, 8])
 
 def test_pairs_are_in_the_order_of_their_names_whatever_order_they_came_in() -> None:
     train, test = [("wet", "dog"), ("old", "cat"), ("old", "dog")], [("wet", "cat"), ("old", "cat")]
-    pairs = Pairs.of_names({"train": train, "test": test})
-    assert pairs.listed == sorted({*train, *test})
-    assert [pairs.listed[number] for number in pairs.trained.tolist()] == sorted(train)
-    assert [pairs.listed[number] for number in pairs.new_in("test").tolist()] == [("wet", "cat")]
+    pairs = Pairs.from_names({"train": train, "test": test})
+    assert pairs.names == sorted({*train, *test})
+    assert [pairs.names[number] for number in pairs.seen.tolist()] == sorted(train)
+    assert [pairs.names[number] for number in pairs.unseen("test").tolist()] == [("wet", "cat")]
     assert (pairs.attributes, pairs.objects) == (("old", "wet"), ("cat", "dog"))
-    again = Pairs.of_names({"train": train[::-1], "test": test[::-1]})
+    again = Pairs.from_names({"train": train[::-1], "test": test[::-1]})
     assert torch.equal(again.numbers, pairs.numbers)
-    assert torch.equal(again.of["test"], pairs.of["test"])
+    assert torch.equal(again.masks["test"], pairs.masks["test"])
 
 
 def test_the_true_pair_comes_first_and_never_again() -> None:

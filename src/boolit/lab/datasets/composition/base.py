@@ -45,7 +45,7 @@ def compositional_dataset(
         task="classes",
         outputs=len(pairs.numbers),
         encode=FeatureLookup(table),
-        draw=partial(_draw_candidates, pairs.trained, negatives),
+        draw=partial(_draw_candidates, pairs.seen, negatives),
         initial_values={
             "pairs": pairs.numbers,
             "attributes.weight": _padded(words.attributes),
@@ -81,14 +81,12 @@ class FeatureLookup:
         return torch.cat([rows, x[..., 1:]], -1)
 
 
-def _draw_candidates(
-    trained: Tensor, negatives: int, x: Tensor, y: Tensor, run_keys: Tensor, step: int
-) -> tuple[Tensor, Tensor]:
+def _draw_candidates(seen: Tensor, negatives: int, x: Tensor, y: Tensor, run_keys: Tensor, step: int) -> tuple[Tensor, Tensor]:
     """Samples followed by their candidates, of which the first is right.
 
     Shape: ``(runs, batch, 1)`` and ``(runs, batch)`` to ``(runs, batch, 2 + negatives)`` and ``(runs, batch)``.
     """
-    return torch.cat([x, sample_candidates(trained, y, run_keys, step, negatives)], -1), torch.zeros_like(y)
+    return torch.cat([x, sample_candidates(seen, y, run_keys, step, negatives)], -1), torch.zeros_like(y)
 
 
 def _padded(vectors: Tensor) -> Tensor:

@@ -80,7 +80,7 @@ class Composed(Source):
         diagonal = [(i % self.attributes, i % self.objects) for i in range(max(self.attributes, self.objects))]
         others = [every[place] for place in order if every[place] not in diagonal]
         listed = (diagonal + others)[: self._pair_count]
-        return Pairs.of_names(_split([(f"attribute {a:03d}", f"object {o:03d}") for a, o in listed]))
+        return Pairs.from_names(_split([(f"attribute {a:03d}", f"object {o:03d}") for a, o in listed]))
 
     def _count(self, split: str) -> int:
         return round(self.samples * SAMPLES.get(split, 1.0))
@@ -88,7 +88,7 @@ class Composed(Source):
     def _targets(self, pairs: Pairs, split: str) -> Tensor:
         """The pairs of a split's images, equally frequent and in random order."""
         count = self._count(split)
-        numbers = pairs.of[split].nonzero().squeeze(1)
+        numbers = pairs.masks[split].nonzero().squeeze(1)
         rng = generator(self.seed, "composed", "images", split)
         order = torch.randperm(len(numbers), generator=rng)
         repeated = numbers[order].repeat(-(-count // len(numbers)))[:count]

@@ -115,14 +115,14 @@ class MitStatesIndex:
 
 def read_index(folder: Path) -> MitStatesIndex:
     """Reads all files of a folder except the images."""
-    pairs = Pairs.of_names({split: _read_pairs(folder / SPLIT / f"{word}_pairs.txt") for split, word in SPLITS.items()})
-    number = {pair: place for place, pair in enumerate(pairs.listed)}
+    pairs = Pairs.from_names({split: _read_pairs(folder / SPLIT / f"{word}_pairs.txt") for split, word in SPLITS.items()})
+    number = {pair: place for place, pair in enumerate(pairs.names)}
     images: dict[str, list[str]] = {split: [] for split in SPLITS}
     targets: dict[str, list[int]] = {split: [] for split in SPLITS}
     of_word = {word: split for split, word in SPLITS.items()}
     for image, pair, word in _read_records(folder / METADATA):
         split = of_word.get(word, "")
-        if pair in number and split and bool(pairs.of[split][number[pair]]):
+        if pair in number and split and bool(pairs.masks[split][number[pair]]):
             images[split].append(image)
             targets[split].append(number[pair])
     for split, names in images.items():

@@ -32,54 +32,54 @@ METRICS = (*(f"auc{k if k > 1 else ''}" for k in DEPTHS), "seen", "unseen", "har
 class Pairs:
     """Listed pairs in a fixed order, and the splits in which each occurs; those of the split ``train`` are *seen*.
 
-    Shape: ``numbers`` is ``(pairs, 2)``, of attribute and object; ``of`` has a mask ``(pairs,)`` for each split.
+    Shape: ``numbers`` is ``(pairs, 2)``, of attribute and object; ``masks`` has one ``(pairs,)`` for each split.
 
     Example:
-        >>> pairs = Pairs.of_names({"train": [("old", "bear"), ("wet", "dog")], "test": [("wet", "bear"), ("wet", "dog")]})
-        >>> pairs.listed
+        >>> pairs = Pairs.from_names({"train": [("old", "bear"), ("wet", "dog")], "test": [("wet", "bear"), ("wet", "dog")]})
+        >>> pairs.names
         [('old', 'bear'), ('wet', 'bear'), ('wet', 'dog')]
-        >>> pairs.numbers.tolist(), pairs.trained.tolist(), pairs.new_in("test").tolist()
+        >>> pairs.numbers.tolist(), pairs.seen.tolist(), pairs.unseen("test").tolist()
         ([[0, 0], [1, 0], [1, 1]], [0, 2], [1])
     """
 
     attributes: tuple[str, ...]
     objects: tuple[str, ...]
     numbers: Tensor
-    of: Mapping[str, Tensor]
+    masks: Mapping[str, Tensor]
 
     @staticmethod
-    def of_names(splits: Mapping[str, Sequence[Pair]]) -> Pairs:
+    def from_names(splits: Mapping[str, Sequence[Pair]]) -> Pairs:
         """All pairs of some splits, sorted by name."""
         sets = {name: set(pairs) for name, pairs in splits.items()}
         listed = sorted(set().union(*sets.values()))
         attributes, objects = (tuple(sorted({pair[part] for pair in listed})) for part in range(2))
         numbers = [(attributes.index(attribute), objects.index(thing)) for attribute, thing in listed]
-        of = {name: torch.tensor([pair in known for pair in listed]) for name, known in sets.items()}
-        return Pairs(attributes, objects, torch.tensor(numbers), of)
+        masks = {name: torch.tensor([pair in known for pair in listed]) for name, known in sets.items()}
+        return Pairs(attributes, objects, torch.tensor(numbers), masks)
 
     @property
-    def listed(self) -> list[Pair]:
+    def names(self) -> list[Pair]:
         """The names of the pairs."""
         return [(self.attributes[attribute], self.objects[thing]) for attribute, thing in self.numbers.tolist()]
 
     @cached_property
-    def trained(self) -> Tensor:
+    def seen(self) -> Tensor:
         """The numbers of the seen pairs, in order."""
-        return self.of["train"].nonzero().squeeze(1)
+        return self.masks["train"].nonzero().squeeze(1)
 
-    def new_in(self, split: str) -> Tensor:
+    def unseen(self, split: str) -> Tensor:
         """The numbers of a split's pairs that are not seen, in order."""
-        return (self.of[split] & ~self.of["train"]).nonzero().squeeze(1)
+        return (self.masks[split] & ~self.masks["train"]).nonzero().squeeze(1)
 
 
-def sample_candidates(trained: Tensor, y: Tensor, run_keys: Tensor, step: int, negatives: int) -> Tensor:
+def sample_candidates(seen: Tensor, y: Tensor, run_keys: Tensor, step: int, negatives: int) -> Tensor:
     """The true pair of every sample, then negatives: uniform, with replacement, among the other seen pairs.
 
     Shape: ``(seen pairs,)`` in order, and ``(runs, batch)`` seen pairs, to ``(runs, batch, 1 + negatives)``.
     """
-    places = torch.searchsorted(trained, y.contiguous()).unsqueeze(-1)
-    drawn = (uniform(run_keys, step, (*y.shape[1:], negatives)) * (len(trained) - 1)).long()
-    return torch.cat([y.unsqueeze(-1), trained[drawn + (drawn >= places)]], -1)  # the true pair is skipped
+    places = torch.searchsorted(seen, y.contiguous()).unsqueeze(-1)
+    drawn = (uniform(run_keys, step, (*y.shape[1:], negatives)) * (len(seen) - 1)).long()
+    return torch.cat([y.unsqueeze(-1), seen[drawn + (drawn >= places)]], -1)  # the true pair is skipped
 
 
 @dataclass(frozen=True)
@@ -118,10 +118,10 @@ def curves(scores: Tensor, y: Tensor, pairs: Pairs, split: str, depths: tuple[in
 
     Shape: scores ``(runs, images, pairs)`` and numbers of pairs ``(images,)``; one list per run, of one curve per depth.
     """
-    seen, new = pairs.trained, pairs.new_in(split)
+    seen, new = pairs.seen, pairs.unseen(split)
     if len(seen) < max(depths):
         raise ValueError(f"the {max(depths)} best of {len(seen)} seen pairs do not exist; give as many pairs to train on")
-    known = pairs.of["train"][y]
+    known = pairs.masks["train"][y]
     rows = known.nonzero().squeeze(1), (~known).nonzero().squeeze(1)
     ahead, _ = _thresholds(scores, y, rows[0], seen, new, max(depths))
     behind, critical = _thresholds(scores, y, rows[1], new, seen, max(depths))

@@ -68,13 +68,13 @@ def loaded(wanted: MitStates) -> CompositionalDataset:
 
 def test_splits_have_the_pictures_of_their_pairs_and_no_others(make: Make) -> None:
     dataset = loaded(make())
-    assert dataset.pairs.listed == LISTED
+    assert dataset.pairs.names == LISTED
     assert {name: len(split) for name, split in dataset.splits.items()} == {"train": 10, "valid": 2, "test": 3}
     assert dataset.outputs == 8
     names = {name: [LISTED[number] for number in split.y.tolist()] for name, split in dataset.splits.items()}
     assert names["valid"] == [("old", "bear"), ("tiny", "bear")]
-    assert set(names["train"]) == {LISTED[number] for number in dataset.pairs.trained.tolist()}
-    assert {LISTED[number] for number in dataset.pairs.new_in("test").tolist()} == {("tiny", "cat"), ("wet", "cat")}
+    assert set(names["train"]) == {LISTED[number] for number in dataset.pairs.seen.tolist()}
+    assert {LISTED[number] for number in dataset.pairs.unseen("test").tolist()} == {("tiny", "cat"), ("wet", "cat")}
 
 
 def test_features_are_of_the_middle_of_every_picture(encoded: CompositionalDataset, home: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_step_adds_the_pairs_to_choose_from(encoded: CompositionalDataset) -> 
     assert (read.shape, read.dtype) == ((1, 10, 512 + 1 + 4), torch.float32)
     assert torch.equal(read[0, :, 512].long(), train.y)
     assert torch.equal(read[0, :, :512], encoded.encode(train.x))
-    assert set(read[..., 513:].long().flatten().tolist()) <= set(encoded.pairs.trained.tolist())
+    assert set(read[..., 513:].long().flatten().tolist()) <= set(encoded.pairs.seen.tolist())
     assert y.tolist() == [[0] * 10]
 
 
