@@ -39,8 +39,7 @@ import numpy as np
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets.composition.mitstates_files import parse_t7
-from boolit.lab.datasets.download.mat import read_records, read_variable
-from boolit.lab.datasets.download.mat_child import limit_memory
+from boolit.lab.datasets.download.mat import limit_memory, read_records, read_variable
 from boolit.lab.datasets.download.published import PublishedFile, UnreadableError, archive_entries, read_verified
 from boolit.lab.datasets.tables import TableSpec, open_table, prepare_table, table_digest
 from boolit.saved import SavedModelError, load
