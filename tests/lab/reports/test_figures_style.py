@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 
-from boolit.lab.reports.figures import Network, label, learnt_weights, style
 from boolit.lab.reports.figures import style as _style
+from boolit.lab.reports.figures.networks import MLPWeights, learnt_weights
+from boolit.lab.reports.figures.style import style
+from boolit.lab.reports.names import label
 from boolit.nn import known_specs
 
 PAPER_FIGURE = [
@@ -77,7 +79,8 @@ def test_the_style_of_any_spec_depends_on_its_name_alone_and_pyplot_is_left_alon
     specs = ["or_ail_k3", "nand_il", "my_activation", "max+xnor_ail_d"]
     code = f"""
 import sys
-from boolit.lab.reports.figures import FIGURES, style
+from boolit.lab.reports.figures import FIGURES
+from boolit.lab.reports.figures.style import style
 FIGURES["parity-weights"].draw()
 assert "matplotlib.pyplot" not in sys.modules
 print([tuple(style(spec)) for spec in {specs}])
@@ -114,7 +117,7 @@ def test_labels_are_as_distinct_as_specs() -> None:
 
 def test_the_users_settings_neither_change_the_look_nor_are_changed() -> None:
     with matplotlib.rc_context({"font.size": 30, "lines.linewidth": 9}):
-        figure = learnt_weights(Network("relu", [torch.ones(1, 1)]))
+        figure = learnt_weights(MLPWeights("relu", [torch.ones(1, 1)]))
         assert matplotlib.rcParams["font.size"] == 30
     assert figure.axes[0].texts[0].get_size() == 9
 

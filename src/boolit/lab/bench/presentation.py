@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from boolit.lab.bench.result import CALL, Group, Ratio, Result, time_bars
 from boolit.lab.bench.settings import REFERENCES, Key
 from boolit.lab.common.errors import UserError
-from boolit.lab.reports.figures import label, save, style
-from boolit.lab.reports.figures.style import FORMATS, styled
+from boolit.lab.reports.figures.style import FORMATS, save, style, styled
+from boolit.lab.reports.names import label
 
 # A result in tables of plain text.
 

@@ -21,7 +21,7 @@ from boolit.lab.datasets import Dataset, load
 from boolit.lab.datasets.tables import Prepared, prepared
 from boolit.lab.execute import Summary, execute
 from boolit.lab.reports.names import metric_label
-from boolit.lab.reports.page import Report, split_figures, split_tables, write_pages
+from boolit.lab.reports.page import Report, split_figures, split_tables, write_page
 from boolit.lab.results.resampled import Estimate, ResampledSplits, SplitComparison, compare_splits, estimate
 from boolit.lab.results.statistics import Metric, metric_of
 from boolit.lab.results.store import Store
@@ -130,7 +130,7 @@ class CompareJob:
         paragraphs = [str(verdict), *([saved.describe(verdict.score_format)] if saved else []), *notes]
         tables = split_tables(verdict, title, self.parameters, outcomes.diverged())
         figures = split_figures(verdict, records)
-        report = write_pages([*records, *tried], store, self.plan.study.title, paragraphs, tables, figures)
+        report = write_page([*records, *tried], store, self.plan.study.title, paragraphs, tables, figures)
         return CompareResult(summary, rates, notes, verdict, report, saved)
 
 
