@@ -99,7 +99,9 @@ def write_page(
     folder = store.folder / "report"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        files = [_write_tables(folder / f"tables.{SUFFIXES[name]}", name, tables) for name in SUFFIXES]
+        files = [folder / f"tables.{suffix}" for suffix in SUFFIXES.values()]
+        for name, path in zip(SUFFIXES, files, strict=True):
+            path.write_text("\n".join(render(table, name) for table in tables), encoding="utf-8")
         images = []
         for name, caption, figure in figures:
             save(figure, folder / f"{name}.png", caption)
@@ -110,13 +112,8 @@ def write_page(
         raise UserError(
             f"cannot write the report to {folder} ({error.strerror or error}); the runs are safe in the store"
         ) from error
-    verdict_found = found[0] if found else ""
-    return Report(verdict_found, tuple(tables), page, (*files, *(path for path, _ in images), page), unfinished)
-
-
-def _write_tables(path: Path, name: str, tables: Sequence[ResultTable]) -> Path:
-    path.write_text("\n".join(render(table, name) for table in tables), encoding="utf-8")
-    return path
+    files += [*(path for path, _ in images), page]
+    return Report(found[0] if found else "", tuple(tables), page, tuple(files), unfinished)
 
 
 def _html_page(

@@ -53,23 +53,28 @@ def rescue(folder: Path, to: Path) -> RescueResult:
 
 def _copy_intact(database: sqlite3.Connection, folder: Path, to: Path) -> RescueResult:
     checked, read = _reader(database)
-    keys = sorted({*_keys(database), *_weights(folder, checked)})
+    # Migration may have renamed the weights of a version-1 store, so their names are no keys of it.
+    weights = [path.stem for path in (folder / "weights").glob("*.safetensors")] if checked else []
+    keys = sorted({*_keys(database), *weights})
     lost: list[str] = []
     with Store(to) as store:
         for start in range(0, len(keys), BATCH_KEYS):
             some = keys[start : start + BATCH_KEYS]
-            found = {key: record for key in some if (record := _read_intact(database, key, read))}
+            found: dict[str, Record] = {}
+            for key in some:
+                with suppress(sqlite3.Error, MemoryError, DamagedError):
+                    found[key] = read(database, key)
             lost += [key for key in some if key not in found]
             for key, record in found.items():
-                weights = folder / "weights" / f"{key}.safetensors"
-                if weights.is_file():
-                    shutil.copyfile(weights, store.weights(record.key))
+                file = folder / "weights" / f"{key}.safetensors"
+                if file.is_file():
+                    shutil.copyfile(file, store.weights(record.key))
             store.record(found.values())
         return RescueResult(len(store.finished()), tuple(lost), checked, to)
 
 
 def _reader(database: sqlite3.Connection) -> tuple[bool, Read]:
-    """How a run is read, by the version its columns tell: the number in the file's head may be damage_error."""
+    """How to read a run of the version that the columns show: the number in the file's header may be damaged."""
     found = table_columns(database).get("runs", [])
     if "checksum" in found:
         return True, _read
@@ -94,12 +99,6 @@ def _read_version_1(database: sqlite3.Connection, key: str) -> Record:
     )
 
 
-def _read_intact(database: sqlite3.Connection, key: str, read: Read) -> Record | None:
-    with suppress(sqlite3.Error, MemoryError, DamagedError):
-        return read(database, key)
-    return None
-
-
 def _keys(database: sqlite3.Connection) -> Iterator[str]:
     """Every key of any table, from its beginning and from its end until a page cannot be read."""
     for table in ("runs", "history"):
@@ -108,8 +107,3 @@ def _keys(database: sqlite3.Connection) -> Iterator[str]:
                 for (key,) in database.execute(f"SELECT key FROM {table} ORDER BY key {order}"):
                     if isinstance(key, str):
                         yield key
-
-
-def _weights(folder: Path, checked: bool) -> list[str]:
-    # Weights of a version-1 store may have been renamed on the way to version 2, so their names are no keys of it.
-    return [path.stem for path in (folder / "weights").glob("*.safetensors")] if checked else []

@@ -141,18 +141,14 @@ def saturation() -> Figure:
         for name, computed, line in (("boolit", combine(op, t, t), "-"), (_CLAMPED, clamped_gate(op, t, t), ":")):
             look = {"color": style(f"{op}_il").colour, "linestyle": line}
             value_axes.plot(t, computed, **look, label=f"{op.upper()}, {name}")
-            error_axes.semilogy(t, _error(computed, exact), **look, linewidth=1.1)
+            error = (computed.double() - exact).abs().clamp_min(1e-9)  # so that 0 has a place on a logarithmic axis
+            error_axes.semilogy(t, error, **look, linewidth=1.1)
     value_axes.set(xlabel="x = y", ylabel="output logit")
     error_axes.set(xlabel="x = y", ylabel="absolute error in float32", ylim=(5e-10, 1e2))
     for axes in (value_axes, error_axes):
         axes.grid(visible=True)
     figure.legend(*value_axes.get_legend_handles_labels(), loc="outside right upper")
     return figure
-
-
-def _error(computed: Tensor, exact: Tensor) -> Tensor:
-    """Absolute, and at least 1e-9 so that an error of 0 has a place on a logarithmic axis."""
-    return (computed.double() - exact).abs().clamp_min(1e-9)
 
 
 EDGES = np.linspace(-5, 5, 101)

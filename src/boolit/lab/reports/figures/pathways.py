@@ -13,7 +13,7 @@ from matplotlib.patches import FancyBboxPatch
 from torch import Tensor
 
 from boolit.lab.reports.figures.style import ActivationStyle, style, styled
-from boolit.lab.reports.names import gate_name, multiple_of_c
+from boolit.lab.reports.names import gate_name, map_of, multiple_of_c
 from boolit.nn import Activation, Ensemble, activation
 
 
@@ -80,8 +80,10 @@ def pathways() -> Figure:
     figure = Figure(figsize=(8.6, 10.2), layout="constrained")
     used: dict[str, ActivationStyle] = {}
     for axes, letter, (spec, title) in zip(figure.subplots(3, 2).flat, "abcdef", PANELS.items(), strict=True):
-        used |= pathway(axes, activation(spec), CHANNELS)
-        axes.set_title(f"({letter}) {title} ({_map(spec)})\n{_parameters(spec)} parameters a layer")
+        module = activation(spec)
+        used |= pathway(axes, module, CHANNELS)
+        weights = multiple_of_c(module.feature_factor).replace("C", "C²")  # of the next layer, which makes C channels again
+        axes.set_title(f"({letter}) {title} ({map_of(spec)})\n{weights} + C parameters a layer")
     handles = [Line2D([], [], color=look.colour, marker=look.marker, label=name) for name, look in sorted(used.items())]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     return figure
@@ -108,15 +110,6 @@ def pathway(axes: Axes, module: Activation, channels: int) -> dict[str, Activati
 def heights(count: int) -> list[float]:
     """The heights of this many channels: evenly spaced over the panel, the first one on top."""
     return [1 - (index + 0.5) / count for index in range(count)]
-
-
-def _map(spec: str) -> str:
-    return "{}→{}".format(*activation(spec).map)
-
-
-def _parameters(spec: str) -> str:
-    """Weights and biases of the next layer, which makes C channels again of the activation's output."""
-    return f"{multiple_of_c(activation(spec).feature_factor).replace('C', 'C²')} + C"
 
 
 def _frame(axes: Axes, module: Activation, channels: int, outputs: int) -> None:

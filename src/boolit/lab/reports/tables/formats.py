@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from html import escape
 from itertools import chain
@@ -64,18 +64,18 @@ def _html_row(row: ResultRow) -> str:
 
 
 def _html_cell(cell: ResultCell) -> str:
-    text = escape(cell.text)
-    for applies, tag in ((cell.marks.italic, "i"), (cell.marks.underlined, "u"), (cell.marks.bold, "b")):
-        text = f"<{tag}>{text}</{tag}>" if applies and text else text
-    return f"<td{_html_style(cell)}>{text}{escape(cell.spread)}</td>"
+    text, style = _mark(cell, escape(cell.text), {"italic": "<i>{}</i>", "underlined": "<u>{}</u>", "bold": "<b>{}</b>"}), ""
+    if cell.shade is not None:
+        grey, colour = f"{round(255 * (1 - cell.shade)):02x}" * 3, "fff" if cell.dark else "000"
+        style = f' style="background:#{grey};color:#{colour}"'
+    return f"<td{style}>{text}{escape(cell.spread)}</td>"
 
 
-def _html_style(cell: ResultCell) -> str:
-    if cell.shade is None:
-        return ""
-    grey = f"{round(255 * (1 - cell.shade)):02x}" * 3
-    text = "fff" if cell.dark else "000"
-    return f' style="background:#{grey};color:#{text}"'
+def _mark(cell: ResultCell, text: str, marks: Mapping[str, str]) -> str:
+    """The text within each mark that the cell has, the first one innermost."""
+    for name, mark in marks.items():
+        text = mark.format(text) if getattr(cell.marks, name) and text else text
+    return text
 
 
 _ESCAPES = str.maketrans(
@@ -124,13 +124,8 @@ def _latex_line(cells: list[str]) -> str:
 
 
 def _latex_cell(cell: ResultCell) -> str:
-    text = _latex_escape(cell.text)
-    for applies, command in (
-        (cell.marks.italic, "textit"),
-        (cell.marks.underlined, "underline"),
-        (cell.marks.bold, "textbf"),
-    ):
-        text = rf"\{command}{{{text}}}" if applies and text else text
+    commands = {"italic": r"\textit{{{}}}", "underlined": r"\underline{{{}}}", "bold": r"\textbf{{{}}}"}
+    text = _mark(cell, _latex_escape(cell.text), commands)
     shade = "" if cell.shade is None else rf"\cellcolor{{black!{round(100 * cell.shade)}}}"
     colour = r"\color{white}" if cell.dark else ""
     return f"{shade}{colour}{text}{_latex_escape(cell.spread)}"
@@ -179,13 +174,7 @@ def _markdown_name(activation: str) -> str:
 
 
 def _markdown_cell(cell: ResultCell) -> str:
-    text = _markdown_escape(cell.text)
-    for applies, before, after in (
-        (cell.marks.italic, "*", "*"),
-        (cell.marks.bold, "**", "**"),
-        (cell.marks.underlined, "<u>", "</u>"),
-    ):
-        text = f"{before}{text}{after}" if applies and text else text
+    text = _mark(cell, _markdown_escape(cell.text), {"italic": "*{}*", "bold": "**{}**", "underlined": "<u>{}</u>"})
     return text + _markdown_escape(cell.spread)
 
 

@@ -119,7 +119,7 @@ TESTS = ("difference", "p", "effect")  # the columns of a test against the best
 
 def score_column(name: str, comparison: Comparison, decimals: int | None = None) -> Column:
     """Mean ± standard error, marked and shaded."""
-    fmt = score_format(comparison.metric, comparison.ranking)
+    fmt = score_format(comparison.metric, (summary.standard_error for summary in comparison.ranking))
     fmt = fmt if decimals is None else ScoreFormat(fmt.percent, decimals)
     marked, shaded = column_marks(comparison, fmt.resolution), column_shades(comparison)
 
@@ -150,7 +150,7 @@ def count_columns(comparison: Comparison) -> list[Column]:
 
 def t_test_columns(comparison: Comparison) -> list[Column]:
     """Size, score, counts, and each activation's test against the best."""
-    fmt = score_format(comparison.metric, comparison.ranking)
+    fmt = score_format(comparison.metric, (summary.standard_error for summary in comparison.ranking))
     tests = {test.other.activation: test for test in comparison.tests}
     sizes = shorten_numbers(summary.size for summary in comparison.ranking)
 
