@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import subprocess
+import sys
 from functools import lru_cache
 from pathlib import Path
 
@@ -182,3 +184,18 @@ def test_the_page_has_every_figure_and_its_caption() -> None:
 def test_a_file_of_another_ending_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"cannot write 'figure.gif'.*png, svg, pdf"):
         save(Figure(), tmp_path / "figure.gif")
+
+
+def test_only_what_is_drawn_is_imported() -> None:
+    """The catalogue needs no matplotlib, and a report only the modules of its own figures."""
+    code = """
+import sys
+import boolit.lab.reports.figures
+assert "matplotlib" not in sys.modules
+import boolit.lab.reports.page
+found = [name for name in sys.modules if name.startswith("boolit.lab.reports.figures.")]
+print(*sorted(name.rpartition(".")[2] for name in found))
+assert "boolit.lab.datasets.composition" not in sys.modules
+"""
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert result.stdout.split() == ["results", "study", "style"]

@@ -17,7 +17,6 @@ from boolit.lab.results.store import Store
 from boolit.lab.runs import Record
 
 BATCH_KEYS = 500
-Read = Callable[[sqlite3.Connection, str], Record]
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ def _copy_intact(database: sqlite3.Connection, folder: Path, to: Path) -> Rescue
             found: dict[str, Record] = {}
             for key in some:
                 with suppress(sqlite3.Error, MemoryError, DamagedError):
-                    found[key] = read(database, key)
+                    found[key] = read(key)
             lost += [key for key in some if key not in found]
             for key, record in found.items():
                 file = folder / "weights" / f"{key}.safetensors"
@@ -73,30 +72,26 @@ def _copy_intact(database: sqlite3.Connection, folder: Path, to: Path) -> Rescue
         return RescueResult(len(store.finished()), tuple(lost), checked, to)
 
 
-def _reader(database: sqlite3.Connection) -> tuple[bool, Read]:
-    """How to read a run of the version that the columns show: the number in the file's header may be damaged."""
-    found = table_columns(database).get("runs", [])
-    if "checksum" in found:
-        return True, _read
-    if "config" in found:
-        return False, _read_version_1
-    raise UserError("nothing can be rescued: the table of runs is not there; put a copy of the store back")
+def _reader(database: sqlite3.Connection) -> tuple[bool, Callable[[str], Record]]:
+    """Whether there are checksums, and how to read a run: by the columns, as the version in the header may be damaged."""
+    columns = table_columns(database).get("runs", [])
+    if "config" not in columns:
+        raise UserError("nothing can be rescued: the table of runs is not there; put a copy of the store back")
 
+    def read(key: str) -> Record:
+        found = select_row(database, key)
+        if found is None:
+            raise DamagedError("not found")
+        return parse_record(*found)
 
-def _read(database: sqlite3.Connection, key: str) -> Record:
-    found = select_row(database, key)
-    if found is None:
-        raise DamagedError("not found")
-    return parse_record(*found)
+    def read_version_1(key: str) -> Record:
+        row = database.execute(f"{version_1.RUNS.format('runs')} WHERE key = ?", (key,)).fetchone()
+        if row is None:
+            raise DamagedError("not found")
+        curves = database.execute("SELECT metric, epochs FROM history WHERE key = ?", (key,)).fetchall()
+        return version_1.parse_record(row, dict(curves))
 
-
-def _read_version_1(database: sqlite3.Connection, key: str) -> Record:
-    row = database.execute(f"{version_1.RUNS.format('runs')} WHERE key = ?", (key,)).fetchone()
-    if row is None:
-        raise DamagedError("not found")
-    return version_1.parse_record(
-        row, dict(database.execute("SELECT metric, epochs FROM history WHERE key = ?", (key,)).fetchall())
-    )
+    return ("checksum" in columns), (read if "checksum" in columns else read_version_1)
 
 
 def _keys(database: sqlite3.Connection) -> Iterator[str]:

@@ -44,12 +44,10 @@ def learnt_weights(*networks: MLPWeights) -> Figure:
     panels = figure.subplots(1, len(networks), squeeze=False, width_ratios=widths)[0]
     for axes, network in zip(panels, networks, strict=True):
         _draw(axes, network)
-    handles = [Line2D([], [], color=colour, linewidth=3, label=name) for name, colour in _SIGNS.items()]
+    signs = {"positive weight": POSITIVE, "negative weight": NEGATIVE}
+    handles = [Line2D([], [], color=colour, linewidth=3, label=name) for name, colour in signs.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
-
-
-_SIGNS = {"positive weight": POSITIVE, "negative weight": NEGATIVE}
 
 
 def _draw(axes: Axes, network: MLPWeights) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import load, source
-from boolit.lab.models import Stacked, restore
+from boolit.lab.models import restore
 from boolit.lab.reports.figures.results import accuracy_against_parameters, learning_curves, solved_share
 from boolit.lab.reports.figures.style import style, styled
 from boolit.lab.reports.names import label
@@ -184,19 +184,10 @@ def _mlp_weights(record: Record, metric: Metric, path: Path) -> MLPWeights:
     return MLPWeights(spec, layers, f"{label(spec)}: {shown.number(record.metrics[metric.name])}{shown.unit}")
 
 
-class _SingleNetwork:
-    """A stacked network of one run as a function of a batch."""
-
-    def __init__(self, network: Stacked) -> None:
-        self.network = network
-
-    def __call__(self, x: Tensor) -> Tensor:
-        outputs: Tensor = self.network(x.unsqueeze(0))
-        return outputs[0]
-
-
-def _model(record: Record, path: Path) -> _SingleNetwork:
-    return _SingleNetwork(restore(_config(record), load_file(path)))
+def _model(record: Record, path: Path) -> Callable[[Tensor], Tensor]:
+    """A run's network as a function of a batch."""
+    network = restore(_config(record), load_file(path))
+    return lambda x: network(x.unsqueeze(0))[0]  # stacked, of one run
 
 
 def _drawable(config: Mapping[str, Any]) -> bool:
