@@ -215,11 +215,7 @@ def _pair_table(verdict: SplitVerdict, title: str) -> ResultTable:
         ResultRow(
             f"{pair.first} − {pair.second}",
             "",
-            (
-                _estimate_cell(pair.difference, fmt, Marks(bold=pair.p_holm <= 0.05)),
-                p_cell(pair.p_holm),
-                p_cell(pair.p),
-            ),
+            (_estimate_cell(pair.difference, fmt, Marks(bold=pair.p_holm <= 0.05)), p_cell(pair.p_holm), p_cell(pair.p)),
         )
         for pair in pairs
     )

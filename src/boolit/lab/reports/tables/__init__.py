@@ -33,7 +33,7 @@ from boolit.lab.results.statistics import (
 )
 from boolit.lab.runs import JSON, Record
 
-__all__ = ["FORMATS", "Cell", "Marks", "Row", "Table", "comparison_table", "render", "score_table", "terminal_table"]
+__all__ = ["FORMATS", "comparison_table", "provenance", "render", "score_table", "study_tables", "terminal_table"]
 
 ORIGINS = {"reconstructed": "reconstructed encoder weights", "own": "encoder weights of an own file"}
 
@@ -45,12 +45,7 @@ def provenance(records: Sequence[Record]) -> str:
     return ", ".join(ORIGINS[origin] for origin in sorted(origins & ORIGINS.keys()))
 
 
-FORMATS: dict[str, Callable[[ResultTable], str]] = {
-    "markdown": to_markdown,
-    "latex": to_latex,
-    "html": to_html,
-    "csv": to_csv,
-}
+FORMATS: dict[str, Callable[[ResultTable], str]] = {"markdown": to_markdown, "latex": to_latex, "html": to_html, "csv": to_csv}
 
 _BACKGROUND = "Background: linear from worst (white) to best (black) in each column."
 
