@@ -17,7 +17,7 @@ import pytest
 
 import boolit
 from boolit.lab import paper
-from boolit.lab.reports.tables.model import marks
+from boolit.lab.reports.tables.model import column_marks
 from boolit.lab.results.statistics import ScoreSummary, compare_summaries, t_test
 from boolit.lab.runs import Metric
 
@@ -124,7 +124,7 @@ def test_italic_is_what_a_t_test_says_but_for_five_cells() -> None:
         (label, column, cell.activation)
         for label in TESTED
         for column, cells in columns(label).items()
-        for ours in [marks(compare_summaries([summary(cell) for cell in cells], Metric(name="accuracy")), PRINTED)]
+        for ours in [column_marks(compare_summaries([summary(cell) for cell in cells], Metric(name="accuracy")), PRINTED)]
         for cell in cells
         if ours[cell.activation].italic != cell.italic
     }

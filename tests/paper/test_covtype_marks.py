@@ -15,7 +15,7 @@ import pytest
 
 from boolit.lab import paper
 from boolit.lab.common.errors import UserError
-from boolit.lab.reports.tables.model import marks
+from boolit.lab.reports.tables.model import column_marks
 from boolit.lab.results.statistics import Comparison, ScoreSummary, compare_summaries, t_test
 from boolit.lab.runs import Metric
 
@@ -50,7 +50,7 @@ def compared(cells: list[paper.PrintedCell]) -> Comparison:
 @pytest.mark.parametrize("label", LABELS)
 def test_bold_and_underlined_are_the_papers(label):
     for cells in columns(label).values():
-        ours = marks(compared(cells), PRINTED)
+        ours = column_marks(compared(cells), PRINTED)
         assert {c.activation: (c.bold, c.underlined) for c in cells} == {
             name: (mark.bold, mark.underlined) for name, mark in ours.items()
         }
@@ -61,7 +61,7 @@ def test_italic_is_the_papers_but_where_rounding_decides(label):
     differing = {
         (cell.activation, column)
         for column, cells in columns(label).items()
-        for ours in [marks(compared(cells), PRINTED)]
+        for ours in [column_marks(compared(cells), PRINTED)]
         for cell in cells
         if ours[cell.activation].italic != cell.italic
     }

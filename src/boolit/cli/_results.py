@@ -80,13 +80,12 @@ def correlations(
     For every study and activation, at its largest size and over all seeds: the cosine similarity of rows, as a table and as a
     histogram in DIR/report.
     """
-    from boolit.lab.reports.figures.correlations import correlations as measured
-    from boolit.lab.reports.figures.correlations import row_correlations
+    from boolit.lab.reports.figures.correlations import measure_correlations, row_correlations
     from boolit.lab.reports.figures.style import save
     from boolit.lab.results.store import Store
 
     with Store(folder, create=False) as store:
-        found = measured(store, layer)
+        found = measure_correlations(store, layer)
     picture = folder / "report" / f"correlations-{layer}.png"
     picture.parent.mkdir(exist_ok=True)
     save(row_correlations(found), picture, f"Cosine similarities of the weight rows of layer {layer}.")
@@ -99,22 +98,22 @@ def correlations(
 
 def _entry(each: Correlations) -> dict[str, Any]:
     named = {"study": each.study, "activation": each.activation, "width": each.width, "runs": each.runs}
-    return named | {name: value if math.isfinite(value) else None for name, value in each.figures().items()}
+    return named | {name: value if math.isfinite(value) else None for name, value in each.metrics().items()}
 
 
 def _print(found: list[Correlations]) -> None:
     headings = ("width", "runs", "paired", "of them negative", "others")
     table = plain_table("study", "activation", *headings, right=headings)
     for each in found:
-        figures = each.figures()
+        metrics = each.metrics()
         table.add_row(
             escape(each.study),
             escape(each.activation),
             str(each.width),
             str(each.runs),
-            f"{figures['paired_mean']:+.3f} ± {figures['paired_sd']:.3f}",
-            f"{100 * figures['paired_negative']:.0f} %",
-            f"{figures['others_mean']:+.3f} ± {figures['others_sd']:.3f}",
+            f"{metrics['paired_mean']:+.3f} ± {metrics['paired_sd']:.3f}",
+            f"{100 * metrics['paired_negative']:.0f} %",
+            f"{metrics['others_mean']:+.3f} ± {metrics['others_sd']:.3f}",
         )
     output().print(table)
     output().print("Cosine similarity of weight rows, mean ± sd: rows that one gate reads, and all other pairs of rows.")

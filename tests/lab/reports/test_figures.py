@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import subprocess
+import sys
 from functools import lru_cache
 from pathlib import Path
 
@@ -18,10 +20,8 @@ from torch import nn
 from boolit import combine
 from boolit.lab.common.errors import UserError
 from boolit.lab.reports.figures import FIGURES, draw
-from boolit.lab.reports.figures import approximation as _density
-from boolit.lab.reports.figures import approximation as _differences
-from boolit.lab.reports.figures import approximation as _saturation
-from boolit.lab.reports.figures import gates as _plane
+from boolit.lab.reports.figures.approximation import EDGES, clamped_gate, density, difference, normal_pairs
+from boolit.lab.reports.figures.gates import plane
 from boolit.lab.reports.figures.style import save
 from boolit.logic import moments
 
@@ -41,7 +41,7 @@ def images(figure: Figure) -> list[np.ndarray]:
 @pytest.mark.parametrize(("op", "rough"), [("and", torch.minimum), ("or", torch.maximum), ("xnor", None)])
 def test_gate_panels_are_the_functions_on_one_scale(op: str, rough: object) -> None:
     figure = drawn(f"gate-{op}")
-    x, y = _plane.plane()
+    x, y = plane()
     third = rough(x, y) if callable(rough) else torch.sign(x * y) * (x * y).abs().sqrt()
     expected = [combine(op, x, y, form="il"), combine(op, x, y, form="ail"), third]
     panels = images(figure)[:3]
@@ -76,15 +76,15 @@ def test_the_stated_largest_difference_is_the_supremum(op: str, closed_form: flo
     assert stated == round(closed_form, 4)
     assert f"ln {round(math.exp(closed_form))}" in text
     side = torch.cat([-torch.logspace(-6, 2, 200, dtype=torch.float64), torch.logspace(-6, 2, 200, dtype=torch.float64)])
-    everywhere = _differences.difference(op, side[:, None].expand(400, 400), side.expand(400, 400)).abs()
+    everywhere = difference(op, side[:, None].expand(400, 400), side.expand(400, 400)).abs()
     assert everywhere.max() <= closed_form + 1e-9
     assert everywhere.max() > closed_form - 1e-5
 
 
 @pytest.mark.parametrize("op", OPS)
 def test_difference_panels_are_what_they_say(op: str) -> None:
-    exact, approximate, difference, relative = images(drawn(f"difference-{op}"))[:4]
-    np.testing.assert_allclose(difference, approximate - exact, atol=1e-15)
+    exact, approximate, gap, relative = images(drawn(f"difference-{op}"))[:4]
+    np.testing.assert_allclose(gap, approximate - exact, atol=1e-15)
     np.testing.assert_allclose(relative, np.abs(approximate - exact) / np.abs(exact))
     assert np.isfinite(relative).all()
 
@@ -92,7 +92,7 @@ def test_difference_panels_are_what_they_say(op: str) -> None:
 @pytest.mark.parametrize("op", OPS)
 def test_gradients_are_slopes_of_the_functions(op: str) -> None:
     il_x, il_y, ail_x, ail_y = images(drawn(f"gradient-{op}"))[:4]
-    x, y = _plane.plane()
+    x, y = plane()
     step = 1e-6
     by_difference = (combine(op, x + step, y) - combine(op, x - step, y)) / (2 * step)
     np.testing.assert_allclose(il_x, by_difference, atol=1e-7)
@@ -104,11 +104,11 @@ def test_gradients_are_slopes_of_the_functions(op: str) -> None:
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("form", ["il", "ail", "nil", "nail"])
 def test_densities_have_the_moments_they_are_labelled_with(op: str, form: str) -> None:
-    density = _density.density(f"{op}_{form}", _density.normal_pairs(2**14))
-    centres, width = (_density.EDGES[1:] + _density.EDGES[:-1]) / 2, np.diff(_density.EDGES)
-    mean = (centres * density * width).sum()
-    sd = math.sqrt(((centres - mean) ** 2 * density * width).sum())
-    assert (density * width).sum() == pytest.approx(1, abs=2e-3)
+    found = density(f"{op}_{form}", normal_pairs(2**14))
+    centres, width = (EDGES[1:] + EDGES[:-1]) / 2, np.diff(EDGES)
+    mean = (centres * found * width).sum()
+    sd = math.sqrt(((centres - mean) ** 2 * found * width).sum())
+    assert (found * width).sum() == pytest.approx(1, abs=2e-3)
     assert (mean, sd) == pytest.approx(moments(op, form), abs=0.01)
 
 
@@ -116,7 +116,7 @@ def test_densities_have_the_moments_they_are_labelled_with(op: str, form: str) -
 def test_the_clamped_formula_saturates_as_the_published_package(op: str, published: type[nn.Module]) -> None:
     t = torch.linspace(-40, 40, 81)
     theirs = published()(torch.stack([t, t], -1)).squeeze(-1)
-    ours = _saturation.clamped(op, t, t)
+    ours = clamped_gate(op, t, t)
     far = t.abs() > 20
     torch.testing.assert_close(ours[far], theirs[far])
     torch.testing.assert_close(ours, theirs, atol=0.2, rtol=0)  # where float32 leaves few digits of 1 - p
@@ -184,3 +184,18 @@ def test_the_page_has_every_figure_and_its_caption() -> None:
 def test_a_file_of_another_ending_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"cannot write 'figure.gif'.*png, svg, pdf"):
         save(Figure(), tmp_path / "figure.gif")
+
+
+def test_only_what_is_drawn_is_imported() -> None:
+    """The catalogue needs no matplotlib, and a report only the modules of its own figures."""
+    code = """
+import sys
+import boolit.lab.reports.figures
+assert "matplotlib" not in sys.modules
+import boolit.lab.reports.page
+found = [name for name in sys.modules if name.startswith("boolit.lab.reports.figures.")]
+print(*sorted(name.rpartition(".")[2] for name in found))
+assert "boolit.lab.datasets.composition" not in sys.modules
+"""
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert result.stdout.split() == ["results", "study", "style"]

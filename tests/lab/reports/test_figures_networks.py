@@ -10,27 +10,26 @@ import torch
 from matplotlib.figure import Figure
 
 from boolit import activation
-from boolit.lab.reports.figures import gates as _plane
-from boolit.lab.reports.figures import networks as _xor
 from boolit.lab.reports.figures import pathways as _pathways
-from boolit.lab.reports.figures import style as _style
-from boolit.lab.reports.figures.networks import Network, learnt_weights, xor_decision
+from boolit.lab.reports.figures.gates import plane
+from boolit.lab.reports.figures.networks import MLPWeights, hand_set_network, learnt_weights, probability, xor_decision
 from boolit.lab.reports.figures.pathways import wiring
+from boolit.lab.reports.figures.style import NEGATIVE, POSITIVE
 
 
 def quadrants(model: object, reach: float) -> bool:
-    x, y = _plane.plane(reach, 60)
+    x, y = plane(reach, 60)
     points = torch.stack([x, y], -1).flatten(0, 1).float()
-    return bool((_xor.probability(model, points).gt(0.5) == (points.prod(1) < 0)).all())
+    return bool((probability(model, points).gt(0.5) == (points.prod(1) < 0)).all())
 
 
 def test_xnor_has_all_quadrants_and_relu_only_the_samples() -> None:
     corners = torch.tensor([[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]])
-    relu = _xor.hand_set("relu")
-    assert _xor.probability(relu, corners).gt(0.5).tolist() == [False, False, True, True]
+    relu = hand_set_network("relu")
+    assert probability(relu, corners).gt(0.5).tolist() == [False, False, True, True]
     assert not quadrants(relu, 4.0)
-    assert quadrants(_xor.hand_set("xnor_nil"), 4.0)
-    assert quadrants(_xor.hand_set("xnor_nail"), 4.0)
+    assert quadrants(hand_set_network("xnor_nil"), 4.0)
+    assert quadrants(hand_set_network("xnor_nail"), 4.0)
 
 
 def test_xor_decision_draws_probabilities_and_samples() -> None:
@@ -98,14 +97,14 @@ def test_pathways_draw_every_wire_once(spec: str) -> None:
 
 def weight_lines(figure: Figure) -> set[tuple[str, float, float, float]]:
     """Colour, width, and the heights each line leads from and to."""
-    lines = [line for line in figure.axes[0].lines if line.get_color() in (_style.POSITIVE, _style.NEGATIVE)]
+    lines = [line for line in figure.axes[0].lines if line.get_color() in (POSITIVE, NEGATIVE)]
     return {(line.get_color(), round(line.get_linewidth(), 6), *map(float, line.get_ydata())) for line in lines}
 
 
 def test_lines_tell_the_weights() -> None:
     first, last = torch.tensor([[2.0, -1.0], [0.0, 0.5]]), torch.tensor([[-4.0]])
-    orange, blue = _style.POSITIVE, _style.NEGATIVE
-    assert weight_lines(learnt_weights(Network("xnor_ail", [first, last]))) == {
+    orange, blue = POSITIVE, NEGATIVE
+    assert weight_lines(learnt_weights(MLPWeights("xnor_ail", [first, last]))) == {
         (orange, 2.5, 0.5, 0.5),
         (blue, 1.25, -0.5, 0.5),
         (orange, 0.625, -0.5, -0.5),
@@ -115,7 +114,7 @@ def test_lines_tell_the_weights() -> None:
 
 def test_weights_that_do_not_fit_the_activation_are_refused() -> None:
     with pytest.raises(ValueError, match=r"xnor_ail makes 2 features of the 4 units of layer 0.*\(1, 4\).*2 columns"):
-        learnt_weights(Network("xnor_ail", [torch.ones(4, 4), torch.ones(1, 4)]))
+        learnt_weights(MLPWeights("xnor_ail", [torch.ones(4, 4), torch.ones(1, 4)]))
 
 
 def test_the_hand_set_parity_network_computes_parity() -> None:

@@ -16,7 +16,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 
 from boolit.lab.reports.figures import style as _style
-from boolit.lab.reports.figures.networks import Network, learnt_weights
+from boolit.lab.reports.figures.networks import MLPWeights, learnt_weights
 from boolit.lab.reports.figures.style import style
 from boolit.lab.reports.names import label
 from boolit.nn import known_specs
@@ -117,7 +117,7 @@ def test_labels_are_as_distinct_as_specs() -> None:
 
 def test_the_users_settings_neither_change_the_look_nor_are_changed() -> None:
     with matplotlib.rc_context({"font.size": 30, "lines.linewidth": 9}):
-        figure = learnt_weights(Network("relu", [torch.ones(1, 1)]))
+        figure = learnt_weights(MLPWeights("relu", [torch.ones(1, 1)]))
         assert matplotlib.rcParams["font.size"] == 30
     assert figure.axes[0].texts[0].get_size() == 9
 

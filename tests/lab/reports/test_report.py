@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from boolit.cli._app import application
 from boolit.lab.execute import execute
-from boolit.lab.reports.figures.study import _best_of_each, choice_of
+from boolit.lab.reports.figures.study import _best_of_each, choose_by
 from boolit.lab.reports.page import write_report
 from boolit.lab.results.statistics import BEST_SIZES, COVERAGE
 from boolit.lab.results.store import Store
@@ -101,6 +101,6 @@ def test_test_rows_do_not_choose_what_is_drawn(splits: tuple[str, ...], chosen: 
         return Record(run.key, run.config, "finished", {f"{s}_accuracy": test if s == "test" else good for s in splits})
 
     records = [record(0, 0.9, 0.5), record(1, 0.6, 1.0)]
-    by = choice_of(records, Metric(name="accuracy"))
+    by = choose_by(records, Metric(name="accuracy"))
     assert by == Metric(name="accuracy", split=chosen)
     assert [each.config.seed for each in _best_of_each(records, by)] == [0]

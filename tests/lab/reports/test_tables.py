@@ -16,17 +16,17 @@ from rich.console import Console
 from boolit.lab.common.errors import UserError
 from boolit.lab.reports.tables import (
     FORMATS,
-    Cell,
     Marks,
-    Row,
-    Table,
+    ResultCell,
+    ResultRow,
+    ResultTable,
     comparison_table,
     render,
     score_table,
     study_tables,
     terminal_table,
 )
-from boolit.lab.reports.tables.model import DARK, marks, shades
+from boolit.lab.reports.tables.model import DARK, column_marks, column_shades
 from boolit.lab.results.statistics import Comparison, ComparisonMethod, Score, ScoreSummary, compare, compare_summaries
 from boolit.lab.runs import Metric, Record, Run
 
@@ -42,40 +42,40 @@ def comparison(metric: Metric = ACCURACY, **means: float) -> Comparison:
 
 
 def test_marks_are_best_top_two_and_not_distinguishable():
-    found = marks(comparison(a=0.93, b=0.925, c=0.924, d=0.6))
+    found = column_marks(comparison(a=0.93, b=0.925, c=0.924, d=0.6))
     assert found == {
         "a": Marks(bold=True, underlined=True, italic=True),
         "b": Marks(underlined=True, italic=True),
         "c": Marks(italic=True),
         "d": Marks(),
     }
-    found = marks(comparison(LOSS, a=0.93, b=0.6, c=0.61))
+    found = column_marks(comparison(LOSS, a=0.93, b=0.6, c=0.61))
     assert (found["b"].bold, found["c"].underlined, str(found["a"])) == (True, True, "")
 
 
 def test_means_that_print_alike_share_a_mark():
     means = {"a": 0.97118, "b": 0.97117, "c": 0.97111, "d": 0.9705}
-    coarse, fine = marks(comparison(**means), resolution=1e-4), marks(comparison(**means))
+    coarse, fine = column_marks(comparison(**means), resolution=1e-4), column_marks(comparison(**means))
     assert [name for name, mark in coarse.items() if mark.bold] == ["a", "b"]
     assert [name for name, mark in coarse.items() if mark.underlined] == ["a", "b"]
     assert [name for name, mark in fine.items() if mark.bold] == ["a"]
-    third = marks(comparison(a=0.995435, b=0.995115, c=0.995087, d=0.99), resolution=1e-4)  # tab:cnn-mnist, 260k
+    third = column_marks(comparison(a=0.995435, b=0.995115, c=0.995087, d=0.99), resolution=1e-4)  # tab:cnn-mnist, 260k
     assert [name for name, mark in third.items() if mark.underlined] == ["a", "b", "c"]
 
 
 def test_nothing_is_italic_without_a_test_and_nothing_marked_without_a_run():
-    single = marks(compare([Score("a", 1, (0.9,)), Score("b", 1, (0.5,))], ACCURACY))
+    single = column_marks(compare([Score("a", 1, (0.9,)), Score("b", 1, (0.5,))], ACCURACY))
     assert single == {"a": Marks(bold=True, underlined=True), "b": Marks(underlined=True)}
     none = compare([Score("a", 1, (), 3), Score("b", 1, (), 3)], ACCURACY)
-    assert set(marks(none).values()) == {Marks()}
-    assert shades(none) == {}
-    part = marks(compare([Score("a", 1, (0.9, 0.8)), Score("b", 1, (), 2)], ACCURACY))
+    assert set(column_marks(none).values()) == {Marks()}
+    assert column_shades(none) == {}
+    part = column_marks(compare([Score("a", 1, (0.9, 0.8)), Score("b", 1, (), 2)], ACCURACY))
     assert part["b"] == Marks()
 
 
 @given(st.dictionaries(st.sampled_from("abcdef"), st.floats(0, 1), min_size=2), st.sampled_from([ACCURACY, LOSS]))
 def test_shades_run_from_the_worst_to_the_best_in_line(means, metric):
-    found = shades(comparison(metric, **means))
+    found = column_shades(comparison(metric, **means))
     low, high = sorted((min(means.values()), max(means.values())), reverse=metric.goal == "min")
     if low == high:
         assert found == {}
@@ -89,10 +89,10 @@ def test_text_has_the_better_contrast_with_its_background(shade):
     luminance = level / 12.92 if level <= 0.04045 else ((level + 0.055) / 1.055) ** 2.4
     white, black = 1.05 / (luminance + 0.05), (luminance + 0.05) / 0.05
     assert max(white, black) > 4.4
-    assert Cell("x", shade=shade).dark == (white > black) or abs(white - black) < 0.2
+    assert ResultCell("x", shade=shade).dark == (white > black) or abs(white - black) < 0.2
 
 
-def scored() -> Table:
+def scored() -> ResultTable:
     columns = {"1 layer": comparison(relu=0.9206, tanh=0.9459), "2 layers": comparison(relu=0.9629, or_ail=0.9797)}
     return score_table(columns, f"Scores {NASTY}")
 
@@ -160,9 +160,11 @@ class Reader(HTMLParser):
             self.cells[-1] += data
 
 
-def nasty() -> Table:
-    row = Row(NASTY, NASTY, (Cell(NASTY, NASTY, Marks(True, True, True), 0.7, {"": NASTY}), Cell("", shade=0.1)))
-    return Table(NASTY, (NASTY, NASTY), (row,), (NASTY,), NASTY)
+def nasty() -> ResultTable:
+    row = ResultRow(
+        NASTY, NASTY, (ResultCell(NASTY, NASTY, Marks(True, True, True), 0.7, {"": NASTY}), ResultCell("", shade=0.1))
+    )
+    return ResultTable(NASTY, (NASTY, NASTY), (row,), (NASTY,), NASTY)
 
 
 def test_html_escapes_everything_and_is_well_formed():

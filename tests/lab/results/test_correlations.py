@@ -11,13 +11,13 @@ from safetensors.torch import save_file
 
 from boolit.cli._app import run as run_command
 from boolit.lab.common.errors import UserError
-from boolit.lab.reports.figures.correlations import correlations, row_similarities, together
+from boolit.lab.reports.figures.correlations import channels_read_together, measure_correlations, row_similarities
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run
 
 
 def pairs(spec: str, channels: int) -> list[tuple[int, ...]]:
-    return [tuple(pair) for pair in together(spec, channels).triu().nonzero().tolist()]
+    return [tuple(pair) for pair in channels_read_together(spec, channels).triu().nonzero().tolist()]
 
 
 @pytest.mark.parametrize("spec", ["or_ail", "xnor_il", "max", "or_and_ail_d", "or_xnor_ail_p", "signed_geomean"])
@@ -33,7 +33,7 @@ def test_others_read_what_they_read() -> None:
 
 def test_similarities_are_cosines_and_every_pair_counts_once() -> None:
     weights = torch.randn(3, 6, 9)
-    paired, others = row_similarities(weights, together("or_ail", 6))
+    paired, others = row_similarities(weights, channels_read_together("or_ail", 6))
     assert (len(paired), len(others)) == (3 * 3, 3 * (15 - 3))
     expected = torch.nn.functional.cosine_similarity(weights[:, ::2], weights[:, 1::2], dim=-1)
     assert torch.allclose(paired.sort().values, expected.flatten().sort().values, atol=1e-6)
@@ -67,18 +67,18 @@ def stored(folder: Path, records: Sequence[Record]) -> Store:
 def test_of_each_activation_the_largest_size_counts_with_all_its_seeds(tmp_path: Path) -> None:
     records = [record(seed, spec, [width]) for seed in range(3) for spec in ("relu", "or_ail") for width in (4, 8)]
     with stored(tmp_path, records) as store:
-        found = {each.activation: each for each in correlations(store)}
+        found = {each.activation: each for each in measure_correlations(store)}
     assert set(found) == {"relu", "or_ail"}
     assert (found["or_ail"].width, found["or_ail"].runs, len(found["or_ail"].paired)) == (8, 3, 12)
-    assert found["or_ail"].figures()["paired_mean"] == pytest.approx(-1)
-    assert found["or_ail"].figures()["paired_negative"] == 1
+    assert found["or_ail"].metrics()["paired_mean"] == pytest.approx(-1)
+    assert found["or_ail"].metrics()["paired_negative"] == 1
 
 
 def test_no_weights_and_no_such_layer_are_said(tmp_path: Path) -> None:
     with Store(tmp_path / "empty") as store, pytest.raises(UserError, match="keeps no weights"):
-        correlations(store)
+        measure_correlations(store)
     with stored(tmp_path / "one", [record(0, "max", [4])]) as store, pytest.raises(UserError, match=r"layer is 2; .* 1 hidden"):
-        correlations(store, layer=2)
+        measure_correlations(store, layer=2)
 
 
 SMALL = ["--seeds", "2", "--json", "--set", "training.epochs=1", "--set", "keep_weights=true", "--set", "data.train=64"]
@@ -119,4 +119,4 @@ def test_a_damaged_file_of_weights_is_named(tmp_path: Path) -> None:
     with stored(tmp_path, [only]) as store:
         store.weights(only.key).write_bytes(b"no weights")
         with pytest.raises(UserError, match=f"{only.key}.safetensors does not hold the weights of layer 1"):
-            correlations(store)
+            measure_correlations(store)

@@ -13,8 +13,7 @@ from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import load, source
 from boolit.lab.datasets.composition import curves
 from boolit.lab.datasets.composition.base import CompositionalDataset
-from boolit.lab.reports.figures.seen_unseen import RunCurve, seen_against_unseen, seen_unseen
-from boolit.lab.reports.figures.study import study_figures
+from boolit.lab.reports.figures.study import RunCurve, measure_seen_unseen, seen_against_unseen, study_figures
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run
 
@@ -74,7 +73,7 @@ def test_the_curve_is_that_of_the_network_s_scores(
     scores = hidden @ weights["linear.1.weight"].T + weights["linear.1.bias"]
     expected = curves(scores.unsqueeze(0), test.y, dataset.pairs, "test")[0][0]
     with store:
-        found = seen_unseen(relu, store)
+        found = measure_seen_unseen(relu, store)
     assert found.activation == "relu"
     assert torch.allclose(found.curve.bias, expected.bias, atol=1e-3)
     assert found.curve.area == pytest.approx(expected.area, abs=1e-3)
@@ -84,7 +83,7 @@ def test_a_study_of_pairs_has_the_figure(stored: tuple[Store, list[Record], dict
     store, records, _ = stored
     with store:
         drawn = {name: figure for name, _, figure in study_figures(records, store) if name == "seen-unseen"}
-        found = [seen_unseen(each, store) for each in records]
+        found = [measure_seen_unseen(each, store) for each in records]
     (axes,) = drawn["seen-unseen"].axes
     lines = {line.get_label().split(":")[0]: line for line in axes.lines if not str(line.get_label()).startswith("_")}
     assert set(lines) == {"ReLU", "Tanh"}
@@ -108,4 +107,4 @@ def test_grey_lines_have_one_harmonic_mean(dataset: CompositionalDataset) -> Non
 
 def test_a_run_on_other_data_is_told(tmp_path: Path) -> None:
     with Store(tmp_path) as store, pytest.raises(UserError, match="has the data 'xor', which has no pairs"):
-        seen_unseen(record("relu", {"name": "xor"}, 1), store)
+        measure_seen_unseen(record("relu", {"name": "xor"}, 1), store)

@@ -15,6 +15,8 @@ from boolit.lab.common.errors import UserError
 from boolit.lab.reports.figures.style import FORMATS, save, style, styled
 from boolit.lab.reports.names import label
 
+# A result in tables of plain text.
+
 MET, MISSED = "✓", "✗"
 INVERTED = ("published", "compiled")  # compared the other way round: how many times faster we are
 BUSY = 0.1  # a disturbance from which on the times are not to be trusted

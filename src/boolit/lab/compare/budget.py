@@ -1,7 +1,7 @@
-"""A comparison that fits into a number of minutes: steps are timed, and splits, rates and epochs are taken off until it does.
+"""A comparison that fits into a number of minutes: steps are timed, and splits, rates and epochs are reduced until it does.
 
-What was decided is kept in the output folder, so that the same command goes on with the same runs however fast the machine is
-by then. It decides how much is trained, never how it is judged.
+The decision is kept in the output folder, so that the same command continues with the same runs, however fast the machine is
+then. It decides how much is trained, never how results are compared.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from boolit.lab.training.devices import TRIED_STEPS
 
 FILE = "budget.json"
 MIN_RATES, MIN_EPOCHS = 3, 3
-# Of every activation; before them the networks are built, and it is found out how many threads are best.
+# Per activation; in the steps before, the networks are built and the number of threads is chosen.
 WARM_UP, TIMED_STEPS, TIMED_SECONDS = 1 + 2 * TRIED_STEPS, 3, 0.5
-EVALUATION = 1.2  # an epoch by its steps: evaluation is a forward pass, a third of a step, of about half as many rows
-PLANNED_SHARE = 0.8  # the rest is for the report and what steps take longer in smaller stacks
+EVALUATION = 1.2  # an epoch in units of its steps: evaluation is a forward pass, a third of a step, on about half the rows
+PLANNED_SHARE = 0.8  # the rest is for the report and for slower steps in smaller stacks
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Effort:
 
 
 def fit_effort(wanted: Effort, seconds: float, cost: Callable[[Effort], float], fixed: Iterable[str] = ()) -> Effort:
-    """The most of what is wanted that costs at most so many seconds, or the least there is; what is ``fixed`` stays.
+    """As much of what is wanted as costs at most these seconds, or the minimum; what is ``fixed`` stays.
 
     First there are fewer splits, then fewer rates, then fewer epochs.
 
@@ -64,7 +64,7 @@ def fit_effort(wanted: Effort, seconds: float, cost: Callable[[Effort], float], 
 
 
 def time_epochs(planned: Plan, wanted: Effort) -> float:
-    """The seconds that one epoch of one run of every activation takes together, by a few steps of their trials."""
+    """The seconds of one epoch of one run per activation, summed, from a few steps of their trials."""
     trials = trial_plan(planned, range(1, wanted.splits + 1), wanted.rates)
     first = {cohort.runs[0].config.activation: cohort for cohort in reversed(trials.cohorts)}
     total = 0.0
@@ -83,7 +83,7 @@ def time_epochs(planned: Plan, wanted: Effort) -> float:
 
 @dataclass(frozen=True)
 class Budget:
-    """What was decided for some minutes: the effort, what it is expected to take, and what was wanted without a limit."""
+    """What was decided for some minutes: the effort, its expected minutes, and what was wanted without a limit."""
 
     minutes: float
     effort: Effort
@@ -91,7 +91,7 @@ class Budget:
     wanted: Effort
 
     def notes(self) -> list[str]:
-        """What was taken off, and whether that was enough."""
+        """What was reduced, and whether that was enough."""
         new, old = self.effort, self.wanted
         reduced = [
             *([f"{new.splits} splits instead of {old.splits}"] if new.splits < old.splits else []),
@@ -129,7 +129,7 @@ def _entry(effort: Effort) -> dict[str, Any]:
 
 
 def _read(path: Path) -> Mapping[str, Any] | None:
-    """What is in the file; a damaged one is as good as none."""
+    """The content of the file; a damaged one is ignored."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

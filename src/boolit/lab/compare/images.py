@@ -106,7 +106,7 @@ def image_study(config: ImageCompareConfig) -> StudyFile:
 
 
 def _sources(config: ImageCompareConfig) -> tuple[Source, Source]:
-    """The images and their features; problems with folder or weights are found first, to be told in plain words."""
+    """The images and their features; problems with folder or weights are found first, so that the errors are plain."""
     weights = None if config.weights is None else str(config.weights)
     origin, digest = weights_identity(weights)
     images = source({"name": "pictures", "path": str(config.folder), "digest": folder_digest(config.folder)})

@@ -21,7 +21,7 @@ from boolit.lab.datasets import Dataset, load
 from boolit.lab.datasets.tables import PreparedTable, prepare_table
 from boolit.lab.execute import ExecutionSummary, execute
 from boolit.lab.reports.names import metric_label
-from boolit.lab.reports.page import Report, split_figures, split_tables, write_pages
+from boolit.lab.reports.page import Report, split_figures, split_tables, write_page
 from boolit.lab.results.resampled import Estimate, ResampledSplits, SplitComparison, compare_splits, estimate
 from boolit.lab.results.statistics import metric_of
 from boolit.lab.results.store import Store
@@ -106,16 +106,10 @@ class CompareJob:
             notes = [*self.notes, *edge_notes(rates, self.config.rates)]
             if not summary.complete:
                 return CompareResult(summary, rates, notes)
-            return self._conclude(summary, rates, notes, store.records_of(final.runs), tried, store)
+            return self._conclude(CompareResult(summary, rates, notes), store.records_of(final.runs), tried, store)
 
     def _conclude(
-        self,
-        summary: ExecutionSummary,
-        rates: Mapping[ActivationSplit, float],
-        notes: Sequence[str],
-        records: Sequence[Record],
-        tried: Sequence[Record],
-        store: Store,
+        self, result: CompareResult, records: Sequence[Record], tried: Sequence[Record], store: Store
     ) -> CompareResult:
         dataset = load(self.plan.study.data)
         outcomes = Outcomes.of(records, self.config.activations, self.splits, metric_of(records), dataset)
@@ -127,11 +121,11 @@ class CompareJob:
             record, expected = outcomes.records[chosen, first], outcomes.expected()
             saved = save_best_model(record, verdict, expected, self.table, dataset, store)
         title = f"{self.plan.study.title}: {metric_label(outcomes.metric)}"
-        paragraphs = [str(verdict), *([saved.describe(verdict.score_format)] if saved else []), *notes]
+        paragraphs = [str(verdict), *([saved.describe(verdict.score_format)] if saved else []), *result.notes]
         tables = split_tables(verdict, title, self.parameters, outcomes.diverged())
         figures = split_figures(verdict, records)
-        report = write_pages([*records, *tried], store, self.plan.study.title, paragraphs, tables, figures)
-        return CompareResult(summary, rates, notes, verdict, report, saved)
+        report = write_page([*records, *tried], store, self.plan.study.title, paragraphs, tables, figures)
+        return replace(result, verdict=verdict, report=report, saved=saved)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A learning rate for every activation on every split, by the loss on that split's own validation rows.
 
-All rates on all splits are one stacked training of an activation, a quarter as long as the final one. It never reads a test
-row; and what is chosen on a split rests on no other split, whose validation rows may be test rows of this one.
+All rates on all splits are one stacked training per activation, a quarter as long as the final one. It never reads a test row;
+and the choice on a split depends on no other split, whose validation rows may be test rows of this one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ActivationSplit = tuple[str, int]  # an activation on a split
 
 
 def trial_plan(planned: Plan, splits: Sequence[int], rates: Sequence[float]) -> Plan:
-    """The runs that try every rate on every split, from a plan with one run an activation."""
+    """The runs that try every rate on every split, from a plan with one run per activation."""
     study = planned.study.model_copy(update={"keep_weights": False})
     configs = [
         run.config.replace(
@@ -64,7 +64,7 @@ def choose_rates(records: Iterable[Record]) -> dict[ActivationSplit, float]:
 
 
 def activation_split(record: Record) -> ActivationSplit:
-    """What a run is of."""
+    """The activation and the split of a run."""
     assert record.config.split is not None
     return record.config.activation, record.config.split
 

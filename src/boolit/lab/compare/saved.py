@@ -52,7 +52,7 @@ class BestModel:
     reason: str
 
     def describe(self, fmt: ScoreFormat) -> str:
-        """What a user is told of it."""
+        """The model in a sentence."""
         metric, found = self.metric.partition("_")[2].replace("rmse", "RMSE"), self.expected
         low, high = (max(0.0, found.low), min(1.0, found.high)) if fmt.percent else (found.low, found.high)
         mean, ends = fmt.number(found.mean), f"[{fmt.number(low)}, {fmt.number(high)}]{fmt.unit}"
@@ -171,7 +171,7 @@ class UnknownCategories:
                 self.texts += [text[:TEXT_LENGTH]] * (not self.more)
 
     def note(self, name: str) -> str:
-        """What a user is told."""
+        """A sentence for the user."""
         rows = f"{self.rows} row{'s' if self.rows > 1 else ''}"
         texts = ", ".join(map(repr, self.texts)) + ", …" * self.more
         return f"column {name!r}: {rows} with a category that the model does not know, predicted all the same: {texts}"

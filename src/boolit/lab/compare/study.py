@@ -41,12 +41,7 @@ def compare_study(config: CompareConfig, data: Source, table: PreparedTable) -> 
         "keep_weights": True,
         "data": data.model_dump(mode="json"),
         "model": MODEL,
-        "sweep": {
-            "activation": list(config.activations),
-            "params": [budget],
-            "depth": [config.layers],
-            "seeds": 1,
-        },
+        "sweep": {"activation": list(config.activations), "params": [budget], "depth": [config.layers], "seeds": 1},
         "training": recipe_for(table.rows["train"], config.epochs),
         "metric": {"name": METRIC_OF_TASK[network_task(table)]},
         "profiles": {PROFILE: {}},

@@ -12,14 +12,14 @@ from boolit.lab.paper import PrintedCell, table
 from boolit.lab.paper.columns import in_columns
 from boolit.lab.reports.names import map_of
 from boolit.lab.reports.tables import provenance
-from boolit.lab.reports.tables.model import Cell, Marks, Row, Table
+from boolit.lab.reports.tables.model import Marks, ResultCell, ResultRow, ResultTable
 from boolit.lab.results.statistics import COVERAGE, ScoreSummary, summarise
 from boolit.lab.runs import Metric, Record
 
 Ours = Mapping[tuple[str, str], ScoreSummary]
 
 
-def paper_table(label: str, records: Sequence[Record] = ()) -> Table:
+def paper_table(label: str, records: Sequence[Record] = ()) -> ResultTable:
     """The paper's table; with records, our mean follows each of its columns, and notes say how well the two agree."""
     cells = table(label)
     columns = list(dict.fromkeys(cell.column for cell in cells))
@@ -30,7 +30,7 @@ def paper_table(label: str, records: Sequence[Record] = ()) -> Table:
     headings = [heading for column in shown for heading in ([column, f"{column}, ours"] if ours else [column])]
     rows = [_row(spec, shown, cells, ours) for spec in dict.fromkeys(cell.activation for cell in cells)]
     notes = _notes(shown, cells, ours) + _whose(records) + _cover(ours)
-    return Table(f"{label} of the paper", tuple(headings), tuple(rows), tuple(notes))
+    return ResultTable(f"{label} of the paper", tuple(headings), tuple(rows), tuple(notes))
 
 
 def _whose(records: Sequence[Record]) -> list[str]:
@@ -65,28 +65,28 @@ def _scaled(summary: ScoreSummary, metric: Metric) -> ScoreSummary:
     )
 
 
-def _row(spec: str, columns: Sequence[str], cells: Sequence[PrintedCell], ours: Ours) -> Row:
+def _row(spec: str, columns: Sequence[str], cells: Sequence[PrintedCell], ours: Ours) -> ResultRow:
     printed = {cell.column: cell for cell in cells if cell.activation == spec}
-    entries: list[Cell] = []
+    entries: list[ResultCell] = []
     for column in columns:
         entries.append(_printed(printed.get(column)))
         if ours:
             entries.append(_found(ours.get((spec, column))))
-    return Row(spec, map_of(spec), tuple(entries))
+    return ResultRow(spec, map_of(spec), tuple(entries))
 
 
-def _printed(cell: PrintedCell | None) -> Cell:
+def _printed(cell: PrintedCell | None) -> ResultCell:
     if cell is None:
-        return Cell("")
+        return ResultCell("")
     marks = Marks(cell.bold, cell.underlined, cell.italic)
-    return Cell(f"{cell.mean:.2f}", _spread(cell.standard_error), marks, data={"": cell.mean, "se": cell.standard_error})
+    return ResultCell(f"{cell.mean:.2f}", _spread(cell.standard_error), marks, data={"": cell.mean, "se": cell.standard_error})
 
 
-def _found(summary: ScoreSummary | None) -> Cell:
+def _found(summary: ScoreSummary | None) -> ResultCell:
     if summary is None:
-        return Cell("")
+        return ResultCell("")
     data = {"": summary.mean, "se": summary.standard_error, "n": summary.n}
-    return Cell(f"{summary.mean:.2f}", _spread(summary.standard_error), data=data)
+    return ResultCell(f"{summary.mean:.2f}", _spread(summary.standard_error), data=data)
 
 
 def _spread(standard_error: float) -> str:

@@ -8,8 +8,6 @@ from fractions import Fraction
 from boolit.lab.runs import Metric
 from boolit.nn import Activation, Ensemble, Extremum, Gate, activation, known_specs
 
-# Specs as the paper writes them.
-
 _PROPER = {
     "relu": "ReLU",
     "leaky_relu": "LeakyReLU",
@@ -84,9 +82,6 @@ def _group(k: int) -> str:
     return "" if k == 2 else f" k={k}"
 
 
-# Words and order of a table's rows and columns.
-
-
 def map_of(spec: str) -> str:
     """Channels in → out of an activation; nothing for a name that is no spec.
 
@@ -101,7 +96,7 @@ def map_of(spec: str) -> str:
     return f"{into}→{out}"
 
 
-def by_family(spec: str) -> tuple[int, str]:
+def sort_key(spec: str) -> tuple[int, str]:
     """A key that sorts specs as `boolit.nn.known_specs` does, pointwise ones first; others follow by name."""
     known = known_specs()
     return (known.index(spec) if spec in known else len(known)), spec
@@ -117,11 +112,11 @@ def metric_label(metric: Metric) -> str:
     return metric.key.replace("_", " ") + (" (%)" if metric.percent else "")
 
 
-def amounts(numbers: Iterable[int]) -> dict[int, str]:
-    """Numbers in a few figures, or in full if some could not be told apart.
+def shorten_numbers(numbers: Iterable[int]) -> dict[int, str]:
+    """Numbers in a few digits, or in full if some could not be told apart.
 
     Example:
-        >>> amounts([36, 16384, 4000000]), amounts([65501, 65502])
+        >>> shorten_numbers([36, 16384, 4000000]), shorten_numbers([65501, 65502])
         ({36: '36', 16384: '16.4k', 4000000: '4M'}, {65501: '65501', 65502: '65502'})
     """
     numbers = list(dict.fromkeys(numbers))

@@ -1,4 +1,4 @@
-"""The report of a study or a comparison: tables in every format, figures, and one HTML page that holds them all."""
+"""The report of a study or a comparison: tables in every format, figures, and one HTML page with all of them."""
 
 from __future__ import annotations
 
@@ -8,24 +8,20 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
 from boolit.lab.common.errors import UserError
 from boolit.lab.reports.figures.results import learning_curves, score_intervals
-from boolit.lab.reports.figures.study import study_figures
+from boolit.lab.reports.figures.study import NamedFigure, study_figures
 from boolit.lab.reports.figures.style import save
 from boolit.lab.reports.names import map_of, metric_label
 from boolit.lab.reports.tables import FORMATS, render, study_tables
-from boolit.lab.reports.tables.model import Cell, Marks, Row, Table
+from boolit.lab.reports.tables.model import EMPTY, Marks, ResultCell, ResultRow, ResultTable, p_cell
 from boolit.lab.results.resampled import Estimate, PairedDifference, SplitComparison
-from boolit.lab.results.scores import ScoreFormat, format_p
+from boolit.lab.results.scores import ScoreFormat
 from boolit.lab.results.statistics import ComparisonMethod, compare, metric_of, scores
 from boolit.lab.results.store import Store
 from boolit.lab.results.verdicts import SplitVerdict, verdict
 from boolit.lab.runs import Record
 from boolit.lab.studies import Plan
-
-# The report of a study: tables in every format, figures, and one HTML page that holds them all.
 
 SUFFIXES = {"markdown": "md", "latex": "tex", "csv": "csv"}
 _STYLE = (
@@ -47,14 +43,14 @@ class Report:
     """
 
     verdict: str
-    tables: tuple[Table, ...]
+    tables: tuple[ResultTable, ...]
     page: Path | None
     files: tuple[Path, ...]
     unfinished: str = ""
 
 
 def unfinished_sentence(done: int, planned: int) -> str:
-    """What stands in place of a verdict until every planned run is done; nothing once all are.
+    """What replaces the verdict until every planned run is done; nothing once all are.
 
     Example:
         >>> unfinished_sentence(37, 320)
@@ -87,47 +83,44 @@ def write_report(
     unfinished = unfinished_sentence(len(records), planned or 0)
     found = () if unfinished else (verdict(compare(scores(records, metric.key), metric, method, solved)),)
     tables = study_tables(records, method, solved, bool(unfinished))
-    return write_pages(records, store, title, found, tables, study_figures(records, store, solved), unfinished)
+    return write_page(records, store, title, found, tables, study_figures(records, store, solved), unfinished)
 
 
-def write_pages(
+def write_page(
     records: Sequence[Record],
     store: Store,
     title: str,
     found: Sequence[str],
-    tables: Sequence[Table],
-    figures: Iterable[tuple[str, str, Figure]],
+    tables: Sequence[ResultTable],
+    figures: Iterable[NamedFigure],
     unfinished: str = "",
 ) -> Report:
-    """Writes a report of these parts; ``found`` is the verdict and what else is to be said, a paragraph each."""
+    """Writes a report of these parts; ``found`` is the verdict and further paragraphs."""
     folder = store.folder / "report"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        files = [_write_tables(folder / f"tables.{SUFFIXES[name]}", name, tables) for name in SUFFIXES]
-        pictures = []
+        files = [folder / f"tables.{suffix}" for suffix in SUFFIXES.values()]
+        for name, path in zip(SUFFIXES, files, strict=True):
+            path.write_text("\n".join(render(table, name) for table in tables), encoding="utf-8")
+        images = []
         for name, caption, figure in figures:
             save(figure, folder / f"{name}.png", caption)
-            pictures.append((folder / f"{name}.png", caption))
+            images.append((folder / f"{name}.png", caption))
         page = folder / "report.html"
-        page.write_text(_page(title, found, tables, pictures, records, unfinished), encoding="utf-8")
+        page.write_text(_html_page(title, found, tables, images, records, unfinished), encoding="utf-8")
     except OSError as error:
         raise UserError(
             f"cannot write the report to {folder} ({error.strerror or error}); the runs are safe in the store"
         ) from error
-    verdict_found = found[0] if found else ""
-    return Report(verdict_found, tuple(tables), page, (*files, *(path for path, _ in pictures), page), unfinished)
+    files += [*(path for path, _ in images), page]
+    return Report(found[0] if found else "", tuple(tables), page, tuple(files), unfinished)
 
 
-def _write_tables(path: Path, name: str, tables: Sequence[Table]) -> Path:
-    path.write_text("\n".join(render(table, name) for table in tables), encoding="utf-8")
-    return path
-
-
-def _page(
+def _html_page(
     title: str,
     found: Sequence[str],
-    tables: Sequence[Table],
-    pictures: Sequence[tuple[Path, str]],
+    tables: Sequence[ResultTable],
+    images: Sequence[tuple[Path, str]],
     records: Sequence[Record],
     unfinished: str,
 ) -> str:
@@ -137,16 +130,16 @@ def _page(
         *(f'<p class="verdict">{escape(paragraph)}</p>' for paragraph in found[:1]),
         *(f"<p>{escape(paragraph)}</p>" for paragraph in found[1:]),
         *(f'<div class="wide">{FORMATS["html"](table)}</div>' for table in tables),
-        *map(_picture, pictures),
+        *map(_html_image, images),
         f"<footer>{escape(_origin(records))}</footer>",
     ]
     head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{_STYLE}</style>'
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n' + "\n".join(body) + "\n</body></html>\n"
 
 
-def _picture(picture: tuple[Path, str]) -> str:
-    """Embedded, so that the page is one file that can be sent."""
-    path, caption = picture
+def _html_image(image: tuple[Path, str]) -> str:
+    """Embedded, so that the page is a single file."""
+    path, caption = image
     data = base64.b64encode(path.read_bytes()).decode()
     words = escape(caption)
     return f'<figure><img alt="{words}" src="data:image/png;base64,{data}"><figcaption>{words}</figcaption></figure>'
@@ -158,13 +151,8 @@ def _origin(records: Sequence[Record]) -> str:
     return f"{len(records)} runs, {seconds:.0f} s of training; {'; '.join(environments)}."
 
 
-# The report of a comparison on resampled splits: its tables, its figures, and what its intervals and p-values cover.
-
-NOTHING = Cell("")
-
-
 def coverage(comparison: SplitComparison) -> str:
-    """What the intervals and the p-values cover, in words."""
+    """What the intervals and p-values cover, as sentences."""
     splits, pairs = comparison.splits, len(comparison.pairs)
     return (
         f"Means over {splits.number} random splits, each with its own seed, tested on {splits.tested} of {splits.rows} rows. "
@@ -175,16 +163,16 @@ def coverage(comparison: SplitComparison) -> str:
 
 def split_tables(
     verdict: SplitVerdict, title: str, parameters: Mapping[str, int], diverged: Mapping[str, int] | None = None
-) -> list[Table]:
+) -> list[ResultTable]:
     """The scores, each with its difference from the reference; and all pairs, where there are more than these."""
-    tables = [_scores(verdict, title, parameters, diverged or {})]
+    tables = [_score_table(verdict, title, parameters, diverged or {})]
     if len(verdict.activations) > 2:
-        tables.append(_pairs(verdict, title))
+        tables.append(_pair_table(verdict, title))
     return tables
 
 
-def split_figures(verdict: SplitVerdict, records: Sequence[Record]) -> Iterator[tuple[str, str, Figure]]:
-    """Name, caption and figure: the scores with their intervals, and the learning curves."""
+def split_figures(verdict: SplitVerdict, records: Sequence[Record]) -> Iterator[NamedFigure]:
+    """The scores with their intervals, and the learning curves."""
     metric, found = verdict.comparison.metric, verdict.comparison.estimates
     shown = {name: (found[name].mean, found[name].low, found[name].high) for name in verdict.activations}
     words = metric.key.replace("_", " ")
@@ -193,52 +181,50 @@ def split_figures(verdict: SplitVerdict, records: Sequence[Record]) -> Iterator[
     yield "curves", f"{words} by epoch, over the splits.", learning_curves(records, metric.key)
 
 
-def _scores(verdict: SplitVerdict, title: str, parameters: Mapping[str, int], diverged: Mapping[str, int]) -> Table:
-    comparison, reference, writing = verdict.comparison, verdict.reference, verdict.score_format
+def _score_table(verdict: SplitVerdict, title: str, parameters: Mapping[str, int], diverged: Mapping[str, int]) -> ResultTable:
+    comparison, reference, fmt = verdict.comparison, verdict.reference, verdict.score_format
 
-    def against(other: str, write: Callable[[PairedDifference], Cell]) -> Callable[[str], Cell]:
-        return lambda name: NOTHING if name == other else write(comparison.pair(name, other))
+    def against(other: str, write: Callable[[PairedDifference], ResultCell]) -> Callable[[str], ResultCell]:
+        return lambda name: EMPTY if name == other else write(comparison.pair(name, other))
 
-    columns: dict[str, Callable[[str], Cell]] = {
-        metric_label(comparison.metric).removeprefix("test "): lambda name: _estimate(
-            comparison.estimates[name], writing, Marks(bold=name == verdict.leader), comparison.metric.percent
+    columns: dict[str, Callable[[str], ResultCell]] = {
+        metric_label(comparison.metric).removeprefix("test "): lambda name: _estimate_cell(
+            comparison.estimates[name], fmt, Marks(bold=name == verdict.leader), comparison.metric.percent
         ),
-        f"minus {reference}": against(reference, lambda pair: _estimate(pair.difference, writing)),
-        "p": against(reference, lambda pair: Cell(format_p(pair.p_holm), data={"": pair.p_holm})),
-        "p, guess": against(verdict.baseline, lambda pair: Cell(format_p(pair.p_holm), data={"": pair.p_holm})),
-        "parameters": lambda name: Cell(str(parameters[name]), data={"": parameters[name]}) if name in parameters else NOTHING,
+        f"minus {reference}": against(reference, lambda pair: _estimate_cell(pair.difference, fmt)),
+        "p": against(reference, lambda pair: p_cell(pair.p_holm)),
+        "p, guess": against(verdict.baseline, lambda pair: p_cell(pair.p_holm)),
+        "parameters": lambda name: (
+            ResultCell(str(parameters[name]), data={"": parameters[name]}) if name in parameters else EMPTY
+        ),
     }
     if any(diverged.values()):
-        columns["diverged"] = lambda name: Cell(str(diverged.get(name, "")), data={"": diverged.get(name, 0)})
-    rows = tuple(Row(name, map_of(name), tuple(write(name) for write in columns.values())) for name in comparison.ranking)
+        columns["diverged"] = lambda name: ResultCell(str(diverged.get(name, "")), data={"": diverged.get(name, 0)})
+    rows = tuple(ResultRow(name, map_of(name), tuple(write(name) for write in columns.values())) for name in comparison.ranking)
     bold = f"Bold: the {verdict.extreme} mean, which need not be significantly so."
     baseline = f"{verdict.baseline}: {verdict.baseline_text} (p, guess: against it), on the same test rows."
     diverging = "A diverged run counts as a guess."
-    return Table(title, tuple(columns), rows, (coverage(comparison), bold, f"{baseline} {diverging}"))
+    return ResultTable(title, tuple(columns), rows, (coverage(comparison), bold, f"{baseline} {diverging}"))
 
 
-def _pairs(verdict: SplitVerdict, title: str) -> Table:
-    comparison, writing = verdict.comparison, verdict.score_format
+def _pair_table(verdict: SplitVerdict, title: str) -> ResultTable:
+    comparison, fmt = verdict.comparison, verdict.score_format
     order = comparison.ranking
     pairs = [comparison.pair(a, b) for place, a in enumerate(order) for b in order[place + 1 :]]
     rows = tuple(
-        Row(
+        ResultRow(
             f"{pair.first} − {pair.second}",
             "",
-            (
-                _estimate(pair.difference, writing, Marks(bold=pair.p_holm <= 0.05)),
-                Cell(format_p(pair.p_holm), data={"": pair.p_holm}),
-                Cell(format_p(pair.p), data={"": pair.p}),
-            ),
+            (_estimate_cell(pair.difference, fmt, Marks(bold=pair.p_holm <= 0.05)), p_cell(pair.p_holm), p_cell(pair.p)),
         )
         for pair in pairs
     )
     note = "Intervals are of each difference alone; bold: significant after the correction (p ≤ 0.05)."
-    return Table(f"{title}: all pairs", ("difference [95 % interval]", "p", "p, uncorrected"), rows, (note,))
+    return ResultTable(f"{title}: all pairs", ("difference [95 % interval]", "p", "p, uncorrected"), rows, (note,))
 
 
-def _estimate(found: Estimate, writing: ScoreFormat, marks: Marks | None = None, share: bool = False) -> Cell:
+def _estimate_cell(found: Estimate, fmt: ScoreFormat, marks: Marks | None = None, share: bool = False) -> ResultCell:
     low, high = (max(0.0, found.low), min(1.0, found.high)) if share else (found.low, found.high)
-    spread = f" [{writing.number(low)}, {writing.number(high)}]"
+    spread = f" [{fmt.number(low)}, {fmt.number(high)}]"
     data = {"": found.mean, " low": low, " high": high, " standard error": found.error}
-    return Cell(writing.number(found.mean), spread, marks or Marks(), data=data)
+    return ResultCell(fmt.number(found.mean), spread, marks or Marks(), data=data)

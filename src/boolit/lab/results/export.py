@@ -33,10 +33,10 @@ _HISTORY = {"key": pa.string(), "metric": pa.string(), "epoch": pa.int64(), "val
 
 
 def export(store: Store, path: Path, format: str, history: bool = False) -> list[Path]:  # noqa: A002 (the command's own word)
-    """Writes one row a run to ``path``, and with ``history`` one row a run, metric and epoch beside it; returns the files.
+    """Writes one row per run to ``path``, and with ``history`` a file beside it with every epoch; returns the files.
 
     An accuracy stays a fraction, a width of several layers is ``32-32`` in CSV and a list elsewhere, and JSON, which has no
-    number for it, says null for what is not finite. A metric that has a configuration entry's name gives way to it.
+    number for it, has null for what is not finite. A metric with the name of a configuration entry is left out.
     """
     if format not in _WRITERS:
         raise UserError(f"runs are exported as {', '.join(_WRITERS)}, not {format!r}")

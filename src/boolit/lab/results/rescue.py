@@ -17,7 +17,6 @@ from boolit.lab.results.store import Store
 from boolit.lab.runs import Record
 
 BATCH_KEYS = 500
-Read = Callable[[sqlite3.Connection, str], Record]
 
 
 @dataclass(frozen=True)
@@ -53,51 +52,46 @@ def rescue(folder: Path, to: Path) -> RescueResult:
 
 def _copy_intact(database: sqlite3.Connection, folder: Path, to: Path) -> RescueResult:
     checked, read = _reader(database)
-    keys = sorted({*_keys(database), *_weights(folder, checked)})
+    # Migration may have renamed the weights of a version-1 store, so their names are no keys of it.
+    weights = [path.stem for path in (folder / "weights").glob("*.safetensors")] if checked else []
+    keys = sorted({*_keys(database), *weights})
     lost: list[str] = []
     with Store(to) as store:
         for start in range(0, len(keys), BATCH_KEYS):
             some = keys[start : start + BATCH_KEYS]
-            found = {key: record for key in some if (record := _read_intact(database, key, read))}
+            found: dict[str, Record] = {}
+            for key in some:
+                with suppress(sqlite3.Error, MemoryError, DamagedError):
+                    found[key] = read(key)
             lost += [key for key in some if key not in found]
             for key, record in found.items():
-                weights = folder / "weights" / f"{key}.safetensors"
-                if weights.is_file():
-                    shutil.copyfile(weights, store.weights(record.key))
+                file = folder / "weights" / f"{key}.safetensors"
+                if file.is_file():
+                    shutil.copyfile(file, store.weights(record.key))
             store.record(found.values())
         return RescueResult(len(store.finished()), tuple(lost), checked, to)
 
 
-def _reader(database: sqlite3.Connection) -> tuple[bool, Read]:
-    """How a run is read, by the version its columns tell: the number in the file's head may be damage_error."""
-    found = table_columns(database).get("runs", [])
-    if "checksum" in found:
-        return True, _read
-    if "config" in found:
-        return False, _read_version_1
-    raise UserError("nothing can be rescued: the table of runs is not there; put a copy of the store back")
+def _reader(database: sqlite3.Connection) -> tuple[bool, Callable[[str], Record]]:
+    """Whether there are checksums, and how to read a run: by the columns, as the version in the header may be damaged."""
+    columns = table_columns(database).get("runs", [])
+    if "config" not in columns:
+        raise UserError("nothing can be rescued: the table of runs is not there; put a copy of the store back")
 
+    def read(key: str) -> Record:
+        found = select_row(database, key)
+        if found is None:
+            raise DamagedError("not found")
+        return parse_record(*found)
 
-def _read(database: sqlite3.Connection, key: str) -> Record:
-    found = select_row(database, key)
-    if found is None:
-        raise DamagedError("not found")
-    return parse_record(*found)
+    def read_version_1(key: str) -> Record:
+        row = database.execute(f"{version_1.RUNS.format('runs')} WHERE key = ?", (key,)).fetchone()
+        if row is None:
+            raise DamagedError("not found")
+        curves = database.execute("SELECT metric, epochs FROM history WHERE key = ?", (key,)).fetchall()
+        return version_1.parse_record(row, dict(curves))
 
-
-def _read_version_1(database: sqlite3.Connection, key: str) -> Record:
-    row = database.execute(f"{version_1.RUNS.format('runs')} WHERE key = ?", (key,)).fetchone()
-    if row is None:
-        raise DamagedError("not found")
-    return version_1.parse_record(
-        row, dict(database.execute("SELECT metric, epochs FROM history WHERE key = ?", (key,)).fetchall())
-    )
-
-
-def _read_intact(database: sqlite3.Connection, key: str, read: Read) -> Record | None:
-    with suppress(sqlite3.Error, MemoryError, DamagedError):
-        return read(database, key)
-    return None
+    return ("checksum" in columns), (read if "checksum" in columns else read_version_1)
 
 
 def _keys(database: sqlite3.Connection) -> Iterator[str]:
@@ -108,8 +102,3 @@ def _keys(database: sqlite3.Connection) -> Iterator[str]:
                 for (key,) in database.execute(f"SELECT key FROM {table} ORDER BY key {order}"):
                     if isinstance(key, str):
                         yield key
-
-
-def _weights(folder: Path, checked: bool) -> list[str]:
-    # Weights of a version-1 store may have been renamed on the way to version 2, so their names are no keys of it.
-    return [path.stem for path in (folder / "weights").glob("*.safetensors")] if checked else []

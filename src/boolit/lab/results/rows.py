@@ -68,10 +68,8 @@ def checksum_of(parts: Iterable[str | bytes | float]) -> bytes:
     for part in parts:
         if isinstance(part, str):
             kind, raw = b"s", part.encode("utf-8", "surrogatepass")
-        elif isinstance(part, bytes):
-            kind, raw = b"b", part
-        elif isinstance(part, float):
-            kind, raw = b"d", struct.pack("<d", part)
+        elif isinstance(part, (bytes, float)):
+            kind, raw = (b"b", part) if isinstance(part, bytes) else (b"d", struct.pack("<d", part))
         else:
             raise TypeError(f"no record holds {part!r}")
         pieces += (kind, len(raw).to_bytes(8, "little"), raw)

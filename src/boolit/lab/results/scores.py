@@ -172,18 +172,13 @@ class ScoreFormat:
         return f"{self.number(summary.mean)}{spread}{self.unit}"
 
 
-def score_format(metric: Metric, summaries: Iterable[ScoreSummary]) -> ScoreFormat:
-    """The format in which these summaries' typical standard error has one digit, or two if the first is a 1.
+def score_format(metric: Metric, errors: Iterable[float]) -> ScoreFormat:
+    """The format in which the median of these standard errors has one digit, or two if the first is a 1.
 
     Example:
-        >>> score_format(Metric(name="rmse"), [ScoreSummary.from_standard_error("relu", 0.27123, 0.0042, n=9)]).decimals
+        >>> score_format(Metric(name="rmse"), [0.0042]).decimals
         3
     """
-    return score_format_for(metric, (summary.standard_error for summary in summaries))
-
-
-def score_format_for(metric: Metric, errors: Iterable[float]) -> ScoreFormat:
-    """The format in which the median of these standard errors has one digit, or two if the first is a 1."""
     scale = 100 if metric.percent else 1
     errors = [error * scale for error in errors if error > 0]
     if not errors:

@@ -110,10 +110,12 @@ class Store:
 
     def release(self, keys: Iterable[str], owner: str) -> None:
         """Releases claims of ``owner`` in this process, for others to claim; those of anybody else stay."""
-        keys = list(keys)
+        keys = set(keys)
         with self._writing() as database:
             release(database, [(key, owner) for key in keys], self._process)
-        self._forget(key for key in keys if self._held.get(key) == owner)
+        for key in keys:
+            if self._held.get(key) == owner:
+                self._held.pop(key, None)
 
     def record(self, records: Iterable[Record]) -> None:
         """Adds records in one transaction and ends their claims; a run that is already in the store stays as it is."""
@@ -125,7 +127,8 @@ class Store:
             for record in records:
                 insert_record(database, record, recorded)
                 database.execute("DELETE FROM claims WHERE key = ?", (record.key,))
-        self._forget(record.key for record in records)
+        for record in records:
+            self._held.pop(record.key, None)
 
     def records(self, where: Mapping[str, JSON] | None = None, history: bool = True) -> list[Record]:
         """The records whose configuration has the entries of ``where``, ordered by study, activation, size and seed.
@@ -158,10 +161,6 @@ class Store:
         if make:
             path.mkdir(parents=True, exist_ok=True)
         return path
-
-    def _forget(self, keys: Iterable[str]) -> None:
-        for key in list(keys):
-            self._held.pop(key, None)
 
     def _reading(self) -> AbstractContextManager[sqlite3.Connection]:
         return self._transaction("DEFERRED")

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import permutations
 
 from boolit.lab.results.resampled import SplitComparison
-from boolit.lab.results.scores import ScoreFormat, ScoreSummary, describe_p, score_format, score_format_for
+from boolit.lab.results.scores import ScoreFormat, ScoreSummary, describe_p, score_format
 from boolit.lab.results.statistics import Comparison, ComparisonMethod, TwoSampleTest
 
 _REFERENCE = "relu"
@@ -30,8 +30,9 @@ def verdict(comparison: Comparison) -> str:
     best = comparison.best
     if best.n == 0:
         return f"No run finished ({_diverged(comparison.ranking)}); there is nothing to compare."
-    score = f"{score_format(comparison.metric, comparison.ranking).score(best)}, n = {best.n}"
-    clauses = [*_worse(comparison), *_indistinguishable(comparison), *_untested(comparison)]
+    standard_errors = (summary.standard_error for summary in comparison.ranking)
+    score = f"{score_format(comparison.metric, standard_errors).score(best)}, n = {best.n}"
+    clauses = _clauses(comparison)
     parts = [f"{best.activation} is best ({score})", ", ".join(clauses) or "there is no other to compare it with"]
     if any(summary.diverged for summary in comparison.ranking):
         parts.append(_diverged(comparison.ranking))
@@ -40,24 +41,20 @@ def verdict(comparison: Comparison) -> str:
     return "; ".join(parts) + "."
 
 
-def _worse(comparison: Comparison) -> list[str]:
-    """The reference stands for all that are worse; without it, the one that came closest."""
+def _clauses(comparison: Comparison) -> list[str]:
+    clauses, same = [], comparison.indistinguishable
+    # The reference stands for all that are worse; without it, the one that came closest.
     worse = sorted(comparison.worse, key=lambda test: test.other.activation != _REFERENCE)
-    return [f"significantly better than {_describe_tests(comparison, worse, 1)}"] if worse else []
-
-
-def _indistinguishable(comparison: Comparison) -> list[str]:
-    same = comparison.indistinguishable
-    return [f"not distinguishable from {_describe_tests(comparison, same, _MAX_NAMES)}"] if same else []
-
-
-def _untested(comparison: Comparison) -> list[str]:
-    untested = [test.other for test in comparison.tests if math.isnan(test.p)]
-    if not untested:
-        return []
-    if comparison.best.n < 2:
-        return [f"not tested against the others, for it has {comparison.best.n} value"]
-    return [f"not tested against {_join([f'{other.activation} (n = {other.n})' for other in untested], _MAX_NAMES)}"]
+    untested = [f"{test.other.activation} (n = {test.other.n})" for test in comparison.tests if math.isnan(test.p)]
+    if worse:
+        clauses.append(f"significantly better than {_describe_tests(comparison, worse, 1)}")
+    if same:
+        clauses.append(f"not distinguishable from {_describe_tests(comparison, same, _MAX_NAMES)}")
+    if untested and comparison.best.n < 2:
+        clauses.append(f"not tested against the others, for it has {comparison.best.n} value")
+    elif untested:
+        clauses.append(f"not tested against {_join(untested, _MAX_NAMES)}")
+    return clauses
 
 
 def _diverged(summaries: Sequence[ScoreSummary]) -> str:
@@ -117,7 +114,7 @@ class SplitVerdict:
     @property
     def score_format(self) -> ScoreFormat:
         """How scores are formatted."""
-        found = score_format_for(self.comparison.metric, (own.error for own in self.comparison.estimates.values()))
+        found = score_format(self.comparison.metric, (own.error for own in self.comparison.estimates.values()))
         return replace(found, decimals=found.decimals + 1)  # differences are paired, and so finer than the scores
 
     def score(self, name: str) -> str:

@@ -1,16 +1,16 @@
-"""Every figure that needs no results: its name, what draws it, its label in the paper; and drawing them into files.
+"""Every figure that needs no results: its name, what draws it, its label in the paper, its caption; and drawing them to files.
 
-Figures of models and results are drawn by the functions of the modules in this folder.
+A figure's module is imported when the figure is drawn, so the catalogue can be listed without matplotlib. Figures of results
+are in `results`, `networks`, `correlations` and `study`.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
-from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from boolit.lab.common.errors import UserError
 
@@ -18,108 +18,120 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Entry(NamedTuple):
-    """A figure of the catalogue; ``label`` is the paper's, or None where the paper has no such figure."""
+class CatalogueFigure(NamedTuple):
+    """A figure of the catalogue: ``function`` of this package draws it, as ``module:name``, for a gate if one is given.
 
-    draw: Callable[[], Figure]
+    ``label`` is the paper's, or None where the paper has no such figure.
+    """
+
+    function: str
     label: str | None
     caption: str
+    gate: str | None = None
+
+    def draw(self) -> Figure:
+        """Imports what draws the figure, and draws it."""
+        module, _, name = self.function.partition(":")
+        function = getattr(import_module(f"{__name__}.{module}"), name)
+        figure: Figure = function() if self.gate is None else function(self.gate)
+        return figure
 
 
-def _call(module: str, function: str, *arguments: str) -> Figure:
-    """A figure by the module and function that draw it, which are imported now: `boolit list figures` needs no matplotlib."""
-    return cast("Figure", getattr(import_module(f"{__name__}.{module}"), function)(*arguments))
-
-
-FIGURES: dict[str, Entry] = {
-    "gate-and": Entry(
-        partial(_call, "gates", "gate", "and"),
+FIGURES: dict[str, CatalogueFigure] = {
+    "gate-and": CatalogueFigure(
+        "gates:gate",
         "fig:AND",
         "AND of two independent logits: exact (IL), approximate (AIL), and min(x, y), which is too high where both are "
         "negative. The paper's caption and third panel say max(x, y); AND is approximated by the minimum, drawn here.",
+        "and",
     ),
-    "gate-or": Entry(
-        partial(_call, "gates", "gate", "or"),
+    "gate-or": CatalogueFigure(
+        "gates:gate",
         "fig:OR",
         "OR of two independent logits: exact (IL), approximate (AIL), and max(x, y), which is too low where both are positive.",
+        "or",
     ),
-    "gate-xnor": Entry(
-        partial(_call, "gates", "gate", "xnor"),
+    "gate-xnor": CatalogueFigure(
+        "gates:gate",
         "fig:XNOR",
         "XNOR of two independent logits: exact (IL), approximate (AIL), and the signed geometric mean, which is further from "
         "the exact gate and whose slope diverges along both axes.",
+        "xnor",
     ),
-    "difference-and": Entry(
-        partial(_call, "approximation", "differences", "and"),
-        "fig:ap:AND",
-        "AND exact, approximate, their difference and their relative difference (which diverges where the exact gate is 0). "
-        "The paper says the difference never exceeds 1; it is ln 3 = 1.0986 at the origin and above 1 in the small triangle.",
-    ),
-    "difference-or": Entry(
-        partial(_call, "approximation", "differences", "or"),
-        "fig:ap:OR",
-        "OR exact, approximate, their difference and their relative difference (which diverges where the exact gate is 0). "
-        "The paper says the difference never exceeds 1; it is ln 3 = 1.0986 at the origin and above 1 in the small triangle.",
-    ),
-    "difference-xnor": Entry(
-        partial(_call, "approximation", "differences", "xnor"),
+    **{
+        f"difference-{op}": CatalogueFigure(
+            "approximation:differences",
+            f"fig:ap:{op.upper()}",
+            f"{op.upper()} exact, approximate, their difference and their relative difference (which diverges where the exact "
+            "gate is 0). The paper says the difference never exceeds 1; it is ln 3 = 1.0986 at the origin and above 1 in the "
+            "small triangle.",
+            op,
+        )
+        for op in ("and", "or")
+    },
+    "difference-xnor": CatalogueFigure(
+        "approximation:differences",
         "fig:ap:XNOR",
         "XNOR exact, approximate, their difference and their relative difference. The paper's bound of 1 holds here and is "
         "not tight: the difference grows towards ln 2 = 0.6931 along both diagonals.",
+        "xnor",
     ),
-    "gradient-and": Entry(
-        partial(_call, "approximation", "gradients", "and"),
+    "gradient-and": CatalogueFigure(
+        "approximation:gradients",
         "fig:ap:grad:AND",
         "Slopes of AND by x and by y: exact above, approximate below, from autograd. Where one slope of AIL is 0 (white), "
         "the other is not.",
+        "and",
     ),
-    "gradient-or": Entry(
-        partial(_call, "approximation", "gradients", "or"),
+    "gradient-or": CatalogueFigure(
+        "approximation:gradients",
         "fig:ap:grad:OR",
         "Slopes of OR by x and by y: exact above, approximate below, from autograd. Where one slope of AIL is 0 (white), the "
         "other is not. (The paper's caption joins IL and AIL by “or” where “and” is meant.)",
+        "or",
     ),
-    "gradient-xnor": Entry(
-        partial(_call, "approximation", "gradients", "xnor"),
+    "gradient-xnor": CatalogueFigure(
+        "approximation:gradients",
         "fig:ap:grad:XNOR",
         "Slopes of XNOR by x and by y: exact above, approximate below, from autograd. Exactly one slope of AIL is 0 (white) "
         "off the diagonals. (The paper's caption joins IL and AIL by “xnor” where “and” is meant.)",
+        "xnor",
     ),
-    "relu-approximation": Entry(
-        partial(_call, "gates", "relu_approximation"),
+    "relu-approximation": CatalogueFigure(
+        "gates:relu_approximation",
         "fig:ap:relu",
         "Two ReLU units, the sum a second linear layer can make of them, and exact OR. Each unit is 0 in half of the plane, "
         "and the sum is 0 (hatched) in the quadrant where OR must be negative.",
     ),
-    "xor-decision": Entry(
-        partial(_call, "networks", "xor_by_hand"),
+    "xor-decision": CatalogueFigure(
+        "networks:xor_by_hand",
         "fig:toy-xor",
         "XOR with one hidden layer of 2 units. ReLU joins two of the regions by a stripe that does not hold beyond the "
         "samples (dashed box); XNOR has all four quadrants. Blue circles: negative samples; orange squares: positive ones; "
         "background: probability. The weights are set by hand here; the study `xor` draws the same for trained networks.",
     ),
-    "pathways": Entry(
-        partial(_call, "pathways", "pathways"),
+    "pathways": CatalogueFigure(
+        "pathways:pathways",
         "fig:pathways",
         "Channels through one layer. Lines show which channels feed which gate, found by probing each module's gradient. "
         "Both weight matrices make C channels. A duplication of m gates on pairs leaves mC/2 channels (section 3.5 of the "
         "paper says mC), so three gates are 2→3.",
     ),
-    "parity-weights": Entry(
-        partial(_call, "networks", "parity_by_hand"),
+    "parity-weights": CatalogueFigure(
+        "networks:parity_by_hand",
         "fig:parity",
         "The sparse network that computes the parity of four logits: pairs of units feed XNOR gates. Line width: size of the "
         "weight; orange positive, blue negative; biases are 0. The weights are set by hand here; the study `parity` draws "
         "the same for trained networks.",
     ),
-    "normalised": Entry(
-        partial(_call, "approximation", "normalised"),
+    "normalised": CatalogueFigure(
+        "approximation:normalised_densities",
         "tab:normalization-constants",
         "Density of each gate's output for independent N(0, 1) operands: exact and approximate (above), and their normalised "
         "forms (below), which have mean 0 and standard deviation 1. Exact XNOR has a logarithmic peak at 0, cut off here.",
     ),
-    "accuracy-of-package": Entry(
-        partial(_call, "approximation", "saturation"),
+    "accuracy-of-package": CatalogueFigure(
+        "approximation:saturation",
         None,
         "The exact gates along y = x, in float32: computed by this library, and by the definition with probabilities clamped "
         "at 1e-7, as the published package does. The latter (a formula of our own, not the package's code) saturates at ±16.1 "
@@ -128,20 +140,21 @@ FIGURES: dict[str, Entry] = {
 }
 
 
-# Figures by name into files.
-
-
 def draw(
     names: Iterable[str],
     out: Path,
     format: str = "png",  # noqa: A002 (the command's option has that name)
     progress: Callable[[Path], None] | None = None,
 ) -> list[Path]:
-    """Draws the named figures, or all if none is named, as ``out/NAME.FORMAT``; ``progress`` gets each file once written."""
-    from boolit.lab.reports.figures.style import save
+    """Draws the named figures, or all if none is named, as ``out/NAME.FORMAT``; calls ``progress`` with each written file."""
+    from boolit.lab.reports.figures.style import FORMATS, save
 
     chosen = list(dict.fromkeys(names)) or list(FIGURES)
-    _check(chosen, format)
+    if format not in FORMATS:
+        raise UserError(f"unknown format {format!r}; choose one of {', '.join(FORMATS)}")
+    for name in chosen:
+        if name not in FIGURES:
+            raise UserError(f"unknown figure {name!r}; {_suggest(name)}")
     paths = []
     for name in chosen:
         path = out / f"{name}.{format}"
@@ -159,16 +172,6 @@ def draw(
     return paths
 
 
-def _check(names: list[str], format: str) -> None:  # noqa: A002 (as above)
-    from boolit.lab.reports.figures.style import FORMATS
-
-    if format not in FORMATS:
-        raise UserError(f"unknown format {format!r}; choose one of {', '.join(FORMATS)}")
-    for name in names:
-        if name not in FIGURES:
-            raise UserError(f"unknown figure {name!r}; {_hint(name)}")
-
-
-def _hint(name: str) -> str:
+def _suggest(name: str) -> str:
     near = [known for known in FIGURES if name and name in known] or difflib.get_close_matches(name, FIGURES, n=3, cutoff=0.5)
     return f"did you mean {' or '.join(near[:4])}?" if near else f"choose from {', '.join(FIGURES)}"

@@ -1,4 +1,4 @@
-"""How far AIL is from IL (a:diff), where clamped probabilities saturate, and how outputs are distributed."""
+"""How far AIL is from IL (a:diff, a:gradients), where clamped probabilities saturate, and how outputs are distributed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from boolit.functional import combine
-from boolit.lab.reports.figures.gates import colour_bar, heatmap, plane, positive_heatmap, surface
+from boolit.lab.reports.figures.gates import colour_bar, heatmap, plane, surface
 from boolit.lab.reports.figures.style import style, styled
 from boolit.lab.reports.names import label
 from boolit.logic import moments
 
-# How far the approximation is from the exact gate (a:diff), and how far their slopes are apart (a:gradients).
 
-
-class Extreme(NamedTuple):
+class LargestDifference(NamedTuple):
     """Where |AIL - IL| is largest, and the closed form of its value there."""
 
     x: float
@@ -32,10 +30,10 @@ class Extreme(NamedTuple):
 
 
 # NOTE[paper]: a:diff says the difference never exceeds 1; it reaches ln 3 for AND and OR, and tends to ln 2 for XNOR.
-EXTREMES = {
-    "and": Extreme(0.0, 0.0, "at the origin", "ln 3", (0, 0)),
-    "or": Extreme(0.0, 0.0, "at the origin", "ln 3", (1, 1)),
-    "xnor": Extreme(50.0, 50.0, "as |x| = |y| → ∞", "ln 2", (0.5, 0)),
+LARGEST_DIFFERENCES = {
+    "and": LargestDifference(0.0, 0.0, "at the origin", "ln 3", (0, 0)),
+    "or": LargestDifference(0.0, 0.0, "at the origin", "ln 3", (1, 1)),
+    "xnor": LargestDifference(50.0, 50.0, "as |x| = |y| → ∞", "ln 2", (0.5, 0)),
 }
 
 
@@ -67,7 +65,7 @@ def differences(op: str) -> Figure:
     panels[1, 0].set_title("difference, AIL − IL")
     _state_maximum(panels[1, 0], op)
     colour_bar(figure, image, panels[1, 0])
-    image = positive_heatmap(panels[1, 1], (approximate - exact).abs() / exact.abs(), 1.0, (0.1, 0.5))
+    image = heatmap(panels[1, 1], (approximate - exact).abs() / exact.abs(), 1.0, (0.1, 0.5), positive=True)
     panels[1, 1].set_title("relative difference, |AIL − IL| / |IL|")
     colour_bar(figure, image, panels[1, 1], extend="max")
     return figure
@@ -75,7 +73,7 @@ def differences(op: str) -> Figure:
 
 def _state_maximum(axes: Axes, op: str) -> None:
     """Writes the largest difference, computed here, and its closed form into the panel."""
-    x, y, where, closed_form, (right, up) = EXTREMES[op]
+    x, y, where, closed_form, (right, up) = LARGEST_DIFFERENCES[op]
     point = torch.tensor([[x, y]], dtype=torch.float64)
     size = float(difference(op, point[:, 0], point[:, 1]).abs())
     axes.annotate(
@@ -113,20 +111,18 @@ def gradients(op: str) -> Figure:
     return figure
 
 
-# Where a gate computed through clamped probabilities stops being the gate.
-
+GATES = ("and", "or", "xnor")
 CLAMP = 1e-7  # what the authors' published package clamps probabilities at before each logarithm
 _CLAMPED = f"clamped at $10^{{{round(math.log10(CLAMP))}}}$"
-_GATES = ("and", "or", "xnor")
 
 
-def clamped(op: str, x: Tensor, y: Tensor) -> Tensor:
+def clamped_gate(op: str, x: Tensor, y: Tensor) -> Tensor:
     """A gate by its definition: log p - log(1 - p), with both clamped from below.
 
     Shape: the broadcast shape of x and y.
 
     Example:
-        >>> clamped("or", torch.tensor(40.0), torch.tensor(40.0))
+        >>> clamped_gate("or", torch.tensor(40.0), torch.tensor(40.0))
         tensor(16.1181)
     """
     both, neither = torch.sigmoid(x) * torch.sigmoid(y), torch.sigmoid(-x) * torch.sigmoid(-y)
@@ -140,12 +136,13 @@ def saturation() -> Figure:
     t = torch.linspace(-40, 40, 241)
     figure = Figure(figsize=(9.4, 3.6), layout="constrained")
     value_axes, error_axes = figure.subplots(1, 2)
-    for op in _GATES:
+    for op in GATES:
         exact = combine(op, t.double(), t.double())
-        for name, computed, line in (("boolit", combine(op, t, t), "-"), (_CLAMPED, clamped(op, t, t), ":")):
+        for name, computed, line in (("boolit", combine(op, t, t), "-"), (_CLAMPED, clamped_gate(op, t, t), ":")):
             look = {"color": style(f"{op}_il").colour, "linestyle": line}
             value_axes.plot(t, computed, **look, label=f"{op.upper()}, {name}")
-            error_axes.semilogy(t, _error(computed, exact), **look, linewidth=1.1)
+            error = (computed.double() - exact).abs().clamp_min(1e-9)  # so that 0 has a place on a logarithmic axis
+            error_axes.semilogy(t, error, **look, linewidth=1.1)
     value_axes.set(xlabel="x = y", ylabel="output logit")
     error_axes.set(xlabel="x = y", ylabel="absolute error in float32", ylim=(5e-10, 1e2))
     for axes in (value_axes, error_axes):
@@ -154,26 +151,18 @@ def saturation() -> Figure:
     return figure
 
 
-def _error(computed: Tensor, exact: Tensor) -> Tensor:
-    """Absolute, and at least 1e-9 so that an error of 0 has a place on a logarithmic axis."""
-    return (computed.double() - exact).abs().clamp_min(1e-9)
-
-
-# How a gate's output is distributed when its operands are standard normal, before and after normalisation.
-
-GATES = ("and", "or", "xnor")
 EDGES = np.linspace(-5, 5, 101)
 _PAIRS = 2**17
 
 
 @styled
-def normalised() -> Figure:
-    """Densities of IL and AIL (above), of NIL and NAIL beside the normal they are brought to (below)."""
+def normalised_densities() -> Figure:
+    """Densities of IL and AIL (above), of NIL and NAIL beside the normal distribution (below)."""
     figure = Figure(figsize=(9.4, 5.4), layout="constrained")
     panels = figure.subplots(2, len(GATES), sharex=True, sharey="row")
     for column, op in enumerate(GATES):
         for row, forms in enumerate((("il", "ail"), ("nil", "nail"))):
-            _compare(panels[row, column], op, forms)
+            _draw_densities(panels[row, column], op, forms)
         panels[1, column].set_xlabel("output")
     for axes in panels[:, 0]:
         axes.set_ylabel("density")
@@ -182,7 +171,7 @@ def normalised() -> Figure:
     return figure
 
 
-def _compare(axes: Axes, op: str, forms: tuple[str, str]) -> None:
+def _draw_densities(axes: Axes, op: str, forms: tuple[str, str]) -> None:
     normal = np.exp(-(EDGES**2) / 2) / math.sqrt(2 * math.pi)
     axes.fill_between(EDGES, normal, color="0.88", linewidth=0, label="N(0, 1)")
     pairs = normal_pairs(_PAIRS)
@@ -199,14 +188,14 @@ def _compare(axes: Axes, op: str, forms: tuple[str, str]) -> None:
 def density(spec: str, pairs: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
     """The density of a gate between `EDGES`, from equally likely pairs of operands.
 
-    Shape: pairs ``(n, 2)``; one value a bin.
+    Shape: pairs ``(n, 2)``; one value per bin.
     """
     counts, _ = np.histogram(surface(spec, pairs[:, 0], pairs[:, 1]).numpy(), bins=EDGES)
     return np.asarray(counts / len(pairs) / np.diff(EDGES), dtype=np.float64)
 
 
 def normal_pairs(count: int) -> Tensor:
-    """Pairs of independent N(0, 1) operands, spread more evenly than random ones, always the same.
+    """Pairs of independent N(0, 1) operands from a Sobol sequence, always the same.
 
     Shape: ``(count, 2)``.
     """

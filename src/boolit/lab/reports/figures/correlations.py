@@ -1,6 +1,6 @@
-"""Are the weights that a gate reads together alike? Measured on finished runs, and drawn (a:correlations).
+"""How similar are the weight rows whose features one gate reads? Measured on finished runs, and drawn (a:correlations).
 
-All features of a layer see the same inputs, so two of them are alike as far as their rows of the weight matrix are.
+All features of a layer have the same inputs, so two of them are as similar as their rows of the weight matrix.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from boolit.lab.reports.names import label
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record
 
-# Are the pre-activations a gate reads together independent of each other? (a:correlations)
-
 PROBES = 32
+EDGES = np.linspace(-1, 1, 81).tolist()
+_COLUMNS = 3
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Correlations:
     paired: Tensor
     others: Tensor
 
-    def figures(self) -> dict[str, float]:
-        """What there is to say in numbers; NaN where there are too few pairs to say it."""
+    def metrics(self) -> dict[str, float]:
+        """Means and standard deviations; NaN where there are too few pairs."""
         return {
             "paired_mean": float(self.paired.mean()),
             "paired_sd": _deviation(self.paired),
@@ -58,11 +58,11 @@ class Correlations:
         }
 
 
-def correlations(store: Store, layer: int = 1, records: Sequence[Record] | None = None) -> list[Correlations]:
+def measure_correlations(store: Store, layer: int = 1, records: Sequence[Record] | None = None) -> list[Correlations]:
     """The correlations of every study and activation whose weights a store has kept, at its largest size, all seeds together.
 
-    ``records`` are those to look at, instead of all in the store. Of several sizes that are as wide in this layer, the largest
-    is that with the most parameters.
+    ``records`` limits it to some of the store's. Of several sizes with the same width in this layer, the one with the most
+    parameters is the largest.
     """
     looked_at = store.records() if records is None else records
     kept = [r for r in looked_at if r.state == "finished" and r.config.model["name"] == "mlp"]
@@ -90,7 +90,7 @@ def _of_activation(study: str, spec: str, own: Sequence[Record], store: Store, l
     chosen = [record for record in own if size(record) == largest]
     weights = torch.stack([_layer_weights(store.weights(record.key), layer) for record in chosen])
     width = largest[0]
-    return Correlations(spec, study, layer, width, len(chosen), *row_similarities(weights, together(spec, width)))
+    return Correlations(spec, study, layer, width, len(chosen), *row_similarities(weights, channels_read_together(spec, width)))
 
 
 def _layer_weights(path: Path, layer: int) -> Tensor:
@@ -112,7 +112,7 @@ def _deviation(values: Tensor) -> float:
 def row_similarities(weights: Tensor, paired: Tensor) -> tuple[Tensor, Tensor]:
     """The cosine similarities of rows that are read together, and of those that are not.
 
-    Shape: ``(…, rows, columns)`` and ``(rows, rows)``; all pairs of all matrices in one row each.
+    Shape: ``(…, rows, columns)`` and ``(rows, rows)``; all pairs of all matrices, flattened.
 
     Example:
         >>> rows = torch.tensor([[1.0, 0.0], [-2.0, 0.0], [0.0, 3.0]])
@@ -125,15 +125,15 @@ def row_similarities(weights: Tensor, paired: Tensor) -> tuple[Tensor, Tensor]:
     return similar[..., paired & each_once].flatten(), similar[..., ~paired & each_once].flatten()
 
 
-def together(spec: str, channels: int) -> Tensor:
+def channels_read_together(spec: str, channels: int) -> Tensor:
     """Which channels an activation reads together, found by changing one at a time; neighbours if it reads one at a time.
 
     Shape: ``(channels, channels)``, without the diagonal.
 
     Example:
-        >>> together("or_ail", 4).nonzero().tolist()
+        >>> channels_read_together("or_ail", 4).nonzero().tolist()
         [[0, 1], [1, 0], [2, 3], [3, 2]]
-        >>> together("glu", 4).nonzero().tolist()
+        >>> channels_read_together("glu", 4).nonzero().tolist()
         [[0, 2], [1, 3], [2, 0], [3, 1]]
     """
     module = boolit.activation(spec)
@@ -141,7 +141,7 @@ def together(spec: str, channels: int) -> Tensor:
         return torch.zeros(1, 1, dtype=torch.bool)
     if module.map[0] == 1:
         evenly = channels - channels % 2
-        return torch.nn.functional.pad(together("max", evenly), (0, channels - evenly) * 2)
+        return torch.nn.functional.pad(channels_read_together("max", evenly), (0, channels - evenly) * 2)
     x = torch.randn(PROBES, 1, channels, generator=torch.Generator().manual_seed(0))
     changed = x + torch.diag(torch.full((channels,), 10.0))
     with torch.no_grad():
@@ -150,15 +150,9 @@ def together(spec: str, channels: int) -> Tensor:
     return shared & ~torch.eye(channels, dtype=torch.bool)
 
 
-# How alike the weight rows are that a gate reads together, beside all others (fig:correlations).
-
-EDGES = np.linspace(-1, 1, 81).tolist()
-_COLUMNS = 3
-
-
 @styled
 def row_correlations(found: Sequence[Correlations]) -> Figure:
-    """A panel an activation: densities of the cosine similarity of paired rows and of all other pairs."""
+    """A panel per activation: densities of the cosine similarity of paired rows and of all other pairs."""
     columns = min(_COLUMNS, len(found))
     rows = math.ceil(len(found) / columns)
     figure = Figure(figsize=(3.2 * columns, 0.6 + 2.0 * rows), layout="constrained")
@@ -174,11 +168,11 @@ def row_correlations(found: Sequence[Correlations]) -> Figure:
 
 
 def _panel(axes: Axes, each: Correlations, study: str) -> None:
-    figures = each.figures()
+    metrics = each.metrics()
     axes.hist(
-        each.others.numpy(), EDGES, density=len(each.others) > 0, color="0.8", label=f"others: sd {figures['others_sd']:.2f}"
+        each.others.numpy(), EDGES, density=len(each.others) > 0, color="0.8", label=f"others: sd {metrics['others_sd']:.2f}"
     )
-    name = f"paired: {figures['paired_mean']:+.2f} ± {figures['paired_sd']:.2f}".replace("-", "−")
+    name = f"paired: {metrics['paired_mean']:+.2f} ± {metrics['paired_sd']:.2f}".replace("-", "−")
     look: dict[str, Any] = {"histtype": "step", "linewidth": 1.6, "color": style(each.activation).colour}
     axes.hist(each.paired.numpy(), EDGES[::2], density=len(each.paired) > 0, label=name, **look)
     axes.axvline(0, color="0.4", linewidth=0.6)

@@ -1,4 +1,4 @@
-"""The gates themselves, as heatmaps of two logits: exact, approximate, and what one might use instead."""
+"""Gates as heatmaps of two logits: exact, approximate, and simpler alternatives (fig:AND, fig:OR, fig:XNOR, a:relu)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from torch import Tensor
 from boolit.lab.reports.figures.style import DIVERGING, SEQUENTIAL, styled
 from boolit.lab.reports.names import label
 from boolit.nn import activation
-
-# Functions of two logits as heatmaps with contours.
 
 Extend: TypeAlias = Literal["neither", "min", "max", "both"]
 
@@ -46,34 +44,27 @@ def surface(spec: str, x: Tensor, y: Tensor) -> Tensor:
     return output.squeeze(-1)
 
 
-def heatmap(axes: Axes, values: Tensor, limit: float, contours: Sequence[float] = (), reach: float = REACH) -> AxesImage:
-    """Draws ``values`` on a scale from -limit (blue) over 0 (white) to limit (orange), with labelled contours."""
-    return _draw(axes, values, (-limit, limit), contours, reach)
+def heatmap(axes: Axes, values: Tensor, limit: float, contours: Sequence[float] = (), positive: bool = False) -> AxesImage:
+    """Draws ``values`` on a scale from -limit (blue) over 0 (white) to limit (orange), with labelled contours.
 
-
-def positive_heatmap(axes: Axes, values: Tensor, limit: float, contours: Sequence[float] = ()) -> AxesImage:
-    """Draws sizes, which have no sign, on the orange half of that scale."""
-    return _draw(axes, values, (0.0, limit), contours, REACH)
-
-
-def _draw(axes: Axes, values: Tensor, limits: tuple[float, float], contours: Sequence[float], reach: float) -> AxesImage:
-    low, high = limits
-    colours = DIVERGING if low < 0 else SEQUENTIAL
-    corners = (-reach, reach, -reach, reach)
-    image = axes.imshow(values.numpy(), cmap=colours, vmin=low, vmax=high, origin="lower", extent=corners)
+    ``positive`` values have the orange half of the scale.
+    """
+    low, colours = (0.0, SEQUENTIAL) if positive else (-limit, DIVERGING)
+    corners = (-REACH, REACH, -REACH, REACH)
+    image = axes.imshow(values.numpy(), cmap=colours, vmin=low, vmax=limit, origin="lower", extent=corners)
     axes.set(xlabel="x", ylabel="y", aspect="equal")
     axes.label_outer()
     inside = [level for level in contours if float(values.min()) < level < float(values.max())]
     if inside:
-        line = np.linspace(-reach, reach, values.shape[0])
+        line = np.linspace(-REACH, REACH, values.shape[0])
         widths = [1.4 if level == 0 else 0.6 for level in inside]
         lines = axes.contour(line, line, values.numpy(), levels=inside, colors="0.15", linewidths=widths)
-        axes.clabel(lines, fontsize=7, fmt="%g", manual=_label_positions(lines, 0.88 * reach))
+        axes.clabel(lines, fontsize=7, fmt="%g", manual=_label_positions(lines, 0.88 * REACH))
     return image
 
 
 def _label_positions(lines: QuadContourSet, reach: float) -> list[tuple[float, float]]:
-    """One point a contour, a third along the part of it that is not near the edge, where a label would be cut."""
+    """One point per contour, a third along the part of it that is not near the edge, where a label would be cut."""
     positions = []
     for segments in lines.allsegs:
         longest = max(segments, key=len)
@@ -86,11 +77,9 @@ def _label_positions(lines: QuadContourSet, reach: float) -> list[tuple[float, f
 
 
 def colour_bar(figure: Figure, image: AxesImage, panels: Any, label: str = "", extend: Extend = "neither") -> None:
-    """The scale beside its panels, with few and round numbers."""
+    """Draws the scale beside its panels, with a few round numbers."""
     figure.colorbar(image, ax=panels, label=label, extend=extend, pad=0.02, ticks=MaxNLocator(5, steps=[1, 2, 5, 10]))
 
-
-# The gates themselves: exact, approximate, and what one might use instead (fig:AND, fig:OR, fig:XNOR, a:relu).
 
 # NOTE[paper]: the caption and third panel of fig:AND say max(x, y); AND is approximated by the minimum.
 ROUGH = {"and": "min", "or": "max", "xnor": "signed_geomean"}
@@ -116,7 +105,7 @@ def gate(op: str) -> Figure:
 
 @styled
 def relu_approximation() -> Figure:
-    """What two ReLU units and a linear layer make of OR."""
+    """OR as two ReLU units and a linear layer approximate it."""
     x, y = plane()
     surfaces = {
         "ReLU(x)": torch.relu(x),

@@ -1,4 +1,4 @@
-"""What small networks have learnt: weights as lines between units, and how they divide the plane (a:parity, a:xor)."""
+"""What small networks have learnt: weights as lines between units (a:parity), and decisions in the plane (a:xor)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ from boolit.lab.reports.figures.style import DIVERGING, NEGATIVE, POSITIVE, styl
 from boolit.lab.reports.names import label
 from boolit.nn import activation
 
-# The weights a small network has learnt, as lines between its units (fig:parity, fig:2nd_parity).
-
-_WIDEST = 5.0  # points, of the largest weight in a network
+_MAX_LINE_WIDTH = 5.0  # points, of the largest weight in a network
 _LAYER, _GATE = 2.2, 0.8  # how far a weight matrix and a gate reach to the right
 
 
-class Network(NamedTuple):
-    """A multilayer perceptron: its activation, the weight matrices (outputs, inputs) in order, and a title."""
+class MLPWeights(NamedTuple):
+    """The weights of a multi-layer perceptron: its activation, the matrices (outputs, inputs) in order, and a title."""
 
     activation: str
     weights: Sequence[Tensor]
@@ -35,8 +33,8 @@ class Network(NamedTuple):
 
 
 @styled
-def learnt_weights(*networks: Network) -> Figure:
-    """Networks side by side: a line a weight, wide where it is large, orange where positive, blue where negative.
+def learnt_weights(*networks: MLPWeights) -> Figure:
+    """Networks side by side: one line per weight, wide where it is large, orange where positive, blue where negative.
 
     Between layers, gates are drawn where the activation has them: the units they read, and the feature they make.
     """
@@ -46,23 +44,21 @@ def learnt_weights(*networks: Network) -> Figure:
     panels = figure.subplots(1, len(networks), squeeze=False, width_ratios=widths)[0]
     for axes, network in zip(panels, networks, strict=True):
         _draw(axes, network)
-    handles = [Line2D([], [], color=colour, linewidth=3, label=name) for name, colour in _SIGNS.items()]
+    signs = {"positive weight": POSITIVE, "negative weight": NEGATIVE}
+    handles = [Line2D([], [], color=colour, linewidth=3, label=name) for name, colour in signs.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
 
 
-_SIGNS = {"positive weight": POSITIVE, "negative weight": NEGATIVE}
-
-
-def _draw(axes: Axes, network: Network) -> None:
-    check(network)
+def _draw(axes: Axes, network: MLPWeights) -> None:
+    _check_shapes(network)
     largest = max(float(weight.abs().max()) for weight in network.weights)
-    left, features = 0.0, spread(network.weights[0].shape[1])
+    left, features = 0.0, _unit_heights(network.weights[0].shape[1])
     axes.scatter([left] * len(features), features, s=50, color="0.25", zorder=4)
     for index, height in enumerate(features):
         axes.text(left - 0.25, height, f"$x_{{{index}}}$", ha="right", va="center")
     for layer, weight in enumerate(network.weights):
-        units = spread(weight.shape[0])
+        units = _unit_heights(weight.shape[0])
         _lines(axes, weight.detach(), left, features, units, largest)
         left += _LAYER
         axes.scatter([left] * len(units), units, s=50, facecolor="white", edgecolor="0.25", zorder=4)
@@ -74,8 +70,8 @@ def _draw(axes: Axes, network: Network) -> None:
     axes.axis("off")
 
 
-def check(network: Network) -> None:
-    """Raises where a matrix does not take what the activation makes of the one before."""
+def _check_shapes(network: MLPWeights) -> None:
+    """Raises where a matrix does not fit the features that the activation makes of the layer before."""
     module = activation(network.activation)
     for index, (weight, following) in enumerate(zip(network.weights, network.weights[1:], strict=False)):
         expected = module.out_features(weight.shape[0])
@@ -86,7 +82,7 @@ def check(network: Network) -> None:
             )
 
 
-def spread(count: int) -> list[float]:
+def _unit_heights(count: int) -> list[float]:
     """Heights of that many units, centred, the first one on top."""
     return [(count - 1) / 2 - index for index in range(count)]
 
@@ -97,7 +93,7 @@ def _lines(axes: Axes, weight: Tensor, left: float, features: list[float], units
         unit, feature = divmod(flat, weight.shape[1])
         value = float(weight[unit, feature])
         if value:
-            colour, width = (POSITIVE if value > 0 else NEGATIVE), _WIDEST * abs(value) / largest
+            colour, width = (POSITIVE if value > 0 else NEGATIVE), _MAX_LINE_WIDTH * abs(value) / largest
             axes.plot([left, left + _LAYER], [features[feature], units[unit]], color=colour, linewidth=width, zorder=2)
 
 
@@ -107,7 +103,7 @@ def _gates(axes: Axes, spec: str, left: float, units: list[float]) -> list[float
     if len({wire.inputs for wire in wires}) == len(wires):
         features = [sum(units[channel] for channel in wire.inputs) / len(wire.inputs) for wire in wires]
     else:
-        features = spread(len(wires))
+        features = _unit_heights(len(wires))
     for wire, height in zip(wires, features, strict=True):
         look = style(wire.gate.spec)
         for channel in wire.inputs:
@@ -119,10 +115,8 @@ def _gates(axes: Axes, spec: str, left: float, units: list[float]) -> list[float
 def parity_by_hand() -> Figure:
     """The sparse XNOR network that computes the parity of four logits, its weights set by hand."""
     weights = [torch.eye(4), torch.eye(2), -torch.ones(1, 1)]
-    return learnt_weights(Network("xnor_ail", weights, f"{label('xnor_ail')}, weights set by hand"))
+    return learnt_weights(MLPWeights("xnor_ail", weights, f"{label('xnor_ail')}, weights set by hand"))
 
-
-# How networks divide the plane when they solve XOR (a:xor).
 
 Model = Callable[[Tensor], Tensor]
 
@@ -132,7 +126,7 @@ def xor_decision(models: Mapping[str, Model], points: Tensor, labels: Tensor, no
     """The probability each model gives to every point of the plane, far beyond the training samples.
 
     Args:
-        models: by spec or by any name; each maps points to one logit a point, or to two, one a class.
+        models: by spec or by any name; each maps points to one logit per point, or to two, one per class.
         points: the training samples.
         labels: 1 or True for positive samples.
         note: written under each title.
@@ -152,7 +146,7 @@ def xor_decision(models: Mapping[str, Model], points: Tensor, labels: Tensor, no
 
 
 def probability(model: Model, points: Tensor) -> Tensor:
-    """What a model with one logit (or two, one a class) gives to the positive class.
+    """What a model with one logit (or two, one per class) gives to the positive class.
 
     Shape: ``(n, 2)`` to ``(n,)``.
     """
@@ -189,11 +183,11 @@ def xor_by_hand() -> Figure:
     generator = torch.Generator().manual_seed(0)
     corners = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
     points = corners.repeat(10, 1) + 0.15 * torch.randn(40, 2, generator=generator)
-    models = {spec: hand_set(spec) for spec in ("relu", "xnor_nil", "xnor_nail")}
+    models = {spec: hand_set_network(spec) for spec in ("relu", "xnor_nil", "xnor_nail")}
     return xor_decision(models, points, points[:, 0] * points[:, 1] < 0, note="weights set by hand")
 
 
-def hand_set(spec: str) -> nn.Sequential:
+def hand_set_network(spec: str) -> nn.Sequential:
     """A network with 2 hidden units that solves XOR: |x - y| > 1 by ReLU, -XNOR(x, y) by an XNOR gate."""
     hidden = [[1.0, -1.0], [-1.0, 1.0]] if spec == "relu" else [[1.0, 0.0], [0.0, 1.0]]
     outer, bias = ([[2.0, 2.0]], [-2.0]) if spec == "relu" else ([[-1.5]], [0.0])

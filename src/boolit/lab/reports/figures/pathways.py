@@ -12,11 +12,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch
 from torch import Tensor
 
-from boolit.lab.reports.figures.style import Style, style, styled
-from boolit.lab.reports.names import gate_name, multiple_of_c
+from boolit.lab.reports.figures.style import ActivationStyle, style, styled
+from boolit.lab.reports.names import gate_name, map_of, multiple_of_c
 from boolit.nn import Activation, Ensemble, activation
-
-# Which inputs feed which output of an activation, and by which gate, found by probing the module itself.
 
 
 class Wire(NamedTuple):
@@ -27,7 +25,7 @@ class Wire(NamedTuple):
 
 
 def wiring(module: Activation, channels: int) -> list[Wire]:
-    """The wire of every output channel of a module with so many input channels.
+    """The wire of every output channel of a module with this many input channels.
 
     Example:
         >>> from boolit import activation
@@ -41,12 +39,12 @@ def wiring(module: Activation, channels: int) -> list[Wire]:
     for output in range(values.shape[1]):
         slopes = torch.autograd.grad(values[:, output].sum(), x, retain_graph=True)[0]
         inputs = tuple(slopes.ne(0).any(0).nonzero().flatten().tolist())
-        wires.append(Wire(inputs, _maker(module, x[:, list(inputs)], values[:, output])))
+        wires.append(Wire(inputs, _member(module, x[:, list(inputs)], values[:, output])))
     return wires
 
 
 def _probes(module: Activation, channels: int) -> Tensor:
-    """Random inputs, so many that every operand has a slope at one of them.
+    """Enough random inputs that every operand has a slope at one of them.
 
     An approximate XNOR of k passes a slope to one operand at a time, so 32 k probes miss one with probability e⁻³².
     """
@@ -54,7 +52,7 @@ def _probes(module: Activation, channels: int) -> Tensor:
     return torch.randn(32 * module.map[0], channels, dtype=torch.float64, generator=generator).requires_grad_()
 
 
-def _maker(module: Activation, operands: Tensor, output: Tensor) -> Activation:
+def _member(module: Activation, operands: Tensor, output: Tensor) -> Activation:
     """The member of an ensemble that gives this output for these operands."""
     if not isinstance(module, Ensemble):
         return module
@@ -78,18 +76,20 @@ _BEFORE, _PRE, _GATE, _POST, _AFTER = 0.0, 1.5, 4.0, 5.2, 6.7
 
 @styled
 def pathways() -> Figure:
-    """One panel a layer: weights, channels before the activation, its gates, channels after it, the next weights."""
+    """One panel per layer: weights, channels before the activation, its gates, channels after it, the next weights."""
     figure = Figure(figsize=(8.6, 10.2), layout="constrained")
-    used: dict[str, Style] = {}
+    used: dict[str, ActivationStyle] = {}
     for axes, letter, (spec, title) in zip(figure.subplots(3, 2).flat, "abcdef", PANELS.items(), strict=True):
-        used |= pathway(axes, activation(spec), CHANNELS)
-        axes.set_title(f"({letter}) {title} ({_map(spec)})\n{_parameters(spec)} parameters a layer")
+        module = activation(spec)
+        used |= pathway(axes, module, CHANNELS)
+        weights = multiple_of_c(module.feature_factor).replace("C", "C²")  # of the next layer, which makes C channels again
+        axes.set_title(f"({letter}) {title} ({map_of(spec)})\n{weights} + C parameters a layer")
     handles = [Line2D([], [], color=look.colour, marker=look.marker, label=name) for name, look in sorted(used.items())]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     return figure
 
 
-def pathway(axes: Axes, module: Activation, channels: int) -> dict[str, Style]:
+def pathway(axes: Axes, module: Activation, channels: int) -> dict[str, ActivationStyle]:
     """Draws one layer and returns the look of each gate in it."""
     wires = wiring(module, channels)
     before, after = heights(channels), heights(len(wires))
@@ -108,17 +108,8 @@ def pathway(axes: Axes, module: Activation, channels: int) -> dict[str, Style]:
 
 
 def heights(count: int) -> list[float]:
-    """Where that many channels lie: evenly spread over the panel, the first one on top."""
+    """The heights of this many channels: evenly spaced over the panel, the first one on top."""
     return [1 - (index + 0.5) / count for index in range(count)]
-
-
-def _map(spec: str) -> str:
-    return "{}→{}".format(*activation(spec).map)
-
-
-def _parameters(spec: str) -> str:
-    """Weights and biases of the next layer, which turns what the activation leaves into C channels again."""
-    return f"{multiple_of_c(activation(spec).feature_factor).replace('C', 'C²')} + C"
 
 
 def _frame(axes: Axes, module: Activation, channels: int, outputs: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import NormalDist
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,42 +14,19 @@ from matplotlib.ticker import PercentFormatter
 
 from boolit.lab.reports.figures.style import style, styled
 from boolit.lab.reports.names import label
-from boolit.lab.runs import RunConfig, in_percent
+from boolit.lab.results.statistics import Score
+from boolit.lab.runs import Record, in_percent
 
-NAMES_IN_COLUMN, COLUMN_INCHES = 17, 1.9  # of a legend: as many names as are as high as the panels
+NAMES_IN_COLUMN, COLUMN_INCHES = 17, 1.9  # of a legend that is as high as the panels
 Bars = Literal["sd", "se"]
 Array = np.ndarray[Any, np.dtype[np.float64]]
 T = TypeVar("T")
 _BAR_NAMES = {"sd": "standard deviation", "se": "standard error"}
 
 
-class Scored(Protocol):
-    """The final figures of an activation at one size and depth."""
-
-    @property
-    def activation(self) -> str: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def values(self) -> Sequence[float]: ...
-    @property
-    def diverged(self) -> int: ...
-    @property
-    def depth(self) -> int: ...
-
-
-class Recorded(Protocol):
-    """What a run left."""
-
-    @property
-    def config(self) -> RunConfig: ...
-    @property
-    def history(self) -> Mapping[str, Sequence[float]]: ...
-
-
 @styled
-def accuracy_against_parameters(scores: Iterable[Scored], metric: str = "accuracy", bars: Bars = "sd") -> Figure:
-    """The mean of every activation at every size, with error bars, on a logarithmic axis of sizes; a panel a depth."""
+def accuracy_against_parameters(scores: Iterable[Score], metric: str = "accuracy", bars: Bars = "sd") -> Figure:
+    """The mean of every activation at every size, with error bars, on a logarithmic axis of sizes; a panel per depth."""
     by_depth = _grouped((score.depth, score) for score in scores)
     figure, panels = _panels(sorted(by_depth), metric, f"bars: {_BAR_NAMES[bars]}")
     for depth, axes in panels.items():
@@ -60,7 +37,7 @@ def accuracy_against_parameters(scores: Iterable[Scored], metric: str = "accurac
     return figure
 
 
-def _errorbars(axes: Axes, spec: str, members: list[Scored], bars: Bars) -> None:
+def _errorbars(axes: Axes, spec: str, members: list[Score], bars: Bars) -> None:
     shown = sorted((score for score in members if score.values), key=lambda score: score.size)
     means = [float(np.mean(score.values)) for score in shown]
     spans = [_span(score.values, bars) for score in shown]
@@ -80,8 +57,8 @@ def _span(values: Sequence[float], bars: Bars) -> float:
 
 
 @styled
-def learning_curves(records: Iterable[Recorded], metric: str, log: bool = False) -> Figure:
-    """The mean of a metric by epoch, with a band of one standard deviation over the runs of an activation; a panel a depth.
+def learning_curves(records: Iterable[Record], metric: str, log: bool = False) -> Figure:
+    """The mean of a metric by epoch, with a band of one standard deviation over the runs of an activation; a panel per depth.
 
     An activation with several sizes has a curve for each, named by its number of parameters.
     """
@@ -100,7 +77,7 @@ def learning_curves(records: Iterable[Recorded], metric: str, log: bool = False)
     return figure
 
 
-def _curve(axes: Axes, spec: str, name: str, curves: list[Sequence[float]]) -> None:
+def _curve(axes: Axes, spec: str, name: str, curves: Sequence[Sequence[float]]) -> None:
     mean, sd = mean_and_sd(curves)
     epochs = np.arange(1, len(mean) + 1)
     arguments = style(spec).plot_arguments() | {"markevery": (0.1, 0.2), "markersize": 5}
@@ -121,21 +98,21 @@ def mean_and_sd(curves: Sequence[Sequence[float]]) -> tuple[Array, Array]:
 
 
 @styled
-def solved_share(scores: Iterable[Scored], threshold: float, metric: str = "accuracy", goal: str = "max") -> Figure:
+def solved_share(scores: Iterable[Score], threshold: float, metric: str = "accuracy", goal: str = "max") -> Figure:
     """The share of runs that reach a threshold, with the 95 % Wilson interval; a diverged run has not reached it."""
-    listed = [score for score in scores if len(score.values) + score.diverged]
-    figure = Figure(figsize=(6.4, 1.0 + 0.34 * len(listed)), layout="constrained")
+    shown = [score for score in scores if len(score.values) + score.diverged]
+    figure = Figure(figsize=(6.4, 1.0 + 0.34 * len(shown)), layout="constrained")
     axes = figure.subplots()
-    for row, score in enumerate(listed):
-        solved, runs = count_solved(score, threshold, goal)
+    for row, score in enumerate(shown):
+        solved, runs = _count_solved(score, threshold, goal)
         low, high = wilson(solved, runs)
         share = solved / runs
         axes.barh(row, share, color=style(score.activation).colour, height=0.7)
         axes.errorbar(share, row, xerr=[[share - low], [high - share]], color="0.5", capsize=3, linewidth=1.2)
         axes.text(1.02, row, f"{solved}/{runs}", va="center", fontsize=8)
-    several = len(listed) > len({score.activation for score in listed})
-    names = [f"{label(score.activation)}, {score.size}" if several else label(score.activation) for score in listed]
-    axes.set_yticks(range(len(listed)), names)
+    several = len(shown) > len({score.activation for score in shown})
+    names = [f"{label(score.activation)}, {score.size}" if several else label(score.activation) for score in shown]
+    axes.set_yticks(range(len(shown)), names)
     sign = "≥" if goal == "max" else "≤"
     axes.set(xlim=(0, 1), xlabel=f"share of runs with {_plain(metric)} {sign} {threshold:g} (95 % Wilson interval)")
     axes.invert_yaxis()
@@ -165,7 +142,7 @@ def score_intervals(
     return figure
 
 
-def count_solved(score: Scored, threshold: float, goal: str) -> tuple[int, int]:
+def _count_solved(score: Score, threshold: float, goal: str) -> tuple[int, int]:
     """How many runs reach the threshold, of how many."""
     reached = [value >= threshold if goal == "max" else value <= threshold for value in score.values]
     return sum(reached), len(reached) + score.diverged

@@ -1,31 +1,45 @@
-"""Which figures there are to draw of a study's records."""
+"""Which figures there are to draw of a study's records; what one of them needs is imported when it is drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
+import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 from safetensors.torch import load_file
 from torch import Tensor
 
+from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import load, source
-from boolit.lab.models import Stacked, restore
-from boolit.lab.reports.figures.correlations import correlations, row_correlations
-from boolit.lab.reports.figures.networks import Network, learnt_weights, xor_decision
+from boolit.lab.models import restore
 from boolit.lab.reports.figures.results import accuracy_against_parameters, learning_curves, solved_share
+from boolit.lab.reports.figures.style import style, styled
 from boolit.lab.reports.names import label
 from boolit.lab.results.scores import ScoreFormat
 from boolit.lab.results.statistics import metric_of, scores
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Metric, Record
+from boolit.lab.training.job import Job
+from boolit.lab.training.metrics import predict
 
-PAIRED = {"test_seen", "test_unseen"}  # the figures of runs that choose pairs
-DRAWABLE_WIDTH = 16  # more units than these make a thicket of lines, not a drawing
+if TYPE_CHECKING:
+    from boolit.lab.datasets.composition import Curve
+    from boolit.lab.reports.figures.networks import MLPWeights
+
+NamedFigure = tuple[str, str, Figure]  # name, caption and figure
+SEEN_UNSEEN = {"test_seen", "test_unseen"}  # metrics of runs that choose pairs
+MAX_DRAWABLE_WIDTH = 16  # lines between more units cannot be told apart
+LEVELS = 5  # lines of one harmonic mean, about
 
 
-def study_figures(records: Sequence[Record], store: Store, solved: float | None = None) -> Iterator[tuple[str, str, Figure]]:
-    """Name, caption and figure of everything the records can show."""
+def study_figures(records: Sequence[Record], store: Store, solved: float | None = None) -> Iterator[NamedFigure]:
+    """Every figure that the records can show."""
     metric = metric_of(records)
     found = scores(records, metric.key)
     yield "curves", f"{_words(metric)} by epoch.", learning_curves(records, metric.key)
@@ -38,41 +52,108 @@ def study_figures(records: Sequence[Record], store: Store, solved: float | None 
     yield from _of_weights(kept, metric, store)
 
 
-def _of_weights(records: Sequence[Record], metric: Metric, store: Store) -> Iterator[tuple[str, str, Figure]]:
-    chosen = choice_of(records, metric)
+def _of_weights(records: Sequence[Record], metric: Metric, store: Store) -> Iterator[NamedFigure]:
+    chosen = choose_by(records, metric)
     best = _best_of_each(records, chosen)
     drawable = [record for record in best if _drawable(record)]
     if drawable:
+        from boolit.lab.reports.figures.networks import learnt_weights
+
         baseline = [record for record in drawable[1:] if record.config.activation == "relu"]
-        networks = [_network(record, metric, store.weights(record.key)) for record in [*baseline, drawable[0]]]
+        networks = [_mlp_weights(record, metric, store.weights(record.key)) for record in [*baseline, drawable[0]]]
         caption = f"The weights that {_best_seed(chosen)} learnt: wider lines for larger ones, orange positive, blue negative."
         yield "weights", caption, learnt_weights(*networks)
     if any(not _drawable(record) for record in best if record.config.model["name"] == "mlp"):
+        from boolit.lab.reports.figures.correlations import measure_correlations, row_correlations
+
         caption = "How alike the rows of the first weight matrix are that a gate reads together, and all other pairs of rows."
-        yield "correlations", caption, row_correlations(correlations(store, records=records))
+        yield "correlations", caption, row_correlations(measure_correlations(store, records=records))
     yield from _of_pairs(best, chosen, store)
     planes = [record for record in best if record.config.inputs == [2] and metric.percent]
     if planes:
+        from boolit.lab.reports.figures.networks import xor_decision
+
         samples = load(source(planes[0].config.data)).splits["train"]
         models = {r.config.activation: _model(r, store.weights(r.key)) for r in reversed(planes)}
         caption = f"What {_best_seed(chosen)} of each activation makes of the plane, far beyond its training samples."
         yield "decisions", caption, xor_decision(models, samples.x, samples.y.flatten())
 
 
-def _of_pairs(best: Sequence[Record], chosen: Metric, store: Store) -> Iterator[tuple[str, str, Figure]]:
-    choosing = [record for record in best if set(record.metrics) >= PAIRED]
+def _of_pairs(best: Sequence[Record], chosen: Metric, store: Store) -> Iterator[NamedFigure]:
+    choosing = [record for record in best if set(record.metrics) >= SEEN_UNSEEN]
     if choosing:
-        from boolit.lab.reports.figures.seen_unseen import seen_against_unseen, seen_unseen
-
         caption = (
             f"What {_best_seed(chosen)} of each activation gets right of seen and of unseen pairs, from a low bias of the "
             "latter to a high one; along a grey line, the harmonic mean of both (its number, in percent) is the same."
         )
-        yield "seen-unseen", caption, seen_against_unseen([seen_unseen(record, store) for record in choosing])
+        yield "seen-unseen", caption, seen_against_unseen([measure_seen_unseen(record, store) for record in choosing])
 
 
-def choice_of(records: Sequence[Record], metric: Metric) -> Metric:
-    """What the runs that are drawn are chosen by: the study's metric on ``valid``, or else on ``train``; never on ``test``."""
+@dataclass(frozen=True)
+class RunCurve:
+    """The accuracy of one run on seen against unseen pairs of the test split, along the bias (a:czsl)."""
+
+    activation: str
+    curve: Curve
+
+
+def measure_seen_unseen(record: Record, store: Store) -> RunCurve:
+    """The curve for one guess per sample, of a run whose weights were kept."""
+    from boolit.lab.datasets.composition import curves
+    from boolit.lab.datasets.composition.base import CompositionalDataset
+
+    config = record.config
+    job = Job.of([config])
+    if not isinstance(job.dataset, CompositionalDataset):
+        raise UserError(
+            f"run {record.key} has the data {config.data['name']!r}, which has no pairs; give a run of a set that has"
+        )
+    test, network = job.dataset.splits["test"], restore(config, load_file(store.weights(record.key)))
+    scores = torch.cat([piece for _, piece in predict(job, network, test.x)], 1)
+    (of_depths,) = curves(scores, test.y, job.dataset.pairs, "test", depths=(1,))
+    return RunCurve(config.activation, of_depths[0])
+
+
+@styled
+def seen_against_unseen(found: Sequence[RunCurve]) -> Figure:
+    """A curve per run, with its area, and grey lines along which the harmonic mean of both accuracies is the same."""
+    figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+    axes = figure.subplots()
+    for each in found:
+        look = style(each.activation).plot_arguments() | {"markersize": 4, "linewidth": 1.3}
+        name = f"{label(each.activation)}: {100 * each.curve.area:.1f}"
+        axes.plot(each.curve.unseen.numpy(), each.curve.seen.numpy(), label=name, **look)
+    axes.set(xlabel="accuracy on unseen pairs", ylabel="accuracy on seen pairs")
+    axes.set_xlim(0, _axis_end(found, "unseen"))
+    axes.set_ylim(0, _axis_end(found, "seen"))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+    _draw_harmonic_means(axes)
+    figure.legend(loc="outside right upper", title="AUC (%)", alignment="left")
+    return figure
+
+
+def _axis_end(found: Sequence[RunCurve], axis: str) -> float:
+    """A little more than the best accuracy; the whole axis where none was right."""
+    best = max((float(getattr(each.curve, axis).max()) for each in found), default=0.0)
+    return min(1.0, 1.08 * best) or 1.0
+
+
+def _draw_harmonic_means(axes: Axes) -> None:
+    right, top = axes.get_xlim()[1], axes.get_ylim()[1]
+    corner = 2 * right * top / (right + top)
+    for level in MaxNLocator(LEVELS).tick_values(0, corner):
+        if not 0 < level < corner:
+            continue
+        # Where one accuracy is x and the mean h, the other is h x / (2 x - h); from where that is the top, to the right end.
+        x = np.linspace(level * top / (2 * top - level), right, 200)
+        y = level * x / (2 * x - level)
+        axes.plot(x, y, color="0.85", linewidth=0.8, zorder=0)
+        axes.annotate(f"{100 * level:g}", (x[-1], y[-1]), fontsize=7, color="0.6", annotation_clip=False)
+
+
+def choose_by(records: Sequence[Record], metric: Metric) -> Metric:
+    """The metric that chooses the runs to draw: the study's metric on ``valid``, or else on ``train``; never on ``test``."""
     known = set.intersection(*(set(record.metrics) for record in records)) if records else set()
     others = (metric.model_copy(update={"split": split}) for split in ("valid", "train"))
     return next((other for other in others if other.key in known), Metric(name="loss", split="train"))
@@ -91,30 +172,23 @@ def _best_of_each(records: Sequence[Record], metric: Metric) -> list[Record]:
     return list(first.values())
 
 
-def _network(record: Record, metric: Metric, path: Path) -> Network:
+def _mlp_weights(record: Record, metric: Metric, path: Path) -> MLPWeights:
+    from boolit.lab.reports.figures.networks import MLPWeights
+
     weights = load_file(path)
     layers = [weights[f"linear.{i}.weight"] for i in range(len(record.config.width) + 1)]
     spec, shown = record.config.activation, ScoreFormat(metric.percent, 1 if metric.percent else 3)
-    return Network(spec, layers, f"{label(spec)}: {shown.number(record.metrics[metric.key])}{shown.unit}")
+    return MLPWeights(spec, layers, f"{label(spec)}: {shown.number(record.metrics[metric.key])}{shown.unit}")
 
 
-class _Single:
-    """A stacked network of one run as a function of a batch."""
-
-    def __init__(self, network: Stacked) -> None:
-        self.network = network
-
-    def __call__(self, x: Tensor) -> Tensor:
-        outputs: Tensor = self.network(x.unsqueeze(0))
-        return outputs[0]
-
-
-def _model(record: Record, path: Path) -> _Single:
-    return _Single(restore(record.config, load_file(path)))
+def _model(record: Record, path: Path) -> Callable[[Tensor], Tensor]:
+    """A run's network as a function of a batch."""
+    network = restore(record.config, load_file(path))
+    return lambda x: network(x.unsqueeze(0))[0]  # stacked, of one run
 
 
 def _drawable(record: Record) -> bool:
-    return record.config.model["name"] == "mlp" and max(record.config.width) <= DRAWABLE_WIDTH
+    return record.config.model["name"] == "mlp" and max(record.config.width) <= MAX_DRAWABLE_WIDTH
 
 
 def _words(metric: Metric) -> str:

@@ -1,6 +1,6 @@
-"""One look for every figure: colours, markers and lines that mean the same activation everywhere.
+"""One style for every figure: an activation has the same colour, marker and line everywhere.
 
-An activation's hue tells its family, its line and marker filling tell the form. The colours start from Okabe and Ito's
+The hue shows its family, the line and the marker's filling show the form. The colours start from Okabe and Ito's
 palette; any two activations of the paper's figures stay apart (CIE76 ΔE > 15) for normal, protan, deutan and tritan eyes.
 """
 
@@ -93,7 +93,7 @@ _MARKERS = "ov^<>sphHDdPX*8"
 P = ParamSpec("P")
 
 
-class Style(NamedTuple):
+class ActivationStyle(NamedTuple):
     """How an activation is drawn."""
 
     colour: str
@@ -102,7 +102,7 @@ class Style(NamedTuple):
     filling: str
 
     def plot_arguments(self) -> dict[str, Any]:
-        """What matplotlib's line functions take."""
+        """Arguments of matplotlib's line functions."""
         return {
             "color": self.colour,
             "marker": self.marker,
@@ -113,8 +113,8 @@ class Style(NamedTuple):
         }
 
 
-def style(spec: str) -> Style:
-    """The look of an activation; it depends on the spec alone, never on what else is drawn.
+def style(spec: str) -> ActivationStyle:
+    """The style of an activation; it depends on the spec alone, never on what else is drawn.
 
     Example:
         >>> style("or_ail").colour == style("or_nil").colour, style("or_nil").line
@@ -123,21 +123,21 @@ def style(spec: str) -> Style:
     form = _FORM.search(spec)
     word = form[1] if form else ""
     colour, marker = _colour_and_marker(_FORM.sub("", spec))
-    return Style(colour, marker, _LINES[word], _FILLINGS[word])
+    return ActivationStyle(colour, marker, _LINES[word], _FILLINGS[word])
 
 
 def _colour_and_marker(family: str) -> tuple[str, str]:
-    """The table's, or for another spec a shade of its nearest kin's hue, chosen by a hash of the name."""
+    """The table's, or for another spec a shade of a related hue, chosen by a hash of the name."""
     if family in _COLOURS_AND_MARKERS:
         return _COLOURS_AND_MARKERS[family]
     digest = hashlib.sha256(family.encode()).digest()
-    hue, _ = _COLOURS_AND_MARKERS[_kin(family, digest[0])]
+    hue, _ = _COLOURS_AND_MARKERS[_related(family, digest[0])]
     white = 0.15 + 0.4 * digest[1] / 255
     red, green, blue = (channel * (1 - white) + white for channel in to_rgb(hue))
     return to_hex((red, green, blue)).upper(), _MARKERS[digest[2] % len(_MARKERS)]
 
 
-def _kin(family: str, choice: int) -> str:
+def _related(family: str, choice: int) -> str:
     """The longest beginning of the name that is in the table; else the base of its operation; else one by hash."""
     words = re.split(r"[_+]", family)
     beginnings = ["_".join(words[:count]) for count in range(len(words), 0, -1)]
@@ -154,14 +154,14 @@ def look() -> Iterator[None]:
 
 
 def styled(function: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Draws under `look`."""
+    """A function that draws with `look`."""
 
     @functools.wraps(function)
-    def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
+    def draw(*args: P.args, **kwargs: P.kwargs) -> Figure:
         with look():
             return function(*args, **kwargs)
 
-    return drawn
+    return draw
 
 
 def save(figure: Figure, path: Path, caption: str = "") -> None:

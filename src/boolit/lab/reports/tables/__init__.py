@@ -1,4 +1,4 @@
-"""Tables of results as the paper has them, made from comparisons or straight from records, in any format."""
+"""Tables of results as in the paper, from comparisons or from records, in any format."""
 
 from __future__ import annotations
 
@@ -8,9 +8,19 @@ from dataclasses import replace
 from typing import TypeVar
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.reports.names import amounts, by_family, map_of, metric_label
-from boolit.lab.reports.tables.formats import csv_text, html_text, latex_text, markdown_text, terminal_table
-from boolit.lab.reports.tables.model import TESTS, Cell, Marks, Row, Table, cells, count_columns, score_column, t_test_columns
+from boolit.lab.reports.names import map_of, metric_label, shorten_numbers, sort_key
+from boolit.lab.reports.tables.formats import terminal_table, to_csv, to_html, to_latex, to_markdown
+from boolit.lab.reports.tables.model import (
+    TESTS,
+    Marks,
+    ResultCell,
+    ResultRow,
+    ResultTable,
+    cells,
+    count_columns,
+    score_column,
+    t_test_columns,
+)
 from boolit.lab.results.statistics import (
     BEST_SIZES,
     COVERAGE,
@@ -23,9 +33,7 @@ from boolit.lab.results.statistics import (
 )
 from boolit.lab.runs import Record
 
-__all__ = ["FORMATS", "Cell", "Marks", "Row", "Table", "comparison_table", "render", "score_table", "terminal_table"]
-
-# What numbers rest on that is not what the paper used, to be said wherever they are shown.
+__all__ = ["FORMATS", "comparison_table", "provenance", "render", "score_table", "study_tables", "terminal_table"]
 
 ORIGINS = {"reconstructed": "reconstructed encoder weights", "own": "encoder weights of an own file"}
 
@@ -36,47 +44,42 @@ def provenance(records: Sequence[Record]) -> str:
     return ", ".join(ORIGINS[origin] for origin in sorted(origins & ORIGINS.keys()))
 
 
-FORMATS: dict[str, Callable[[Table], str]] = {
-    "markdown": markdown_text,
-    "latex": latex_text,
-    "html": html_text,
-    "csv": csv_text,
-}
+FORMATS: dict[str, Callable[[ResultTable], str]] = {"markdown": to_markdown, "latex": to_latex, "html": to_html, "csv": to_csv}
 
 _BACKGROUND = "Background: linear from worst (white) to best (black) in each column."
 
 
-def render(table: Table, format: str) -> str:  # noqa: A002 (the command's own word)
+def render(table: ResultTable, format: str) -> str:  # noqa: A002 (the command's own word)
     """A table as text; for the terminal, `terminal_table` gives what rich prints."""
     if format not in FORMATS:
         raise UserError(f"a table is written as {', '.join(FORMATS)}, not {format!r}")
     return FORMATS[format](table)
 
 
-def score_table(columns: Mapping[str, Comparison], title: str, decimals: int | None = None) -> Table:
+def score_table(columns: Mapping[str, Comparison], title: str, decimals: int | None = None) -> ResultTable:
     """Activations by columns (sizes, depths, datasets), each column marked on its own, as in tab:mlp-covtype.
 
-    ``decimals`` fixes the figures after the point, which otherwise follow from the standard errors. Columns for diverged and
-    for solved runs follow a score where they have something to say.
+    ``decimals`` fixes the digits after the decimal point, which otherwise follow from the standard errors. Columns for diverged
+    and for solved runs follow a score where there are any.
     """
     blocks = [[score_column(name, c, decimals), *count_columns(c)] for name, c in columns.items()]
     found = [{summary.activation: summary for summary in comparison.ranking} for comparison in columns.values()]
-    activations = sorted({activation for summaries in found for activation in summaries}, key=by_family)
+    activations = sorted({activation for summaries in found for activation in summaries}, key=sort_key)
     rows = [
-        Row(name, map_of(name), sum((cells(block, f.get(name)) for block, f in zip(blocks, found, strict=True)), ()))
+        ResultRow(name, map_of(name), sum((cells(block, f.get(name)) for block, f in zip(blocks, found, strict=True)), ()))
         for name in activations
     ]
     headings = tuple(heading for block in blocks for heading, _ in block)
-    return Table(title, headings, tuple(rows), _notes(list(columns.values())), _BACKGROUND)
+    return ResultTable(title, headings, tuple(rows), _notes(list(columns.values())), _BACKGROUND)
 
 
-def comparison_table(comparison: Comparison, title: str) -> Table:
+def comparison_table(comparison: Comparison, title: str) -> ResultTable:
     """Every activation at its best size, the best first, with its test against the best: the paper's procedure in full."""
     columns = t_test_columns(comparison)
-    rows = [Row(s.activation, map_of(s.activation), cells(columns, s)) for s in comparison.ranking]
+    rows = [ResultRow(s.activation, map_of(s.activation), cells(columns, s)) for s in comparison.ranking]
     confidence = f"{100 * (1 - comparison.method.alpha):g} %"
     how = f"Difference and effect (Hedges' g): best − this [{confidence} confidence interval]."
-    return Table(title, tuple(name for name, _ in columns), tuple(rows), (*_notes([comparison]), how), _BACKGROUND)
+    return ResultTable(title, tuple(name for name, _ in columns), tuple(rows), (*_notes([comparison]), how), _BACKGROUND)
 
 
 def _notes(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
@@ -90,23 +93,21 @@ def _notes(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
     )
 
 
-# Which tables there are to show of some records.
-
 T = TypeVar("T")
 Groups = Mapping[str, Sequence[Record]]
 
 
 def study_tables(
     records: Sequence[Record], method: ComparisonMethod | None = None, solved: float | None = None, unfinished: bool = False
-) -> list[Table]:
+) -> list[ResultTable]:
     """For each study and profile: its scores by depth, budget or width, whichever was swept, and its tests.
 
-    ``solved`` is a threshold: the share of runs that reach it is shown. Of an ``unfinished`` study, scores are all there is:
-    nothing in its tables says which is best.
+    ``solved`` is a threshold: the share of runs that reach it is shown. The tables of an ``unfinished`` study
+    have scores only: nothing in them says which is best.
     """
-    studies = _grouped(records, _study_name)
+    studies = _group_by(records, _study_name)
     tables = [table for name, group in studies.items() for table in _tables(group, name, method, solved)]
-    return [_without_verdict(table) for table in tables] if unfinished else tables
+    return [_remove_verdict(table) for table in tables] if unfinished else tables
 
 
 def _study_name(record: Record) -> str:
@@ -114,69 +115,69 @@ def _study_name(record: Record) -> str:
     return f"{study} ({profile})" if profile else study
 
 
-def _without_verdict(table: Table) -> Table:
-    """The table without tests, marks, shades, and the order of merit."""
+def _remove_verdict(table: ResultTable) -> ResultTable:
+    """The table without tests, marks, shades, and the ranking."""
     kept = [number for number, name in enumerate(table.columns) if name not in TESTS]
     rows = (
-        replace(row, cells=tuple(_plain(row.cells[number]) for number in kept))
-        for row in sorted(table.rows, key=lambda row: by_family(row.activation))
+        replace(row, cells=tuple(_remove_marks(row.cells[number]) for number in kept))
+        for row in sorted(table.rows, key=lambda row: sort_key(row.activation))
     )
     columns, notes = tuple(table.columns[number] for number in kept), (table.notes[0], COVERAGE)
-    return Table(f"Unfinished: {table.title}", columns, tuple(rows), notes)
+    return ResultTable(f"Unfinished: {table.title}", columns, tuple(rows), notes)
 
 
-def _plain(cell: Cell) -> Cell:
+def _remove_marks(cell: ResultCell) -> ResultCell:
     data = {name: value for name, value in cell.data.items() if name != " marks"}
     return replace(cell, marks=Marks(), shade=None, data=data)
 
 
-def _tables(records: Sequence[Record], name: str, method: ComparisonMethod | None, solved: float | None) -> list[Table]:
+def _tables(records: Sequence[Record], name: str, method: ComparisonMethod | None, solved: float | None) -> list[ResultTable]:
     metric = metric_of(records)
     title = "; ".join(filter(None, (f"{name}: {metric_label(metric)}", provenance(records))))
 
-    def compared(group: Sequence[Record]) -> Comparison:
+    def compare_group(group: Sequence[Record]) -> Comparison:
         return compare(scores(group, metric.key), metric, method, solved)
 
     # Depths are compared apart, as in tab:mlp-covtype; sizes compete, and the best one of each activation is tested.
-    by_depth = _by_depth(records)
+    by_depth = _group_by_depth(records)
     tests = [
-        comparison_table(compared(group), f"{title}, {depth}" if len(by_depth) > 1 else title)
+        comparison_table(compare_group(group), f"{title}, {depth}" if len(by_depth) > 1 else title)
         for depth, group in by_depth.items()
     ]
-    swept, groups = ("depth", by_depth) if len(by_depth) > 1 else _sizes(records)
+    swept, groups = ("depth", by_depth) if len(by_depth) > 1 else _group_by_size(records)
     several = len({(r.config.activation, size_of(r)) for r in records}) > len({r.config.activation for r in records})
     tests = [_with_notes(table, *([BEST_SIZES] if several else []), COVERAGE) for table in tests]
     if not groups:
         return tests
-    scored = score_table({column: compared(group) for column, group in groups.items()}, f"{title} by {swept}")
+    scored = score_table({column: compare_group(group) for column, group in groups.items()}, f"{title} by {swept}")
     return [_with_notes(scored, COVERAGE), *tests]
 
 
-def _with_notes(table: Table, *notes: str) -> Table:
+def _with_notes(table: ResultTable, *notes: str) -> ResultTable:
     return replace(table, notes=(*table.notes, *notes))
 
 
-def _by_depth(records: Sequence[Record]) -> Groups:
+def _group_by_depth(records: Sequence[Record]) -> Groups:
     """The records by number of hidden layers; those of networks without any are compared with each of the others."""
     linear = [record for record in records if record.config.depth == 0]
-    groups = _grouped([r for r in records if r.config.depth != 0], lambda r: f"depth {r.config.depth}")
+    groups = _group_by([r for r in records if r.config.depth != 0], lambda r: f"depth {r.config.depth}")
     return {depth: [*group, *linear] for depth, group in groups.items()} or {"depth 0": linear}
 
 
-def _sizes(records: Sequence[Record]) -> tuple[str, Groups]:
+def _group_by_size(records: Sequence[Record]) -> tuple[str, Groups]:
     """The records by parameter budget or by width, whichever was swept; nothing if every activation has one size."""
-    by_budget = _grouped(records, lambda r: size_of(r) if r.config.budget is not None else 0)
+    by_budget = _group_by(records, lambda r: size_of(r) if r.config.budget is not None else 0)
     if len(by_budget) > 1:
-        names = amounts(by_budget)
+        names = shorten_numbers(by_budget)
         return "parameters", {names[size]: by_budget[size] for size in sorted(by_budget)}
-    by_width = _grouped(records, lambda r: tuple(r.config.width))
-    widths = _grouped(records, lambda r: r.config.activation)
+    by_width = _group_by(records, lambda r: tuple(r.config.width))
+    widths = _group_by(records, lambda r: r.config.activation)
     if any(len({tuple(r.config.width) for r in group}) > 1 for group in widths.values()):
         return "width", {"-".join(map(str, width)): by_width[width] for width in sorted(by_width)}
     return "", {}
 
 
-def _grouped(records: Sequence[Record], by: Callable[[Record], T]) -> dict[T, list[Record]]:
+def _group_by(records: Sequence[Record], by: Callable[[Record], T]) -> dict[T, list[Record]]:
     groups: dict[T, list[Record]] = defaultdict(list)
     for record in records:
         groups[by(record)].append(record)

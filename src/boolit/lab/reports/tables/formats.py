@@ -1,11 +1,11 @@
-"""A table as CSV, HTML, LaTeX, Markdown, or for the terminal."""
+"""A table as CSV, HTML, LaTeX or Markdown, or for the terminal by rich."""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from html import escape
 from itertools import chain
@@ -16,14 +16,16 @@ from rich.style import Style
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from boolit.lab.reports.tables.model import Cell, Row, Table
+from boolit.lab.reports.names import module_label
+from boolit.lab.reports.tables.model import ResultCell, ResultRow, ResultTable
 from boolit.nn import activation
 
-# A table in CSV, for machines: numbers unrounded and not in percent, and the marks in words.
 
+def to_csv(table: ResultTable) -> str:
+    """For programs: numbers unrounded and not in percent, and the marks in words.
 
-def csv_text(table: Table) -> str:
-    """A score's column ``x`` becomes ``x``, ``x standard error`` and ``x marks``; an interval ``x low`` and ``x high``."""
+    A score's column ``x`` becomes ``x``, ``x standard error`` and ``x marks``; an interval ``x low`` and ``x high``.
+    """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     parts = [_parts(table, column) for column in range(len(table.columns))]
@@ -35,15 +37,12 @@ def csv_text(table: Table) -> str:
     return file.getvalue()
 
 
-def _parts(table: Table, column: int) -> list[str]:
+def _parts(table: ResultTable, column: int) -> list[str]:
     return list(dict.fromkeys(part for row in table.rows for part in row.cells[column].data))
 
 
-# A table in HTML; everything that is not our own markup is escaped.
-
-
-def html_text(table: Table) -> str:
-    """Bold, underlined and italic as ``b``, ``u`` and ``i``; the background is a style of the cell."""
+def to_html(table: ResultTable) -> str:
+    """Bold, underlined and italic as ``b``, ``u`` and ``i``; the background is a style of the cell. All text is escaped."""
     notes = " ".join([*table.notes, table.background]).strip()
     headings = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.heading)
     lines = [
@@ -59,27 +58,25 @@ def html_text(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _html_row(row: Row) -> str:
+def _html_row(row: ResultRow) -> str:
     head = f'<th scope="row"><code>{escape(row.activation)}</code></th><td>{escape(row.map)}</td>'
     return f"<tr>{head}{''.join(map(_html_cell, row.cells))}</tr>"
 
 
-def _html_cell(cell: Cell) -> str:
-    text = escape(cell.text)
-    for applies, tag in ((cell.marks.italic, "i"), (cell.marks.underlined, "u"), (cell.marks.bold, "b")):
-        text = f"<{tag}>{text}</{tag}>" if applies and text else text
-    return f"<td{_style(cell)}>{text}{escape(cell.spread)}</td>"
+def _html_cell(cell: ResultCell) -> str:
+    text, style = _mark(cell, escape(cell.text), {"italic": "<i>{}</i>", "underlined": "<u>{}</u>", "bold": "<b>{}</b>"}), ""
+    if cell.shade is not None:
+        grey, colour = f"{round(255 * (1 - cell.shade)):02x}" * 3, "fff" if cell.dark else "000"
+        style = f' style="background:#{grey};color:#{colour}"'
+    return f"<td{style}>{text}{escape(cell.spread)}</td>"
 
 
-def _style(cell: Cell) -> str:
-    if cell.shade is None:
-        return ""
-    grey = f"{round(255 * (1 - cell.shade)):02x}" * 3
-    text = "fff" if cell.dark else "000"
-    return f' style="background:#{grey};color:#{text}"'
+def _mark(cell: ResultCell, text: str, marks: Mapping[str, str]) -> str:
+    """The text within each mark that the cell has, the first one innermost."""
+    for name, mark in marks.items():
+        text = mark.format(text) if getattr(cell.marks, name) and text else text
+    return text
 
-
-# A table in LaTeX (booktabs, and xcolor with its option ``table``).
 
 _ESCAPES = str.maketrans(
     {
@@ -99,8 +96,8 @@ _ESCAPES = str.maketrans(
 )
 
 
-def latex_text(table: Table) -> str:
-    r"""Bold as ``\textbf``, underlined as ``\underline``, italic as ``\textit``, background as ``\cellcolor``."""
+def to_latex(table: ResultTable) -> str:
+    r"""For booktabs and xcolor: marks as ``\textbf``, ``\underline`` and ``\textit``, the background as ``\cellcolor``."""
     caption = " ".join([f"{table.title}.", *table.notes, table.background]).strip()
     lines = [
         r"% needs \usepackage{booktabs} and \usepackage[table]{xcolor}",
@@ -126,23 +123,15 @@ def _latex_line(cells: list[str]) -> str:
     return rf"{' & '.join(cells)} \\"
 
 
-def _latex_cell(cell: Cell) -> str:
-    text = _latex_escape(cell.text)
-    for applies, command in (
-        (cell.marks.italic, "textit"),
-        (cell.marks.underlined, "underline"),
-        (cell.marks.bold, "textbf"),
-    ):
-        text = rf"\{command}{{{text}}}" if applies and text else text
+def _latex_cell(cell: ResultCell) -> str:
+    commands = {"italic": r"\textit{{{}}}", "underlined": r"\underline{{{}}}", "bold": r"\textbf{{{}}}"}
+    text = _mark(cell, _latex_escape(cell.text), commands)
     shade = "" if cell.shade is None else rf"\cellcolor{{black!{round(100 * cell.shade)}}}"
     colour = r"\color{white}" if cell.dark else ""
     return f"{shade}{colour}{text}{_latex_escape(cell.spread)}"
 
 
 def _latex_name(spec: str) -> str:
-    # The figures' names, which are LaTeX as well, come with matplotlib, which no other format needs.
-    from boolit.lab.reports.names import module_label
-
     try:
         return module_label(activation(spec))
     except ValueError:
@@ -153,14 +142,12 @@ def _latex_escape(text: str) -> str:
     return text.translate(_ESCAPES)
 
 
-# A table in Markdown, as GitHub reads it.
-
 _SPEC = re.compile(r"[a-z0-9_+]+")
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|])")
 
 
-def markdown_text(table: Table) -> str:
-    """Bold as ``**``, italic as ``*``, underlined as ``<u>``; no background."""
+def to_markdown(table: ResultTable) -> str:
+    """GitHub's Markdown: bold as ``**``, italic as ``*``, underlined as ``<u>``; no background."""
     right = ["---:"] * len(table.columns)
     lines = [
         f"**{_markdown_escape(table.title)}**",
@@ -186,14 +173,8 @@ def _markdown_name(activation: str) -> str:
     return f"`{activation}`" if _SPEC.fullmatch(activation) else _markdown_escape(activation)
 
 
-def _markdown_cell(cell: Cell) -> str:
-    text = _markdown_escape(cell.text)
-    for applies, before, after in (
-        (cell.marks.italic, "*", "*"),
-        (cell.marks.bold, "**", "**"),
-        (cell.marks.underlined, "<u>", "</u>"),
-    ):
-        text = f"{before}{text}{after}" if applies and text else text
+def _markdown_cell(cell: ResultCell) -> str:
+    text = _mark(cell, _markdown_escape(cell.text), {"italic": "*{}*", "bold": "**{}**", "underlined": "<u>{}</u>"})
     return text + _markdown_escape(cell.spread)
 
 
@@ -201,26 +182,23 @@ def _markdown_escape(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", text)
 
 
-# A table for the terminal, by rich.
-
-_FIRST_TO_GO = ("effect", "difference", "map", "n", "parameters", "p, guess")
-LEFT_OUT = "What follows ± is left out for want of width."
+_HIDE_FIRST = ("effect", "difference", "map", "n", "parameters", "p, guess")
 _TEXT = {True: (255, 255, 255), False: (0, 0, 0)}  # not "white" and "black", which a terminal's theme may change
 
 
-def terminal_table(table: Table, width: int | None = None) -> RichTable:
+def terminal_table(table: ResultTable, width: int | None = None) -> RichTable:
     """What a rich console prints; marks and background are left out where the terminal has none.
 
-    Where ``width`` columns of text do not hold the table, it goes without its widest details, which every file has; where they
-    still do not, without what follows each ±, and with headings in two lines.
+    If the table is wider than ``width`` characters, its widest details are hidden (every file has them); if it still is, so is
+    what follows each ±, and headings get two lines.
     """
     hidden: tuple[str, ...] = ()
-    for name in _FIRST_TO_GO:
+    for name in _HIDE_FIRST:
         if width is None or _natural_width(table, hidden) <= width:
             break
         hidden += (name,)
     if width is not None and _natural_width(table, hidden) > width:
-        table = _narrowed(table)
+        table = _narrow(table)
     notes = Text(" ".join([*table.notes, table.background]).strip())
     shown = RichTable(title=Text(table.title), caption=notes, caption_justify="left", title_justify="left", box=box.SIMPLE_HEAD)
     kept = [number for number, name in enumerate(table.heading) if name not in hidden]
@@ -232,7 +210,7 @@ def terminal_table(table: Table, width: int | None = None) -> RichTable:
     return shown
 
 
-def _narrowed(table: Table) -> Table:
+def _narrow(table: ResultTable) -> ResultTable:
     rows = tuple(replace(row, cells=tuple(replace(cell, spread="") for cell in row.cells)) for row in table.rows)
     columns = tuple(name.replace(", ", ",\n") for name in table.columns)
     return replace(
@@ -240,18 +218,18 @@ def _narrowed(table: Table) -> Table:
     )
 
 
-def _natural_width(table: Table, hidden: tuple[str, ...]) -> int:
+def _natural_width(table: ResultTable, hidden: tuple[str, ...]) -> int:
     rows = [[row.activation, row.map, *(cell.text + cell.spread for cell in row.cells)] for row in table.rows]
     columns = zip(table.heading, *rows, strict=True)
     return 2 + sum(3 + max(map(len, column)) for column in columns if column[0] not in hidden)
 
 
-def _terminal_cell(cell: Cell) -> Text:
+def _terminal_cell(cell: ResultCell) -> Text:
     marked = Style(bold=cell.marks.bold, underline=cell.marks.underlined, italic=cell.marks.italic)
-    return Text.assemble((cell.text, marked), cell.spread, style=_background(cell))
+    return Text.assemble((cell.text, marked), cell.spread, style=_terminal_background(cell))
 
 
-def _background(cell: Cell) -> Style:
+def _terminal_background(cell: ResultCell) -> Style:
     if cell.shade is None:
         return Style()
     level = round(255 * (1 - cell.shade))

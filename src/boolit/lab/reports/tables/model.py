@@ -1,4 +1,4 @@
-"""A table of results before it is known how it is shown: its cells, columns, and which of them are marked."""
+"""A table of results, independent of its format: cells, columns, and which of them are marked."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from boolit.lab.reports.names import amounts, metric_label
+from boolit.lab.reports.names import metric_label, shorten_numbers
 from boolit.lab.results.scores import ScoreFormat, format_p, score_format
 from boolit.lab.results.statistics import Comparison, ScoreSummary, TwoSampleTest
-
-# A table of results, before it is known how it will be shown.
 
 # White text is easier to read than black on greys darker than this: their contrasts (WCAG) are equal at 54 % black.
 DARK = 0.54
@@ -29,10 +27,10 @@ class Marks:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """What a cell says: a text, with a spread after it that is not marked, and a background from 0 (white) to 1 (black).
+class ResultCell:
+    """A text, a spread after it that is not marked, and a background from 0 (white) to 1 (black).
 
-    ``data`` is what a machine should read instead: values by what follows the column's name, "" for the column itself.
+    ``data`` is for programs: values by the suffix of the column's name, "" for the column itself.
     """
 
     text: str
@@ -48,21 +46,21 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class ResultRow:
     """An activation, its map, and a cell for each column."""
 
     activation: str
     map: str
-    cells: tuple[Cell, ...]
+    cells: tuple[ResultCell, ...]
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """Activations by columns. ``notes`` say how to read it, ``background`` what the shades mean where they are shown."""
 
     title: str
     columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[ResultRow, ...]
     notes: tuple[str, ...] = ()
     background: str = ""
 
@@ -72,17 +70,14 @@ class Table:
         return ("activation", "map", *self.columns)
 
 
-# Which cells of a column are bold, underlined, italic, and how dark, by the rules of the paper's tables.
-
-
-def marks(comparison: Comparison, resolution: float = 0.0) -> dict[str, Marks]:
+def column_marks(comparison: Comparison, resolution: float = 0.0) -> dict[str, Marks]:
     """The marks of each activation.
 
-    Means closer than half of what the table can show (``resolution``) are not told apart: so it is in the paper, where two
-    97.12 are both bold although one is 0.001 less.
+    Means closer than half of the table's ``resolution`` count as equal, as in the paper, where two 97.12 are both bold although
+    one is 0.001 less.
     """
     finished = [summary for summary in comparison.ranking if summary.n]
-    same = {contrast.other.activation for contrast in comparison.indistinguishable}
+    same = {test.other.activation for test in comparison.indistinguishable}
     if finished and finished[0].n > 1:
         same.add(finished[0].activation)
     return {
@@ -95,7 +90,7 @@ def marks(comparison: Comparison, resolution: float = 0.0) -> dict[str, Marks]:
     }
 
 
-def shades(comparison: Comparison) -> dict[str, float]:
+def column_shades(comparison: Comparison) -> dict[str, float]:
     """How far each mean lies from the worst (0) to the best (1); nothing if all are equal.
 
     Example:
@@ -103,7 +98,8 @@ def shades(comparison: Comparison) -> dict[str, float]:
         >>> from boolit.lab.runs import Metric
         >>> means = {"relu": 0.5, "tanh": 0.7, "or_ail": 0.6}
         >>> summaries = [ScoreSummary.from_standard_error(name, mean, 0.1, n=5) for name, mean in means.items()]
-        >>> {name: round(shade, 2) for name, shade in shades(compare_summaries(summaries, Metric(name="accuracy"))).items()}
+        >>> shades = column_shades(compare_summaries(summaries, Metric(name="accuracy")))
+        >>> {name: round(shade, 2) for name, shade in shades.items()}
         {'tanh': 1.0, 'or_ail': 0.5, 'relu': 0.0}
     """
     means = {summary.activation: summary.mean for summary in comparison.ranking if not math.isnan(summary.mean)}
@@ -118,24 +114,22 @@ def _is_one_of(summary: ScoreSummary, leaders: list[ScoreSummary], resolution: f
     return any(summary is leader or abs(summary.mean - leader.mean) < resolution / 2 for leader in leaders)
 
 
-# The columns of a comparison: scores with their marks, diverged and solved runs, and the tests.
-
-Column = tuple[str, Callable[[ScoreSummary], Cell]]
-NOTHING = Cell("")
-TESTS = ("difference", "p", "effect")  # the columns of a contrast with the best
+Column = tuple[str, Callable[[ScoreSummary], ResultCell]]
+EMPTY = ResultCell("")
+TESTS = ("difference", "p", "effect")  # the columns of a test against the best
 
 
 def score_column(name: str, comparison: Comparison, decimals: int | None = None) -> Column:
     """Mean ± standard error, marked and shaded."""
-    writing = score_format(comparison.metric, comparison.ranking)
-    writing = writing if decimals is None else ScoreFormat(writing.percent, decimals)
-    marked, shaded = marks(comparison, writing.resolution), shades(comparison)
+    fmt = score_format(comparison.metric, (summary.standard_error for summary in comparison.ranking))
+    fmt = fmt if decimals is None else ScoreFormat(fmt.percent, decimals)
+    marked, shaded = column_marks(comparison, fmt.resolution), column_shades(comparison)
 
-    def cell(summary: ScoreSummary) -> Cell:
+    def cell(summary: ScoreSummary) -> ResultCell:
         mark, error = marked[summary.activation], summary.standard_error
-        return Cell(
-            text=writing.number(summary.mean),
-            spread="" if math.isnan(error) else f" ± {writing.number(error)}",
+        return ResultCell(
+            text=fmt.number(summary.mean),
+            spread="" if math.isnan(error) else f" ± {fmt.number(error)}",
             marks=mark,
             shade=shaded.get(summary.activation),
             data={"": summary.mean, " standard error": error, " marks": str(mark)},
@@ -157,46 +151,51 @@ def count_columns(comparison: Comparison) -> list[Column]:
 
 
 def t_test_columns(comparison: Comparison) -> list[Column]:
-    """Size, score, counts, and each activation's contrast with the best."""
-    writing = score_format(comparison.metric, comparison.ranking)
-    contrasts = {contrast.other.activation: contrast for contrast in comparison.tests}
-    sizes = amounts(summary.size for summary in comparison.ranking)
+    """Size, score, counts, and each activation's test against the best."""
+    fmt = score_format(comparison.metric, (summary.standard_error for summary in comparison.ranking))
+    tests = {test.other.activation: test for test in comparison.tests}
+    sizes = shorten_numbers(summary.size for summary in comparison.ranking)
 
-    def of_contrast(write: Callable[[TwoSampleTest], Cell]) -> Callable[[ScoreSummary], Cell]:
-        return lambda s: write(contrasts[s.activation]) if s.activation in contrasts else NOTHING
+    def of_test(write: Callable[[TwoSampleTest], ResultCell]) -> Callable[[ScoreSummary], ResultCell]:
+        return lambda s: write(tests[s.activation]) if s.activation in tests else EMPTY
 
     return [
-        ("parameters", lambda s: Cell(sizes[s.size], data={"": s.size})),
+        ("parameters", lambda s: ResultCell(sizes[s.size], data={"": s.size})),
         score_column(metric_label(comparison.metric), comparison),
-        ("n", lambda s: Cell(str(s.n), data={"": s.n})),
+        ("n", lambda s: ResultCell(str(s.n), data={"": s.n})),
         *count_columns(comparison),
-        (TESTS[0], of_contrast(lambda c: _with_interval(c.difference, c.interval, writing.number))),
-        (TESTS[1], of_contrast(lambda c: Cell(format_p(comparison.p(c)), data={"": comparison.p(c)}))),
-        (TESTS[2], of_contrast(lambda c: _with_interval(c.effect, c.effect_interval, _effect))),
+        (TESTS[0], of_test(lambda t: _with_interval(t.difference, t.interval, fmt.number))),
+        (TESTS[1], of_test(lambda t: p_cell(comparison.p(t)))),
+        (TESTS[2], of_test(lambda t: _with_interval(t.effect, t.effect_interval, _format_effect))),
     ]
 
 
-def cells(columns: Sequence[Column], summary: ScoreSummary | None) -> tuple[Cell, ...]:
-    """A row of these columns; empty for an activation that is not among the compared."""
-    return tuple(NOTHING if summary is None else write(summary) for _, write in columns)
+def cells(columns: Sequence[Column], summary: ScoreSummary | None) -> tuple[ResultCell, ...]:
+    """A row of these columns; empty for an activation that was not compared."""
+    return tuple(EMPTY if summary is None else write(summary) for _, write in columns)
 
 
-def _solved(summary: ScoreSummary) -> Cell:
+def _solved(summary: ScoreSummary) -> ResultCell:
     solved = summary.solved or 0
     text = f"{100 * solved / summary.runs:.0f} % ({solved}/{summary.runs})"
-    return Cell(text, data={"": solved, " runs": summary.runs})
+    return ResultCell(text, data={"": solved, " runs": summary.runs})
 
 
-def _diverged(summary: ScoreSummary) -> Cell:
+def _diverged(summary: ScoreSummary) -> ResultCell:
     text = f"{summary.diverged}/{summary.runs}" if summary.diverged else ""
-    return Cell(text, data={"": summary.diverged, " runs": summary.runs})
+    return ResultCell(text, data={"": summary.diverged, " runs": summary.runs})
 
 
-def _with_interval(value: float, interval: tuple[float, float], write: Callable[[float], str]) -> Cell:
+def p_cell(p: float) -> ResultCell:
+    """A p-value."""
+    return ResultCell(format_p(p), data={"": p})
+
+
+def _with_interval(value: float, interval: tuple[float, float], write: Callable[[float], str]) -> ResultCell:
     low, high = interval
     around = "" if math.isnan(low) or math.isnan(high) else f" [{write(low)}, {write(high)}]"
-    return Cell(f"{write(value)}{around}", data={"": value, " low": low, " high": high})
+    return ResultCell(f"{write(value)}{around}", data={"": value, " low": low, " high": high})
 
 
-def _effect(value: float) -> str:
+def _format_effect(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:.2f}"
