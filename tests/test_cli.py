@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import boolit
 from boolit.cli import _app, _list, _verify, main
 from boolit.lab.common.errors import UserError
-from boolit.lab.paper.verification import Check, Family
+from boolit.lab.paper.verification import Check, CheckFamily
 from boolit.nn import known_specs
 
 Run = Callable[..., tuple[int, str, str]]
@@ -35,8 +35,8 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return run
 
 
-def one_family(*checks: Check) -> tuple[Family, ...]:
-    return (Family("sample", "A sample", "tab:sample", lambda: checks),)
+def one_family(*checks: Check) -> tuple[CheckFamily, ...]:
+    return (CheckFamily("sample", "A sample", "tab:sample", lambda: checks),)
 
 
 @pytest.mark.parametrize("arguments", [("--version",), ("--version", "list")])
