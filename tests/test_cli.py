@@ -16,7 +16,7 @@ import boolit
 from boolit.cli import _app, _verify, main
 from boolit.lab.catalogue import CATALOGUES, Catalogue
 from boolit.lab.common.errors import UserError
-from boolit.lab.paper.verification import Check, Family
+from boolit.lab.paper.verification import Check, CheckFamily
 from boolit.nn import known_specs
 
 Run = Callable[..., tuple[int, str, str]]
@@ -36,8 +36,8 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return run
 
 
-def one_family(*checks: Check) -> tuple[Family, ...]:
-    return (Family("sample", "A sample", "tab:sample", lambda: checks),)
+def one_family(*checks: Check) -> tuple[CheckFamily, ...]:
+    return (CheckFamily("sample", "A sample", "tab:sample", lambda: checks),)
 
 
 @pytest.mark.parametrize("arguments", [("--version",), ("--version", "list")])

@@ -11,10 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from boolit.cli._terminal import JsonOption, output, plain_table, print_json, progress
-from boolit.lab.paper.verification import FAMILIES, Check, Family, Value, choose
+from boolit.lab.paper.verification import FAMILIES, Check, CheckFamily, Value, choose
 from boolit.lab.paper.verification import verify as compute
 
-Results: TypeAlias = list[tuple[Family, list[Check]]]
+Results: TypeAlias = list[tuple[CheckFamily, list[Check]]]
 
 
 def verify(

@@ -53,7 +53,7 @@ def test_sizes_of_one_depth_compete() -> None:
 
 
 def test_runs_of_another_study_are_refused() -> None:
-    with pytest.raises(UserError, match="none of these runs belongs into tab:mlp-mnist"):
+    with pytest.raises(UserError, match="none of these runs belongs in tab:mlp-mnist"):
         paper_table("tab:mlp-mnist", records("relu", 0.9, 1000))
     with pytest.raises(UserError, match="tab:nothing"):
         paper_table("tab:nothing")
@@ -75,7 +75,7 @@ def test_columns_of_tmn_are_figures_of_the_same_runs() -> None:
 
 def test_the_two_networks_of_one_task_are_told_apart() -> None:
     ours = judged("relu", {"name": "tmn", "variant": "tmnx"}, {"test_auc": 0.02}, "auc")
-    with pytest.raises(UserError, match="none of these runs belongs into tab:tmn-og"):
+    with pytest.raises(UserError, match="none of these runs belongs in tab:tmn-og"):
         paper_table("tab:tmn-og", ours)
 
 

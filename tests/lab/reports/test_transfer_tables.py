@@ -64,5 +64,5 @@ def test_a_linear_head_is_compared_with_the_others() -> None:
 
 
 def test_runs_on_other_data_do_not_belong() -> None:
-    with pytest.raises(UserError, match="none of these runs belongs into tab:transfer-extra"):
+    with pytest.raises(UserError, match="none of these runs belongs in tab:transfer-extra"):
         paper_table("tab:transfer-extra", records("relu", 0.8, "pictures"))

@@ -1,7 +1,9 @@
 """The study of I-RAVEN is the paper's: its networks, row by row, and the published recipe."""
 
+import boolit
 from boolit.lab.datasets import source
-from boolit.lab.paper.verification.networks import SRAN_ROWS, UNEVEN
+from boolit.lab.paper import table_rows
+from boolit.lab.paper.verification.networks import IN_SRAN, UNEVEN
 from boolit.lab.studies import load_study, plan
 
 CONFIGURATIONS = 7
@@ -10,8 +12,8 @@ CONFIGURATIONS = 7
 def test_the_profile_paper_has_the_networks_of_every_row() -> None:
     configs = [run.config for run in plan(load_study("iraven"), "paper").runs]
     found = {config.activation: config.parameters for config in configs}
-    assert set(found) == {UNEVEN.get(row, row) for row in SRAN_ROWS}
-    assert {f"{found[UNEVEN.get(row, row)] / 1e6:.1f}M" == printed for row, printed in SRAN_ROWS.items()} == {True}
+    assert set(found) == {UNEVEN.get(row, row) for row in table_rows("tab:sran")}
+    assert all(f"{count / 1e6:.1f}M" == IN_SRAN[boolit.activation(spec).feature_factor] for spec, count in found.items())
     assert {config.inputs[1] for config in configs} == {160}
     assert {len(source(config.data).configurations) for config in configs} == {CONFIGURATIONS}
 

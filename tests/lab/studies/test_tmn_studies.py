@@ -7,8 +7,7 @@ import pytest
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.execute import execute
-from boolit.lab.paper import table
-from boolit.lab.paper.verification.networks import table_rows
+from boolit.lab.paper import table, table_rows
 from boolit.lab.results.store import Store
 from boolit.lab.studies import load_study, plan
 

@@ -5,7 +5,7 @@ import pytest
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets.features.embeddings import Embeddings
 from boolit.lab.paper import table
-from boolit.lab.paper.columns import DATASETS
+from boolit.lab.paper.comparison import DATASETS
 from boolit.lab.studies import load_study
 
 NAMES = list(DATASETS.values())

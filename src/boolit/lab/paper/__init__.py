@@ -1,8 +1,8 @@
-"""The paper's printed results, as data: what a reproduction is held against.
+"""The paper's printed results as data, to compare a reproduction with.
 
-A file here is one table: for each activation and column the mean (four figures after the point, as the source of the paper
-has them behind its cell colours), the standard error (``nan`` where none is printed) and number of seeds as printed, and
-whether the cell is bold, underlined or italic.
+A CSV file is one table: for each activation and column the mean (four decimals, from the cell colours in the paper's source),
+the standard error (``nan`` where none is printed) and number of seeds as printed, and whether the cell is bold, underlined or
+italic.
 """
 
 from __future__ import annotations
@@ -50,6 +50,16 @@ def table(label: str) -> list[PrintedCell]:
         raise UserError(f"the paper's table {label!r} is not here; there are {', '.join(tables())}")
     text = resources.files(__name__).joinpath(f"{label.removeprefix('tab:')}.csv").read_text(encoding="utf-8")
     return [_cell(row) for row in list(csv.reader(text.splitlines()))[1:]]
+
+
+def table_rows(label: str) -> list[str]:
+    """The activations of a table, in order; rows for other networks, such as "relu (base SRAN)", are left out.
+
+    Example:
+        >>> table_rows("tab:tmn-og")
+        ['relu', 'max', 'max_min_d', 'xnor_ail', 'or_ail', 'or_and_ail_d', 'or_xnor_ail_d']
+    """
+    return [spec for spec in dict.fromkeys(cell.activation for cell in table(label)) if " " not in spec]
 
 
 def _cell(row: list[str]) -> PrintedCell:

@@ -12,10 +12,10 @@ from typing import NamedTuple, cast
 from boolit.lab.common.errors import UserError
 from boolit.lab.paper.verification.check import Check, Value
 
-__all__ = ["FAMILIES", "Check", "Family", "Value", "choose", "verify"]
+__all__ = ["FAMILIES", "Check", "CheckFamily", "Value", "choose", "verify"]
 
 
-class Family(NamedTuple):
+class CheckFamily(NamedTuple):
     """Checks that belong together; ``source`` is where the paper has them, by its labels."""
 
     name: str
@@ -30,25 +30,27 @@ def _in(module: str, name: str) -> Callable[[], Iterable[Check]]:
 
 
 FAMILIES = (
-    Family("normalisation", "Mean and sd under N(0,1) inputs", "tab:normalization-constants", _in("gates", "check_moments")),
-    Family("difference", "Largest |AIL − IL|", "a:diff", _in("gates", "check_difference")),
-    Family("identities", "Identities of the gates", "eq:and_il … eq:xnor_ail", _in("gates", "check_identities")),
-    Family("maps", "Channels in → out, and widths", "tab:transfer-nparam-big, tab:tmnx", _in("heads", "check_maps")),
-    Family("transfer", "Parameters of the transfer heads", "tab:transfer-nparam-big, -512", _in("heads", "check_heads")),
-    Family("mnist-mlp", "Parameters of the MLPs on MNIST", "tab:mlp-mnist", _in("mnist", "check_mlps")),
-    Family("mnist-cnn", "Widths and parameters of the CNNs on MNIST", "tab:cnn-mnist", _in("mnist", "check_cnns")),
-    Family(
+    CheckFamily(
+        "normalisation", "Mean and sd under N(0,1) inputs", "tab:normalization-constants", _in("gates", "check_moments")
+    ),
+    CheckFamily("difference", "Largest |AIL − IL|", "a:diff", _in("gates", "check_difference")),
+    CheckFamily("identities", "Identities of the gates", "eq:and_il … eq:xnor_ail", _in("gates", "check_identities")),
+    CheckFamily("maps", "Channels in → out, and widths", "tab:transfer-nparam-big, tab:tmnx", _in("heads", "check_maps")),
+    CheckFamily("transfer", "Parameters of the transfer heads", "tab:transfer-nparam-big, -512", _in("heads", "check_heads")),
+    CheckFamily("mnist-mlp", "Parameters of the MLPs on MNIST", "tab:mlp-mnist", _in("mnist", "check_mlps")),
+    CheckFamily("mnist-cnn", "Widths and parameters of the CNNs on MNIST", "tab:cnn-mnist", _in("mnist", "check_cnns")),
+    CheckFamily(
         "resnet50-cifar",
         "Parameters of the ResNet-50s on CIFAR",
         "tab:resnet50-cifar10, -cifar100",
         _in("networks", "check_resnets"),
     ),
-    Family("sran", "Parameters of SRAN on I-RAVEN", "tab:sran", _in("networks", "check_sran")),
-    Family("tmn", "Widths and parameters of TMN and TMNx", "tab:tmn-og, tab:tmnx", _in("networks", "check_tmns")),
+    CheckFamily("sran", "Parameters of SRAN on I-RAVEN", "tab:sran", _in("networks", "check_sran")),
+    CheckFamily("tmn", "Widths and parameters of TMN and TMNx", "tab:tmn-og, tab:tmnx", _in("networks", "check_tmns")),
 )
 
 
-def choose(names: Iterable[str]) -> list[Family]:
+def choose(names: Iterable[str]) -> list[CheckFamily]:
     """The named families in their own order; all of them if none is named.
 
     Example:
@@ -62,7 +64,7 @@ def choose(names: Iterable[str]) -> list[Family]:
     return [family for family in FAMILIES if not wanted or family.name in wanted]
 
 
-def verify(families: Iterable[Family] = FAMILIES) -> Iterator[tuple[Family, list[Check]]]:
+def verify(families: Iterable[CheckFamily] = FAMILIES) -> Iterator[tuple[CheckFamily, list[Check]]]:
     """Each family with its checks, computed as you iterate."""
     for family in families:
         yield family, list(family.checks())

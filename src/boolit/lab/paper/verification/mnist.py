@@ -14,6 +14,7 @@ import torch
 import boolit
 from boolit.lab.models.cnn import Cnn, Structure
 from boolit.lab.models.mlp import Mlp
+from boolit.lab.paper import table_rows
 from boolit.lab.paper.verification.check import Check, count_and_run
 
 IMAGE, CLASSES = (28, 28), 10
@@ -29,20 +30,6 @@ MLP_KINDS = (
     ("partition of 3", "or_and_xnor_ail_p", (14_482, 65_062, 263_962, 4_193_002)),
 )
 RUNNERS_UP = {("2→3", "16k"): "18 (14,986)", ("partition of 2", "65k"): "76 (63,318)"}
-ROWS = (
-    "relu",
-    "silu",
-    "max",
-    "max_min_d",
-    "signed_geomean",
-    "xnor_ail",
-    "or_ail",
-    "or_and_ail_d",
-    "or_xnor_ail_p",
-    "or_xnor_ail_d",
-    "or_and_xnor_ail_p",
-    "or_and_xnor_ail_d",
-)
 
 
 def check_mlps() -> Iterator[Check]:
@@ -50,9 +37,10 @@ def check_mlps() -> Iterator[Check]:
     for kind, spec, counts in MLP_KINDS:
         for (heading, budget), exact in zip(BUDGETS.items(), counts, strict=True):
             yield _mlp(kind, spec, heading, budget, exact)
+    rows = table_rows("tab:mlp-mnist")
     for heading, budget in BUDGETS.items():
-        mean = sum(_mlp_parameters(spec, budget) for spec in ROWS) / len(ROWS)
-        yield Check(f"mean of {len(ROWS)} activations, column ~{heading}", heading, in_unit(mean, heading))
+        mean = sum(_mlp_parameters(spec, budget) for spec in rows) / len(rows)
+        yield Check(f"mean of {len(rows)} activations, column ~{heading}", heading, in_unit(mean, heading))
 
 
 def _mlp(kind: str, spec: str, heading: str, budget: int, exact: int) -> Check:
@@ -83,7 +71,7 @@ def in_unit(count: float, heading: str) -> str:
     return f"{round(count / {'k': 1e3, 'M': 1e6}[unit])}{unit}"
 
 
-class Column(NamedTuple):
+class CnnColumn(NamedTuple):
     """A column of the table, and the structure of its networks."""
 
     heading: str
@@ -92,11 +80,11 @@ class Column(NamedTuple):
 
 
 COLUMNS = (
-    Column("15k", 2**14, "small"),
-    Column("63k", 2**16, "small"),
-    Column("260k", 2**18, "small"),
-    Column("260k", 2**18, "large"),
-    Column("4M", 2**22, "large"),
+    CnnColumn("15k", 2**14, "small"),
+    CnnColumn("63k", 2**16, "small"),
+    CnnColumn("260k", 2**18, "small"),
+    CnnColumn("260k", 2**18, "large"),
+    CnnColumn("4M", 2**22, "large"),
 )
 CNN_KINDS = (
     # a spec that stands for its kind, and the widths and parameters of each column: n1 n2 n3=n4 n5=n6; l1 l2
@@ -149,7 +137,7 @@ def check_cnns() -> Iterator[Check]:
     yield _change_of_structure()
 
 
-def cnn_widths(spec: str, column: Column) -> list[int]:
+def cnn_widths(spec: str, column: CnnColumn) -> list[int]:
     """The widths of a network of a column.
 
     Example:
@@ -160,7 +148,7 @@ def cnn_widths(spec: str, column: Column) -> list[int]:
     return family.widths_for_budget(column.budget, 1, IMAGE, CLASSES, boolit.activation(spec))
 
 
-def _cnn_parameters(spec: str, column: Column) -> int:
+def _cnn_parameters(spec: str, column: CnnColumn) -> int:
     return Cnn().parameters(IMAGE, CLASSES, cnn_widths(spec, column), boolit.activation(spec))
 
 
@@ -181,12 +169,12 @@ def _partition(kind: str, spec: str) -> Check:
     return Check(f"{kind}: columns whose networks are 2→1's, cut to what it needs", len(COLUMNS), fit, note=note)
 
 
-def _cnn_heading(column: Column) -> Check:
-    """The mean over the table's rows, partitions with the widths the authors gave them: those of 2→1."""
+def _cnn_heading(column: CnnColumn) -> Check:
+    """The mean over the table's rows, where the authors' partitions have the widths of 2→1."""
     partitions = {spec for _, spec in PARTITIONS}
-    rows = ["or_ail" if spec in partitions else spec for spec in ROWS]
+    rows = ["or_ail" if spec in partitions else spec for spec in table_rows("tab:cnn-mnist")]
     mean = sum(_cnn_parameters(spec, column) for spec in rows) / len(rows)
-    name = f"mean of {len(ROWS)} activations, column ~{column.heading}, {column.structure}"
+    name = f"mean of {len(rows)} activations, column ~{column.heading}, {column.structure}"
     return Check(name, column.heading, in_unit(mean, column.heading))
 
 

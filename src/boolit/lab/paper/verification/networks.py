@@ -13,7 +13,7 @@ from boolit.lab.models.preact_resnet import PreactResnet
 from boolit.lab.models.sran import Sran
 from boolit.lab.models.tmn import Tmn
 from boolit.lab.models.tmn.network import TmnNetwork
-from boolit.lab.paper import table
+from boolit.lab.paper import table_rows
 from boolit.lab.paper.verification.check import Check, count_and_run
 from boolit.lab.paper.verification.mnist import in_unit
 from boolit.nn.width import count_parameters, round_width
@@ -33,43 +33,28 @@ RESNET_KINDS = (
     ("2→3", "or_and_xnor_ail_d", "48 96 192 384", (6_319_108, 11_125_536, 22_907_018, 62_094_410, 197_762_762)),
 )
 NARROW = {0: "12 26 52 102", 1: "26 52 102 204"}  # of 2→3, at factors that are no multiples of anything
-# Every further class has as many weights as the embedding has channels, and a bias; 90 of them from CIFAR-10 to CIFAR-100.
+# CIFAR-100 has 90 classes more, each with one weight per channel of the embedding and a bias.
 MORE_CLASSES = {"or_and_xnor_ail_p": 183_690}
 MORE_CLASSES_OF_OTHERS = 184_410
-RESNET_ROWS = (
-    "relu",
-    "prelu",
-    "silu",
-    "max",
-    "max_min_d",
-    "xnor_ail",
-    "or_ail",
-    "or_and_ail_d",
-    "or_xnor_ail_p",
-    "or_xnor_ail_d",
-    "or_and_xnor_ail_p",
-    "or_and_xnor_ail_d",
-)
 
 
 def check_resnets() -> Iterator[Check]:
     """Each kind at each factor for both datasets, some widths, and the headings as means over the rows."""
     for kind, spec, widths, counts in RESNET_KINDS:
-        yield Check(
-            f"{kind}: widths at the third factor", f"~{HEADINGS[2]}", _format_widths(resnet_widths(spec, 2)), expected=widths
-        )
+        third = " ".join(map(str, resnet_widths(spec, 2)))
+        yield Check(f"{kind}: widths at the third factor", f"~{HEADINGS[2]}", third, expected=widths)
         for place, exact in enumerate(counts):
             yield from _resnet(kind, spec, place, exact)
     for place, widths in NARROW.items():
-        name = f"2→3: widths at factor {place + 1}"
-        yield Check(name, f"~{HEADINGS[place]}", _format_widths(resnet_widths("or_and_xnor_ail_d", place)), expected=widths)
+        own = " ".join(map(str, resnet_widths("or_and_xnor_ail_d", place)))
+        yield Check(f"2→3: widths at factor {place + 1}", f"~{HEADINGS[place]}", own, expected=widths)
     yield _slopes()
     for classes in (10, 100):
+        rows = table_rows(f"tab:resnet50-cifar{classes}")
         for place, heading in enumerate(HEADINGS):
-            mean = sum(_resnet_parameters(spec, place, classes) for spec in RESNET_ROWS) / len(RESNET_ROWS)
-            yield Check(
-                f"mean of {len(RESNET_ROWS)} activations, {classes} classes, ~{heading}", heading, in_unit(mean, heading)
-            )
+            mean = sum(_resnet_parameters(spec, place, classes) for spec in rows) / len(rows)
+            name = f"mean of {len(rows)} activations, {classes} classes, ~{heading}"
+            yield Check(name, heading, in_unit(mean, heading))
 
 
 def resnet_widths(spec: str, place: int) -> list[int]:
@@ -96,13 +81,9 @@ def _resnet_parameters(spec: str, place: int, classes: int) -> int:
 
 
 def _slopes() -> Check:
-    """PReLU learns one slope an activation; the stem's stays ReLU."""
+    """PReLU has one slope per activation; the stem keeps ReLU."""
     more = _resnet_parameters("prelu", 0, 10) - _resnet_parameters("relu", 0, 10)
     return Check("activations that are exchanged, by the slopes of PReLU", 48, more)
-
-
-def _format_widths(widths: list[int]) -> str:
-    return " ".join(map(str, widths))
 
 
 # tab:sran: as published, and with the paper's layer norms and activations.
@@ -121,22 +102,7 @@ SRAN_KINDS = (
     ("partition of 3", NORMALISED, "or_and_xnor_ail_pu", (3_153_408, 5_514_752, 2_373_641), 44_574_473, "44.6M"),
 )
 UNEVEN = {"or_and_xnor_ail_p": "or_and_xnor_ail_pu"}  # 512 pairs have no three equal shares, but 171, 171 and 170
-SRAN_ROWS = {
-    "relu": "45.6M",
-    "prelu": "45.6M",
-    "celu": "45.6M",
-    "selu": "45.6M",
-    "gelu": "45.6M",
-    "silu": "45.6M",
-    "max": "44.6M",
-    "max_min_d": "45.6M",
-    "xnor_ail": "44.6M",
-    "or_ail": "44.6M",
-    "or_and_ail_d": "45.6M",
-    "or_xnor_ail_p": "44.6M",
-    "or_xnor_ail_d": "45.6M",
-    "or_and_xnor_ail_p": "44.6M",
-}
+IN_SRAN = {Fraction(1): "45.6M", Fraction(1, 2): "44.6M"}  # what the table prints, by feature factor
 ONLY_NORMS = 13_312
 SRAN_NOTE = "the paper says layer norms were added; these alone give 44.0M, so the layers were found by the counts"
 
@@ -152,8 +118,9 @@ def check_sran() -> Iterator[Check]:
         widths, panels = sran_widths(family, spec), torch.zeros(1, *PANELS)
         count = count_and_run(family, PANELS, CANDIDATES, widths, spec, panels)
         yield Check(f"{kind}: all", printed, count, expected=exact)
-    for row, printed in SRAN_ROWS.items():
+    for row in table_rows("tab:sran"):
         spec = UNEVEN.get(row, row)
+        printed = IN_SRAN[boolit.activation(spec).feature_factor]
         yield Check(
             f"row {row}", printed, in_millions(_sran_parameters(NORMALISED, spec)), note=SRAN_NOTE if row == "relu" else ""
         )
@@ -213,10 +180,10 @@ TMN_KINDS = (
     ("TMNx, 2→3", TMNX, "or_and_xnor_ail_d", 60, 1_154_395, "1.15M"),
     ("TMNx, 2→3, hidden version of the table", TMNX_EQUAL, "or_and_xnor_ail_d", 64, 1_224_009, "1.22M"),
 )
-# What the tables print, by outputs per input of an activation; in tab:tmnx, partitions have a width of their own.
-OF_TMN = {Fraction(1): "438k", Fraction(1, 2): "650k"}
-OF_TMNX = {Fraction(1): "1.15M", Fraction(1, 2): "1.16M", Fraction(3, 2): "1.15M"}
-OF_PARTITIONS = "1.19M"
+# What the tables print, by feature factor; in tab:tmnx, partitions have a width of their own.
+IN_TMN = {Fraction(1): "438k", Fraction(1, 2): "650k"}
+IN_TMNX = {Fraction(1): "1.15M", Fraction(1, 2): "1.16M", Fraction(3, 2): "1.15M"}
+IN_PARTITIONS = "1.19M"
 SWAPPED_GATER = 611_849  # parameters of a TMN with OR_AIL, if the ReLU of the gater were changed as well
 GATER_NOTE = "the paper says the gater's activation is changed too, but its count has the gater with 64 units of ReLU"
 
@@ -227,10 +194,10 @@ def check_tmns() -> Iterator[Check]:
         yield Check(f"{kind}: width", width, tmn_widths(family, spec)[0])
         count = count_and_run(family, FEATURES, PAIRS, tmn_widths(family, spec), spec, torch.zeros(1, FEATURES[0] + 3))
         yield Check(f"{kind}: parameters", printed, count, expected=exact)
-    for label, family, printed_of in (("tab:tmn-og", TMN, OF_TMN), ("tab:tmnx", TMNX, OF_TMNX)):
+    for label, family, printed_of in (("tab:tmn-og", TMN, IN_TMN), ("tab:tmnx", TMNX, IN_TMNX)):
         for spec in table_rows(label):
             activation = boolit.activation(spec)
-            printed = OF_PARTITIONS if activation.divisor > 2 else printed_of[activation.feature_factor]
+            printed = IN_PARTITIONS if activation.divisor > 2 else printed_of[activation.feature_factor]
             yield Check(f"{label}, {spec}", printed, in_thousands(_tmn_parameters(family, spec)))
     yield Check(
         "TMN, OR_AIL in the gater as well",
@@ -240,17 +207,6 @@ def check_tmns() -> Iterator[Check]:
         slip=True,
         note=GATER_NOTE,
     )
-
-
-def table_rows(label: str) -> list[str]:
-    """The activations of a table, in its order.
-
-    Example:
-        >>> table_rows("tab:tmn-og")
-        ['relu', 'max', 'max_min_d', 'xnor_ail', 'or_ail', 'or_and_ail_d', 'or_xnor_ail_d']
-    """
-    known = dict.fromkeys(cell.activation for cell in table(label))
-    return [spec for spec in known if " " not in spec]  # the first row of tab:tmn-og is from another paper
 
 
 def tmn_widths(family: Tmn, spec: str) -> list[int]:
