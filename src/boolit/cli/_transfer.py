@@ -68,9 +68,7 @@ def transfer(
         final = final_plan(planned, rates)
         summary = execute(final, store, shown)
         notes = _notes(final, store)
-        conclude(
-            final, store, before.add_plan(summary) if before else summary, Method(), json, {"rates": rates, "notes": notes}
-        )
+        conclude(final, store, before.add(summary) if before else summary, Method(), json, {"rates": rates, "notes": notes})
 
 
 def _rates(planned: Plan, store: Store, shown: bool | None) -> tuple[ExecutionSummary, dict[str, float]]:

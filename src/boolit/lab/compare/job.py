@@ -98,7 +98,7 @@ class Comparing:
             tried = _records(trials, store, history=False)
             rates = chosen_rates(tried)
             final = final_plan(self.planned, rates)
-            summary = before.add_plan(execute(final, store, progress))
+            summary = before.add(execute(final, store, progress))
             notes = [*self.notes, *edge_notes(rates, self.question.rates)]
             if not summary.complete:
                 return Compared(summary, rates, notes)
