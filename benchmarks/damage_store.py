@@ -157,7 +157,7 @@ def job() -> Job:
 def damage_checkpoint(folder: Path, content: bytes, before: bytes, expected: CohortResult, chance: random.Random) -> str:
     """Damages one of the two files, or both; says how it was answered."""
     said: list[str] = []
-    checkpoint = Checkpoint(folder, tell=said.append)
+    checkpoint = Checkpoint(folder, warn=said.append)
     which = chance.randrange(3)
     damage = chance.choice((*BYTES, _edit))
     checkpoint.path.write_bytes(damage(content, chance) if which != 1 else content)

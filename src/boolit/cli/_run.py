@@ -89,7 +89,8 @@ def run(
             while wait and summary.elsewhere and not summary.interrupted:
                 progress().print(f"note: waiting: {escape(summary.elsewhere_message)}", soft_wrap=True)
                 sleep(LOOK)
-                summary = summary.add_pass(execute(planned, store, shown, checkpoint_steps=checkpoint_steps))
+                later = execute(planned, store, shown, checkpoint_steps=checkpoint_steps)
+                summary = summary.add(later, same_plan=True)
             conclude(planned, store, summary, ComparisonMethod(welch=welch, holm=holm), json)
 
 

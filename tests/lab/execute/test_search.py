@@ -106,7 +106,7 @@ def test_data_with_validation_rows_of_its_own_is_chosen_by_these(tmp_path: Path)
         found = search(load_study(str(study)), SearchSettings(store, rounds=1, trials=5, seeds=2, finalists=2))
         (record, *_) = store.records()
     assert found is not None
-    assert "1181 rows (the split valid)" in found[0].judged
+    assert "1181 rows (the split valid)" in found[0].rows
     assert {name for name in record.metrics if name.endswith("accuracy")} == {"train_accuracy", "valid_accuracy"}
 
 

@@ -61,6 +61,6 @@ def test_modules_use_it_within_the_mode_and_not_when_they_are_evaluated() -> Non
         trained = layer(x)
         layer.eval()
         evaluated = layer(x)
-    assert "Normalised" in type(trained.grad_fn).__name__
-    assert "Normalised" not in type(evaluated.grad_fn).__name__
+    assert "SyncNormalise" in type(trained.grad_fn).__name__
+    assert "SyncNormalise" not in type(evaluated.grad_fn).__name__
     torch.testing.assert_close(evaluated, layer(x))

@@ -137,7 +137,7 @@ def run_with(folder: Path, job: Job) -> tuple[CohortResult | None, list[str], in
         steps.append(training)
         return True
 
-    return train(job, Checkpoint(folder, tell=said.append), watch), said, len(steps)
+    return train(job, Checkpoint(folder, warn=said.append), watch), said, len(steps)
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
@@ -170,7 +170,7 @@ def test_both_files_damaged_is_one_line_and_a_new_beginning(tmp_path: Path, conf
 
 def test_a_rate_is_sought_again_if_the_checkpoint_that_holds_it_is_damaged(tmp_path: Path, config: Config) -> None:
     job = Job.of([config(training={"learning_rate": "find"})])
-    checkpoint = Checkpoint(tmp_path, tell=lambda _: None)
+    checkpoint = Checkpoint(tmp_path, warn=lambda _: None)
     assert train(job, checkpoint, stopped_after(2)) is None
     checkpoint.path.write_bytes(flipped(checkpoint.path.read_bytes(), 200))
     assert_same(train(job, checkpoint), train(job))
@@ -196,7 +196,7 @@ def test_what_is_whole_but_not_ours_is_refused(
         patched.setattr("boolit.lab.training.checkpoint.FORMAT", change.get("FORMAT", FORMAT))
         Checkpoint(tmp_path, cohort=change.get("cohort", "")).save(training, change.get("seconds", 1.0))
     said: list[str] = []
-    assert Checkpoint(tmp_path, tell=said.append).restore(StackedTraining(training.job)) is None
+    assert Checkpoint(tmp_path, warn=said.append).restore(StackedTraining(training.job)) is None
     assert len(said) == 1
     assert sentence in said[0]
 
@@ -205,7 +205,7 @@ def test_a_checkpoint_of_another_shape_is_refused_and_changes_nothing(tmp_path: 
     assert train(Job.of([config()]), Checkpoint(tmp_path), stopped_after(3)) is None
     said: list[str] = []
     other, fresh = (StackedTraining(Job.of([config(), config(1)])) for _ in range(2))
-    assert Checkpoint(tmp_path, tell=said.append).restore(other) is None
+    assert Checkpoint(tmp_path, warn=said.append).restore(other) is None
     assert "instead of" in said[0]
     assert torch.equal(other.flat.values, fresh.flat.values)
     assert other.at == Position()
@@ -238,5 +238,5 @@ def test_the_time_before_a_restart_counts(tmp_path: Path, config: Config) -> Non
 
 
 def test_a_checkpoint_is_due_after_its_time(tmp_path: Path) -> None:
-    assert Checkpoint(tmp_path, every=0).due
-    assert not Checkpoint(tmp_path, every=3600).due
+    assert Checkpoint(tmp_path, every=0).due_after(1)
+    assert not Checkpoint(tmp_path, every=3600).due_after(1)

@@ -140,6 +140,7 @@ def test_evaluation_in_pieces_is_the_same(config: RunConfig, monkeypatch: pytest
 
 
 def test_data_with_one_split_has_no_others() -> None:
-    config = {"data": {"name": "xor"}, "model": {"name": "mlp"}, "activation": "relu", "width": [2], "seed": 0, "split": 1}
+    recipe = {"epochs": 1, "batch": 4}
+    config = RunConfig(data={"name": "xor"}, model={"name": "mlp"}, activation="relu", width=[2], split=1, training=recipe)
     with pytest.raises(ValueError, match="its data has one split only"):
-        Job.of([config.replace(training={"epochs": 1, "batch": 4})])
+        Job.of([config])

@@ -78,7 +78,7 @@ class ImageCompareJob:
             summary = execute(final, store, progress)
             note = divergence_note(store.records_of(final.runs, history=False), final.study.training.batch)
             report = report_study(final, store)
-            return ImageCompareResult(before.add_plan(summary) if before else summary, report, rates, [note] if note else [])
+            return ImageCompareResult(before.add(summary) if before else summary, report, rates, [note] if note else [])
 
 
 def image_study(config: ImageCompareConfig) -> StudyFile:

@@ -102,7 +102,7 @@ class CompareJob:
             tried = store.records_of(trials.runs, history=False)
             rates = choose_rates(tried)
             final = final_plan(self.plan, rates)
-            summary = before.add_plan(execute(final, store, progress))
+            summary = before.add(execute(final, store, progress))
             notes = [*self.notes, *edge_notes(rates, self.config.rates)]
             if not summary.complete:
                 return CompareResult(summary, rates, notes)

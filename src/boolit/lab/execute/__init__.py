@@ -51,26 +51,16 @@ class ExecutionSummary:
     seconds: float
     holders: tuple[ClaimHolder, ...] = ()
 
-    def add_pass(self, later: ExecutionSummary) -> ExecutionSummary:
-        """What became of the runs in this and a later pass over the same plan."""
-        return replace(
-            later,
-            already=later.already - self.trained,
-            trained=self.trained + later.trained,
-            diverged=self.diverged + later.diverged,
-            seconds=self.seconds + later.seconds,
-        )
-
     @property
     def elsewhere_message(self) -> str:
         """Who trains the runs that another process has; nothing if there are none."""
         if not self.elsewhere:
             return ""
-        told = [
+        others = [
             f"process {one.pid} on {one.host} (since {datetime.fromtimestamp(one.since):%Y-%m-%d %H:%M}, {one.runs} runs)"
             for one in self.holders
         ]
-        return f"{self.elsewhere} runs are being trained by {' and '.join(told) or 'another process, which has just ended'}"
+        return f"{self.elsewhere} runs are being trained by {' and '.join(others) or 'another process, which has just ended'}"
 
     @property
     def complete(self) -> bool:
@@ -82,14 +72,14 @@ class ExecutionSummary:
         """Whether it was stopped; what was begun has a checkpoint and goes on from there next time."""
         return self.undone > 0
 
-    def add_plan(self, after: ExecutionSummary) -> ExecutionSummary:
-        """What became of a plan's runs and of those of the plan that followed from it."""
+    def add(self, later: ExecutionSummary, same_plan: bool = False) -> ExecutionSummary:
+        """What became of a plan's runs, and of those of a plan that followed from it or of a later pass over the same plan."""
         return replace(
-            after,
-            already=self.already + after.already,
-            trained=self.trained + after.trained,
-            diverged=self.diverged + after.diverged,
-            seconds=self.seconds + after.seconds,
+            later,
+            already=later.already + (-self.trained if same_plan else self.already),
+            trained=self.trained + later.trained,
+            diverged=self.diverged + later.diverged,
+            seconds=self.seconds + later.seconds,
         )
 
 
@@ -117,10 +107,10 @@ def follow(plan: Plan, memory: int = MEMORY) -> None:
     """Takes this process's part in what the leader of several processes trains; it has no store and records nothing."""
     with stop_requests() as stop:
         for cohort in plan.cohorts:
-            told = distributed.broadcast(torch.zeros(len(cohort.runs), dtype=torch.int64)).tolist()
-            if END in told:
+            claims = distributed.broadcast(torch.zeros(len(cohort.runs), dtype=torch.int64)).tolist()
+            if END in claims:
                 return
-            claimed = [run.key for run, mine in zip(cohort.runs, told, strict=True) if mine]
+            claimed = [run.key for run, claim in zip(cohort.runs, claims, strict=True) if claim]
             if claimed and train(cohort.of(claimed).job(), None, lambda _: not stop(), memory) is None:
                 return
 
@@ -150,7 +140,10 @@ class _Execution:
         keys = [run.key for run in cohort.runs]
         claimed = self.store.claim(keys, self.owner, again=_without_weights(self.study, self.store, keys))
         distributed.broadcast(torch.tensor([run.key in claimed for run in cohort.runs], dtype=torch.int64))
-        self._count(cohort, claimed)
+        unclaimed = set(keys) - set(claimed)
+        done = len(unclaimed & self.store.finished())
+        self.already += done
+        self.elsewhere += len(unclaimed) - done
         bars.finish(len(cohort.runs) - len(claimed))
         if not claimed:
             return True
@@ -165,12 +158,6 @@ class _Execution:
             return False
         bars.finish(len(claimed))
         return True
-
-    def _count(self, cohort: Cohort, claimed: Sequence[str]) -> None:
-        unclaimed = {run.key for run in cohort.runs} - set(claimed)
-        done = len(unclaimed & self.store.finished())
-        self.already += done
-        self.elsewhere += len(unclaimed) - done
 
     def _train(self, cohort: Cohort, bars: StudyProgress, stop: Callable[[], bool]) -> CohortResult | None:
         first = cohort.runs[0].config

@@ -13,7 +13,7 @@ from statistics import fmean
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import load
-from boolit.lab.datasets.holdout import Holdout, for_choosing
+from boolit.lab.datasets.holdout import for_choosing
 from boolit.lab.execute import execute
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run, RunConfig
@@ -84,8 +84,13 @@ def search(
     wanted = [f"sweep.activation={list(activations)!r}"] if activations else []
     planned = plan(file, profile, seeds=1, sets=[*sets, *wanted], memory=how.memory)
     check_memory(planned)
+    configs = {run.config.activation: run.config for run in planned.runs}
+    if len(configs) < len(planned.runs):
+        raise UserError(
+            f"a search tunes one size, but {planned.name} has several; choose one, such as --set 'sweep.width=[32]'"
+        )
     found = []
-    for spec, config in _one_size_each(planned).items():
+    for spec, config in configs.items():
         result = _ActivationSearch(planned, spec, config, how).run()
         if result is None:
             return None
@@ -98,31 +103,15 @@ def write_hparams(found: Sequence[SearchResult], study: str, path: Path) -> None
     path.write_text(hparams_to_toml({one.activation: one.setting for one in found}, f"found for {study}"), encoding="utf-8")
 
 
-def _one_size_each(planned: Plan) -> dict[str, RunConfig]:
-    configs: dict[str, RunConfig] = {}
-    for run in planned.runs:
-        if run.config.activation in configs:
-            raise UserError(
-                f"a search tunes one size, but {planned.name} has several; choose one, such as --set 'sweep.width=[32]'"
-            )
-        configs[run.config.activation] = run.config
-    return configs
-
-
-def _check(data: Holdout, metric: str) -> None:
-    """Whether the rows that choose have the metric to choose by."""
-    rows = load(data)
-    known = [*rows.extra_metric_names("valid"), METRIC_OF_TASK[rows.task], "loss"]
-    if metric not in known:
-        raise UserError(f"a search cannot choose by metric.name = {metric!r}: the split valid has {', '.join(known)}")
-
-
 class _ActivationSearch:
     def __init__(self, planned: Plan, spec: str, config: RunConfig, how: SearchSettings) -> None:
         self.planned, self.spec, self.how = planned, spec, how
         self.data = for_choosing(planned.study.data)
         metric = planned.study.metric.model_copy(update={"split": "valid"})
-        _check(self.data, metric.name)
+        rows = load(self.data)
+        known = [*rows.extra_metric_names("valid"), METRIC_OF_TASK[rows.task], "loss"]
+        if metric.name not in known:
+            raise UserError(f"a search cannot choose by metric.name = {metric.name!r}: the split valid has {', '.join(known)}")
         self.study: Study = planned.study.model_copy(update={"data": self.data, "metric": metric, "keep_weights": False})
         self.config = config.replace(data=RunConfig.options(self.data), metric=metric)
         self.metric = metric.key

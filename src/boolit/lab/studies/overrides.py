@@ -9,8 +9,6 @@ from typing import Any
 
 from boolit.lab.common.errors import UserError
 
-# What a value of a study may be at all, whatever its key: checked before anything is made of it.
-
 MOST_LEVELS = 16  # of tables and lists within each other
 MOST_ENTRIES = 10_000  # of one list or table
 MOST_CHARACTERS = 10_000

@@ -17,8 +17,6 @@ from boolit.lab.studies.overrides import shorten
 from boolit.lab.studies.schema import Study, Sweep
 from boolit.lab.training import Recipe
 
-# Which line of a TOML file says what: so that an error can name it.
-
 Path = tuple[str, ...]
 
 _HEADER = re.compile(r"^\s*\[{1,2}([^\[\]]+)\]{1,2}\s*(?:#.*)?$")
@@ -90,8 +88,6 @@ def _after(line: str, depth: int, quote: str) -> tuple[int, str]:
 def _parts(dotted: str) -> Path:
     return tuple(part.strip("\"'") for part in _PART.findall(dotted))
 
-
-# Turning what pydantic found wrong into one line: where it is written, what is there, and the rule.
 
 TELLING = ("extra_forbidden", "too_short", "too_long")  # of a value that has the right type
 Location = tuple[str | int, ...]

@@ -1,4 +1,4 @@
-"""Checkpoints of a running cohort: everything a training goes on from, in one safetensors file (no pickle).
+"""Checkpoints of a running cohort: everything a training resumes from, in one safetensors file (no pickle).
 
 Randomness needs no saving, as every random number is a function of seed, purpose and step (see `boolit.lab.common.random`).
 """
@@ -32,11 +32,7 @@ _SEAL = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 
 
 class _RefusedError(Exception):
-    """Why a file is not gone on from."""
-
-
-def _print(note: str) -> None:
-    print(note, file=sys.stderr)
+    """Why a training does not resume from a file."""
 
 
 class Checkpoint:
@@ -44,9 +40,9 @@ class Checkpoint:
 
     Writing a large one often would take longer than training: at least twenty times what the last one took lies in between.
 
-    A file is replaced as a whole, and the one before it is kept: a kill at any moment leaves one to go on from, and so does
+    A file is replaced as a whole, and the one before it is kept: a kill at any moment leaves one to resume from, and so does
     damage to one of them. Every byte is covered by a hash. What is damaged, of another format or of another ``cohort`` is
-    never gone on from; ``tell`` is given a line about it.
+    never used; ``warn`` is called with a line about it.
     """
 
     def __init__(
@@ -55,32 +51,32 @@ class Checkpoint:
         every: float = EVERY_SECONDS,
         steps: int | None = None,
         cohort: str = "",
-        tell: Callable[[str], None] = _print,
+        warn: Callable[[str], None] | None = None,
     ) -> None:
         self.path, self.previous = folder / "training.safetensors", folder / "training.previous.safetensors"
-        self.every, self.steps, self.cohort, self.tell = every, steps, cohort, tell
+        self.every, self.steps, self.cohort = every, steps, cohort
+        self.warn = warn or (lambda line: print(line, file=sys.stderr))
         self._last, self._cost = time.monotonic(), 0.0
 
-    @property
-    def due(self) -> bool:
-        """Whether the last one is old enough."""
-        return time.monotonic() - self._last >= max(self.every, COSTS_BETWEEN * self._cost)
-
     def due_after(self, steps: int) -> bool:
-        """Whether one is to be written after so many steps of the training."""
-        return self.due or (self.steps is not None and steps % self.steps == 0)
+        """Whether one is to be written after so many steps of the training: the last one is old enough, or it is their turn."""
+        old = time.monotonic() - self._last >= max(self.every, COSTS_BETWEEN * self._cost)
+        return old or (self.steps is not None and steps % self.steps == 0)
 
     def exists(self) -> bool:
-        """Whether there is one to go on from, good or not."""
+        """Whether there is one to resume from, good or not."""
         return self.path.exists() or self.previous.exists()
 
     def save(self, training: StackedTraining, seconds: float) -> None:
         """Writes where the training is; ``seconds`` is how long it took to get there."""
         started = time.monotonic()
+        history = {f"history.{name}": torch.stack(values) for name, values in training.history.items()}
+        losses = {"steps": torch.stack(training.step_losses)} if training.step_losses else {}
+        tensors = {name: values.contiguous() for name, values in state_tensors(training).items()} | history | losses
         where = {"epoch": training.at.epoch, "step": training.at.step, "seconds": seconds}
         metadata = {"format": FORMAT, "cohort": self.cohort, "where": json.dumps(where), "sha256": _UNSEALED.decode()}
         try:
-            self._write(_with_checksum(save(_tensors(training), metadata)))
+            self._write(_with_checksum(save(tensors, metadata)))
         except OSError as error:
             raise UserError(
                 f"cannot write the checkpoint {self.path} ({error.strerror or error}); make room for it and run again: the "
@@ -90,7 +86,7 @@ class Checkpoint:
         self._cost = self._last - started
 
     def restore(self, training: StackedTraining) -> float | None:
-        """Brings a fresh training to where the last good checkpoint was, and says how many seconds that had taken.
+        """Sets a new training to where the last good checkpoint was, and returns how many seconds that had taken.
 
         Without a good one the training stays as it is, and the answer is None.
         """
@@ -105,7 +101,7 @@ class Checkpoint:
                 refused.append(f"the checkpoint {path} {error}")
         if refused:
             then = "its runs are trained anew" if seconds is None else f"going on from the one before it, {self.previous.name}"
-            self.tell(f"note: {'; '.join(refused)}; {then}")
+            self.warn(f"note: {'; '.join(refused)}; {then}")
         return seconds
 
     def delete(self) -> None:
@@ -136,7 +132,11 @@ class Checkpoint:
             _check(training, tensors, at, seconds)
         except (KeyError, TypeError, ValueError) as error:
             raise _RefusedError(f"does not fit its runs ({error})") from error
-        _load(training, tensors)
+        for name, values in state_tensors(training).items():
+            values.copy_(tensors[name])
+        curves = {name.removeprefix("history."): values for name, values in tensors.items() if name.startswith("history.")}
+        training.history = {name: list(values) for name, values in curves.items()}
+        training.step_losses = list(tensors.get("steps", []))
         training.at = at
         if not training.done:
             training.begin_epoch()
@@ -173,12 +173,6 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
         raise _RefusedError(f"is damaged ({error})") from error
 
 
-def _tensors(training: StackedTraining) -> dict[str, Tensor]:
-    history = {f"history.{name}": torch.stack(values) for name, values in training.history.items()}
-    steps = {"steps": torch.stack(training.step_losses)} if training.step_losses else {}
-    return {name: values.contiguous() for name, values in state_tensors(training).items()} | history | steps
-
-
 def state_tensors(training: StackedTraining) -> dict[str, Tensor]:
     """The tensors a step changes in place."""
     return {
@@ -208,11 +202,3 @@ def _check(training: StackedTraining, tensors: dict[str, Tensor], at: Position, 
     for name, values in tensors.items():
         if name.startswith("history.") and tuple(values.shape) != (at.epoch, runs):
             raise ValueError(f"{name} is {tuple(values.shape)} instead of {(at.epoch, runs)}")
-
-
-def _load(training: StackedTraining, tensors: dict[str, Tensor]) -> None:
-    for name, values in state_tensors(training).items():
-        values.copy_(tensors[name])
-    curves = {name.removeprefix("history."): values for name, values in tensors.items() if name.startswith("history.")}
-    training.history = {name: list(values) for name, values in curves.items()}
-    training.step_losses = list(tensors.get("steps", []))

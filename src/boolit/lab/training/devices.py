@@ -20,8 +20,6 @@ import torch
 from boolit.lab.common.parallel import thread_pool
 from boolit.lab.training.job import Job
 
-# How many threads a training is worth: none but one for small operations, and for large ones what is faster at the moment.
-
 NUMEL_PER_THREAD = 2**17  # an operation on so many takes some 20 µs, well above the cost of waking a thread
 TRIED_STEPS = 5
 SECONDS_BETWEEN_TRIALS = 10.0
@@ -69,8 +67,6 @@ class Threads(AbstractContextManager["Threads"]):
         self._durations.clear()
         self._next_trial = time.monotonic() + SECONDS_BETWEEN_TRIALS
 
-
-# Making the next batch while the present one is trained on.
 
 T = TypeVar("T")
 

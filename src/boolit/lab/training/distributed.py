@@ -22,8 +22,6 @@ from torch.overrides import TorchFunctionMode
 
 from boolit.lab.models.layers import Moments, moments
 
-# The processes that torchrun started, working on one training; a process alone is a group of one and never waits.
-
 
 @contextmanager
 def processes() -> Iterator[None]:
@@ -114,11 +112,11 @@ def _initialised() -> bool:
     return dist.is_available() and dist.is_initialized()
 
 
-# Batch normalisation over the batches of all processes together: torch's own ``SyncBatchNorm`` needs a GPU.
-
-
 class SyncBatchNormMode(TorchFunctionMode):
-    """Within it, batch norms in training use the statistics of all processes; every process must have as many samples."""
+    """Within it, batch norms in training use the statistics of all processes; every process must have as many samples.
+
+    (torch's own ``SyncBatchNorm`` needs a GPU.)
+    """
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None

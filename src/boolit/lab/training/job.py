@@ -19,8 +19,6 @@ from boolit.lab.training import distributed
 from boolit.lab.training.metrics import LOSS_OF_TASK
 from boolit.lab.training.recipe import PER_RUN, Loss, Recipe
 
-# Values networks begin with that the data knows: word vectors, the list of what there is to choose from.
-
 
 def set_initial_values(model: Stacked, initial_values: Mapping[str, Tensor]) -> None:
     """Copies values into the parameter or buffer of their name, the same for every run.
@@ -153,10 +151,7 @@ class Job:
 
     def bytes_per_run(self) -> int:
         """About how much memory a run takes while it is trained."""
-        data = self.dataset
-        samples = {name: len(split) for name, split in data.splits.items()}
-        description = Description(data.inputs, data.outputs, data.task, samples, ("judge",) if data.extra_metrics else ())
-        return bytes_per_run(description, self.family, self.activation, self.widths, self.recipe.batch)
+        return bytes_per_run(self.dataset.description, self.family, self.activation, self.widths, self.recipe.batch)
 
 
 def needs_single_network(model: Family, recipe: Recipe) -> bool:
@@ -170,8 +165,8 @@ def bytes_per_run(data: Description, model: Family, spec: str, widths: Sequence[
     train = data.samples["train"]
     kept = 2 * model.saved_numel(*shape) * min(batch, train)
     others = [count for name, count in data.samples.items() if name != "train"]
-    judged = max(others, default=0) * data.outputs if data.extra_metrics else 0
-    return FLOAT_BYTES * (COPIES_OF_PARAMETERS * model.parameters(*shape) + max(kept, judged) + 2 * train)
+    outputs = max(others, default=0) * data.outputs if data.extra_metrics else 0
+    return FLOAT_BYTES * (COPIES_OF_PARAMETERS * model.parameters(*shape) + max(kept, outputs) + 2 * train)
 
 
 def _resample(dataset: Dataset, number: int) -> Resample:

@@ -1,6 +1,6 @@
 """Finding a learning rate: Smith's range test (arXiv:1506.01186) as one stacked training.
 
-Smith lets the learning rate of one network rise linearly and watches its loss, so every rate is judged on a network that
+Smith lets the learning rate of one network rise linearly and watches its loss, so every rate is measured on a network that
 lower rates have formed, and where to read the curve is a matter of taste. Stacked, each rate has networks of its own: all
 rise linearly from zero, each to its own highest rate. The rates whose loss has fallen nearly as far as the best one's form a
 plateau; its middle (on a logarithmic scale) is returned, as far from too slow as from unstable.
@@ -8,7 +8,6 @@ plateau; its middle (on a logarithmic scale) is returned, as far from too slow a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -33,25 +32,25 @@ def find_learning_rate(job: Job, memory: int | None = None) -> float:
     ``memory`` bounds the bytes used: the rates are then tried in several trainings, with the same result.
     """
     rates = candidate_rates()
-    ended = torch.cat([_final_losses(job, part) for part in torch.split(rates, _at_once(job, memory))])
-    low, high = plateau(ended)
+    at_once = len(rates) if memory is None else max(1, memory // (SEEDS * job.bytes_per_run()))
+    low, high = plateau(torch.cat([_final_losses(job, part) for part in torch.split(rates, at_once)]))
     return float(f"{float((rates[low] * rates[high]).sqrt()):.3g}")
 
 
-def plateau(ended: Tensor) -> tuple[int, int]:
+def plateau(final: Tensor) -> tuple[int, int]:
     """The first and last of the neighbours of the lowest loss that fell nearly as far from the first loss as it did.
 
     Example:
         >>> plateau(torch.tensor([1.0, 0.8, 0.05, 0.0, 0.04, torch.inf, 0.01]))
         (2, 4)
     """
-    best = int(ended.argmin())
-    near = ended <= ended[best] + (1 - NEARLY) * (ended[0] - ended[best])
+    best = int(final.argmin())
+    near = final <= final[best] + (1 - NEARLY) * (final[0] - final[best])
     low = best
     while low > 0 and near[low - 1]:
         low -= 1
     high = best
-    while high + 1 < len(ended) and near[high + 1]:
+    while high + 1 < len(final) and near[high + 1]:
         high += 1
     return low, high
 
@@ -65,27 +64,20 @@ def candidate_rates() -> Tensor:
     return 10 ** torch.linspace(low, high, round((high - low) * PER_DECADE) + 1, dtype=torch.float64)
 
 
-def _at_once(job: Job, memory: int | None) -> int:
-    return len(candidate_rates()) if memory is None else max(1, memory // (SEEDS * job.bytes_per_run()))
-
-
 def _final_losses(job: Job, rates: Tensor) -> Tensor:
     """The mean loss of each rate's networks over the last steps; infinite if one of them diverged.
 
     Shape: ``(rates,)``, unchanged.
     """
-    training = StackedTraining(_ramp(job, rates))
-    judged = torch.stack(list(_losses(training))[-AVERAGED_STEPS:]).mean(0).double()
-    ended = judged.where(judged.isfinite() & training.alive, torch.inf)
-    return ended.view(len(rates), SEEDS).mean(1)
-
-
-def _losses(training: StackedTraining) -> Iterator[Tensor]:
+    training, losses = StackedTraining(_ramp(job, rates)), []
     with Threads(training.job) as threads:
         for _ in range(STEPS):
             if not training.done:
                 threads.run(training.step)
-            yield training.loss
+            losses.append(training.loss)
+    mean = torch.stack(losses[-AVERAGED_STEPS:]).mean(0).double()
+    final = mean.where(mean.isfinite() & training.alive, torch.inf)
+    return final.view(len(rates), SEEDS).mean(1)
 
 
 def _ramp(job: Job, rates: Tensor) -> Job:

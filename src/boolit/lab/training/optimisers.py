@@ -1,6 +1,6 @@
 """Adam, AdamW and SGD on many runs at once, and their schedules: every hyper-parameter is a tensor with one value per run.
 
-The parameters of all layers lie in one matrix, a row a run, so a step is a dozen operations however many layers there are.
+The parameters of all layers lie in one matrix, one row per run, so a step is a dozen operations however many layers there are.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from boolit.lab.training.recipe import Optimiser, Recipe, Schedule
-
-# Learning rates by step, one column a run.
 
 START_DIVISOR, FINAL_DIVISOR = 25.0, 1e4
 
@@ -63,9 +61,6 @@ def _one_cycle(steps: Tensor, total: int, highest: Tensor, peak: Tensor) -> Tens
 
 def _cosine(first: Tensor, last: Tensor, share: Tensor) -> Tensor:
     return last + (first - last) / 2 * (1 + (math.pi * share).cos())
-
-
-# Adam, AdamW and SGD on many runs at once: every hyper-parameter is a tensor with one value a run.
 
 
 class FlatParameters:

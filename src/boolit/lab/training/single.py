@@ -33,8 +33,6 @@ from boolit.lab.training.optimisers import FlatParameters
 from boolit.lab.training.recipe import Precision
 from boolit.lab.training.stacked import StackedTraining
 
-# Whether this machine can compute in bfloat16.
-
 TRIAL = "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); a @ a"
 
 
@@ -48,13 +46,13 @@ def check_bfloat16() -> None:
         )
 
 
-# Loss scaling: float16 has no numbers below 6e-8, where most gradients lie, so they are computed many times as large.
-
 FIRST, GROWTH, INTERVAL = 2.0**16, 2.0, 2000  # those of torch.amp.GradScaler
 
 
 class LossScale:
     """As ``torch.amp.GradScaler``: twice as large after 2000 steps without an overflow, half as large after one.
+
+    float16 has no numbers below 6e-8, where most gradients lie, so losses are scaled up before the backward pass.
 
     ``state`` holds the scale and the steps since it last changed.
     """
@@ -78,9 +76,6 @@ class LossScale:
         else:
             self.state[1] += 1
         return usable
-
-
-# Which samples of a step's batch belong to which process and micro-batch.
 
 
 @dataclass(frozen=True)
