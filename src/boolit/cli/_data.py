@@ -184,8 +184,8 @@ def iraven(
     if page and page.suffix.lower() != ".png":
         raise UserError(f"--page {page} is no PNG; give a name that ends in .png")
     folder = out or home(seed)
-    made = _generate(folder, names, problems, seed)
-    pages = _write_pages(page, names, problems, seed) if page else []
+    made = _made(folder, names, problems, seed)
+    pages = _pages(page, names, problems, seed) if page else []
     if json:
         print_json(
             {"folder": str(folder), "seed": seed, "problems": problems, "made": made, "pages": [str(path) for path in pages]}
@@ -199,7 +199,7 @@ def iraven(
         output().print(line, style="dim", markup=False, soft_wrap=True)
 
 
-def _generate(folder: Path, names: list[str], problems: int, seed: int) -> dict[str, int]:
+def _made(folder: Path, names: list[str], problems: int, seed: int) -> dict[str, int]:
     from boolit.lab.datasets.raven.files import generate, missing, problem_bars
 
     lacking = {name: len(missing(folder, name, problems)) for name in names}
@@ -208,7 +208,7 @@ def _generate(folder: Path, names: list[str], problems: int, seed: int) -> dict[
     return lacking
 
 
-def _write_pages(page: Path, names: list[str], problems: int, seed: int) -> list[Path]:
+def _pages(page: Path, names: list[str], problems: int, seed: int) -> list[Path]:
     from boolit.lab.datasets.raven.page import write_page
 
     paths = [page] if len(names) == 1 else [page.with_name(f"{page.stem}-{name}{page.suffix}") for name in names]

@@ -9,13 +9,13 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from boolit.lab.bench import MET, MISSED
 from boolit.lab.bench.result import CALL, GatesResult, Ratio, TimingGroup, time_bars
 from boolit.lab.bench.settings import REFERENCES, CandidateKey
 from boolit.lab.common.errors import UserError
 from boolit.lab.reports.figures.style import FORMATS, save, style, styled
 from boolit.lab.reports.names import label
 
+MET, MISSED = "✓", "✗"
 INVERTED = ("published", "compiled")  # compared the other way round: how many times faster we are
 BUSY = 0.1  # a disturbance from which on the times are not to be trusted
 
