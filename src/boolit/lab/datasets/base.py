@@ -87,7 +87,7 @@ class Dataset:
     ``given`` are values networks begin with, by their names in a network's state: word vectors, a list of pairs.
     ``extra_metrics`` takes the name of a split and the outputs ``(runs, samples, outputs)`` of all its samples, and returns
     further metrics, each ``(runs,)``, where higher is better; it is called for every split but ``train`` after every epoch.
-    ``shape`` is the shape of an encoded sample, where encoding one to see it would be expensive.
+    ``input_shape`` is the shape of an encoded sample, where encoding one to see it would be expensive.
 
     Data that can be split in many ways has all its samples in ``pool``, and ``resample`` makes the split of a number.
     """
@@ -103,12 +103,12 @@ class Dataset:
     extra_metrics: ExtraMetrics | None = None
     pool: Split | None = None
     resample: Callable[[int], Resample] | None = None
-    shape: tuple[int, ...] | None = None
+    input_shape: tuple[int, ...] | None = None
 
     @cached_property
     def inputs(self) -> tuple[int, ...]:
         """The shape of one sample as a network reads it."""
-        return self.shape or tuple(self.encoded(self.splits["train"].x[:1]).shape[1:])
+        return self.input_shape or tuple(self.encoded(self.splits["train"].x[:1]).shape[1:])
 
     def encoded(self, x: Tensor) -> Tensor:
         """Stored samples as a network reads them.

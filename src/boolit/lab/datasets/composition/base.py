@@ -52,7 +52,7 @@ def compositional_dataset(
             "objects.weight": _padded(words.objects),
         },
         extra_metrics=lambda split, outputs: compute_metrics(outputs, targets[split], pairs, split),
-        shape=(features,),
+        input_shape=(features,),
         pairs=pairs,
     )
 

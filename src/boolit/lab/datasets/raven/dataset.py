@@ -100,7 +100,7 @@ class Iraven(Source):
             encode=panels,
             draw=shuffle_panels,
             extra_metrics=partial(configuration_accuracies, splits, owners, self.configurations),
-            shape=(PANELS, self.side, self.side),
+            input_shape=(PANELS, self.side, self.side),
         )
 
     @property
