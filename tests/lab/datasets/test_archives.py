@@ -220,7 +220,7 @@ def test_a_member_of_negative_size_does_not_lead_round_in_circles(tmp_path: Path
 
 def test_an_archive_is_compared_with_its_hash_before_it_is_opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Path] = []
-    monkeypatch.setattr("boolit.lab.datasets.images.archive.entries", lambda path: opened.append(path) or iter(()))
+    monkeypatch.setattr("boolit.lab.datasets.images.archive.archive_entries", lambda path: opened.append(path) or iter(()))
     (folder / "caltech101").mkdir(parents=True)
     (folder / "caltech101" / "caltech-101.zip").write_bytes(b"PK hostile")
     with pytest.raises(UserError, match=r"caltech-101\.zip is cut off after 10 of"):

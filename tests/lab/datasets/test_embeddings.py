@@ -194,7 +194,7 @@ def test_wrong_options_are_named(make: Make, tmp_path: Path) -> None:
         make(weights=str(tmp_path / "nothing.pth"))
     with pytest.raises(UserError, match=r"parity has samples of torch\.float32"):
         make(of={"name": "parity"}).load()
-    with pytest.raises(ValueError, match="a table that names a dataset of images"):
+    with pytest.raises(ValueError, match="a table that names a dataset, such as"):
         make(of="cifar10")
 
 

@@ -64,7 +64,7 @@ def keep(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.Monke
 
     def keep(kind: type[FixedSizeImageDataset], files: dict[str, bytes]) -> Path:
         (published,) = kind.files
-        members = tuple(_as_published(member, files[member.name]) for member in published.members)
+        members = tuple(_as_published(published, member, files[member.name]) for member in published.members)
         published = dataclasses.replace(published, members=members)
         monkeypatch.setattr(kind, "files", (published,))
         (_pack if request.param == "tarball" else _unpack)(published.path, files)
@@ -75,9 +75,9 @@ def keep(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.Monke
     return keep
 
 
-def _as_published(member: Any, content: bytes) -> Any:
+def _as_published(published: PublishedFile, member: Any, content: bytes) -> Any:
     try:
-        return dataclasses.replace(member, digest=member.hash_content(content))
+        return member._replace(digest=published.hash_member(content))
     except ValueError:  # a content to be refused
         return member
 

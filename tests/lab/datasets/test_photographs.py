@@ -22,8 +22,6 @@ from boolit.lab.datasets import source
 from boolit.lab.datasets.base import Dataset
 from boolit.lab.datasets.download.published import PublishedDataset
 from boolit.lab.datasets.images import archive as _album
-from boolit.lab.datasets.images.photographs import CALTECH_SIZES as CALTECH
-from boolit.lab.datasets.images.photographs import FLOWERS_SIZES as FLOWERS
 from boolit.lab.datasets.images.photographs import Caltech101, Cars, Flowers
 
 SIDE = 8
@@ -125,8 +123,8 @@ def test_flowers_have_their_official_split_too(keep: Keep) -> None:
 
 
 def test_the_papers_numbers_are_all_images_there_are() -> None:
-    assert sum(FLOWERS.values()) == 8_189
-    assert sum(CALTECH.values()) == 8_677
+    assert sum(Flowers.samples.values()) == 8_189
+    assert sum(Caltech101.samples.values()) == 8_677
     assert (Flowers.samples["train"], Flowers.samples["test"]) == (6_552, 818)
     assert (Caltech101.samples["train"], Caltech101.samples["test"]) == (6_162, 1_695)
 

@@ -46,7 +46,7 @@ def test_profiles_differ_in_what_they_say_only(name: str) -> None:
         ("data.of.subse=0.1", "data.of.subse is no known key; did you mean subset?"),
         ("data.veiws=3", "data.veiws is no known key; did you mean views?"),
         ("data.of.subset=3.0", "data.of.subset is 3.0; it should be less than or equal to 1"),
-        ("data.of=cifar10", "data.of: a table that names a dataset of pictures"),
+        ("data.of=cifar10", "data.of: a table that names a dataset, such as"),
         ("data.of.name=cifar11", "data.of: unknown dataset 'cifar11'; choose cifar10"),
     ],
 )

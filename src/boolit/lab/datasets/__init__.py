@@ -6,7 +6,9 @@ import math
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, SerializeAsAny
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import data_folder
@@ -18,6 +20,7 @@ from boolit.lab.datasets.download.published import PublishedDataset, PublishedFi
 
 __all__ = [
     "DATASETS",
+    "AnySource",
     "Dataset",
     "Description",
     "Draw",
@@ -70,17 +73,7 @@ DATASETS: Registry[Source] = Registry(
         }.items()
     },
 )
-register = DATASETS.register
-
-
-def dataset_names() -> list[str]:
-    """Every dataset there is.
-
-    Example:
-        >>> {"parity", "parity8", "xor"} <= set(dataset_names())
-        True
-    """
-    return DATASETS.names()
+register, dataset_names, source_type = DATASETS.register, DATASETS.names, DATASETS.get
 
 
 def source(table: Mapping[str, Any]) -> Source:
@@ -93,9 +86,15 @@ def source(table: Mapping[str, Any]) -> Source:
     return source_type(table.get("name")).model_validate(dict(table))
 
 
-def source_type(name: object) -> type[Source]:
-    """The class of the dataset with a name."""
-    return DATASETS.get(name)
+def _nested_source(value: Any) -> Source:
+    if isinstance(value, Source):
+        return value
+    if not isinstance(value, Mapping):
+        raise ValueError(f'a table that names a dataset, such as {{name = "parity"}}, not {value!r}')
+    return source(value)
+
+
+AnySource = Annotated[SerializeAsAny[Source], BeforeValidator(_nested_source)]  # the field of a dataset made of another
 
 
 @lru_cache(maxsize=8)

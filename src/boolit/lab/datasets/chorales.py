@@ -23,7 +23,7 @@ from boolit.lab.common.errors import UserError
 from boolit.lab.common.random import keys, uniform
 from boolit.lab.datasets.base import Dataset, Description, Split, Task
 from boolit.lab.datasets.download.fetch import Tensors, load_tensors
-from boolit.lab.datasets.download.published import PublishedDataset, PublishedFile
+from boolit.lab.datasets.download.published import PublishedDataset
 
 # How training excerpts of chorales are made: transposed, and every other one with two or three notes changed (a:jsb).
 
@@ -150,7 +150,7 @@ VERSION = 1
 SIXTEENTH_SAMPLES = {"train": 54_541, "valid": 18_180, "test": 18_669}
 
 
-class Chorales(PublishedDataset):
+class Chorales(PublishedDataset, published="chorales"):
     """Every excerpt of four steps on a ``grid``; 1 is genuine, 0 changed. Training excerpts are transposed, and half of them
     changed, anew in every step; those of the other splits once, from ``seed``.
 
@@ -164,18 +164,6 @@ class Chorales(PublishedDataset):
     seed: int = Field(0, ge=0)
 
     task: ClassVar[Task] = "binary"
-    samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 13_120, "valid": 4_374, "test": 4_494})
-    home: ClassVar[str] = "Boulanger-Lewandowski et al. 2012; voices apart: github.com/czhuang/JSB-Chorales-dataset"
-    licence: ClassVar[str] = "none stated; Bach's music is in the public domain"
-    files: ClassVar[tuple[PublishedFile, ...]] = (
-        PublishedFile(
-            "chorales",
-            "Jsb16thSeparated.json",
-            ("https://raw.githubusercontent.com/czhuang/JSB-Chorales-dataset/master/Jsb16thSeparated.json",),
-            "79294cc374f9252e95ef4b703161524c1c53dc1f712c236f00f1c1f5d54af5a7",
-            1_666_444,
-        ),
-    )
 
     def describe(self) -> Description:
         samples = self.samples if self.grid == "quarter" else SIXTEENTH_SAMPLES

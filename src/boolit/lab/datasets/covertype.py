@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -14,7 +13,7 @@ from torch import Tensor
 from boolit.lab.common.random import generator
 from boolit.lab.datasets.base import Dataset, Description, Split, Task
 from boolit.lab.datasets.download.fetch import Tensors, load_tensors
-from boolit.lab.datasets.download.published import PublishedDataset, PublishedFile
+from boolit.lab.datasets.download.published import PublishedDataset
 
 COLUMNS, CONTINUOUS = 54, 10  # the continuous ones come first, then 4 areas and 40 soils, one 0 or 1 each
 CLASSES = 7
@@ -22,7 +21,7 @@ TEST_SHARE = 0.2
 VERSION = 1
 
 
-class Covertype(PublishedDataset):
+class Covertype(PublishedDataset, published="covertype"):
     """A fixed random 80:20 split. ``subset`` is the share of the training rows to train on, ``validation`` that of them to hold
     out as the split ``valid``; both are the same rows at every time.
 
@@ -36,18 +35,6 @@ class Covertype(PublishedDataset):
     validation: float = Field(0.0, ge=0, lt=1)
 
     task: ClassVar[Task] = "classes"
-    samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 464_810, "test": 116_202})
-    home: ClassVar[str] = "Blackard and Dean, archive.ics.uci.edu/dataset/31/covertype"
-    licence: ClassVar[str] = "CC BY 4.0"
-    files: ClassVar[tuple[PublishedFile, ...]] = (
-        PublishedFile(
-            "covertype",
-            "covtype.data.gz",
-            ("https://archive.ics.uci.edu/ml/machine-learning-databases/covtype/covtype.data.gz",),
-            "0a9371cef7c964b5475d6053cc3e0894a5aa6f65ad1ed3ecb01c45aa96217945",
-            75_169_317,
-        ),
-    )
 
     def describe(self) -> Description:
         train, held_out = self._rows(self.samples["train"])

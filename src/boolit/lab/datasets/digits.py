@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import ClassVar, Literal
 
 import torch
@@ -19,17 +17,13 @@ BRIGHTEST = 16
 TEST = 360  # a fifth of the 1,797
 
 
-class Digits(PublishedDataset):
+class Digits(PublishedDataset, published="digits"):
     """A fixed random 80:20 split; ``validation`` of the training images become the split ``valid``."""
 
     name: Literal["digits"] = "digits"
     validation: int = Field(0, ge=0, lt=1_437)
 
     task: ClassVar[Task] = "classes"
-    samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 1_437, "test": 360})
-    home: ClassVar[str] = "Alpaydin and Kaynak, archive.ics.uci.edu/dataset/80"
-    licence: ClassVar[str] = "CC BY 4.0"
-    package: ClassVar[str | None] = "scikit-learn"
 
     def describe(self) -> Description:
         samples = {**self.samples, "train": self.samples["train"] - self.validation}

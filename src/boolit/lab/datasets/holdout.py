@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Literal
 
 import torch
-from pydantic import BeforeValidator, Field, SerializeAsAny
+from pydantic import Field
 from torch import Tensor
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.random import generator, keys
-from boolit.lab.datasets import describe, load, source
+from boolit.lab.datasets import AnySource, describe, load
 from boolit.lab.datasets.base import Dataset, Description, Source, Split
 
 # An order of samples in which every stretch has its share of every class.
@@ -44,14 +44,6 @@ def stratified_order(y: Tensor, seed: int, *words: str | int) -> Tensor:
 SHARE = 0.2
 
 
-def _any_source(value: Any) -> Source:
-    if isinstance(value, Source):
-        return value
-    if not isinstance(value, Mapping):
-        raise ValueError(f'a table that names a dataset, such as {{name = "parity"}}, not {value!r}')
-    return source(value)
-
-
 class Holdout(Source):
     """The splits ``train`` and ``valid`` ``of`` another dataset. With ``share`` the latter is that share of the training rows,
     the same of every class, drawn with ``seed``; without, it is the dataset's own.
@@ -62,7 +54,7 @@ class Holdout(Source):
     """
 
     name: Literal["holdout"] = "holdout"
-    of: Annotated[SerializeAsAny[Source], BeforeValidator(_any_source)]
+    of: AnySource
     share: float | None = Field(SHARE, gt=0, lt=1)
     seed: int = 0
 

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import sys
 import zipfile
 import zlib
 from abc import ABC
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from tarfile import TarFile, TarInfo
-from typing import IO, BinaryIO, ClassVar, cast
+from typing import IO, Any, BinaryIO, ClassVar, NamedTuple, cast
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import AT_ONCE, LARGEST_CONTENT, BoundedReader, data_folder, read_bounded
 from boolit.lab.datasets.base import Source, Task
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 # A published file: where it comes from, where it is kept, and what it must hold.
 
@@ -31,13 +37,11 @@ def md5_of(content: bytes) -> str:
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
-@dataclass(frozen=True)
-class ArchiveMember:
-    """A file in an archive, by its path there; ``hash_content`` of its content (or an `UnreadableError`) must be ``digest``."""
+class ArchiveMember(NamedTuple):
+    """A file in an archive, by its path there, and the hash of its content."""
 
     name: str
     digest: str
-    hash_content: Callable[[bytes], str] = md5_of
 
 
 @dataclass(frozen=True)
@@ -45,17 +49,19 @@ class PublishedFile:
     """A file of a dataset. ``sha256`` and ``size`` (in bytes) are those of its content: of what a ``.gz`` holds.
 
     Two archives of the same bytes differ with the program that packed them, so mirrors and hand-filled folders do; what they
-    hold does not. For the same reason a tarball with ``members`` is compared by those alone, and ``size`` is its own. The
-    folder ``unpacked`` beside a file may take its place.
+    hold does not. For the same reason a tarball with ``members`` is compared by those alone, and ``size`` is its own;
+    ``hash_member`` makes the digest of a member's content, or raises `UnreadableError`. The folder ``unpacked`` beside a file
+    may take its place.
     """
 
     dataset: str
     name: str
-    urls: tuple[str, ...]
-    sha256: str
-    size: int
+    urls: tuple[str, ...] = ()
+    sha256: str = ""
+    size: int = 0
     unpacked: str = ""
     members: tuple[ArchiveMember, ...] = ()
+    hash_member: Callable[[bytes], str] = md5_of
 
     @property
     def path(self) -> Path:
@@ -85,16 +91,38 @@ def file_error(published: PublishedFile, path: Path, fault: str) -> UserError:
 
 
 class Provenance:
-    """Where something comes from, its licence, and the files to fetch; none if ``package`` brings it along."""
+    """Where something comes from, its licence, and the files to fetch; none if ``package`` brings it along.
+
+    A subclass says so itself, or names its table in published.toml: ``class Mnist(PublishedDataset, published="mnist")``.
+    """
 
     home: ClassVar[str]
     licence: ClassVar[str]
     files: ClassVar[tuple[PublishedFile, ...]] = ()
     package: ClassVar[str | None] = None
 
+    def __init_subclass__(cls, published: str = "", hash_member: Callable[[bytes], str] = md5_of, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if published:
+            facts = _publications()[published]
+            cls.files = tuple(_file(published, hash_member, **file) for file in facts.get("files", ()))
+            for name in facts.keys() - {"files"}:
+                setattr(cls, name, facts[name])
+
+
+@cache
+def _publications() -> dict[str, dict[str, Any]]:
+    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+
+
+def _file(dataset: str, hash_member: Callable[[bytes], str], name: str, **facts: Any) -> PublishedFile:
+    facts["urls"] = tuple(facts.get("urls", ()))
+    facts["members"] = tuple(ArchiveMember(*member) for member in facts.get("members", {}).items())
+    return PublishedFile(dataset, name, **facts, hash_member=hash_member)
+
 
 class PublishedDataset(Source, Provenance, ABC):
-    """What is known of a dataset before it is here: ``samples`` by split (with the default options), and its origin."""
+    """What is known of a dataset before it is here: ``samples`` by split (with the default options), and where it is from."""
 
     task: ClassVar[Task]
     samples: ClassVar[Mapping[str, int]]
@@ -231,7 +259,7 @@ def read_verified_members(published: PublishedFile, path: Path) -> Iterator[tupl
         for entry in archive_entries(path):
             if entry.name in awaited:
                 content = entry.read()
-                _compare(awaited.pop(entry.name), content)
+                _compare_member(published, awaited.pop(entry.name), content)
                 yield entry.name, content
     except UnreadableError as error:
         raise file_error(published, path, str(error)) from None
@@ -249,9 +277,9 @@ def verify_file(published: PublishedFile, path: Path) -> None:
             pass
 
 
-def _compare(member: ArchiveMember, content: bytes) -> None:
+def _compare_member(published: PublishedFile, member: ArchiveMember, content: bytes) -> None:
     try:
-        found = member.hash_content(content)
+        found = published.hash_member(content)
     except UnreadableError as error:
         raise UnreadableError(f"holds {member.name}, which {error}") from None
     if found != member.digest:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import torch
-from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import cache_key, data_folder, file_digest
 from boolit.lab.common.random import uniform
-from boolit.lab.datasets import describe, load, source
+from boolit.lab.datasets import AnySource, describe, load
 from boolit.lab.datasets.base import Dataset, Description, Source, Split
 from boolit.lab.datasets.features.encoder import encode_views, load_encoder
 from boolit.lab.datasets.features.views import ViewPlan
@@ -27,14 +27,6 @@ RULE = "an encoder takes colour images with classes, such as cifar10 or pictures
 Origin = Literal["published", "reconstructed", "own"]
 
 
-def _image_source(value: Any) -> Source:
-    if isinstance(value, Source):
-        return value
-    if not isinstance(value, dict):
-        raise ValueError(f'a table that names a dataset of images, such as {{name = "cifar10"}}, not {value!r}')
-    return source(value)
-
-
 class Embeddings(Source):
     """Features of the images ``of`` another dataset: of several augmented ``views`` of each training image, one of which is
     drawn in every step, and of the others whole. ``size`` is the side of what the encoder sees, ``flip`` whether views may be
@@ -45,7 +37,7 @@ class Embeddings(Source):
     """
 
     name: Literal["embeddings"] = "embeddings"
-    of: Annotated[SerializeAsAny[Source], BeforeValidator(_image_source)]
+    of: AnySource
     encoder: Literal["resnet18"] = "resnet18"
     weights: str | None = None
     views: int = Field(25, ge=1, le=10_000)

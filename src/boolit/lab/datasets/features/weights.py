@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import warnings
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,32 +13,19 @@ from torch import Tensor
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import regular_file
 from boolit.lab.datasets.download.fetch import fetch_missing
-from boolit.lab.datasets.download.published import Provenance, PublishedFile, verify_file
+from boolit.lab.datasets.download.published import Provenance, verify_file
+from boolit.lab.models.resnet18 import Resnet18
 
 NAME = "weights"
 BACKBONE = "resnet18-backbone.pth"  # a file of one's own, beside the published one
-STAGES, BLOCKS = 4, 2
 LARGEST = 2**29  # bytes of a file
-STATISTICS = ("weight", "bias", "running_mean", "running_var")
 
 
-class Weights(Provenance):
+class Weights(Provenance, published="weights"):
     """torchvision's file.
 
     NOTE[paper]: a:transfer says ResNet50, the tables' parameter counts and the text ResNet-18.
     """
-
-    home: ClassVar[str] = "torchvision, pytorch.org/vision (ResNet18_Weights.IMAGENET1K_V1)"
-    licence: ClassVar[str] = "BSD 3-Clause; trained on ImageNet, which is for non-commercial research and education"
-    files: ClassVar[tuple[PublishedFile, ...]] = (
-        PublishedFile(
-            NAME,
-            "resnet18-f37072fd.pth",
-            ("https://download.pytorch.org/models/resnet18-f37072fd.pth",),
-            "f37072fd47e89c5e827621c5baffa7500819f7896bbacec160b1a16c560e07ec",
-            46_830_571,
-        ),
-    )
 
 
 def resnet18_path(path: Path | None = None) -> Path:
@@ -90,26 +77,9 @@ def resnet18_shapes() -> dict[str, tuple[int, ...]]:
         >>> len(resnet18_shapes()), resnet18_shapes()["layer4.1.conv2.weight"]
         (100, (512, 512, 3, 3))
     """
-    shapes = {"conv1.weight": (64, 3, 7, 7)} | _statistics("bn1", 64)
-    for stage in range(1, STAGES + 1):
-        for block in range(BLOCKS):
-            width = 32 << stage
-            before = width // 2 if stage > 1 and block == 0 else width
-            shapes |= _block(f"layer{stage}.{block}", before, width)
-    return shapes
-
-
-def _block(name: str, before: int, width: int) -> dict[str, tuple[int, ...]]:
-    shapes: dict[str, tuple[int, ...]] = {}
-    for number, channels in ((1, before), (2, width)):
-        shapes |= {f"{name}.conv{number}.weight": (width, channels, 3, 3)} | _statistics(f"{name}.bn{number}", width)
-    if before != width:
-        shapes |= {f"{name}.downsample.0.weight": (width, before, 1, 1)} | _statistics(f"{name}.downsample.1", width)
-    return shapes
-
-
-def _statistics(name: str, channels: int) -> dict[str, tuple[int, ...]]:
-    return {f"{name}.{statistic}": (channels,) for statistic in STATISTICS}
+    with torch.device("meta"):
+        state = Resnet18().state_dict()
+    return {name: tuple(values.shape) for name, values in state.items() if not name.endswith("num_batches_tracked")}
 
 
 def _read(file: Path) -> dict[str, Any]:

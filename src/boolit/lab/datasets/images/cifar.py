@@ -1,10 +1,12 @@
-"""CIFAR-10 and CIFAR-100: photographs of 10 and of 100 classes, 32 × 32 (s:cifar)."""
+"""CIFAR-10 and CIFAR-100: photographs of 10 and of 100 classes, 32 × 32 (s:cifar).
+
+Their "python version" is pickled dicts with an array of images and a list of labels.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -14,10 +16,8 @@ from torch import Tensor
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets.download.fetch import Tensors
 from boolit.lab.datasets.download.pickles import unpickle_arrays
-from boolit.lab.datasets.download.published import ArchiveMember, PublishedFile, UnreadableError
+from boolit.lab.datasets.download.published import UnreadableError
 from boolit.lab.datasets.images.base import FixedSizeImageDataset, Normalisation, joined
-
-# The format of CIFAR's "python version": pickled dicts with an array of images and a list of labels.
 
 SIDE = 32
 
@@ -61,23 +61,11 @@ def _named(contents: Mapping[str, bytes], name: str, labels: bytes) -> tuple[Ten
         raise UserError(f"{name} {error}; fetch it again") from None
 
 
-# CIFAR-10: photographs of 10 classes, 32 × 32 (s:cifar).
-
-FOLDER = "cifar-10-batches-py"
-# Of images and labels alone: the same in a batch that was pickled anew. The training images with these have the mean
-# 0.49139968, 0.48215841, 0.44653091 and deviation 0.24703223, 0.24348513, 0.26158784 that are in everybody's code.
-BATCHES = {
-    "data_batch_1": "ba52cb2d72c412975d7556bb26bd094956f1c002d1937053f6f1252f2ac17114",
-    "data_batch_2": "350ff9000489d02f2568c0dcf4912ffdbae9e50932147905fb1b8159ad54f0ac",
-    "data_batch_3": "a2b8653fc457df407af6c38b7e0d1a12530f3b5f81fce9f81516efd065daf722",
-    "data_batch_4": "133e6292c377755074c305db8a684d48d5397372cb0aba34f52b4335eab35d97",
-    "data_batch_5": "eb08cdc11fd1267ef871cf4790f193684b3f556d13317be68f4eb374a078ea87",
-    "test_batch": "9a4c74f5c8b6f2c4e13d3a1dfb43a5a8cda8a9da515e99fd620d2013a1a6287a",
-}
-*TRAIN, TEST = (f"{FOLDER}/{name}" for name in BATCHES)
+FOLDER, FOLDER_100 = "cifar-10-batches-py", "cifar-100-python"
+TRAIN = [f"{FOLDER}/data_batch_{number}" for number in range(1, 6)]
 
 
-class Cifar10(FixedSizeImageDataset):
+class Cifar10(FixedSizeImageDataset, published="cifar10", hash_member=arrays_digest):
     """Pixels are scaled to −1 … 1, as in the authors' code, unless ``normalisation`` says otherwise.
 
     NOTE[paper]: how pixels are scaled is not said.
@@ -86,58 +74,19 @@ class Cifar10(FixedSizeImageDataset):
     name: Literal["cifar10"] = "cifar10"
     normalisation: Normalisation = "half"
 
-    samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 50_000, "test": 10_000})
-    home: ClassVar[str] = "Krizhevsky 2009, www.cs.toronto.edu/~kriz/cifar.html"
-    licence: ClassVar[str] = "none stated"
-    files: ClassVar[tuple[PublishedFile, ...]] = (
-        PublishedFile(
-            "cifar10",
-            "cifar-10-python.tar.gz",
-            ("https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",),
-            "",
-            170_498_071,
-            FOLDER,
-            tuple(ArchiveMember(f"{FOLDER}/{name}", digest, arrays_digest) for name, digest in BATCHES.items()),
-        ),
-    )
-
     @staticmethod
     def parse(contents: Mapping[str, bytes]) -> Tensors:
-        return parts(contents, TRAIN, TEST, b"labels")
+        return parts(contents, TRAIN, f"{FOLDER}/test_batch", b"labels")
 
 
-# CIFAR-100: photographs of 100 classes, 32 × 32 (s:cifar).
-
-FOLDER_100 = "cifar-100-python"
-TRAIN_100, TEST_100 = f"{FOLDER_100}/train", f"{FOLDER_100}/test"
-
-
-class Cifar100(FixedSizeImageDataset):
+class Cifar100(FixedSizeImageDataset, published="cifar100"):
     """The fine labels. Pixels as `Cifar10`'s."""
 
     name: Literal["cifar100"] = "cifar100"
     normalisation: Normalisation = "half"
 
     classes: ClassVar[int] = 100
-    samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 50_000, "test": 10_000})
-    home: ClassVar[str] = "Krizhevsky 2009, www.cs.toronto.edu/~kriz/cifar.html"
-    licence: ClassVar[str] = "none stated"
-    files: ClassVar[tuple[PublishedFile, ...]] = (
-        PublishedFile(
-            "cifar100",
-            "cifar-100-python.tar.gz",
-            ("https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",),
-            "",
-            169_001_437,
-            FOLDER_100,
-            # The MD5s that torchvision compares: of the pickles themselves, as nobody published one of the arrays.
-            (
-                ArchiveMember(TRAIN_100, "16019d7e3df5f24257cddd939b257f8d"),
-                ArchiveMember(TEST_100, "f0ef6b0ae62326f3e7ffdfab6717acfc"),
-            ),
-        ),
-    )
 
     @staticmethod
     def parse(contents: Mapping[str, bytes]) -> Tensors:
-        return parts(contents, [TRAIN_100], TEST_100, b"fine_labels")
+        return parts(contents, [f"{FOLDER_100}/train"], f"{FOLDER_100}/test", b"fine_labels")

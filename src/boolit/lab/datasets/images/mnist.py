@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -16,7 +15,7 @@ from torch import Tensor
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets.base import Dataset, Description, Split, Task
 from boolit.lab.datasets.download.fetch import Tensors, load_tensors
-from boolit.lab.datasets.download.published import PublishedDataset, PublishedFile
+from boolit.lab.datasets.download.published import PublishedDataset
 
 # MNIST's file format: a header with the sizes, then one byte a value.
 
@@ -45,16 +44,9 @@ def parse_idx(content: bytes, name: str) -> Tensor:
 MEAN, SD = 0.1307, 0.3081  # of the training pixels, as fractions of 255
 VERSION = 1
 SIDE, CLASSES, TRAIN = 28, 10, 60_000
-MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/")
-CONTENTS = (
-    ("train-images-idx3-ubyte.gz", "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db", 47_040_016),
-    ("train-labels-idx1-ubyte.gz", "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5", 60_008),
-    ("t10k-images-idx3-ubyte.gz", "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7", 7_840_016),
-    ("t10k-labels-idx1-ubyte.gz", "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2", 10_008),
-)
 
 
-class Mnist(PublishedDataset):
+class Mnist(PublishedDataset, published="mnist"):
     """The last ``validation`` training images are the split ``valid``; of the others a share, ``subset``, is trained on.
 
     NOTE[paper]: how pixels are scaled is not said; they are normalised as in the authors' code.
@@ -67,13 +59,6 @@ class Mnist(PublishedDataset):
     subset: float = Field(1.0, gt=0, le=1)
 
     task: ClassVar[Task] = "classes"
-    samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 50_000, "valid": 10_000, "test": 10_000})
-    home: ClassVar[str] = "LeCun, Cortes and Burges, yann.lecun.com/exdb/mnist"
-    licence: ClassVar[str] = "CC BY-SA 3.0"
-    files: ClassVar[tuple[PublishedFile, ...]] = tuple(
-        PublishedFile("mnist", file, tuple(mirror + file for mirror in MIRRORS), sha256, size)
-        for file, sha256, size in CONTENTS
-    )
 
     def describe(self) -> Description:
         trained, first = self._rows(TRAIN)
