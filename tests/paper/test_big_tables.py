@@ -18,8 +18,7 @@ import pytest
 import boolit
 from boolit.lab import paper
 from boolit.lab.reports.tables.model import column_marks
-from boolit.lab.results.scores import Metric, ScoreSummary
-from boolit.lab.results.statistics import compare_summaries, t_test
+from boolit.lab.results.statistics import Metric, ScoreSummary, compare_summaries, t_test
 
 PRINTED = 0.01
 DATASETS = ("Cal101", "CIFAR10", "CIFAR100", "Flowers", "StfCars", "STL-10", "SVHN")

@@ -16,8 +16,7 @@ import pytest
 from boolit.lab import paper
 from boolit.lab.common.errors import UserError
 from boolit.lab.reports.tables.model import column_marks
-from boolit.lab.results.scores import Metric, ScoreSummary
-from boolit.lab.results.statistics import Comparison, compare_summaries, t_test
+from boolit.lab.results.statistics import Comparison, Metric, ScoreSummary, compare_summaries, t_test
 
 PRINTED = 0.01  # the resolution of the printed figures, in percent
 METRIC = Metric("test_accuracy")

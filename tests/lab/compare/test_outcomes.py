@@ -17,7 +17,7 @@ from boolit.lab.compare.rates import choose_rates
 from boolit.lab.compare.study import table_source
 from boolit.lab.datasets import Dataset, load
 from boolit.lab.results.resampled import ResampledSplits
-from boolit.lab.results.scores import Metric
+from boolit.lab.results.statistics import Metric
 from boolit.lab.results.verdicts import SplitVerdict
 from boolit.lab.runs import Record, Run
 

@@ -11,8 +11,7 @@ from boolit.cli._app import application
 from boolit.lab.execute import execute
 from boolit.lab.reports.figures.study import _best_of_each, choose_by
 from boolit.lab.reports.page import write_report
-from boolit.lab.results.scores import Metric
-from boolit.lab.results.statistics import BEST_SIZES, COVERAGE
+from boolit.lab.results.statistics import BEST_SIZES, COVERAGE, Metric
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run
 from boolit.lab.studies import Plan, load_study, plan

@@ -27,8 +27,7 @@ from boolit.lab.reports.tables import (
     terminal_table,
 )
 from boolit.lab.reports.tables.model import DARK, column_marks, column_shades
-from boolit.lab.results.scores import Metric, Score, ScoreSummary
-from boolit.lab.results.statistics import Comparison, ComparisonMethod, compare, compare_summaries
+from boolit.lab.results.statistics import Comparison, ComparisonMethod, Metric, Score, ScoreSummary, compare, compare_summaries
 from boolit.lab.runs import Record, Run
 
 ACCURACY = Metric("test_accuracy")

@@ -13,8 +13,7 @@ from scipy import stats
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.results.resampled import ResampledSplits, SplitComparison, compare_splits, estimate
-from boolit.lab.results.scores import Metric
-from boolit.lab.results.statistics import holm
+from boolit.lab.results.statistics import Metric, holm
 from boolit.lab.results.verdicts import SplitVerdict, rows_text
 
 ACCURACY, RMSE = Metric("test_accuracy"), Metric("test_rmse", "min")

@@ -23,7 +23,7 @@ from boolit.lab.execute import Summary, execute
 from boolit.lab.reports.names import metric_label
 from boolit.lab.reports.page import Report, split_figures, split_tables, write_page
 from boolit.lab.results.resampled import Estimate, ResampledSplits, SplitComparison, compare_splits, estimate
-from boolit.lab.results.scores import Metric, metric_of
+from boolit.lab.results.statistics import Metric, metric_of
 from boolit.lab.results.store import Store
 from boolit.lab.results.verdicts import SplitVerdict
 from boolit.lab.runs import Record

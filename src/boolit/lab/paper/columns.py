@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from boolit.lab.models import family
-from boolit.lab.results.scores import Metric, Score, metric_of, scores
+from boolit.lab.results.statistics import Metric, Score, metric_of, scores
 from boolit.lab.runs import Record
 
 LINEAR = "linear"

@@ -13,8 +13,7 @@ from boolit.lab.paper.columns import in_columns
 from boolit.lab.reports.names import map_of
 from boolit.lab.reports.tables import provenance
 from boolit.lab.reports.tables.model import Marks, ResultCell, ResultRow, ResultTable
-from boolit.lab.results.scores import Metric, ScoreSummary, summarise
-from boolit.lab.results.statistics import COVERAGE
+from boolit.lab.results.statistics import COVERAGE, Metric, ScoreSummary, summarise
 from boolit.lab.runs import Record
 
 Ours = Mapping[tuple[str, str], ScoreSummary]

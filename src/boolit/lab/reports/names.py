@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
-from boolit.lab.results.scores import Metric
+from boolit.lab.results.statistics import Metric
 from boolit.nn import Activation, Ensemble, Extremum, Gate, activation, known_specs
 
 _PROPER = {

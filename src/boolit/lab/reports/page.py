@@ -16,8 +16,8 @@ from boolit.lab.reports.names import map_of, metric_label
 from boolit.lab.reports.tables import FORMATS, render, study_tables
 from boolit.lab.reports.tables.model import EMPTY, Marks, ResultCell, ResultRow, ResultTable, p_cell
 from boolit.lab.results.resampled import Estimate, PairedDifference, SplitComparison
-from boolit.lab.results.scores import ScoreFormat, metric_of, scores
-from boolit.lab.results.statistics import ComparisonMethod, compare
+from boolit.lab.results.scores import ScoreFormat
+from boolit.lab.results.statistics import ComparisonMethod, compare, metric_of, scores
 from boolit.lab.results.store import Store
 from boolit.lab.results.verdicts import SplitVerdict, verdict
 from boolit.lab.runs import Record

@@ -21,7 +21,27 @@ from typing import Literal
 from scipy import special, stats
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.results.scores import Metric, Score, ScoreSummary, summarise
+from boolit.lab.results.scores import Goal, Metric, Score, ScoreSummary, metric_of, scores, size_of, summarise
+
+__all__ = [
+    "BEST_SIZES",
+    "COVERAGE",
+    "Comparison",
+    "ComparisonMethod",
+    "Goal",
+    "Metric",
+    "Score",
+    "ScoreSummary",
+    "TwoSampleTest",
+    "compare",
+    "compare_summaries",
+    "holm",
+    "metric_of",
+    "scores",
+    "size_of",
+    "summarise",
+    "t_test",
+]
 
 COVERAGE = "± and p cover seeds, on one set of training and test rows: not what other rows would have given."
 BEST_SIZES = (

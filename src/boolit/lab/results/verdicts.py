@@ -21,8 +21,7 @@ def verdict(comparison: Comparison) -> str:
     """Who is best, better than whom, not distinguishable from whom, and who diverged.
 
     Example:
-        >>> from boolit.lab.results.scores import Metric, Score
-        >>> from boolit.lab.results.statistics import compare
+        >>> from boolit.lab.results.statistics import Metric, Score, compare
         >>> values = {"relu": (0.5, 0.6, 0.55), "xnor_ail": (0.9, 1.0, 0.95), "tanh": (0.9, 0.95, 0.91)}
         >>> print(verdict(compare([Score(name, 36, v) for name, v in values.items()], Metric("test_accuracy"))))
         xnor_ail is best (95 ± 3 %, n = 3); significantly better than relu (p = 6e-4), not distinguishable from tanh (p = 0.41).

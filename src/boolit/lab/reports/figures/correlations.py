@@ -75,8 +75,7 @@ def measure_correlations(store: Store, layer: int = 1, records: Sequence[Record]
         raise UserError(f"layer is {layer}; the networks of {store.folder} have {depth} hidden layers")
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in deep:
-        study = "-".join(str(record.config[name]) for name in ("study", "profile") if record.config.get(name))
-        groups.setdefault((study, str(record.config["activation"])), []).append(record)
+        groups.setdefault((_study(record), str(record.config["activation"])), []).append(record)
     return [_of_activation(study, spec, own, store, layer) for (study, spec), own in groups.items()]
 
 
@@ -100,6 +99,10 @@ def _layer_weights(path: Path, layer: int) -> Tensor:
     except (SafetensorError, KeyError, OSError) as error:
         fix = "delete it and run the study again in another folder"
         raise UserError(f"{path} does not hold the weights of layer {layer} ({error}); {fix}") from None
+
+
+def _study(record: Record) -> str:
+    return "-".join(str(record.config[name]) for name in ("study", "profile") if record.config.get(name))
 
 
 def _deviation(values: Tensor) -> float:

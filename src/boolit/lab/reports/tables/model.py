@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from boolit.lab.reports.names import metric_label, shorten_numbers
-from boolit.lab.results.scores import ScoreFormat, ScoreSummary, format_p, score_format
-from boolit.lab.results.statistics import Comparison, TwoSampleTest
+from boolit.lab.results.scores import ScoreFormat, format_p, score_format
+from boolit.lab.results.statistics import Comparison, ScoreSummary, TwoSampleTest
 
 # White text is easier to read than black on greys darker than this: their contrasts (WCAG) are equal at 54 % black.
 DARK = 0.54
@@ -94,8 +94,7 @@ def column_shades(comparison: Comparison) -> dict[str, float]:
     """How far each mean lies from the worst (0) to the best (1); nothing if all are equal.
 
     Example:
-        >>> from boolit.lab.results.scores import Metric
-        >>> from boolit.lab.results.statistics import compare_summaries
+        >>> from boolit.lab.results.statistics import Metric, compare_summaries
         >>> means = {"relu": 0.5, "tanh": 0.7, "or_ail": 0.6}
         >>> summaries = [ScoreSummary.from_standard_error(name, mean, 0.1, n=5) for name, mean in means.items()]
         >>> {name: round(shade, 2) for name, shade in column_shades(compare_summaries(summaries, Metric("accuracy"))).items()}
