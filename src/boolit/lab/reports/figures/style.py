@@ -6,13 +6,12 @@ palette; any two activations of the paper's figures stay apart (CIE76 ΔE > 15) 
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, ParamSpec
+from typing import Any, NamedTuple
 
 from matplotlib import style as matplotlib_style
 from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
@@ -90,8 +89,6 @@ _FILLINGS = {"": "full", "ail": "full", "nail": "none", "il": "left", "nil": "bo
 _FORM = re.compile(rf"_({'|'.join(sorted(FORMS, key=len, reverse=True))})(?=_|$)")
 _MARKERS = "ov^<>sphHDdPX*8"
 
-P = ParamSpec("P")
-
 
 class ActivationStyle(NamedTuple):
     """How an activation is drawn."""
@@ -153,15 +150,7 @@ def look() -> Iterator[None]:
         yield
 
 
-def styled(function: Callable[P, Figure]) -> Callable[P, Figure]:
-    """A function that draws with `look`."""
-
-    @functools.wraps(function)
-    def draw(*args: P.args, **kwargs: P.kwargs) -> Figure:
-        with look():
-            return function(*args, **kwargs)
-
-    return draw
+styled = look()  # as a decorator
 
 
 def save(figure: Figure, path: Path, caption: str = "") -> None:
