@@ -56,8 +56,9 @@ def test_each_depth_has_its_panel() -> None:
 
 def test_learning_curves_are_means_over_runs_that_still_have_a_value() -> None:
     curves = [[1.0, 2.0, 3.0], [3.0, math.inf], [2.0, 4.0, math.nan]]
-    runs = [Run({"activation": "xnor_il", "parameters": 9, "depth": 1}, {"loss": curve}) for curve in curves]
-    runs.append(Run({"activation": "relu", "parameters": 9}, {"other": [0.0]}))
+    config = RunConfig.from_dict({"activation": "xnor_il", "parameters": 9, "depth": 1})
+    runs = [Run(config, {"loss": curve}) for curve in curves]
+    runs.append(Run(RunConfig.from_dict({"activation": "relu", "parameters": 9}), {"other": [0.0]}))
     line = learning_curves(runs, "loss").axes[0].lines[0]
     assert line.get_xydata().tolist() == [[1, 2.0], [2, 3.0], [3, 3.0]]
     _, sd = mean_and_sd(curves)

@@ -37,6 +37,7 @@ def processes() -> Iterator[None]:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
     try:
+        dist.all_reduce(torch.zeros(1))  # one that refuses its input at once must not be gone before all have connected to it
         yield
     except RuntimeError as error:
         if is_leader() or not _connection_lost(error):
