@@ -44,24 +44,17 @@ def is_alive(process: Process, seconds_silent: float) -> bool:
 
 def _start_time(pid: int) -> str | None:
     """When a process of this host started, "" where the system does not say, None if there is no such process."""
-    if not (_PROC / "self/stat").exists():
-        return "" if _pid_exists(pid) else None
     try:
-        # The name, in parentheses, may hold anything; state and start time are fields 3 and 22 (proc(5)).
+        if not (_PROC / "self/stat").exists():
+            os.kill(pid, 0)
+            return ""
+        # The name, in parentheses, may contain anything; state and start time are fields 3 and 22 (proc(5)).
         fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except PermissionError:  # it exists, but belongs to another user
+        return ""
     except OSError:
         return None
     return None if fields[0] in "ZX" else fields[19]
-
-
-def _pid_exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 _CLAIM = """

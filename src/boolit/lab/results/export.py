@@ -29,7 +29,7 @@ _CONFIGURED = {
     "budget": pa.int64(),
     "seed": pa.int64(),
 }
-_HISTORY = {"key": pa.string(), "metric": pa.string(), "epoch": pa.int64(), "value": pa.float64()}
+_HISTORY_COLUMNS = {"key": pa.string(), "metric": pa.string(), "epoch": pa.int64(), "value": pa.float64()}
 
 
 def export(store: Store, path: Path, format: str, history: bool = False) -> list[Path]:  # noqa: A002 (the command's own word)
@@ -42,10 +42,10 @@ def export(store: Store, path: Path, format: str, history: bool = False) -> list
         raise UserError(f"runs are exported as {', '.join(_WRITERS)}, not {format!r}")
     write, records = _WRITERS[format], store.records(history=history)
     files = [path]
-    _safely(write, path, _rows(records), _columns(records))
+    _write_file(write, path, _rows(records), _columns(records))
     if history:
         files.append(path.with_name(f"{path.stem}.history{path.suffix}"))
-        _safely(write, files[1], _history_rows(records), _HISTORY)
+        _write_file(write, files[1], _history_rows(records), _HISTORY_COLUMNS)
     return files
 
 
@@ -96,7 +96,7 @@ def _write_csv(path: Path, rows: Sequence[Row], columns: Mapping[str, pa.DataTyp
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
-        writer.writerows([_flat(row.get(name)) for name in columns] for row in rows)
+        writer.writerows([_csv_value(row.get(name)) for name in columns] for row in rows)
 
 
 def _write_parquet(path: Path, rows: Sequence[Row], columns: Mapping[str, pa.DataType]) -> None:
@@ -104,7 +104,7 @@ def _write_parquet(path: Path, rows: Sequence[Row], columns: Mapping[str, pa.Dat
 
 
 def _write_json(path: Path, rows: Sequence[Row], columns: Mapping[str, pa.DataType]) -> None:
-    plain = [{name: _finite(row.get(name)) for name in columns} for row in rows]
+    plain = [{name: _json_value(row.get(name)) for name in columns} for row in rows]
     path.write_text(json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
 
 
@@ -115,7 +115,7 @@ _WRITERS: dict[str, Callable[[Path, Sequence[Row], Mapping[str, pa.DataType]], N
 }
 
 
-def _safely(
+def _write_file(
     write: Callable[[Path, Sequence[Row], Mapping[str, pa.DataType]], None],
     path: Path,
     rows: Sequence[Row],
@@ -130,9 +130,9 @@ def _safely(
         raise UserError(f"cannot write {path} ({error.strerror or error}); choose a place you may write to") from error
 
 
-def _flat(value: Any) -> Any:
+def _csv_value(value: Any) -> Any:
     return csv_cell("-".join(map(str, value)) if isinstance(value, (list, tuple)) else value)
 
 
-def _finite(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value

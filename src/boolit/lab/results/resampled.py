@@ -120,11 +120,8 @@ def _pair(
     first: str, second: str, scores: Mapping[str, Sequence[float]], splits: ResampledSplits, share: bool
 ) -> PairedDifference:
     difference = estimate([a - b for a, b in zip(scores[first], scores[second], strict=True)], splits, share)
-    p = (
-        1.0
-        if difference.mean == 0 or difference.error == 0
-        else 2 * float(stats.t.sf(abs(difference.mean) / difference.error, splits.number - 1))
-    )
+    differs = difference.mean != 0 and difference.error != 0
+    p = 2 * float(stats.t.sf(abs(difference.mean) / difference.error, splits.number - 1)) if differs else 1.0
     return PairedDifference(first, second, difference, p, p)
 
 
