@@ -99,10 +99,6 @@ def _print_checks(console: Console, checks: list[Check]) -> None:
     for row in rows:
         table.add_row(*(row[column] for column in kept))
     console.print(table)
-    _print_notes(console, notes)
-
-
-def _print_notes(console: Console, notes: list[str]) -> None:
     grid = Table.grid(padding=(0, 1, 0, 0))
     for number, note in enumerate(notes, start=1):
         grid.add_row(f"  [dim]{_number(number)}[/]", f"[dim]{escape(note)}[/]")
