@@ -88,7 +88,7 @@ def compare(
     if not json:
         _tell(job)
     result = job.run(folder, shown)
-    print_json(_entry(job, result)) if json else _print(result)
+    print_json(job.to_json() | result.to_json()) if json else _print(result)
     end_unless_complete(result.summary)
 
 
@@ -176,52 +176,3 @@ def _print(result: CompareResult) -> None:
         console.print(f"Model: {escape(str(result.saved.path))}", soft_wrap=True)
     if result.report:
         console.print(f"Report: {escape(str(result.report.page))}", soft_wrap=True)
-
-
-def _entry(job: CompareJob, result: CompareResult) -> dict[str, Any]:
-    from boolit.lab.reports.tables import render
-
-    table, report = job.table, result.report
-    return {
-        "target": table.target,
-        "task": table.task,
-        "classes": list(table.classes),
-        "rows": {**table.rows, "without a target": table.left_out},
-        "columns": {column.name: column.kind for column in table.columns},
-        "dropped": dict(table.dropped),
-        "parameters": job.parameters,
-        "complete": result.summary.complete,
-        "summary": vars(result.summary),
-        **_findings(result),
-        "tables": {each.title: render(each, "csv") for each in report.tables} if report else {},
-        "files": [str(path) for path in report.files] if report else [],
-    }
-
-
-def _findings(result: CompareResult) -> dict[str, Any]:
-    """Numbers and words of what was found."""
-    from dataclasses import asdict
-
-    from boolit.lab.reports.page import coverage
-
-    verdict, saved = result.verdict, result.saved
-    if verdict is None:
-        return {"verdict": None}
-    comparison = verdict.comparison
-    rates: dict[str, dict[int, float]] = {}
-    for (spec, split), rate in (result.rates or {}).items():
-        rates.setdefault(spec, {})[split] = rate
-    scores = {name: {**asdict(found), "scores": list(comparison.scores[name])} for name, found in comparison.estimates.items()}
-    return {
-        "verdict": str(verdict),
-        "claims": verdict.wins,
-        "covers": coverage(comparison),
-        "metric": comparison.metric.key,
-        "splits": vars(comparison.splits),
-        "reference": verdict.reference,
-        "activations": {name: {**scores[name], "rates": rates.get(name, {})} for name in verdict.activations},
-        "baseline": {"name": verdict.baseline, **scores[verdict.baseline]},
-        "pairs": [asdict(pair) for pair in comparison.pairs],
-        "saved": saved and {**vars(saved), "path": str(saved.path), "expected": asdict(saved.expected)},
-        "notes": list(result.notes),
-    }

@@ -160,7 +160,6 @@ def _print(report: Report, summary: ExecutionSummary, notes: Sequence[str] = ())
 
 
 def _entry(report: Report, summary: ExecutionSummary) -> dict[str, Any]:
-    from boolit.lab.reports.tables import render
     from boolit.lab.results.statistics import COVERAGE
 
     return {
@@ -172,8 +171,7 @@ def _entry(report: Report, summary: ExecutionSummary) -> dict[str, Any]:
             name: getattr(summary, name) for name in ("already", "trained", "diverged", "elsewhere", "undone", "seconds")
         },
         "holders": [holder._asdict() for holder in summary.holders],
-        "tables": {table.title: render(table, "csv") for table in report.tables},
-        "files": [str(path) for path in report.files],
+        **report.to_json(),
     }
 
 
