@@ -219,22 +219,10 @@ def search(
             raise typer.Exit(INTERRUPTED)
         path = store.folder / "hparams.toml"
         write_hparams(found, file.name, path)
-    print_json({"hparams": str(path), "found": [_search_entry(one) for one in found]}) if json else _print_search(
-        found, study, path
-    )
-
-
-def _search_entry(found: SearchResult) -> dict[str, Any]:
-    best = found.finalists[0]
-    return {
-        "activation": found.activation,
-        "setting": dict(best.setting),
-        "mean": best.mean,
-        "solved": best.solved,
-        "diverged": best.diverged,
-        "best_of_each_round": list(found.rounds),
-        "covers": found.rows,
-    }
+    if json:
+        print_json({"hparams": str(path), "found": [one.to_json() for one in found]})
+    else:
+        _print_search(found, study, path)
 
 
 def _print_search(found: list[SearchResult], study: str, path: Path) -> None:
