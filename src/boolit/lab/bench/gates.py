@@ -41,11 +41,9 @@ class _Bench:
         return self.inputs[key]
 
 
-def _ignore(_label: str, _share: float) -> None:
-    """For callers that show no progress."""
-
-
-def measure_gates(settings: BenchSettings, on_progress: OnProgress = _ignore, threads: int | None = None) -> GatesResult:
+def measure_gates(
+    settings: BenchSettings, on_progress: OnProgress = lambda *_: None, threads: int | None = None
+) -> GatesResult:
     """Measures everything; ``on_progress`` gets a label and the share of the whole that has just been done, between rounds."""
     bench = _Bench(settings, on_progress)
     with _threads(threads):
