@@ -41,7 +41,18 @@ print(json.dumps(found))
 LIGHT = [
     ["--version"],
     ["--help"],
-    *([*command, "--help"] for command in (["run"], ["verify"], ["data"], ["data", "generate", "iraven"], ["bench", "gates"])),
+    *(
+        [*command, "--help"]
+        for command in (
+            ["run"],
+            ["compare"],
+            ["transfer"],
+            ["verify"],
+            ["data"],
+            ["data", "generate", "iraven"],
+            ["bench", "gates"],
+        )
+    ),
     *(["list", kind, *json_] for kind in ("activations", "studies", "figures") for json_ in ([], ["--json"])),
 ]
 UNUSED = ("bench", "compare", "paper", "datasets.raven", "datasets.composition", "datasets.tables", "datasets.images")

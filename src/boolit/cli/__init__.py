@@ -40,10 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         print(f"boolit's commands need the extra: pip install 'boolit[lab]' ({package} is missing)", file=sys.stderr)
         code = 2
     except BrokenPipeError:
-        code = _without_output(READER_GONE)
+        code = _discard_output(READER_GONE)
     except OSError as error:  # of the last flush: `run` tells of its own
         print_error(f"standard output cannot be written ({error.strerror}); free some space")
-        code = _without_output(2)
+        code = _discard_output(2)
     except BaseException as error:
         # An extension that is being imported may turn the interrupt into an error of its own.
         if not (INTERRUPTS.received or isinstance(error, KeyboardInterrupt)):
@@ -55,8 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(code)
 
 
-def _without_output(code: int) -> int:
-    """Lets what is left in the buffer of standard output go nowhere: Python would try once more, and complain."""
+def _discard_output(code: int) -> int:
+    """Discards what is left in the buffer of standard output: Python would try to write it again, and complain."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 

@@ -131,7 +131,9 @@ def run(arguments: Sequence[str]) -> int:
     except UserError as error:
         print_error(error)
     except ParsingError as error:
-        print_error(_usage(cast(typer.BadParameter, error)))
+        wrong = cast(typer.BadParameter, error)
+        path = wrong.ctx.command_path if wrong.ctx else "boolit"
+        print_error(f"{wrong.format_message().rstrip('.')} (see `{path} --help`)")
     except typer.Exit as end:
         return end.exit_code
     except BrokenPipeError:
@@ -158,11 +160,6 @@ def _refuse_empty(arguments: Sequence[str]) -> None:
 def _lacks_memory(error: Exception) -> bool:
     torch_lacks = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
     return isinstance(error, MemoryError) or torch_lacks
-
-
-def _usage(error: typer.BadParameter) -> str:
-    command = error.ctx.command_path if error.ctx else "boolit"
-    return f"{error.format_message().rstrip('.')} (see `{command} --help`)"
 
 
 def _root(

@@ -14,7 +14,7 @@ from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from boolit.cli._terminal import JsonOption, output, plain_table, print_json, progress
-from boolit.lab.bench import DTYPES, REPEATS
+from boolit.lab.bench import DTYPES, MET, MISSED, REPEATS
 from boolit.lab.common.progress import count_progress, progress_bars
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def gates(
     exit code is 0 whatever the figures, since a busy machine is no fault of the code.
     """
     from boolit.lab.bench.gates import measure_gates
-    from boolit.lab.bench.presentation import check_file
+    from boolit.lab.bench.presentation import check_file, draw
     from boolit.lab.bench.settings import parse_settings
 
     settings = parse_settings(shape or (), dim or (), specs or (), repeats, dtype, compiled)
@@ -58,7 +58,13 @@ def gates(
         check_file(chart)
     with _progress_bar() as report:
         result = measure_gates(settings, report, threads)
-    _deliver(result, json, chart)
+    if json:
+        print_json(result.to_json())
+    else:
+        _print_gates(result)
+    if chart is not None:
+        draw(result, chart)
+        progress().print(f"wrote {chart}", markup=False, soft_wrap=True)
 
 
 @contextmanager
@@ -75,19 +81,7 @@ def _progress_bar() -> Iterator[OnProgress]:
         yield report
 
 
-def _deliver(result: GatesResult, json: bool, chart: Path | None) -> None:
-    if json:
-        print_json(result.to_json())
-    else:
-        _print(result)
-    if chart is not None:
-        from boolit.lab.bench.presentation import draw
-
-        draw(result, chart)
-        progress().print(f"wrote {chart}", markup=False, soft_wrap=True)
-
-
-def _print(result: GatesResult) -> None:
+def _print_gates(result: GatesResult) -> None:
     from boolit.lab.bench.presentation import headline, remarks, tables
 
     console = output()
@@ -103,19 +97,14 @@ def _print(result: GatesResult) -> None:
 
 
 def _print_table(console: Console, table: BenchTable) -> None:
+    passed, failed = ("ok", "FAIL") if console.options.ascii_only else (MET, MISSED)
     shown = plain_table(*table.headings, right=tuple(table.headings[1:]))
     for row in table.rows:
-        shown.add_row(*(_coloured(cell, console.options.ascii_only) for cell in row))
+        cells = (escape(cell).replace(MET, f"[green]{passed}[/]").replace(MISSED, f"[red]{failed}[/]") for cell in row)
+        shown.add_row(*cells)
     for row in table.references:
         shown.add_row(*map(escape, row), style="dim")
     console.print(shown)
-
-
-def _coloured(cell: str, ascii_only: bool) -> str:
-    from boolit.lab.bench.presentation import MET, MISSED
-
-    passed, failed = ("ok", "FAIL") if ascii_only else (MET, MISSED)
-    return escape(cell).replace(MET, f"[green]{passed}[/]").replace(MISSED, f"[red]{failed}[/]")
 
 
 def training(
@@ -181,4 +170,4 @@ def _steps_table(result: TrainingResult) -> Table:
 
 
 def _mark(met: bool) -> str:
-    return "✓" if met else "✗"
+    return MET if met else MISSED

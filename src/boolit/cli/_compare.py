@@ -5,42 +5,49 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.markup import escape
 
 from boolit.cli._run import end_unless_complete
 from boolit.cli._terminal import JsonOption, output, print_json, progress
+from boolit.lab.common.errors import UserError
+from boolit.lab.compare.config import CompareConfig
 
 if TYPE_CHECKING:
     from boolit.lab.compare.job import CompareJob, CompareResult
     from boolit.lab.datasets.tables import PreparedTable
 
 TableArgument = Annotated[Path, typer.Argument(metavar="TABLE", help="A .csv, .tsv, .parquet or .npz file.")]
-DEFAULT = "relu,silu,max,or_ail,xnor_nail,or_and_xnor_nail_d"
 
 
 def compare(
     table: TableArgument,
     target: Annotated[str, typer.Option("--target", "-t", help="The column to predict.")],
     task: Annotated[str | None, typer.Option("--task", help="classify or regress; seen from the target unless given.")] = None,
-    activations: Annotated[str, typer.Option("--activations", "-a", help="Their names, with commas between.")] = DEFAULT,
+    activations: Annotated[str, typer.Option("--activations", "-a", help="Their names, with commas between.")] = ",".join(
+        CompareConfig.activations
+    ),
     budget: Annotated[
         int | None, typer.Option("--budget", min=1, help="Parameters of a network; 10,000 or 50 a feature unless given.")
     ] = None,
-    layers: Annotated[int, typer.Option("--layers", min=1, max=20, help="Hidden layers.")] = 2,
+    layers: Annotated[int, typer.Option("--layers", min=1, max=20, help="Hidden layers.")] = CompareConfig.layers,
     splits: Annotated[
         int | None, typer.Option("--splits", help="How often the rows are split anew; 10 unless given, 5 from 20,000 rows on.")
     ] = None,
     reference: Annotated[
         str | None, typer.Option("--reference", help="The activation the others are tested against; relu or the first.")
     ] = None,
-    test: Annotated[float, typer.Option("--test", min=0.01, max=0.9, help="The share of rows to test on.")] = 0.2,
+    test: Annotated[
+        float, typer.Option("--test", min=0.01, max=0.9, help="The share of rows to test on.")
+    ] = CompareConfig.test,
     validation: Annotated[
         float, typer.Option("--validation", min=0.01, max=0.9, help="The share of the other rows to validate on.")
-    ] = 0.2,
-    levels: Annotated[int, typer.Option("--levels", min=1, help="The most texts of a column that count as categories.")] = 20,
+    ] = CompareConfig.validation,
+    levels: Annotated[
+        int, typer.Option("--levels", min=1, help="The most texts of a column that count as categories.")
+    ] = CompareConfig.levels,
     drop: Annotated[list[str] | None, typer.Option("--drop", help="A column to leave out; may be repeated.")] = None,
     epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="The most epochs; by the rows unless given.")] = None,
     rates: Annotated[str | None, typer.Option("--rates", help="Learning rates to try, with commas between.")] = None,
@@ -55,18 +62,13 @@ def compare(
     Networks of equal size on several random splits of the rows, with learning rates chosen by validation, each stopped early; a
     table, a verdict, figures, and a model for boolit.load and boolit predict. The same command goes on where it was stopped.
     """
-    from boolit.lab.common.errors import UserError
-    from boolit.lab.compare.config import CompareConfig
     from boolit.lab.compare.job import CompareJob
 
-    if task not in (None, "classify", "regress"):
-        raise UserError(f"--task {task} is no task; use classify or regress")
-    names = tuple(name.strip() for name in activations.split(",") if name.strip())
     config = CompareConfig(
         table,
         target,
-        _task(task),
-        names,
+        cast(Any, task),  # the configuration refuses what is no task
+        split_names(activations),
         budget,
         layers,
         splits,
@@ -76,8 +78,8 @@ def compare(
         tuple(drop or ()),
         epochs,
         reference,
-        **({} if rates is None else {"rates": _rates(rates)}),
-        minutes=minutes,
+        CompareConfig.rates if rates is None else _rates(rates),
+        minutes,
     )
     shown, folder, started = False if json else None, out or Path("runs") / config.name, time.monotonic()
     job = CompareJob.prepare(config, shown)
@@ -86,7 +88,7 @@ def compare(
     if not json:
         _tell(job)
     result = job.run(folder, shown)
-    print_json(_entry(job, result)) if json else _print(result)
+    print_json(job.to_json() | result.to_json()) if json else _print(result)
     end_unless_complete(result.summary)
 
 
@@ -111,14 +113,17 @@ def predict(
         progress().print(f"{predicted.rows} predictions: {escape(str(out))}", soft_wrap=True)
 
 
-def _task(task: str | None) -> Any:
-    """Checked above; the type checker cannot see it."""
-    return task
+def split_names(given: str) -> tuple[str, ...]:
+    """Names with commas between.
+
+    Example:
+        >>> split_names("relu, or_ail")
+        ('relu', 'or_ail')
+    """
+    return tuple(name.strip() for name in given.split(",") if name.strip())
 
 
 def _rates(given: str) -> tuple[float, ...]:
-    from boolit.lab.common.errors import UserError
-
     try:
         return tuple(float(rate) for rate in given.split(",") if rate.strip())
     except ValueError:
@@ -171,52 +176,3 @@ def _print(result: CompareResult) -> None:
         console.print(f"Model: {escape(str(result.saved.path))}", soft_wrap=True)
     if result.report:
         console.print(f"Report: {escape(str(result.report.page))}", soft_wrap=True)
-
-
-def _entry(job: CompareJob, result: CompareResult) -> dict[str, Any]:
-    from boolit.lab.reports.tables import render
-
-    table, report = job.table, result.report
-    return {
-        "target": table.target,
-        "task": table.task,
-        "classes": list(table.classes),
-        "rows": {**table.rows, "without a target": table.left_out},
-        "columns": {column.name: column.kind for column in table.columns},
-        "dropped": dict(table.dropped),
-        "parameters": job.parameters,
-        "complete": result.summary.complete,
-        "summary": vars(result.summary),
-        **_findings(result),
-        "tables": {each.title: render(each, "csv") for each in report.tables} if report else {},
-        "files": [str(path) for path in report.files] if report else [],
-    }
-
-
-def _findings(result: CompareResult) -> dict[str, Any]:
-    """Numbers and words of what was found."""
-    from dataclasses import asdict
-
-    from boolit.lab.reports.page import coverage
-
-    verdict, saved = result.verdict, result.saved
-    if verdict is None:
-        return {"verdict": None}
-    comparison = verdict.comparison
-    rates: dict[str, dict[int, float]] = {}
-    for (spec, split), rate in (result.rates or {}).items():
-        rates.setdefault(spec, {})[split] = rate
-    scores = {name: {**asdict(found), "scores": list(comparison.scores[name])} for name, found in comparison.estimates.items()}
-    return {
-        "verdict": str(verdict),
-        "claims": verdict.wins,
-        "covers": coverage(comparison),
-        "metric": comparison.metric.key,
-        "splits": vars(comparison.splits),
-        "reference": verdict.reference,
-        "activations": {name: {**scores[name], "rates": rates.get(name, {})} for name in verdict.activations},
-        "baseline": {"name": verdict.baseline, **scores[verdict.baseline]},
-        "pairs": [asdict(pair) for pair in comparison.pairs],
-        "saved": saved and {**vars(saved), "path": str(saved.path), "expected": asdict(saved.expected)},
-        "notes": list(result.notes),
-    }

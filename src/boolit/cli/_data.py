@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -39,7 +39,7 @@ def list_(names: Names = None, json: Json = False) -> None:
 
     found = dataset_statuses(names or ())
     if json:
-        print_json([_entry(status) for status in found])
+        print_json([status.to_json() for status in found])
         return
     _print_sizes(found)
     _print_origins(found)
@@ -56,7 +56,7 @@ def fetch(names: Names = None, json: Json = False) -> None:
     found = dataset_statuses(names or ())
     states = fetch_files([file for status in found for file in status.files])
     if json:
-        print_json([_file(state) for state in states])
+        print_json([state.to_json() for state in states])
         return
     _print_files(states)
     _print_without_files(found if names else [])
@@ -73,7 +73,7 @@ def check(names: Names = None, json: Json = False) -> None:
     states = [file_state(file) for status in found for file in status.files]
     bad = [state for state in states if state.fault]
     if json:
-        print_json({"ok": not bad, "files": [_file(state) for state in states]})
+        print_json({"ok": not bad, "files": [state.to_json() for state in states]})
     else:
         _print_files(states, whole="whole")
         _print_without_files(found if names else [])
@@ -81,27 +81,6 @@ def check(names: Names = None, json: Json = False) -> None:
             output().print(f"[red]bad:[/] {escape(state.fault or '')}", soft_wrap=True)
     if bad:
         raise typer.Exit(1)
-
-
-def _entry(status: DatasetStatus) -> dict[str, Any]:
-    published = status.published
-    task, samples = status.task_and_samples
-    return {
-        "name": status.name,
-        "task": task,
-        "samples": dict(samples),
-        "here": status.here,
-        "generated": published is None and not status.own,
-        "package": published.package if published else None,
-        "home": published.home if published else None,
-        "licence": published.licence if published else None,
-        "files": [{"path": str(file.path), "bytes": file.size, "urls": list(file.urls)} for file in status.files],
-    }
-
-
-def _file(found: FileState) -> dict[str, Any]:
-    file = found.file
-    return {"dataset": file.dataset, "file": str(found.own or file.path), "state": found.state, "fault": found.fault}
 
 
 def _print_sizes(found: list[DatasetStatus]) -> None:

@@ -80,20 +80,17 @@ def correlations(
     For every study and activation, at its largest size and over all seeds: the cosine similarity of rows, as a table and as a
     histogram in DIR/report.
     """
-    from boolit.lab.reports.figures.correlations import measure_correlations, row_correlations
-    from boolit.lab.reports.figures.style import save
+    from boolit.lab.reports.figures.correlations import measure_correlations, write_correlations
     from boolit.lab.results.store import Store
 
     with Store(folder, create=False) as store:
         found = measure_correlations(store, layer)
-    picture = folder / "report" / f"correlations-{layer}.png"
-    picture.parent.mkdir(exist_ok=True)
-    save(row_correlations(found), picture, f"Cosine similarities of the weight rows of layer {layer}.")
+    figure = write_correlations(found, folder, layer)
     if json:
-        print_json({"layer": layer, "activations": [_entry(each) for each in found], "figure": str(picture)})
+        print_json({"layer": layer, "activations": [_entry(each) for each in found], "figure": str(figure)})
     else:
         _print(found)
-        output().print(f"Figure: {escape(str(picture))}", soft_wrap=True)
+        output().print(f"Figure: {escape(str(figure))}", soft_wrap=True)
 
 
 def _entry(each: Correlations) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from time import sleep
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
     from boolit.lab.execute import ExecutionSummary
     from boolit.lab.execute.search import SearchResult
     from boolit.lab.reports.page import Report
-    from boolit.lab.results.statistics import ComparisonMethod
-    from boolit.lab.results.store import Store
-    from boolit.lab.studies import Plan
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="A study that ships with boolit, or a .toml file.")]
 ProfileOption = Annotated[
@@ -36,7 +32,6 @@ OutOption = Annotated[
     typer.Option("--out", "-o", help="Folder of the results; results/STUDY-PROFILE unless given."),
 ]
 UNFINISHED = 3
-LOOK = 5.0  # seconds between two looks at what other processes have done
 
 
 def run(
@@ -66,7 +61,8 @@ def run(
     """
     from boolit.lab.common.errors import user_input
     from boolit.lab.datasets import load
-    from boolit.lab.execute import execute, follow
+    from boolit.lab.execute import execute, execute_and_wait, follow
+    from boolit.lab.reports.page import report_study
     from boolit.lab.results.statistics import ComparisonMethod
     from boolit.lab.results.store import Store
     from boolit.lab.studies import check_memory, load_study, plan
@@ -85,38 +81,27 @@ def run(
             return
         with Store(out or Path("results") / "-".join(filter(None, (planned.name, planned.profile)))) as store:
             shown = False if json else None
-            summary = execute(planned, store, shown, checkpoint_steps=checkpoint_steps)
-            while wait and summary.elsewhere and not summary.interrupted:
-                progress().print(f"note: waiting: {escape(summary.elsewhere_message)}", soft_wrap=True)
-                sleep(LOOK)
-                later = execute(planned, store, shown, checkpoint_steps=checkpoint_steps)
-                summary = summary.add(later, same_plan=True)
-            conclude(planned, store, summary, ComparisonMethod(welch=welch, holm=holm), json)
+            if wait:
+                summary = execute_and_wait(planned, store, _print_waiting, shown, checkpoint_steps)
+            else:
+                summary = execute(planned, store, shown, checkpoint_steps=checkpoint_steps)
+            show_report(report_study(planned, store, ComparisonMethod(welch=welch, holm=holm)), summary, json)
 
 
-def conclude(
-    planned: Plan,
-    store: Store,
-    summary: ExecutionSummary,
-    method: ComparisonMethod,
-    json: bool,
-    further: Mapping[str, Any] | None = None,
-) -> None:
-    """Writes and prints the report of what was trained, and ends the command if it is not all of it.
+def _print_waiting(reason: str) -> None:
+    progress().print(f"note: waiting: {escape(reason)}", soft_wrap=True)
 
-    ``further`` is more to be printed as JSON; its ``notes`` are printed for people, too.
+
+def show_report(report: Report, summary: ExecutionSummary, json: bool, more: Mapping[str, Any] | None = None) -> None:
+    """Prints a report, and ends the command if it is not of all runs.
+
+    ``more`` is printed as JSON, too; its ``notes`` are printed for people.
     """
-    from boolit.lab.reports.page import report_study
-
-    show_report(report_study(planned, store, method), summary, json, further or {})
-
-
-def show_report(report: Report, summary: ExecutionSummary, json: bool, further: Mapping[str, Any]) -> None:
-    """Prints a report, and ends the command if it is not of all runs."""
+    more = more or {}
     if json:
-        print_json({**_entry(report, summary), **further})
+        print_json({**_entry(report, summary), **more})
     else:
-        _print(report, summary, further.get("notes", ()))
+        _print(report, summary, more.get("notes", ()))
     end_unless_complete(summary)
 
 
@@ -175,7 +160,6 @@ def _print(report: Report, summary: ExecutionSummary, notes: Sequence[str] = ())
 
 
 def _entry(report: Report, summary: ExecutionSummary) -> dict[str, Any]:
-    from boolit.lab.reports.tables import render
     from boolit.lab.results.statistics import COVERAGE
 
     return {
@@ -187,8 +171,7 @@ def _entry(report: Report, summary: ExecutionSummary) -> dict[str, Any]:
             name: getattr(summary, name) for name in ("already", "trained", "diverged", "elsewhere", "undone", "seconds")
         },
         "holders": [holder._asdict() for holder in summary.holders],
-        "tables": {table.title: render(table, "csv") for table in report.tables},
-        "files": [str(path) for path in report.files],
+        **report.to_json(),
     }
 
 
@@ -236,22 +219,10 @@ def search(
             raise typer.Exit(INTERRUPTED)
         path = store.folder / "hparams.toml"
         write_hparams(found, file.name, path)
-    print_json({"hparams": str(path), "found": [_search_entry(one) for one in found]}) if json else _print_search(
-        found, study, path
-    )
-
-
-def _search_entry(found: SearchResult) -> dict[str, Any]:
-    best = found.finalists[0]
-    return {
-        "activation": found.activation,
-        "setting": dict(best.setting),
-        "mean": best.mean,
-        "solved": best.solved,
-        "diverged": best.diverged,
-        "best_of_each_round": list(found.rounds),
-        "covers": found.rows,
-    }
+    if json:
+        print_json({"hparams": str(path), "found": [one.to_json() for one in found]})
+    else:
+        _print_search(found, study, path)
 
 
 def _print_search(found: list[SearchResult], study: str, path: Path) -> None:

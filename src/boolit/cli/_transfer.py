@@ -9,23 +9,27 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
+from boolit.cli._compare import split_names
 from boolit.cli._run import show_report
 from boolit.cli._terminal import JsonOption, progress
+from boolit.lab.compare.config import ImageCompareConfig
 
 if TYPE_CHECKING:
     from boolit.lab.studies import Plan
-
-DEFAULT = "identity,relu,prelu,max,or_ail,xnor_nil,xnor_nail,or_and_xnor_nail_d"
 
 
 def transfer(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder with a folder of pictures for each class.")],
     activations: Annotated[
         str, typer.Option("--activations", "-a", help="Their names, with commas between; identity is a linear layer only.")
-    ] = DEFAULT,
-    seeds: Annotated[int, typer.Option("--seeds", min=2, help="Trainings of each activation.")] = 5,
-    size: Annotated[int, typer.Option("--size", min=32, max=1024, help="The side of what the encoder sees, in pixels.")] = 224,
-    views: Annotated[int, typer.Option("--views", min=1, help="Augmented views of each training picture.")] = 5,
+    ] = ",".join(ImageCompareConfig.activations),
+    seeds: Annotated[int, typer.Option("--seeds", min=2, help="Trainings of each activation.")] = ImageCompareConfig.seeds,
+    size: Annotated[
+        int, typer.Option("--size", min=32, max=1024, help="The side of what the encoder sees, in pixels.")
+    ] = ImageCompareConfig.size,
+    views: Annotated[
+        int, typer.Option("--views", min=1, help="Augmented views of each training picture.")
+    ] = ImageCompareConfig.views,
     weights: Annotated[
         Path | None, typer.Option("--weights", help="A file of ResNet-18 weights instead of the published one.")
     ] = None,
@@ -35,7 +39,9 @@ def transfer(
     batch: Annotated[
         int | None, typer.Option("--batch", min=1, help="Pictures a step; by their number, at most 128, unless given.")
     ] = None,
-    epochs: Annotated[int, typer.Option("--epochs", min=2, help="How often every picture is seen.")] = 25,
+    epochs: Annotated[
+        int, typer.Option("--epochs", min=2, help="How often every picture is seen.")
+    ] = ImageCompareConfig.epochs,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder of the results; runs/transfer-FOLDER unless given.")
     ] = None,
@@ -47,11 +53,9 @@ def transfer(
     it sees. A tenth of the pictures is for validation and chooses each activation's learning rate, a fifth is for the test. A
     table, a verdict and figures. The same command goes on where it was stopped.
     """
-    from boolit.lab.compare.config import ImageCompareConfig
     from boolit.lab.compare.images import ImageCompareJob
 
-    names = tuple(name.strip() for name in activations.split(",") if name.strip())
-    config = ImageCompareConfig(folder, names, seeds, size, views, weights, rate, batch, epochs)
+    config = ImageCompareConfig(folder, split_names(activations), seeds, size, views, weights, rate, batch, epochs)
     job = ImageCompareJob.prepare(config)
     if not json:
         _tell(job.plan, views)

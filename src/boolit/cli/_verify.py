@@ -99,13 +99,9 @@ def _print_checks(console: Console, checks: list[Check]) -> None:
     for row in rows:
         table.add_row(*(row[column] for column in kept))
     console.print(table)
-    _print_notes(console, notes)
-
-
-def _print_notes(console: Console, notes: list[str]) -> None:
     grid = Table.grid(padding=(0, 1, 0, 0))
     for number, note in enumerate(notes, start=1):
-        grid.add_row(f"  [dim]{_number(number)}[/]", f"[dim]{escape(note)}[/]")
+        grid.add_row(f"  [dim]{escape(f'[{number}]')}[/]", f"[dim]{escape(note)}[/]")
     if notes:
         console.print(grid)
 
@@ -117,11 +113,7 @@ def _reference(check: Check, notes: list[str]) -> str:
         return ""
     if note not in notes:
         notes.append(note)
-    return _number(notes.index(note) + 1)
-
-
-def _number(number: int) -> str:
-    return escape(f"[{number}]")
+    return escape(f"[{notes.index(note) + 1}]")
 
 
 def _text(value: Value) -> str:

@@ -1,6 +1,9 @@
 """``boolit transfer`` on a folder of small pictures, from nothing to its report."""
 
+import inspect
 import json
+from collections.abc import Callable
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +12,10 @@ import pytest
 import torch
 from PIL import Image
 
-from boolit.cli._transfer import DEFAULT, transfer
+from boolit.cli._compare import compare
+from boolit.cli._transfer import transfer
 from boolit.lab.common.errors import UserError
-from boolit.lab.compare.config import DEFAULT_HEADS, ImageCompareConfig
+from boolit.lab.compare.config import CompareConfig, ImageCompareConfig
 from boolit.lab.compare.images import RATES, TRIAL_SEEDS, image_study
 from boolit.lab.models.resnet18 import Resnet18
 from boolit.lab.results.store import Store
@@ -98,6 +102,13 @@ def test_mistakes_are_told_in_one_line(home: Path) -> None:
         refused("is no learning rate; it must be above 0 and finite", rate=rate)
 
 
-def test_the_command_s_default_is_the_lab_s() -> None:
-    assert tuple(DEFAULT.split(",")) == DEFAULT_HEADS
+@pytest.mark.parametrize(("command", "config"), [(compare, CompareConfig), (transfer, ImageCompareConfig)])
+def test_the_command_s_defaults_are_the_configuration_s(command: Callable[..., None], config: Any) -> None:
+    defaults = {name: each.default for name, each in inspect.signature(command).parameters.items()}
+    own = {field.name: field.default for field in fields(config) if field.default is not MISSING}
+    own |= {"activations": ",".join(config.activations)} | {name: None for name in ("drop", "rates") if name in own}
+    assert {name: defaults[name] for name in own} == own
+
+
+def test_the_study_is_called_after_the_folder() -> None:
     assert ImageCompareConfig(Path("a b/My pictures!")).name == "My-pictures"

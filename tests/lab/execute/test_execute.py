@@ -198,7 +198,7 @@ def test_a_waiting_process_takes_over_what_is_given_back(
     runs = plan(load_study("parity"), seeds=2, sets=SMALL).runs
     with Store(tmp_path) as other:
         other.claim([run.key for run in runs[:4]], "other")
-        monkeypatch.setattr("boolit.cli._run.sleep", lambda _: other.release([run.key for run in runs], "other"))
+        monkeypatch.setattr("boolit.lab.execute.sleep", lambda _: other.release([run.key for run in runs], "other"))
         assert main(["run", "parity", "--seeds", "2", "--out", str(tmp_path), *sets, "--wait", "--json"]) == 0
     said = capsys.readouterr()
     summary = json.loads(said.out)["summary"]

@@ -17,7 +17,6 @@ from boolit.lab.models import base, cnn
 from boolit.lab.models.base import parameter_count
 from boolit.lab.models.mlp import Head
 from boolit.lab.paper.verification import FAMILIES, Check, choose, gates, heads, mnist, verify
-from boolit.lab.paper.verification import check as check_module
 from boolit.lab.paper.verification.check import count_and_run, uniform
 from boolit.lab.paper.verification.heads import CLASSES, TABLES, head_rows
 
@@ -137,7 +136,7 @@ class TestItNoticesWhatIsBroken:
 
     def test_a_count_of_parameters(self, monkeypatch: pytest.MonkeyPatch) -> None:
         true = boolit.nn.width.count_parameters
-        for module in (base, check_module):
+        for module in (base, boolit.nn.width):
             monkeypatch.setattr(module, "count_parameters", lambda network: true(network) - 10)
         assert len(self.failures(heads.check_heads)) >= 40
 

@@ -41,11 +41,9 @@ class _Bench:
         return self.inputs[key]
 
 
-def _ignore(_label: str, _share: float) -> None:
-    """For callers that show no progress."""
-
-
-def measure_gates(settings: BenchSettings, on_progress: OnProgress = _ignore, threads: int | None = None) -> GatesResult:
+def measure_gates(
+    settings: BenchSettings, on_progress: OnProgress = lambda *_: None, threads: int | None = None
+) -> GatesResult:
     """Measures everything; ``on_progress`` gets a label and the share of the whole that has just been done, between rounds."""
     bench = _Bench(settings, on_progress)
     with _threads(threads):
@@ -57,8 +55,8 @@ def measure_gates(settings: BenchSettings, on_progress: OnProgress = _ignore, th
             groups += [_time_tensor(bench, case, present, direction) for direction in DIRECTIONS]
             bench.inputs.clear()
     with _threads(1):  # gelu's would wait for each other even over 64 numbers
-        modules = [*candidates.boolit_modules(settings.specs, -1), *candidates.torch_modules(-1)]
-        functions = [*candidates.boolit_functions(settings.specs), *candidates.torch_functions()]
+        modules = [*candidates.boolit_modules(settings.specs, -1), *candidates.torch_candidates("module")]
+        functions = [*candidates.boolit_functions(settings.specs), *candidates.torch_candidates("function")]
         groups += [_time_small_calls(bench, modules, "module", direction) for direction in DIRECTIONS]
         groups += [_time_small_calls(bench, functions, "function", direction) for direction in DIRECTIONS]
     return GatesResult(stamped, settings, groups, kept, bench.skipped)
@@ -77,7 +75,7 @@ def _threads(number: int | None) -> Iterator[None]:
 
 def _candidates(bench: _Bench, dim: int) -> list[Candidate]:
     specs = bench.settings.specs
-    found = [*candidates.boolit_modules(specs, dim), *candidates.torch_modules(dim)]
+    found = [*candidates.boolit_modules(specs, dim), *candidates.torch_candidates("module", dim)]
     try:
         found += candidates.published_modules(specs, dim)
     except ImportError:
@@ -102,16 +100,12 @@ def _try_out(bench: _Bench, case: TensorCase, found: Iterable[Candidate]) -> tup
         except Exception as error:
             if candidate.key.maker == "boolit":
                 raise
-            _skip(bench, candidate.key, error)
+            lines = [type(error).__name__, *str(error).split("\n")]
+            bench.skipped[" ".join(candidate.key)] = " ".join(line.strip() for line in lines[:3]).strip()
         else:
             present.append(candidate)
             kept[candidate.key] = amount
     return present, kept
-
-
-def _skip(bench: _Bench, key: CandidateKey, error: Exception) -> None:
-    lines = [type(error).__name__, *str(error).split("\n")]
-    bench.skipped[" ".join(key)] = " ".join(line.strip() for line in lines[:3]).strip()
 
 
 def _timed_call(bench: _Bench, candidate: Candidate, x: Tensor, direction: Direction) -> TimedCall[CandidateKey]:
@@ -141,14 +135,11 @@ def _time_tensor(bench: _Bench, case: TensorCase, present: list[Candidate], dire
 
 
 def _time_small_calls(bench: _Bench, found: list[Candidate], style: Style, direction: Direction) -> TimingGroup:
-    tasks = [_timed_call(bench, candidate, bench.input(_small_shape(candidate)), direction) for candidate in found]
+    widths = [candidate.divisor * -(-SMALL // candidate.divisor) for candidate in found]  # where 8 do not divide, more
+    inputs = [bench.input((SMALL, width)) for width in widths]
+    tasks = [_timed_call(bench, candidate, x, direction) for candidate, x in zip(found, inputs, strict=True)]
     timings = _time(bench, tasks, direction, f"{SMALL}×{SMALL} {style}: {direction}", SMALL_WEIGHT, SMALL_CALLS)
     return TimingGroup(TensorCase((SMALL, SMALL), -1), direction, timings, style, call=True)
-
-
-def _small_shape(candidate: Candidate) -> tuple[int, int]:
-    """8×8, or a little wider where 8 channels do not divide."""
-    return SMALL, candidate.divisor * -(-SMALL // candidate.divisor)
 
 
 def _time(

@@ -9,15 +9,13 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from boolit.lab.bench import MET, MISSED
 from boolit.lab.bench.result import CALL, GatesResult, Ratio, TimingGroup, time_bars
 from boolit.lab.bench.settings import REFERENCES, CandidateKey
 from boolit.lab.common.errors import UserError
 from boolit.lab.reports.figures.style import FORMATS, save, style, styled
 from boolit.lab.reports.names import label
 
-# A result in tables of plain text.
-
-MET, MISSED = "✓", "✗"
 INVERTED = ("published", "compiled")  # compared the other way round: how many times faster we are
 BUSY = 0.1  # a disturbance from which on the times are not to be trusted
 
@@ -49,20 +47,16 @@ def tables(result: GatesResult) -> list[BenchTable]:
 
 def remarks(result: GatesResult) -> list[str]:
     """What was left out, and whether the times are to be trusted."""
-    lines = [f"left out: {', '.join(names)} ({reason})" for reason, names in _by_reason(result).items()]
+    reasons: dict[str, list[str]] = {}
+    for name, reason in result.skipped.items():
+        reasons.setdefault(reason, []).append(name)
+    lines = [f"left out: {', '.join(names)} ({reason})" for reason, names in reasons.items()]
     disturbance = result.disturbance()
     if disturbance > BUSY:
         lines.append(
             f"the machine was busy: ratios of minima and median ratios are {disturbance:.0%} apart; run again when it is idle"
         )
     return lines
-
-
-def _by_reason(result: GatesResult) -> dict[str, list[str]]:
-    reasons: dict[str, list[str]] = {}
-    for name, reason in result.skipped.items():
-        reasons.setdefault(reason, []).append(name)
-    return reasons
 
 
 def _times(group: TimingGroup) -> BenchTable:

@@ -21,6 +21,7 @@ from boolit.logic.reference import formula
 
 Function: TypeAlias = Callable[[Tensor], Tensor]
 Maker: TypeAlias = Literal["boolit", "torch", "published", "compiled"]
+Style: TypeAlias = Literal["module", "function"]
 
 PUBLISHED = "pytorch-logit-logic"
 REFERENCES = ("relu", "silu", "gelu", "glu", "copy")
@@ -48,26 +49,18 @@ def boolit_modules(specs: Iterable[str], dim: int) -> list[Candidate]:
     return [Candidate(CandidateKey("boolit", module.spec), module, module.divisor) for module in modules]
 
 
-def torch_modules(dim: int) -> list[Candidate]:
-    """torch's modules, and a plain copy of the input."""
-    functions: tuple[Function, ...] = (nn.ReLU(), nn.SiLU(), nn.GELU(), nn.GLU(dim), torch.clone)
-    return [_reference(name, function) for name, function in zip(REFERENCES, functions, strict=True)]
-
-
 def boolit_functions(specs: Iterable[str]) -> list[Candidate]:
     """The specs that are functions as well, along the last dimension."""
     named = boolit.functional.__all__
     return [Candidate(CandidateKey("boolit", spec), getattr(boolit.functional, spec), 2) for spec in specs if spec in named]
 
 
-def torch_functions() -> list[Candidate]:
-    """torch's functions, along the last dimension."""
+def torch_candidates(style: Style, dim: int = -1) -> list[Candidate]:
+    """torch's modules, or its functions, which are along the last dimension; and a plain copy of the input."""
+    modules: tuple[Function, ...] = (nn.ReLU(), nn.SiLU(), nn.GELU(), nn.GLU(dim), torch.clone)
     functions: tuple[Function, ...] = (torch.relu, F.silu, F.gelu, F.glu, torch.clone)
-    return [_reference(name, function) for name, function in zip(REFERENCES, functions, strict=True)]
-
-
-def _reference(name: str, function: Function) -> Candidate:
-    return Candidate(CandidateKey("torch", name), function, 2 if name == "glu" else 1)
+    named = zip(REFERENCES, modules if style == "module" else functions, strict=True)
+    return [Candidate(CandidateKey("torch", name), function, 2 if name == "glu" else 1) for name, function in named]
 
 
 def published_modules(specs: Iterable[str], dim: int) -> list[Candidate]:
@@ -121,7 +114,6 @@ def program_of(spec: str) -> Program | None:
 # What is measured, and how often.
 
 Direction: TypeAlias = Literal["forward", "forward+backward"]
-Style: TypeAlias = Literal["module", "function"]
 
 DIRECTIONS: tuple[Direction, ...] = ("forward", "forward+backward")
 SPECS = (*(f"{op}_{form}" for form in ("ail", "nail", "il", "nil") for op in ("or", "and", "xnor")), "or_and_xnor_ail_d")

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,7 +22,7 @@ from boolit.lab.datasets import Dataset, load
 from boolit.lab.datasets.tables import PreparedTable, prepare_table
 from boolit.lab.execute import ExecutionSummary, execute
 from boolit.lab.reports.names import metric_label
-from boolit.lab.reports.page import Report, split_figures, split_tables, write_page
+from boolit.lab.reports.page import Report, coverage, split_figures, split_tables, write_page
 from boolit.lab.results.resampled import Estimate, ResampledSplits, SplitComparison, compare_splits, estimate
 from boolit.lab.results.statistics import metric_of
 from boolit.lab.results.store import Store
@@ -49,6 +50,32 @@ class CompareResult:
     report: Report | None = None
     saved: BestModel | None = None
 
+    def to_json(self) -> dict[str, Any]:
+        """What was found, in numbers and in words."""
+        found = {"complete": self.summary.complete, "summary": vars(self.summary)}
+        files = self.report.to_json() if self.report else {"tables": {}, "files": []}
+        return found | (self._verdict_json(self.verdict) if self.verdict else {"verdict": None}) | files
+
+    def _verdict_json(self, verdict: SplitVerdict) -> dict[str, Any]:
+        comparison, saved = verdict.comparison, self.saved
+        rates: dict[str, dict[int, float]] = {}
+        for (spec, split), rate in (self.rates or {}).items():
+            rates.setdefault(spec, {})[split] = rate
+        scores = {name: asdict(own) | {"scores": list(comparison.scores[name])} for name, own in comparison.estimates.items()}
+        return {
+            "verdict": str(verdict),
+            "claims": verdict.wins,
+            "covers": coverage(comparison),
+            "metric": comparison.metric.key,
+            "splits": vars(comparison.splits),
+            "reference": verdict.reference,
+            "activations": {name: {**scores[name], "rates": rates.get(name, {})} for name in verdict.activations},
+            "baseline": {"name": verdict.baseline, **scores[verdict.baseline]},
+            "pairs": [asdict(pair) for pair in comparison.pairs],
+            "saved": saved and {**vars(saved), "path": str(saved.path), "expected": asdict(saved.expected)},
+            "notes": list(self.notes),
+        }
+
 
 @dataclass(frozen=True)
 class CompareJob:
@@ -69,6 +96,19 @@ class CompareJob:
         data = table_source(config)
         table = prepare_table(data.spec, progress)
         return CompareJob(config, table, plan_study(compare_study(config, data, table), PROFILE, seeds=1))
+
+    def to_json(self) -> dict[str, Any]:
+        """What was read, and the size of the networks."""
+        table = self.table
+        return {
+            "target": table.target,
+            "task": table.task,
+            "classes": list(table.classes),
+            "rows": {**table.rows, "without a target": table.left_out},
+            "columns": {column.name: column.kind for column in table.columns},
+            "dropped": dict(table.dropped),
+            "parameters": self.parameters,
+        }
 
     def fit_minutes(self, minutes: float, out: Path, spent: float = 0.0) -> CompareJob:
         """This comparison, reduced to fit into some minutes, of which ``spent`` seconds are over."""

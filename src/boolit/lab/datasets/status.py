@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from rich.progress import Progress
 
@@ -67,6 +67,22 @@ class DatasetStatus:
         installed = package is None or find_spec(MODULES[package]) is not None
         return installed and all(file.kept for file in self.files)
 
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON."""
+        published = self.published
+        task, samples = self.task_and_samples
+        return {
+            "name": self.name,
+            "task": task,
+            "samples": dict(samples),
+            "here": self.here,
+            "generated": published is None and not self.own,
+            "package": published.package if published else None,
+            "home": published.home if published else None,
+            "licence": published.licence if published else None,
+            "files": [{"path": str(file.path), "bytes": file.size, "urls": list(file.urls)} for file in self.files],
+        }
+
 
 @dataclass(frozen=True)
 class FileState:
@@ -79,6 +95,11 @@ class FileState:
     state: State
     fault: str | None = None
     own: Path | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON."""
+        path = str(self.own or self.file.path)
+        return {"dataset": self.file.dataset, "file": path, "state": self.state, "fault": self.fault}
 
 
 def dataset_statuses(names: Sequence[str] = ()) -> list[DatasetStatus]:

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from time import sleep
 from types import FrameType
 
 import torch
@@ -34,6 +35,7 @@ from boolit.logic import kernels
 
 END = -1  # what the leader says of a cohort when nothing more is trained
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SECONDS_BETWEEN_PASSES = 5.0  # over a plan of which another process has runs
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,22 @@ def execute(
     if not keys <= store.finished() or _without_weights(plan.study, store, keys):
         plan.study.data.prepare()
     return _Execution(plan.study, store, checkpoint_every, checkpoint_steps, memory).over(plan.cohorts, progress)
+
+
+def execute_and_wait(
+    plan: Plan,
+    store: Store,
+    on_wait: Callable[[str], object],
+    progress: bool | None = None,
+    checkpoint_steps: int | None = None,
+) -> ExecutionSummary:
+    """As `execute`, again and again until no other process has runs of the plan; ``on_wait`` is told which one has them."""
+    summary = execute(plan, store, progress, checkpoint_steps=checkpoint_steps)
+    while summary.elsewhere and not summary.interrupted:
+        on_wait(summary.elsewhere_message)
+        sleep(SECONDS_BETWEEN_PASSES)
+        summary = summary.add(execute(plan, store, progress, checkpoint_steps=checkpoint_steps), same_plan=True)
+    return summary
 
 
 def follow(plan: Plan, memory: int = MEMORY) -> None:

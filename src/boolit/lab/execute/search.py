@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import load
@@ -54,6 +55,19 @@ class SearchResult:
     def setting(self) -> Mapping[str, float]:
         """The winner's hyper-parameters."""
         return self.finalists[0].setting
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON."""
+        best = self.finalists[0]
+        return {
+            "activation": self.activation,
+            "setting": dict(best.setting),
+            "mean": best.mean,
+            "solved": best.solved,
+            "diverged": best.diverged,
+            "best_of_each_round": list(self.rounds),
+            "covers": self.rows,
+        }
 
 
 @dataclass(frozen=True)

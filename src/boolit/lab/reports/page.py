@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.reports.figures.results import learning_curves, score_intervals
@@ -47,6 +48,11 @@ class Report:
     page: Path | None
     files: tuple[Path, ...]
     unfinished: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The tables as CSV by their titles, and the files."""
+        tables = {table.title: render(table, "csv") for table in self.tables}
+        return {"tables": tables, "files": [str(path) for path in self.files]}
 
 
 def unfinished_sentence(done: int, planned: int) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
-from boolit.lab.models import Family
-from boolit.nn.width import count_parameters
+    from boolit.lab.models import Family
 
 Value: TypeAlias = int | float | str
 
@@ -62,6 +61,10 @@ def uniform(values: dict[str, str]) -> str:
 
 def count_and_run(family: Family, inputs: tuple[int, ...], outputs: int, widths: list[int], spec: str, sample: Tensor) -> int:
     """The parameters of a network, which must also run on a sample: a wrong shape raises an error."""
+    import torch  # here, as the command line shows the families of checks without it
+
+    from boolit.nn.width import count_parameters
+
     with torch.device("meta"):  # no memory and no random numbers for initial weights
         network = family.network(inputs, outputs, widths, spec)
     network.to_empty(device="cpu").eval()

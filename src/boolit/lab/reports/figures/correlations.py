@@ -21,7 +21,7 @@ from torch import Tensor
 
 import boolit
 from boolit.lab.common.errors import UserError
-from boolit.lab.reports.figures.style import style, styled
+from boolit.lab.reports.figures.style import save, style, styled
 from boolit.lab.reports.names import label
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record
@@ -148,6 +148,14 @@ def channels_read_together(spec: str, channels: int) -> Tensor:
         depends = ((module(changed) - module(x)).abs() > 0).any(0).float()
     shared: Tensor = (depends @ depends.mT) > 0
     return shared & ~torch.eye(channels, dtype=torch.bool)
+
+
+def write_correlations(found: Sequence[Correlations], folder: Path, layer: int) -> Path:
+    """Draws them into the folder of a report, and returns the file."""
+    path = folder / "report" / f"correlations-{layer}.png"
+    path.parent.mkdir(exist_ok=True)
+    save(row_correlations(found), path, f"Cosine similarities of the weight rows of layer {layer}.")
+    return path
 
 
 @styled
