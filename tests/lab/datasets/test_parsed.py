@@ -43,7 +43,7 @@ def cache_of(published: PublishedFile) -> Path:
 def test_the_second_start_does_not_parse(published: PublishedFile, monkeypatch: pytest.MonkeyPatch) -> None:
     parser = Parser()
     first = load_tensors([published], 1, parser)
-    monkeypatch.setattr(_parsed, "verified", None)  # nor does it read the file
+    monkeypatch.setattr(_parsed, "read_verified", None)  # nor does it read the file
     second = load_tensors([published], 1, parser)
     assert parser.times == 1
     assert torch.equal(first["file.gz"], second["file.gz"])

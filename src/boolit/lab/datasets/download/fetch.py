@@ -96,8 +96,6 @@ def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or type(error).__name__
 
 
-# What was parsed once, kept as mapped memory: a later start reads no more of it than is used.
-
 Tensors: TypeAlias = dict[str, Tensor]
 Parse: TypeAlias = Callable[[Mapping[str, bytes]], Tensors]
 Stamp: TypeAlias = dict[str, str]

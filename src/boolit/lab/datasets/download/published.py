@@ -25,8 +25,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-# A published file: where it comes from, where it is kept, and what it must hold.
-
 
 class UnreadableError(ValueError):
     """What is wrong with a file, to be said after its name."""
@@ -81,13 +79,9 @@ class PublishedFile:
         by_hand = f"put the published {self.name}{folder} into {self.path.parent}"
         return f"run `boolit data fetch {self.dataset}`, or {by_hand}" if self.urls else by_hand
 
-
-def file_error(published: PublishedFile, path: Path, fault: str) -> UserError:
-    """What is said of a bad copy."""
-    return UserError(f"{path} {fault}; {published.fix}")
-
-
-# Datasets, and other files, that somebody published, as opposed to those we generate.
+    def error(self, path: Path, fault: str) -> UserError:
+        """What is said of a bad copy."""
+        return UserError(f"{path} {fault}; {self.fix}")
 
 
 class Provenance:
@@ -128,8 +122,6 @@ class PublishedDataset(Source, Provenance, ABC):
     samples: ClassVar[Mapping[str, int]]
 
 
-# Archives are read, never unpacked: so no name in one can lead out of a folder. A folder is read the same way.
-
 TARBALLS = (".tar.gz", ".tgz")
 LARGEST = LARGEST_CONTENT
 MOST_HEADERS = 2**27  # bytes of all headers of a tarball: a quarter of a million files
@@ -146,7 +138,8 @@ class ArchiveEntry:
 
 
 def archive_entries(path: Path) -> Iterator[ArchiveEntry]:
-    """The files in a folder, a tarball, or a zip file; of tarballs in a zip file, theirs.
+    """The files in a folder, a tarball, or a zip file; of tarballs in a zip file, theirs. Archives are read, never unpacked: so
+    no name in one can lead out of a folder.
 
     Names are paths within the archive. Those in a folder begin with its own name, as they would in a tarball of it.
     """
@@ -228,8 +221,6 @@ def _read_member(archive: TarFile, member: TarInfo, bounded: BoundedReader) -> b
         return content
 
 
-# Copies of published files are read through this: nothing else of a copy is believed.
-
 PIECE = 2**20
 
 
@@ -240,15 +231,13 @@ def read_verified(published: PublishedFile, path: Path) -> Iterator[bytes]:
         digest.update(piece)
         size += len(piece)
         if size > published.size:  # also keeps an archive that unpacks without end from doing so
-            raise file_error(published, path, f"holds more than the published {published.size:,} bytes")
+            raise published.error(path, f"holds more than the published {published.size:,} bytes")
         yield piece
     if size < published.size:
-        raise file_error(published, path, f"is cut off after {size:,} of {published.size:,} bytes")
+        raise published.error(path, f"is cut off after {size:,} of {published.size:,} bytes")
     if digest.hexdigest() != published.sha256:
-        raise file_error(
-            published,
-            path,
-            f"was altered: the SHA-256 of its content begins {digest.hexdigest()[:8]}, not {published.sha256[:8]}",
+        raise published.error(
+            path, f"was altered: the SHA-256 of its content begins {digest.hexdigest()[:8]}, not {published.sha256[:8]}"
         )
 
 
@@ -262,9 +251,9 @@ def read_verified_members(published: PublishedFile, path: Path) -> Iterator[tupl
                 _compare_member(published, awaited.pop(entry.name), content)
                 yield entry.name, content
     except UnreadableError as error:
-        raise file_error(published, path, str(error)) from None
+        raise published.error(path, str(error)) from None
     if awaited:
-        raise file_error(published, path, f"lacks {next(iter(awaited))}")
+        raise published.error(path, f"lacks {next(iter(awaited))}")
 
 
 def verify_file(published: PublishedFile, path: Path) -> None:
@@ -292,11 +281,11 @@ def _pieces(published: PublishedFile, path: Path) -> Iterator[bytes]:
             while piece := content.read(PIECE):
                 yield piece
     except EOFError:
-        raise file_error(published, path, "is cut off in the middle of its gzip stream") from None
+        raise published.error(path, "is cut off in the middle of its gzip stream") from None
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise file_error(published, path, f"is no whole gzip file ({error})") from None
+        raise published.error(path, f"is no whole gzip file ({error})") from None
     except OSError as error:
-        raise file_error(published, path, f"cannot be read ({error.strerror or error})") from None
+        raise published.error(path, f"cannot be read ({error.strerror or error})") from None
 
 
 def _open(published: PublishedFile, path: Path) -> BinaryIO:

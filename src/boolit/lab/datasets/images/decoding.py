@@ -18,8 +18,6 @@ from boolit.lab.common.parallel import map_in_processes, processors
 if TYPE_CHECKING:
     from PIL import Image
 
-# One encoded image to the bytes that are stored. Worker processes import this.
-
 Pixels: TypeAlias = NDArray[np.uint8]
 TRANSPARENT = ("RGBA", "LA", "PA", "RGBa", "La")
 # Named, as Pillow would otherwise try all it knows, and start Ghostscript for one of them.
@@ -76,8 +74,6 @@ def _convert_to_rgb(image: Image.Image) -> Image.Image:
         return Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
     return image.convert("RGB")
 
-
-# Images are decoded by worker processes, few at a time: memory does not grow with their number.
 
 Encoded: TypeAlias = tuple[int, str, bytes]  # row, name and content of an image
 Decoded: TypeAlias = tuple[int, Pixels]

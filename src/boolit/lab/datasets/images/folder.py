@@ -12,8 +12,16 @@ from pydantic import Field, model_validator
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import data_folder, name_bytes, read_bounded
 from boolit.lab.datasets.base import Dataset, Description, Source
-from boolit.lab.datasets.images.archive import ImageArchive, load_images
-from boolit.lab.datasets.images.base import LARGEST, SMALLEST, Labelled, Normalisation, cut_splits, normaliser, split_stratified
+from boolit.lab.datasets.images.archive import ImageArchive
+from boolit.lab.datasets.images.base import (
+    LARGEST,
+    SMALLEST,
+    Labelled,
+    Normalisation,
+    decode_splits,
+    normaliser,
+    split_stratified,
+)
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -57,9 +65,8 @@ class ImageFolder(Source):
         labelled = _labelled(folder)
         parts = split_stratified(labelled, self._sizes(len(labelled)), self.seed, "pictures")
         archive = ImageArchive(folder, data_folder() / "pictures" / "decoded", self.digest)
-        names = [name for part in parts.values() for name, _ in part]
-        x = load_images(archive, names, self.size, verify=lambda: None)
-        return Dataset(cut_splits(x, parts), "classes", len(self.classes), encode=normaliser(self.normalisation))
+        splits = decode_splits(archive, parts, self.size)
+        return Dataset(splits, "classes", len(self.classes), encode=normaliser(self.normalisation))
 
     def _sizes(self, count: int) -> Mapping[str, int]:
         test, valid = (max(1, round(share * count)) for share in (self.test, self.validation))

@@ -11,23 +11,9 @@ from pydantic import Field
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets.base import Split
 from boolit.lab.datasets.download.mat import read_records, read_variable
-from boolit.lab.datasets.download.published import (
-    PublishedFile,
-    UnreadableError,
-    archive_entries,
-    file_error,
-    read_verified,
-    verify_file,
-)
+from boolit.lab.datasets.download.published import PublishedFile, UnreadableError, archive_entries, read_verified, verify_file
 from boolit.lab.datasets.images.archive import list_names
-from boolit.lab.datasets.images.base import (
-    Labelled,
-    PhotographDataset,
-    image_archive,
-    published_splits,
-    scale_sizes,
-    split_stratified,
-)
+from boolit.lab.datasets.images.base import Labelled, PhotographDataset, image_archive, published_splits, split_stratified
 
 FOLDER = "101_ObjectCategories"
 CLUTTER = "BACKGROUND_Google"  # images of nothing in particular, which no class is made of
@@ -47,7 +33,7 @@ class Caltech101(PhotographDataset, published="caltech101"):
     def splits(self) -> dict[str, Split]:
         (published,) = self.files
         labelled = self._labelled(published)
-        parts = split_stratified(labelled, scale_sizes(self.samples, len(labelled)), 0, "caltech101", "split")
+        parts = split_stratified(labelled, self.samples, 0, "caltech101", "split")
         return published_splits(published, parts, self.size)
 
     def _labelled(self, published: PublishedFile) -> Labelled:
@@ -60,9 +46,7 @@ class Caltech101(PhotographDataset, published="caltech101"):
         found = [path for path in paths if len(path) == 3 and path[0] == FOLDER and path[1] != CLUTTER]
         numbers = {category: number for number, category in enumerate(sorted({path[1] for path in found}))}
         if len(numbers) != self.classes:
-            raise file_error(
-                published, archive.path, f"has images of {len(numbers)} classes in {FOLDER}, not of {self.classes}"
-            )
+            raise published.error(archive.path, f"has images of {len(numbers)} classes in {FOLDER}, not of {self.classes}")
         return [("/".join(path), numbers[path[1]]) for path in found if not path[2].startswith(".")]
 
 
@@ -114,8 +98,8 @@ def _member(published: PublishedFile, name: str) -> bytes:
             if entry.name == name:
                 return entry.read()
     except UnreadableError as error:
-        raise file_error(published, path, str(error)) from None
-    raise file_error(published, path, f"lacks {name}")
+        raise published.error(path, str(error)) from None
+    raise published.error(path, f"lacks {name}")
 
 
 OFFICIAL_SIZES = {"train": 1_020, "valid": 1_020, "test": 6_149}
@@ -144,7 +128,7 @@ class Flowers(PhotographDataset, published="flowers"):
     def _parts(self, labelled: Labelled) -> Mapping[str, Labelled]:
         if self.split == "official":
             return {name: [labelled[number - 1] for number in _column(self.files[2], ids)] for name, ids in OFFICIAL.items()}
-        return split_stratified(labelled, scale_sizes(self.samples, len(labelled)), 0, "flowers", "split")
+        return split_stratified(labelled, self.samples, 0, "flowers", "split")
 
     def _labelled(self) -> Labelled:
         labels = _column(self.files[1], "labels")
