@@ -1,8 +1,8 @@
 """Randomness that belongs to a run: every number is a function of the run's seed, what it is for, and when it is drawn.
 
 Nothing is carried along, so a run draws the same numbers alone or in a cohort, and after a restart without any state saved.
-What is drawn once or once an epoch comes from torch's generators (`generator`); what is drawn in every step comes for all
-runs at once from a counter-based hash (`uniform`), because a generator a run would mean a Python loop over the runs.
+What is drawn once or once per epoch comes from torch's generators (`generator`); what is drawn in every step comes for all
+runs at once from a counter-based hash (`uniform`), because a generator per run would mean a Python loop over the runs.
 """
 
 from __future__ import annotations

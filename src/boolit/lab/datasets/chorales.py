@@ -226,7 +226,7 @@ def excerpts(chorale: Tensor, sixteenths: int) -> Tensor:
 
 
 def one_hot(x: Tensor) -> Tensor:
-    """Tokens as the numbers a network reads: 37 a note, one of them 1.
+    """Tokens as the numbers a network reads: 37 per note, one of them 1.
 
     Shape: ``(…, 4, 4)`` to ``(…, 592)``.
     """

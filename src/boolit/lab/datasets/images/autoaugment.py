@@ -26,7 +26,7 @@ SHEAR, TRANSLATION, DEGREES, FACTOR = 0.3, 150 / 331, 30.0, 0.9  # at magnitude 
 FEWEST_BITS, BITS = 4, 8
 CHANCES = 6  # of an image: mirrored, which sub-policy, and twice whether to apply the operation and its sign
 
-# Operation, probability and magnitude, twice a line.
+# Operation, probability and magnitude, two per line.
 POLICY = """
 invert        0.1 7  contrast      0.2 6
 rotate        0.7 2  translate_x   0.3 9

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import torch
 from pydantic import Field
@@ -87,7 +87,7 @@ class FixedSizeImageDataset(PublishedDataset, ABC):
 
 
 Labelled: TypeAlias = Sequence[tuple[str, int]]  # names of images, and their classes
-SMALLEST, LARGEST = 8, 1024
+ImageSize: TypeAlias = Annotated[int, Field(ge=8, le=1024)]  # the side of an image
 
 
 class PhotographDataset(PublishedDataset, ABC):
@@ -97,7 +97,7 @@ class PhotographDataset(PublishedDataset, ABC):
     Shape: images are stored as ``(samples, 3, size, size)`` bytes.
     """
 
-    size: int = Field(224, ge=SMALLEST, le=LARGEST)
+    size: ImageSize = 224
     subset: float = Field(1.0, gt=0, le=1)
     normalisation: Normalisation = "imagenet"
 

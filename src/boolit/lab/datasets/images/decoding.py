@@ -67,7 +67,7 @@ def _refuse_huge(image: Image.Image, name: str, most: int) -> None:
 def _convert_to_rgb(image: Image.Image) -> Image.Image:
     from PIL import Image
 
-    if image.mode.startswith("I"):  # 16 bits a pixel, which convert() would cut off at 255
+    if image.mode.startswith("I"):  # 16 bits per pixel, which convert() would cut off at 255
         return Image.fromarray((np.asarray(image).clip(0, 2**16 - 1) // 256).astype(np.uint8)).convert("RGB")
     if image.mode in TRANSPARENT or "transparency" in image.info:
         white = Image.new("RGBA", image.size, "white")  # the colour under what is transparent is anyone's guess

@@ -32,11 +32,11 @@ class Caltech101(PhotographDataset, published="caltech101"):
 
     def splits(self) -> dict[str, Split]:
         (published,) = self.files
-        labelled = self._labelled(published)
+        labelled = self._list_labelled(published)
         parts = split_stratified(labelled, self.samples, 0, "caltech101", "split")
         return published_splits(published, parts, self.size)
 
-    def _labelled(self, published: PublishedFile) -> Labelled:
+    def _list_labelled(self, published: PublishedFile) -> Labelled:
         archive = image_archive(published)
         paths = [
             name.split("/")
@@ -70,7 +70,7 @@ class Cars(PhotographDataset, published="cars"):
     def splits(self) -> dict[str, Split]:
         train_images, test_images, devkit, test_annotations = self.files
         train = read_annotations("cars_train", _member(devkit, TRAIN_ANNOTATIONS), TRAIN_ANNOTATIONS)
-        content = b"".join(read_verified(test_annotations, test_annotations.path))
+        content = read_verified(test_annotations, test_annotations.path)
         test = read_annotations("cars_test", content, test_annotations.name)
         splits = published_splits(train_images, self._parts(train), self.size)
         return splits | published_splits(test_images, {"test": test}, self.size)
@@ -123,18 +123,18 @@ class Flowers(PhotographDataset, published="flowers"):
 
     def splits(self) -> dict[str, Split]:
         images, _, _ = self.files
-        return published_splits(images, self._parts(self._labelled()), self.size)
+        return published_splits(images, self._parts(self._list_labelled()), self.size)
 
     def _parts(self, labelled: Labelled) -> Mapping[str, Labelled]:
         if self.split == "official":
             return {name: [labelled[number - 1] for number in _column(self.files[2], ids)] for name, ids in OFFICIAL.items()}
         return split_stratified(labelled, self.samples, 0, "flowers", "split")
 
-    def _labelled(self) -> Labelled:
+    def _list_labelled(self) -> Labelled:
         labels = _column(self.files[1], "labels")
         return [(f"jpg/image_{number:05d}.jpg", label - 1) for number, label in enumerate(labels, start=1)]
 
 
 def _column(published: PublishedFile, name: str) -> list[int]:
-    content = b"".join(read_verified(published, published.path))
+    content = read_verified(published, published.path)
     return [int(value) for value in read_variable(content, name, published.name).ravel()]
