@@ -169,7 +169,7 @@ def read_published_mat(path: Path) -> Any:
         beside.write_text(f"{hashlib.sha256(path.read_bytes()).hexdigest()} {path.stat().st_size}")
     digest, size = beside.read_text().split()
     published = PublishedFile("damage", path.name, (), digest, int(size))
-    return read_variable(b"".join(read_verified(published, path)), "labels", path.name).tolist()
+    return read_variable(read_verified(published, path), "labels", path.name).tolist()
 
 
 def read_unknown_mat(path: Path) -> Any:

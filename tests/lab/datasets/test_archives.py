@@ -17,7 +17,6 @@ from boolit.lab.common.errors import UserError
 from boolit.lab.datasets.download import published as _archives
 from boolit.lab.datasets.download.fetch import load_tensors
 from boolit.lab.datasets.download.published import (
-    ArchiveMember,
     PublishedFile,
     UnreadableError,
     archive_entries,
@@ -61,7 +60,7 @@ def unpack(folder: Path, files: dict[str, bytes]) -> None:
 
 @pytest.fixture
 def published(folder: Path) -> PublishedFile:
-    members = tuple(ArchiveMember(name, md5_of(content)) for name, content in FILES.items())
+    members = {name: md5_of(content) for name, content in FILES.items()}
     folder.joinpath("sample").mkdir(parents=True)
     return PublishedFile("sample", "set.tar.gz", (), "", 100, "set", members)
 

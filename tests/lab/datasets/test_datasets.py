@@ -1,5 +1,7 @@
 """The synthetic datasets are what the paper says they are."""
 
+import subprocess
+import sys
 from itertools import product
 
 import numpy as np
@@ -140,3 +142,11 @@ def test_a_source_that_says_nothing_beforehand_is_loaded(monkeypatch: pytest.Mon
     wanted = source({"name": "xor", "seed": 124})
     monkeypatch.setattr(type(wanted), "describe", lambda _: None)
     assert describe(wanted).inputs == (2,)
+
+
+@pytest.mark.parametrize(("name", "own"), [("parity", {"boolean"}), ("chorales", {"chorales"}), ("cifar10", {"images.cifar"})])
+def test_one_dataset_is_loaded_without_the_others(name: str, own: set[str]) -> None:
+    script = f"import sys; from boolit.lab.datasets import DATASETS; DATASETS.get({name!r}); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    places = {place.partition(":")[0] for place in DATASETS.own.values()}
+    assert places & set(done.stdout.split()) == {f"boolit.lab.datasets.{place}" for place in own}

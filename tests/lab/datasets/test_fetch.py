@@ -29,12 +29,12 @@ def named_files(folder: Path) -> list[str]:
 def test_how_a_file_was_packed_does_not_matter(publish: Publish, level: int) -> None:
     published = publish("sample", "file.gz", CONTENT)
     published.path.write_bytes(gzip.compress(CONTENT, level))
-    assert b"".join(read_verified(published, published.path)) == CONTENT
+    assert read_verified(published, published.path) == CONTENT
 
 
 def test_a_file_that_is_not_packed_is_read_as_it_is(publish: Publish) -> None:
     published = publish("sample", "file.json", CONTENT)
-    assert b"".join(read_verified(published, published.path)) == CONTENT
+    assert read_verified(published, published.path) == CONTENT
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_download_is_whole_and_alone(publish: Publish, pages: Any, folder: Pat
     published = publish("sample", "file.gz", CONTENT, (pages.url("/a"),), here=False)
     pages["/a"] = gzip.compress(CONTENT)
     fetch(published)
-    assert b"".join(read_verified(published, published.path)) == CONTENT
+    assert read_verified(published, published.path) == CONTENT
     assert named_files(folder) == ["file.gz"]
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.datasets.download import fetch as _parsed
+from boolit.lab.datasets.download import fetch as _fetch
 from boolit.lab.datasets.download.fetch import Tensors, load_tensors
 from boolit.lab.datasets.download.published import PublishedFile
 
@@ -43,7 +43,7 @@ def cache_of(published: PublishedFile) -> Path:
 def test_the_second_start_does_not_parse(published: PublishedFile, monkeypatch: pytest.MonkeyPatch) -> None:
     parser = Parser()
     first = load_tensors([published], 1, parser)
-    monkeypatch.setattr(_parsed, "verified", None)  # nor does it read the file
+    monkeypatch.setattr(_fetch, "read_verified", None)  # nor does it read the file
     second = load_tensors([published], 1, parser)
     assert parser.times == 1
     assert torch.equal(first["file.gz"], second["file.gz"])

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boolit.lab.datasets.holdout import stratified_order
+from boolit.lab.common.random import stratified_order
 from boolit.lab.datasets.images.base import scale_sizes, split_stratified
 
 

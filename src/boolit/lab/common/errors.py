@@ -6,11 +6,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Which exceptions are the user's to mend: those become one line and exit code 2; every other one keeps its traceback.
-
 
 class UserError(ValueError):
-    """Something the user gave is not usable; the message names the value, the rule and the fix, in one sentence."""
+    """Something the user gave is not usable; the message names the value, the rule and the fix, in one sentence.
+
+    It becomes one line and exit code 2; every other exception keeps its traceback.
+    """
 
 
 @contextmanager
@@ -33,23 +34,10 @@ def user_input() -> Iterator[None]:
 
 
 # Which packages each optional feature needs, by the names they are installed under.
-
 EXTRAS: dict[str, tuple[str, ...]] = {
     "lab": (
-        "filelock",
-        "kornia",
-        "matplotlib",
-        "numpy",
-        "pillow",
-        "platformdirs",
-        "pooch",
-        "pyarrow",
-        "pydantic",
-        "rich",
-        "safetensors",
-        "scipy",
-        *(() if sys.version_info >= (3, 11) else ("tomli",)),
-        "typer",
+        *("filelock", "kornia", "matplotlib", "numpy", "pillow", "platformdirs", "pooch", "pyarrow", "pydantic", "rich"),
+        *("safetensors", "scipy", "typer", *(() if sys.version_info >= (3, 11) else ("tomli",))),
     ),
     "sklearn": ("scikit-learn",),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),

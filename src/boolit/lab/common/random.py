@@ -1,8 +1,8 @@
 """Randomness that belongs to a run: every number is a function of the run's seed, what it is for, and when it is drawn.
 
 Nothing is carried along, so a run draws the same numbers alone or in a cohort, and after a restart without any state saved.
-What is drawn once or once an epoch comes from torch's generators (`generator`); what is drawn in every step comes for all
-runs at once from a counter-based hash (`uniform`), because a generator a run would mean a Python loop over the runs.
+What is drawn once or once per epoch comes from torch's generators (`generator`); what is drawn in every step comes for all
+runs at once from a counter-based hash (`uniform`), because a generator per run would mean a Python loop over the runs.
 """
 
 from __future__ import annotations
@@ -34,6 +34,29 @@ def derive(seed: int, *words: str | int) -> int:
 def generator(seed: int, *words: str | int) -> torch.Generator:
     """torch's generator for one purpose of one run."""
     return torch.Generator().manual_seed(derive(seed, *words))
+
+
+def stratified_order(y: Tensor, seed: int, *words: str | int) -> Tensor:
+    """A random order with the classes spread evenly: so the splits cut out of it are stratified, and may be cut anywhere.
+
+    The i-th of n samples of a class has the place (i + u) / n, with u drawn for the class.
+
+    Shape: ``(samples,)`` class numbers to ``(samples,)`` row numbers.
+
+    Example:
+        >>> y = torch.tensor([0] * 20 + [1] * 10)
+        >>> y[stratified_order(y, 0)[:6]].bincount().tolist()
+        [4, 2]
+    """
+    draw = generator(seed, *words, "order")
+    shuffled = torch.randperm(len(y), generator=draw)
+    by_class = shuffled[y[shuffled].argsort(stable=True)]
+    counts = y.bincount()
+    ends = counts.cumsum(0)
+    ranks = torch.arange(len(y)) - (ends - counts)[y[by_class]]
+    offsets = torch.rand(len(counts), generator=draw, dtype=torch.float64)
+    places = (ranks + offsets[y[by_class]]) / counts[y[by_class]]
+    return by_class[places.argsort(stable=True)]
 
 
 def keys(seeds: Sequence[int], *words: str | int) -> Tensor:

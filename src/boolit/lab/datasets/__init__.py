@@ -115,11 +115,11 @@ def describe(wanted: Source) -> Description:
         >>> described.inputs, described.outputs, described.task
         ((28, 28), 10, 'classes')
     """
-    return _described(wanted, data_folder())
+    return _cached_description(wanted, data_folder())
 
 
 @lru_cache(maxsize=32)
-def _described(wanted: Source, _folder: Path) -> Description:
+def _cached_description(wanted: Source, _folder: Path) -> Description:
     """Found once for all cohorts of a plan: some sources read lists of files for it."""
     described = wanted.describe()
     return load(wanted).description if described is None else described

@@ -14,11 +14,9 @@ from boolit.functional import combine
 from boolit.lab.common.random import generator
 from boolit.lab.datasets.base import Dataset, Description, Probe, Source, Split
 
-# XOR as four noisy clusters in the plane (a:xor).
-
 
 class Xor(Source):
-    """Normal clusters at (±1, ±1); the target is 1 where the signs of the centre differ.
+    """Four normal clusters in the plane, at (±1, ±1) (a:xor); the target is 1 where the signs of the centre differ.
 
     NOTE[paper]: the number of samples and their spread are not given.
     """
@@ -45,11 +43,8 @@ class Xor(Source):
         return Split(x, (centres.prod(1, keepdim=True) < 0).to(x.dtype))
 
 
-# The parity of some logits: is the number of positive ones even? (s:parity)
-
-
 class Parity(Source):
-    """Independent N(0,1) logits; the target is 1 where an even number of them is positive.
+    """Independent N(0,1) logits; the target is 1 where an even number of them is positive (s:parity).
 
     Even, not odd, is the positive class, as nested XNORs are positive there for an even number of inputs.
     NOTE[paper]: neither the distribution of the logits nor the number of samples is given. With 4096 samples of N(0,1) in
@@ -98,13 +93,11 @@ def patterns(outputs: Tensor, targets: Tensor) -> Mapping[str, Tensor]:
     return {"patterns": ((outputs > 0) == (targets > 0.5)).sum((1, 2))}
 
 
-# Nested XNOR_IL of eight logits, as a regression (a:parity).
-
 INPUTS = 8
 
 
 class Parity8(Source):
-    """Independent logits, uniform in ±``scale``, and their nested XNOR_IL.
+    """Eight independent logits, uniform in ±``scale``, and their nested XNOR_IL, as a regression (a:parity).
 
     NOTE[paper]: the inputs' distribution is not given. An untrained network had an RMSE of 0.287 and a failing one 0.271,
     so the target's standard deviation lies near those: ±5 is the round number that gives 0.285. Nor is the number of samples;

@@ -25,8 +25,6 @@ from boolit.lab.datasets.base import Dataset, Description, Split, Task
 from boolit.lab.datasets.download.fetch import Tensors, load_tensors
 from boolit.lab.datasets.download.published import PublishedDataset
 
-# How training excerpts of chorales are made: transposed, and every other one with two or three notes changed (a:jsb).
-
 STEPS, VOICES = 4, 4
 CELLS = STEPS * VOICES
 PITCHES, OCTAVE = 36, 12
@@ -228,7 +226,7 @@ def excerpts(chorale: Tensor, sixteenths: int) -> Tensor:
 
 
 def one_hot(x: Tensor) -> Tensor:
-    """Tokens as the numbers a network reads: 37 a note, one of them 1.
+    """Tokens as the numbers a network reads: 37 per note, one of them 1.
 
     Shape: ``(…, 4, 4)`` to ``(…, 592)``.
     """

@@ -30,14 +30,14 @@ class Digits(PublishedDataset, published="digits"):
         return Description((8, 8), 10, self.task, samples | ({"valid": self.validation} if self.validation else {}))
 
     def load(self) -> Dataset:
-        x, y = _bundled()
+        x, y = _load_bundled()
         order = torch.randperm(len(x), generator=generator(0, "digits", "split"))
         train, valid, test = order.split([len(x) - self.validation - TEST, self.validation, TEST])
         parts = {"train": train, "test": test} | ({"valid": valid} if self.validation else {})
         return Dataset({name: Split(x[rows], y[rows]) for name, rows in parts.items()}, self.task, 10, encode=scale_pixels)
 
 
-def _bundled() -> tuple[Tensor, Tensor]:
+def _load_bundled() -> tuple[Tensor, Tensor]:
     try:
         from sklearn.datasets import load_digits
     except ModuleNotFoundError:

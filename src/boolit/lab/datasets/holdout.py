@@ -11,35 +11,9 @@ from pydantic import Field
 from torch import Tensor
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.common.random import generator, keys
+from boolit.lab.common.random import generator, keys, stratified_order
 from boolit.lab.datasets import AnySource, describe, load
 from boolit.lab.datasets.base import Dataset, Description, Source, Split
-
-# An order of samples in which every stretch has its share of every class.
-
-
-def stratified_order(y: Tensor, seed: int, *words: str | int) -> Tensor:
-    """A random order with the classes spread evenly: so the splits cut out of it are stratified, and may be cut anywhere.
-
-    The i-th of n samples of a class has the place (i + u) / n, with u drawn for the class.
-
-    Shape: ``(samples,)`` class numbers to ``(samples,)`` row numbers.
-
-    Example:
-        >>> y = torch.tensor([0] * 20 + [1] * 10)
-        >>> y[stratified_order(y, 0)[:6]].bincount().tolist()
-        [4, 2]
-    """
-    draw = generator(seed, *words, "order")
-    shuffled = torch.randperm(len(y), generator=draw)
-    by_class = shuffled[y[shuffled].argsort(stable=True)]
-    counts = y.bincount()
-    ends = counts.cumsum(0)
-    ranks = torch.arange(len(y)) - (ends - counts)[y[by_class]]
-    offsets = torch.rand(len(counts), generator=draw, dtype=torch.float64)
-    places = (ranks + offsets[y[by_class]]) / counts[y[by_class]]
-    return by_class[places.argsort(stable=True)]
-
 
 SHARE = 0.2
 
@@ -90,7 +64,8 @@ class Holdout(Source):
                 "give it a split valid to choose by"
             )
         order = self._order(whole, rows.y)
-        valid, train = (_select(rows, part.sort().values) for part in (order[:held], order[held:]))
+        parts = (part.sort().values for part in (order[:held], order[held:]))
+        valid, train = (Split(rows.x[part], rows.y[part]) for part in parts)
         if whole.draw is not None:
             x, y = whole.draw(valid.x.unsqueeze(0), valid.y.unsqueeze(0), keys([self.seed], "holdout", "draw"), 0)
             valid = Split(x.squeeze(0), y.squeeze(0))
@@ -102,10 +77,6 @@ class Holdout(Source):
         if whole.task == "regression" or y.numel() != len(y):
             return torch.randperm(len(y), generator=generator(self.seed, *words, "order"))
         return stratified_order(y.flatten().long(), self.seed, *words)
-
-
-def _select(split: Split, rows: Tensor) -> Split:
-    return Split(split.x[rows], split.y[rows])
 
 
 def for_choosing(data: Source) -> Holdout:

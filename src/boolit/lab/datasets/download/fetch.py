@@ -96,8 +96,6 @@ def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or type(error).__name__
 
 
-# What was parsed once, kept as mapped memory: a later start reads no more of it than is used.
-
 Tensors: TypeAlias = dict[str, Tensor]
 Parse: TypeAlias = Callable[[Mapping[str, bytes]], Tensors]
 Stamp: TypeAlias = dict[str, str]
@@ -111,7 +109,7 @@ def load_tensors(files: Sequence[PublishedFile], version: int, parse: Parse) -> 
     """
     fetch_missing(files)
     cache, stamp = _cache(files, version), _stamp(files)
-    kept = _mapped(cache, stamp)
+    kept = _map(cache, stamp)
     if kept is not None:
         return kept
     parsed = parse(dict(content for published in files for content in _contents(published)))
@@ -121,17 +119,17 @@ def load_tensors(files: Sequence[PublishedFile], version: int, parse: Parse) -> 
             save_file(parsed, part, stamp)
     except (OSError, SafetensorError):
         return parsed
-    return _mapped(cache, stamp) or parsed
+    return _map(cache, stamp) or parsed
 
 
 def _contents(published: PublishedFile) -> Iterable[tuple[str, bytes]]:
     if published.members:
         return read_verified_members(published, published.kept or published.path)
-    return [(published.name, b"".join(read_verified(published, published.path)))]
+    return [(published.name, read_verified(published, published.path))]
 
 
 def _cache(files: Sequence[PublishedFile], version: int) -> Path:
-    digests = (digest for published in files for digest in (published.sha256, *(member.digest for member in published.members)))
+    digests = (digest for published in files for digest in (published.sha256, *published.members.values()))
     return files[0].path.parent / "parsed" / f"{cache_key(version, *digests)}.safetensors"
 
 
@@ -143,11 +141,11 @@ def _stamp(files: Sequence[PublishedFile]) -> Stamp:
 def _files(published: PublishedFile) -> Iterator[Path]:
     if published.path.is_file():
         return iter([published.path])
-    beside = (published.path.parent / member.name for member in published.members)
+    beside = (published.path.parent / name for name in published.members)
     return (path for path in beside if path.is_file())
 
 
-def _mapped(cache: Path, stamp: Stamp) -> Tensors | None:
+def _map(cache: Path, stamp: Stamp) -> Tensors | None:
     try:
         with safe_open(cache, "pt") as file:
             if file.metadata() != stamp:

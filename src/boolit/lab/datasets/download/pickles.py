@@ -29,14 +29,14 @@ def unpickle_arrays(content: bytes) -> Any:
         boolit.lab.datasets.download.published.UnreadableError: calls __builtin__.print, and a pickle of arrays has no need to
     """
     try:
-        return _with_arrays(_ArraysOnly(io.BytesIO(content), encoding="bytes").load(), iter(range(MOST_VALUES)))
+        return _resolve_arrays(_ArrayUnpickler(io.BytesIO(content), encoding="bytes").load(), iter(range(MOST_VALUES)))
     except UnreadableError:
         raise
     except Exception as error:  # a damaged pickle may fail with any exception
         raise UnreadableError(f"is no whole pickle ({type(error).__name__}: {' '.join(str(error).split())})") from None
 
 
-class _Kind:
+class _PickledDtype:
     """A type of numbers as pickled: a code, then a state with the byte order.
 
     numpy's own types and arrays take any state, and a damaged one can crash the process; so these stand for them.
@@ -59,13 +59,13 @@ class _Kind:
         return kind.newbyteorder({"<": "<", ">": ">", "|": "|"}[self._order])  # type: ignore[arg-type]
 
 
-class _Array:
+class _PickledArray:
     """An array as pickled: begun empty, then a state with shape, type and content."""
 
     def __init__(self, *_: object) -> None:
         self.values: NDArray[Any] = np.empty(0, np.uint8)
 
-    def __setstate__(self, state: tuple[int, tuple[int, ...], _Kind, bool, bytes]) -> None:
+    def __setstate__(self, state: tuple[int, tuple[int, ...], _PickledDtype, bool, bytes]) -> None:
         _, shape, kind, by_columns, content = state
         found = np.frombuffer(content, kind.numbers).reshape(shape, order="F" if by_columns else "C")
         self.values = found.copy()  # what is written to must not be the bytes of the pickle
@@ -80,16 +80,16 @@ def _latin1(text: str, encoding: str) -> bytes:
 
 ADMITTED: Mapping[str, Callable[..., Any] | None] = MappingProxyType(
     {
-        "numpy.core.multiarray._reconstruct": _Array,
-        "numpy._core.multiarray._reconstruct": _Array,
-        "numpy.dtype": _Kind,
+        "numpy.core.multiarray._reconstruct": _PickledArray,
+        "numpy._core.multiarray._reconstruct": _PickledArray,
+        "numpy.dtype": _PickledDtype,
         "numpy.ndarray": None,  # only ever an argument of _reconstruct
         "_codecs.encode": _latin1,
     }
 )
 
 
-class _ArraysOnly(_PythonUnpickler):  # type: ignore[misc]
+class _ArrayUnpickler(_PythonUnpickler):  # type: ignore[misc]
     """Python's own unpickler rather than C's, which takes memory by lengths and places a file merely states.
 
     A key of a dict is a text or a number: the hash of tuples that share their parts takes for ever. So sets are refused.
@@ -128,13 +128,13 @@ def _refuse_other_keys(keys: Iterable[Any]) -> None:
             raise UnreadableError(f"has a dict with a {type(key).__name__} as a key, not a text or a number")
 
 
-def _with_arrays(held: Any, left: Iterator[int]) -> Any:
+def _resolve_arrays(held: Any, left: Iterator[int]) -> Any:
     if next(left, None) is None:  # lists that hold each other many times are few in the file and endless outside
         raise UnreadableError(f"holds more than {MOST_VALUES:,} values besides its arrays")
-    if isinstance(held, _Array):
+    if isinstance(held, _PickledArray):
         return held.values
     if isinstance(held, dict):
-        return {key: _with_arrays(value, left) for key, value in held.items()}
+        return {key: _resolve_arrays(value, left) for key, value in held.items()}
     if isinstance(held, list | tuple):
-        return type(held)(_with_arrays(value, left) for value in held)
+        return type(held)(_resolve_arrays(value, left) for value in held)
     return held

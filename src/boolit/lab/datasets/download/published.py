@@ -10,22 +10,20 @@ import zlib
 from abc import ABC
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from tarfile import TarFile, TarInfo
-from typing import IO, Any, BinaryIO, ClassVar, NamedTuple, cast
+from typing import IO, Any, ClassVar, cast
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.common.files import AT_ONCE, LARGEST_CONTENT, BoundedReader, data_folder, read_bounded
+from boolit.lab.common.files import AT_ONCE, CHUNK, LARGEST_CONTENT, BoundedReader, data_folder, read_bounded
 from boolit.lab.datasets.base import Source, Task
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
-
-# A published file: where it comes from, where it is kept, and what it must hold.
 
 
 class UnreadableError(ValueError):
@@ -37,21 +35,14 @@ def md5_of(content: bytes) -> str:
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
-class ArchiveMember(NamedTuple):
-    """A file in an archive, by its path there, and the hash of its content."""
-
-    name: str
-    digest: str
-
-
 @dataclass(frozen=True)
 class PublishedFile:
     """A file of a dataset. ``sha256`` and ``size`` (in bytes) are those of its content: of what a ``.gz`` holds.
 
     Two archives of the same bytes differ with the program that packed them, so mirrors and hand-filled folders do; what they
-    hold does not. For the same reason a tarball with ``members`` is compared by those alone, and ``size`` is its own;
-    ``hash_member`` makes the digest of a member's content, or raises `UnreadableError`. The folder ``unpacked`` beside a file
-    may take its place.
+    hold does not. For the same reason a tarball with ``members``, which are digests by path, is compared by those alone, and
+    ``size`` is its own; ``hash_member`` makes the digest of a member's content, or raises `UnreadableError`. The folder
+    ``unpacked`` beside a file may take its place.
     """
 
     dataset: str
@@ -60,7 +51,7 @@ class PublishedFile:
     sha256: str = ""
     size: int = 0
     unpacked: str = ""
-    members: tuple[ArchiveMember, ...] = ()
+    members: Mapping[str, str] = field(default_factory=dict)
     hash_member: Callable[[bytes], str] = md5_of
 
     @property
@@ -81,13 +72,9 @@ class PublishedFile:
         by_hand = f"put the published {self.name}{folder} into {self.path.parent}"
         return f"run `boolit data fetch {self.dataset}`, or {by_hand}" if self.urls else by_hand
 
-
-def file_error(published: PublishedFile, path: Path, fault: str) -> UserError:
-    """What is said of a bad copy."""
-    return UserError(f"{path} {fault}; {published.fix}")
-
-
-# Datasets, and other files, that somebody published, as opposed to those we generate.
+    def error(self, path: Path, fault: str) -> UserError:
+        """What is said of a bad copy."""
+        return UserError(f"{path} {fault}; {self.fix}")
 
 
 class Provenance:
@@ -117,7 +104,6 @@ def _publications() -> dict[str, dict[str, Any]]:
 
 def _file(dataset: str, hash_member: Callable[[bytes], str], name: str, **facts: Any) -> PublishedFile:
     facts["urls"] = tuple(facts.get("urls", ()))
-    facts["members"] = tuple(ArchiveMember(*member) for member in facts.get("members", {}).items())
     return PublishedFile(dataset, name, **facts, hash_member=hash_member)
 
 
@@ -127,8 +113,6 @@ class PublishedDataset(Source, Provenance, ABC):
     task: ClassVar[Task]
     samples: ClassVar[Mapping[str, int]]
 
-
-# Archives are read, never unpacked: so no name in one can lead out of a folder. A folder is read the same way.
 
 TARBALLS = (".tar.gz", ".tgz")
 LARGEST = LARGEST_CONTENT
@@ -146,7 +130,8 @@ class ArchiveEntry:
 
 
 def archive_entries(path: Path) -> Iterator[ArchiveEntry]:
-    """The files in a folder, a tarball, or a zip file; of tarballs in a zip file, theirs.
+    """The files in a folder, a tarball, or a zip file; of tarballs in a zip file, theirs. Archives are read, never unpacked: so
+    no name in one can lead out of a folder.
 
     Names are paths within the archive. Those in a folder begin with its own name, as they would in a tarball of it.
     """
@@ -228,43 +213,40 @@ def _read_member(archive: TarFile, member: TarInfo, bounded: BoundedReader) -> b
         return content
 
 
-# Copies of published files are read through this: nothing else of a copy is believed.
+def read_verified(published: PublishedFile, path: Path) -> bytes:
+    """The content of a copy; a `UserError` says what is wrong with a bad one."""
+    return b"".join(_verified_chunks(published, path))
 
-PIECE = 2**20
 
-
-def read_verified(published: PublishedFile, path: Path) -> Iterator[bytes]:
-    """The content of a copy, piece by piece; a `UserError` says what is wrong with it, after the last piece at the latest."""
+def _verified_chunks(published: PublishedFile, path: Path) -> Iterator[bytes]:
     digest, size = hashlib.sha256(), 0
-    for piece in _pieces(published, path):
-        digest.update(piece)
-        size += len(piece)
+    for chunk in _chunks(published, path):
+        digest.update(chunk)
+        size += len(chunk)
         if size > published.size:  # also keeps an archive that unpacks without end from doing so
-            raise file_error(published, path, f"holds more than the published {published.size:,} bytes")
-        yield piece
+            raise published.error(path, f"holds more than the published {published.size:,} bytes")
+        yield chunk
     if size < published.size:
-        raise file_error(published, path, f"is cut off after {size:,} of {published.size:,} bytes")
+        raise published.error(path, f"is cut off after {size:,} of {published.size:,} bytes")
     if digest.hexdigest() != published.sha256:
-        raise file_error(
-            published,
-            path,
-            f"was altered: the SHA-256 of its content begins {digest.hexdigest()[:8]}, not {published.sha256[:8]}",
+        raise published.error(
+            path, f"was altered: the SHA-256 of its content begins {digest.hexdigest()[:8]}, not {published.sha256[:8]}"
         )
 
 
 def read_verified_members(published: PublishedFile, path: Path) -> Iterator[tuple[str, bytes]]:
     """Name and content of every member that is compared, from a tarball or the folder it unpacks to."""
-    awaited = {member.name: member for member in published.members}
+    awaited = dict(published.members)
     try:
         for entry in archive_entries(path):
             if entry.name in awaited:
                 content = entry.read()
-                _compare_member(published, awaited.pop(entry.name), content)
+                _compare_member(published, entry.name, awaited.pop(entry.name), content)
                 yield entry.name, content
     except UnreadableError as error:
-        raise file_error(published, path, str(error)) from None
+        raise published.error(path, str(error)) from None
     if awaited:
-        raise file_error(published, path, f"lacks {next(iter(awaited))}")
+        raise published.error(path, f"lacks {next(iter(awaited))}")
 
 
 def verify_file(published: PublishedFile, path: Path) -> None:
@@ -273,31 +255,27 @@ def verify_file(published: PublishedFile, path: Path) -> None:
         for _ in read_verified_members(published, path):
             pass
     elif not (path.is_dir() and published.unpacked):
-        for _ in read_verified(published, path):
+        for _ in _verified_chunks(published, path):
             pass
 
 
-def _compare_member(published: PublishedFile, member: ArchiveMember, content: bytes) -> None:
+def _compare_member(published: PublishedFile, name: str, digest: str, content: bytes) -> None:
     try:
         found = published.hash_member(content)
     except UnreadableError as error:
-        raise UnreadableError(f"holds {member.name}, which {error}") from None
-    if found != member.digest:
-        raise UnreadableError(f"was altered: the hash of {member.name} begins {found[:8]}, not {member.digest[:8]}")
+        raise UnreadableError(f"holds {name}, which {error}") from None
+    if found != digest:
+        raise UnreadableError(f"was altered: the hash of {name} begins {found[:8]}, not {digest[:8]}")
 
 
-def _pieces(published: PublishedFile, path: Path) -> Iterator[bytes]:
+def _chunks(published: PublishedFile, path: Path) -> Iterator[bytes]:
     try:
-        with _open(published, path) as content:
-            while piece := content.read(PIECE):
-                yield piece
+        with gzip.open(path) if published.name.endswith(".gz") else path.open("rb") as content:
+            while chunk := content.read(CHUNK):
+                yield chunk
     except EOFError:
-        raise file_error(published, path, "is cut off in the middle of its gzip stream") from None
+        raise published.error(path, "is cut off in the middle of its gzip stream") from None
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise file_error(published, path, f"is no whole gzip file ({error})") from None
+        raise published.error(path, f"is no whole gzip file ({error})") from None
     except OSError as error:
-        raise file_error(published, path, f"cannot be read ({error.strerror or error})") from None
-
-
-def _open(published: PublishedFile, path: Path) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(path)) if published.name.endswith(".gz") else path.open("rb")
+        raise published.error(path, f"cannot be read ({error.strerror or error})") from None

@@ -75,7 +75,9 @@ class Embeddings(Source):
 
     def load(self) -> Dataset:
         images = load(self.of)
-        _check(self.of.name, images)
+        x = images.splits["train"].x
+        if images.task != "classes" or x.dtype != torch.uint8 or x.dim() != 4 or x.shape[1] != 3:
+            raise UserError(f"{self.of.name} has samples of {x.dtype} and shape {tuple(x.shape[1:])}: {RULE}")
         plan = self._view_plan(images)
         splits = {
             name: Split(torch.arange(len(split)) + plan.first_row(name), split.y) for name, split in images.splits.items()
@@ -126,12 +128,6 @@ def one_view(samples: int, views: int, x: Tensor, y: Tensor, run_keys: Tensor, s
     """
     view = (uniform(run_keys, step, x.shape[1:]) * views).long()
     return x + samples * view, y
-
-
-def _check(name: str, images: Dataset) -> None:
-    x = images.splits["train"].x
-    if images.task != "classes" or x.dtype != torch.uint8 or x.dim() != 4 or x.shape[1] != 3:
-        raise UserError(f"{name} has samples of {x.dtype} and shape {tuple(x.shape[1:])}: {RULE}")
 
 
 def weights_identity(weights: str | None) -> tuple[Origin, str]:

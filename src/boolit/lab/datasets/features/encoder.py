@@ -26,8 +26,6 @@ from boolit.lab.datasets.features.weights import resnet18_weights
 from boolit.lab.datasets.images.base import normaliser
 from boolit.lab.models.resnet18 import FEATURES, Resnet18, fold_batch_norms
 
-# A frozen ResNet-18 that turns images into features, its batch norms refreshed on new images (a:transfer).
-
 STATISTICS = ("running_mean", "running_var")
 Statistics: TypeAlias = dict[str, Tensor]
 
@@ -94,8 +92,6 @@ class Features:
 def _read(images: Tensor) -> Tensor:
     return normaliser("imagenet")(images).contiguous(memory_format=torch.channels_last)
 
-
-# Features of many views of images, encoded once and kept as mapped memory.
 
 TYPE = np.dtype("<f2")
 ROW_BYTES = FEATURES * TYPE.itemsize

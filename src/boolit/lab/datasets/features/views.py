@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
@@ -30,8 +31,6 @@ from boolit.lab.common.random import generator, keys, uniform
 from boolit.lab.datasets.base import Split
 from boolit.lab.datasets.images.decoding import decode_image
 from boolit.lab.datasets.images.operations import adjust_brightness, adjust_contrast, adjust_saturation
-
-# What a frozen encoder sees of images: whole ones, or the paper's augmented views of them (a:transfer).
 
 SMALLEST_AREA, LARGEST_AREA = 0.7, 1.0
 WIDEST = 4 / 3
@@ -102,8 +101,6 @@ def jitter_colours(images: Tensor, chances: Tensor) -> Tensor:
 def _resize(images: Tensor, size: int) -> Tensor:
     return F.interpolate(images, (size, size), mode="bilinear", antialias=True)
 
-
-# The order in which an encoder sees images: whole ones of the splits to test on, then the training images' views.
 
 BATCH = 64  # images that are seen together
 
@@ -180,8 +177,6 @@ class ViewPlan:
         return augmented_view(images, chances, self.size, self.flip)
 
 
-# Photographs in files as an encoder sees them once: the middle of each, decoded when it is wanted, so that none is kept.
-
 SCALED, SEEN = 256, 224  # the shorter side of an image, and the side of the square that is cut from its middle
 
 
@@ -214,26 +209,22 @@ class PhotographPlan(ViewPlan):
         digest = hashlib.sha256()
         for split, paths in self.files.items():
             for path in paths:
-                state = _stamp(path)
-                digest.update(name_bytes(f"{split}\n{path.parent.name}/{path.name}\n{state}\n"))
+                with _report_unreadable(path):
+                    state = path.stat()
+                file = f"{path.parent.name}/{path.name}"
+                digest.update(name_bytes(f"{split}\n{file}\n{state.st_size} {state.st_mtime_ns}\n"))
         return digest.hexdigest()
 
 
 def _decode(path: Path) -> Tensor:
-    try:
+    with _report_unreadable(path):
         content = read_bounded(path)
-    except OSError as error:
-        raise _unreadable(path, error) from None
     return torch.from_numpy(decode_image(content, str(path), SCALED))
 
 
-def _stamp(path: Path) -> str:
+@contextmanager
+def _report_unreadable(path: Path) -> Iterator[None]:
     try:
-        state = path.stat()
+        yield
     except OSError as error:
-        raise _unreadable(path, error) from None
-    return f"{state.st_size} {state.st_mtime_ns}"
-
-
-def _unreadable(path: Path, error: OSError) -> UserError:
-    return UserError(f"the image {path} cannot be read ({error.strerror}); put the whole set there")
+        raise UserError(f"the image {path} cannot be read ({error.strerror}); put the whole set there") from None

@@ -15,8 +15,6 @@ from torch import Tensor
 from boolit.lab.common.random import normal, uniform
 from boolit.lab.datasets.images.autoaugment import autoaugment_cifar10
 
-# Random affine transformations of small images, as many at once as a cohort has in a batch.
-
 DEGREES = 10.0
 SMALLEST, LARGEST = 0.8, 1.2
 TRANSLATION = 0.08  # of the side
@@ -106,8 +104,6 @@ def _border(corners: Tensor, height: int, width: int) -> int:
     beyond = torch.maximum(-corners, corners - torch.tensor([[width - 1.0], [height - 1.0]]))
     return max(0, math.ceil(beyond.max())) + 1
 
-
-# Augmentations: what happens to every batch of every run before it is learnt from, by name.
 
 Augmentation = Callable[[Tensor, Tensor, int], Tensor]
 JITTER = 0.1

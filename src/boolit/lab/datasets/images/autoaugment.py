@@ -26,7 +26,7 @@ SHEAR, TRANSLATION, DEGREES, FACTOR = 0.3, 150 / 331, 30.0, 0.9  # at magnitude 
 FEWEST_BITS, BITS = 4, 8
 CHANCES = 6  # of an image: mirrored, which sub-policy, and twice whether to apply the operation and its sign
 
-# Operation, probability and magnitude, twice a line.
+# Operation, probability and magnitude, two per line.
 POLICY = """
 invert        0.1 7  contrast      0.2 6
 rotate        0.7 2  translate_x   0.3 9
@@ -70,7 +70,7 @@ def autoaugment_cifar10(x: Tensor, run_keys: Tensor, step: int) -> Tensor:
     mirrored = (chances[:, 0] < 0.5).view(-1, 1, 1, 1)
     images = x.flatten(0, 1)
     images = torch.where(mirrored, images.flip(-1), images)
-    sub_policy = (len(_operations()) * chances[:, 1]).long()
+    sub_policy = (len(_policy()[0]) * chances[:, 1]).long()
     for place in range(2):
         apply(images, sub_policy, place, *chances[:, 2 + 2 * place : 4 + 2 * place].unbind(1))
     return images.view(x.shape)
@@ -81,8 +81,8 @@ def apply(images: Tensor, sub_policy: Tensor, place: int, whether: Tensor, sign:
 
     Shape: ``(n, 3, height, width)``, then ``(n,)`` each.
     """
-    probabilities, magnitudes = _numbers()
-    names = [line[place] for line in _operations()]
+    operations_of, probabilities, magnitudes = _policy()
+    names = [line[place] for line in operations_of]
     applied = whether < probabilities[sub_policy, place]
     signs = torch.where(sign < 0.5, -1.0, 1.0)
     for name in dict.fromkeys(names):
@@ -92,25 +92,16 @@ def apply(images: Tensor, sub_policy: Tensor, place: int, whether: Tensor, sign:
             images[rows] = OPERATIONS[name](images[rows], magnitudes[sub_policy[rows], place], signs[rows])
 
 
-def _entries() -> list[list[str]]:
-    return [line.split() for line in POLICY.strip().splitlines()]
-
-
 @lru_cache(maxsize=1)
-def _operations() -> tuple[tuple[str, str], ...]:
-    """The names of each sub-policy's operations."""
-    return tuple((line[0], line[3]) for line in _entries())
-
-
-@lru_cache(maxsize=1)
-def _numbers() -> tuple[Tensor, Tensor]:
-    """Probabilities, and magnitudes as a share of the greatest.
+def _policy() -> tuple[list[tuple[str, str]], Tensor, Tensor]:
+    """The names of each sub-policy's operations, their probabilities, and magnitudes as a share of the greatest.
 
     Shape: ``(25, 2)`` each.
     """
-    probabilities = torch.tensor([[float(line[1]), float(line[4])] for line in _entries()])
-    magnitudes = torch.tensor([[int(line[2]), int(line[5])] for line in _entries()], dtype=torch.float64)
-    return probabilities, magnitudes / (LEVELS - 1)
+    lines = [line.split() for line in POLICY.strip().splitlines()]
+    probabilities = torch.tensor([[float(line[1]), float(line[4])] for line in lines])
+    magnitudes = torch.tensor([[int(line[2]), int(line[5])] for line in lines], dtype=torch.float64)
+    return [(line[0], line[3]) for line in lines], probabilities, magnitudes / (LEVELS - 1)
 
 
 def _enhance(operation: Callable[[Tensor, Tensor], Tensor]) -> Operation:

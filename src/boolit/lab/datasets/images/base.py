@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from boolit.lab.common.random import stratified_order
 from boolit.lab.datasets.base import Dataset, Description, Encode, Split, Task
 from boolit.lab.datasets.download.fetch import Tensors, fetch_missing, load_tensors
 from boolit.lab.datasets.download.published import PublishedDataset, PublishedFile, verify_file
-from boolit.lab.datasets.holdout import stratified_order
 from boolit.lab.datasets.images.archive import ImageArchive, file_stamp, load_images
-
-# How the bytes of colour images become the numbers a network reads.
 
 Normalisation: TypeAlias = Literal["half", "imagenet"]
 # Mean and standard deviation of red, green and blue, as fractions of 255. Those of ImageNet are the ones everybody's networks
@@ -40,9 +38,6 @@ def normaliser(kind: Normalisation) -> Encode:
     mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in SCALES[kind])
     scale, shift = 1 / (255 * deviation), -mean / deviation
     return lambda x: torch.addcmul(shift, x.float(), scale)
-
-
-# Colour images of one size with classes, in published training and test parts, small enough to be parsed at once.
 
 
 class FixedSizeImageDataset(PublishedDataset, ABC):
@@ -91,15 +86,8 @@ class FixedSizeImageDataset(PublishedDataset, ABC):
         return max(1, round(self.subset * (count - held_out))), held_out
 
 
-def joined(parts: list[Tensor]) -> Tensor:
-    """Parts of one array, or the only one as it is."""
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
-# Datasets of photographs of all sizes: decoded to one size, split in some order, mapped.
-
 Labelled: TypeAlias = Sequence[tuple[str, int]]  # names of images, and their classes
-SMALLEST, LARGEST = 8, 1024
+ImageSize: TypeAlias = Annotated[int, Field(ge=8, le=1024)]  # the side of an image
 
 
 class PhotographDataset(PublishedDataset, ABC):
@@ -109,7 +97,7 @@ class PhotographDataset(PublishedDataset, ABC):
     Shape: images are stored as ``(samples, 3, size, size)`` bytes.
     """
 
-    size: int = Field(224, ge=SMALLEST, le=LARGEST)
+    size: ImageSize = 224
     subset: float = Field(1.0, gt=0, le=1)
     normalisation: Normalisation = "imagenet"
 
@@ -147,18 +135,22 @@ def image_archive(published: PublishedFile) -> ImageArchive:
 def published_splits(published: PublishedFile, parts: Mapping[str, Labelled], side: int) -> dict[str, Split]:
     """Splits of the images in a published archive, which is verified before they are decoded."""
     archive = image_archive(published)
-    return cut_splits(load_images(archive, _names(parts), side, partial(verify_file, published, archive.path)), parts)
+    return decode_splits(archive, parts, side, partial(verify_file, published, archive.path))
 
 
-def cut_splits(x: Tensor, parts: Mapping[str, Labelled]) -> dict[str, Split]:
-    """ImageFolder, in the order of some parts, cut into these: every one stays a part of the mapped file."""
-    cut = x.split([len(part) for part in parts.values()])
+def decode_splits(
+    archive: ImageArchive, parts: Mapping[str, Labelled], side: int, verify: Callable[[], None] = lambda: None
+) -> dict[str, Split]:
+    """Splits of the images in an archive; every one is a part of the mapped file. See `load_images`."""
+    names = [name for part in parts.values() for name, _ in part]
+    cut = load_images(archive, names, side, verify).split([len(part) for part in parts.values()])
     targets = [torch.tensor([number for _, number in part]) for part in parts.values()]
     return {name: Split(*both) for name, *both in zip(parts, cut, targets, strict=True)}
 
 
 def split_stratified(labelled: Labelled, sizes: Mapping[str, int], seed: int, *words: str) -> dict[str, Labelled]:
-    """Random parts of some sizes, each with its share of every class."""
+    """Random parts in the proportions of some sizes, each with its share of every class; of these sizes if all are used."""
+    sizes = scale_sizes(sizes, len(labelled))
     order = stratified_order(torch.tensor([number for _, number in labelled]), seed, *words)
     rows = order.split(list(sizes.values()))
     return {name: [labelled[row] for row in part.tolist()] for name, part in zip(sizes, rows, strict=True)}
@@ -175,7 +167,3 @@ def scale_sizes(sizes: Mapping[str, int], count: int) -> dict[str, int]:
     first, *rest = sizes
     small = {name: max(1, sizes[name] * count // total) for name in rest}
     return {first: count - sum(small.values()), **small}
-
-
-def _names(parts: Mapping[str, Labelled]) -> list[str]:
-    return [name for part in parts.values() for name, _ in part]

@@ -17,7 +17,7 @@ from boolit.lab.common.errors import UserError
 from boolit.lab.datasets.download.fetch import Tensors
 from boolit.lab.datasets.download.pickles import unpickle_arrays
 from boolit.lab.datasets.download.published import UnreadableError
-from boolit.lab.datasets.images.base import FixedSizeImageDataset, Normalisation, joined
+from boolit.lab.datasets.images.base import FixedSizeImageDataset, Normalisation
 
 SIDE = 32
 
@@ -48,17 +48,16 @@ def arrays_digest(content: bytes) -> str:
 
 def parts(contents: Mapping[str, bytes], train: Sequence[str], test: str, labels: bytes) -> Tensors:
     """The training and the test part of the batches with some names."""
-    batches = [_named(contents, name, labels) for name in train]
-    test_x, test_y = _named(contents, test, labels)
-    train_x, train_y = (joined(list(column)) for column in zip(*batches, strict=True))
+    batches = []
+    for name in (*train, test):
+        try:
+            batches.append(batch(contents[name], labels))
+        except UnreadableError as error:
+            raise UserError(f"{name} {error}; fetch it again") from None
+    *parts, (test_x, test_y) = batches
+    # One part stays as it is: it would be copied.
+    train_x, train_y = parts[0] if len(parts) == 1 else (torch.cat(column) for column in zip(*parts, strict=True))
     return {"train_x": train_x, "train_y": train_y, "test_x": test_x, "test_y": test_y}
-
-
-def _named(contents: Mapping[str, bytes], name: str, labels: bytes) -> tuple[Tensor, Tensor]:
-    try:
-        return batch(contents[name], labels)
-    except UnreadableError as error:
-        raise UserError(f"{name} {error}; fetch it again") from None
 
 
 FOLDER, FOLDER_100 = "cifar-10-batches-py", "cifar-100-python"

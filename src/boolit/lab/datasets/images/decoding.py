@@ -18,8 +18,6 @@ from boolit.lab.common.parallel import map_in_processes, processors
 if TYPE_CHECKING:
     from PIL import Image
 
-# One encoded image to the bytes that are stored. Worker processes import this.
-
 Pixels: TypeAlias = NDArray[np.uint8]
 TRANSPARENT = ("RGBA", "LA", "PA", "RGBa", "La")
 # Named, as Pillow would otherwise try all it knows, and start Ghostscript for one of them.
@@ -69,15 +67,13 @@ def _refuse_huge(image: Image.Image, name: str, most: int) -> None:
 def _convert_to_rgb(image: Image.Image) -> Image.Image:
     from PIL import Image
 
-    if image.mode.startswith("I"):  # 16 bits a pixel, which convert() would cut off at 255
+    if image.mode.startswith("I"):  # 16 bits per pixel, which convert() would cut off at 255
         return Image.fromarray((np.asarray(image).clip(0, 2**16 - 1) // 256).astype(np.uint8)).convert("RGB")
     if image.mode in TRANSPARENT or "transparency" in image.info:
         white = Image.new("RGBA", image.size, "white")  # the colour under what is transparent is anyone's guess
         return Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
     return image.convert("RGB")
 
-
-# Images are decoded by worker processes, few at a time: memory does not grow with their number.
 
 Encoded: TypeAlias = tuple[int, str, bytes]  # row, name and content of an image
 Decoded: TypeAlias = tuple[int, Pixels]

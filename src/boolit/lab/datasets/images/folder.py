@@ -12,8 +12,8 @@ from pydantic import Field, model_validator
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import data_folder, name_bytes, read_bounded
 from boolit.lab.datasets.base import Dataset, Description, Source
-from boolit.lab.datasets.images.archive import ImageArchive, load_images
-from boolit.lab.datasets.images.base import LARGEST, SMALLEST, Labelled, Normalisation, cut_splits, normaliser, split_stratified
+from boolit.lab.datasets.images.archive import ImageArchive
+from boolit.lab.datasets.images.base import ImageSize, Labelled, Normalisation, decode_splits, normaliser, split_stratified
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -29,7 +29,7 @@ class ImageFolder(Source):
 
     name: Literal["pictures"] = "pictures"
     path: str
-    size: int = Field(224, ge=SMALLEST, le=LARGEST)
+    size: ImageSize = 224
     test: Share = 0.2
     validation: Share = 0.1
     seed: int = 0
@@ -49,17 +49,16 @@ class ImageFolder(Source):
         return sorted(_by_class(Path(self.path)))
 
     def describe(self) -> Description:
-        samples = self._sizes(len(_labelled(Path(self.path).resolve())))
+        samples = self._sizes(len(_list_labelled(Path(self.path).resolve())))
         return Description((3, self.size, self.size), len(self.classes), "classes", samples)
 
     def load(self) -> Dataset:
         folder = Path(self.path).resolve()
-        labelled = _labelled(folder)
+        labelled = _list_labelled(folder)
         parts = split_stratified(labelled, self._sizes(len(labelled)), self.seed, "pictures")
         archive = ImageArchive(folder, data_folder() / "pictures" / "decoded", self.digest)
-        names = [name for part in parts.values() for name, _ in part]
-        x = load_images(archive, names, self.size, verify=lambda: None)
-        return Dataset(cut_splits(x, parts), "classes", len(self.classes), encode=normaliser(self.normalisation))
+        splits = decode_splits(archive, parts, self.size)
+        return Dataset(splits, "classes", len(self.classes), encode=normaliser(self.normalisation))
 
     def _sizes(self, count: int) -> Mapping[str, int]:
         test, valid = (max(1, round(share * count)) for share in (self.test, self.validation))
@@ -79,7 +78,7 @@ def folder_digest(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def _labelled(folder: Path) -> Labelled:
+def _list_labelled(folder: Path) -> Labelled:
     by_class = _by_class(folder)
     return [
         (f"{folder.name}/{path.relative_to(folder).as_posix()}", number)

@@ -17,8 +17,6 @@ from boolit.lab.datasets.base import Dataset, Description, Split, Task
 from boolit.lab.datasets.download.fetch import Tensors, load_tensors
 from boolit.lab.datasets.download.published import PublishedDataset
 
-# MNIST's file format: a header with the sizes, then one byte a value.
-
 BYTES = bytes([0, 0, 8])  # two zeros and the code of unsigned bytes; the number of dimensions follows
 
 

@@ -91,7 +91,7 @@ def gather_pixels(images: Tensor, origins: Tensor, fill: int) -> Tensor:
 
 
 def _each(values: Tensor) -> Tensor:
-    """Numbers one an image, to be combined with images."""
+    """Numbers, one per image, to be combined with images."""
     return values.view(-1, 1, 1, 1)
 
 

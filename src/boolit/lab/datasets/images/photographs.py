@@ -11,23 +11,9 @@ from pydantic import Field
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets.base import Split
 from boolit.lab.datasets.download.mat import read_records, read_variable
-from boolit.lab.datasets.download.published import (
-    PublishedFile,
-    UnreadableError,
-    archive_entries,
-    file_error,
-    read_verified,
-    verify_file,
-)
+from boolit.lab.datasets.download.published import PublishedFile, UnreadableError, archive_entries, read_verified, verify_file
 from boolit.lab.datasets.images.archive import list_names
-from boolit.lab.datasets.images.base import (
-    Labelled,
-    PhotographDataset,
-    image_archive,
-    published_splits,
-    scale_sizes,
-    split_stratified,
-)
+from boolit.lab.datasets.images.base import Labelled, PhotographDataset, image_archive, published_splits, split_stratified
 
 FOLDER = "101_ObjectCategories"
 CLUTTER = "BACKGROUND_Google"  # images of nothing in particular, which no class is made of
@@ -46,11 +32,11 @@ class Caltech101(PhotographDataset, published="caltech101"):
 
     def splits(self) -> dict[str, Split]:
         (published,) = self.files
-        labelled = self._labelled(published)
-        parts = split_stratified(labelled, scale_sizes(self.samples, len(labelled)), 0, "caltech101", "split")
+        labelled = self._list_labelled(published)
+        parts = split_stratified(labelled, self.samples, 0, "caltech101", "split")
         return published_splits(published, parts, self.size)
 
-    def _labelled(self, published: PublishedFile) -> Labelled:
+    def _list_labelled(self, published: PublishedFile) -> Labelled:
         archive = image_archive(published)
         paths = [
             name.split("/")
@@ -60,9 +46,7 @@ class Caltech101(PhotographDataset, published="caltech101"):
         found = [path for path in paths if len(path) == 3 and path[0] == FOLDER and path[1] != CLUTTER]
         numbers = {category: number for number, category in enumerate(sorted({path[1] for path in found}))}
         if len(numbers) != self.classes:
-            raise file_error(
-                published, archive.path, f"has images of {len(numbers)} classes in {FOLDER}, not of {self.classes}"
-            )
+            raise published.error(archive.path, f"has images of {len(numbers)} classes in {FOLDER}, not of {self.classes}")
         return [("/".join(path), numbers[path[1]]) for path in found if not path[2].startswith(".")]
 
 
@@ -86,7 +70,7 @@ class Cars(PhotographDataset, published="cars"):
     def splits(self) -> dict[str, Split]:
         train_images, test_images, devkit, test_annotations = self.files
         train = read_annotations("cars_train", _member(devkit, TRAIN_ANNOTATIONS), TRAIN_ANNOTATIONS)
-        content = b"".join(read_verified(test_annotations, test_annotations.path))
+        content = read_verified(test_annotations, test_annotations.path)
         test = read_annotations("cars_test", content, test_annotations.name)
         splits = published_splits(train_images, self._parts(train), self.size)
         return splits | published_splits(test_images, {"test": test}, self.size)
@@ -114,8 +98,8 @@ def _member(published: PublishedFile, name: str) -> bytes:
             if entry.name == name:
                 return entry.read()
     except UnreadableError as error:
-        raise file_error(published, path, str(error)) from None
-    raise file_error(published, path, f"lacks {name}")
+        raise published.error(path, str(error)) from None
+    raise published.error(path, f"lacks {name}")
 
 
 OFFICIAL_SIZES = {"train": 1_020, "valid": 1_020, "test": 6_149}
@@ -139,18 +123,18 @@ class Flowers(PhotographDataset, published="flowers"):
 
     def splits(self) -> dict[str, Split]:
         images, _, _ = self.files
-        return published_splits(images, self._parts(self._labelled()), self.size)
+        return published_splits(images, self._parts(self._list_labelled()), self.size)
 
     def _parts(self, labelled: Labelled) -> Mapping[str, Labelled]:
         if self.split == "official":
             return {name: [labelled[number - 1] for number in _column(self.files[2], ids)] for name, ids in OFFICIAL.items()}
-        return split_stratified(labelled, scale_sizes(self.samples, len(labelled)), 0, "flowers", "split")
+        return split_stratified(labelled, self.samples, 0, "flowers", "split")
 
-    def _labelled(self) -> Labelled:
+    def _list_labelled(self) -> Labelled:
         labels = _column(self.files[1], "labels")
         return [(f"jpg/image_{number:05d}.jpg", label - 1) for number, label in enumerate(labels, start=1)]
 
 
 def _column(published: PublishedFile, name: str) -> list[int]:
-    content = b"".join(read_verified(published, published.path))
+    content = read_verified(published, published.path)
     return [int(value) for value in read_variable(content, name, published.name).ravel()]
