@@ -153,7 +153,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_or_the_beginning(
     whole, nothing, all_steps = run_with(tmp_path / "none", job)
     assert_same(finished, whole)
     assert (len(said), nothing) == (1, [])
-    assert said[0].endswith("training.previous.safetensors" if before else "its runs are trained anew")
+    assert said[0].endswith("training.previous.safetensors" if before else "its runs start again")
     assert all_steps - steps == (2 if before else 0)
 
 

@@ -214,12 +214,12 @@ def _check(resolved: ResolvedStudy, data: Description) -> None:
 
 
 def _check_metric(resolved: ResolvedStudy, data: Description, location: tuple[str, str], name: str, split: str) -> None:
-    """A figure is the task's, the loss, or, of every split but ``train``, one of the data's own judge."""
+    """A metric is the task's, the loss, or, on every split but ``train``, one of the data's extra metrics."""
     known = [METRIC_OF_TASK[data.task], "loss"]
     if name not in known and split != "train":
         known[:1] += data.extra_metrics
     if name not in known:
-        rule = f"{data.task} data is judged by {', '.join(known[:-1])} or {known[-1]}"
+        rule = f"{data.task} data has the metrics {', '.join(known[:-1])} and {known[-1]}"
         raise resolved.error(location, f"{'.'.join(location)} is {name!r}; {rule}")
 
 

@@ -135,10 +135,8 @@ def hparams_to_toml(found: Mapping[str, Mapping[str, Any]], heading: str) -> str
         learning_rate = 0.01
         <BLANKLINE>
     """
-    tables = [_table(spec, setting) for spec, setting in found.items()]
-    return "\n".join([f"# {heading}\n", *tables])
-
-
-def _table(spec: str, setting: Mapping[str, Any]) -> str:
-    name = spec if spec.replace("_", "").isalnum() else f'"{spec}"'
-    return "".join([f"[hparams.{name}]\n", *(f"{key} = {value!r}\n" for key, value in setting.items())])
+    lines = [f"# {heading}\n"]
+    for spec, setting in found.items():
+        name = spec if spec.replace("_", "").isalnum() else f'"{spec}"'
+        lines.append("".join([f"[hparams.{name}]\n", *(f"{key} = {value!r}\n" for key, value in setting.items())]))
+    return "\n".join(lines)

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from boolit.lab.datasets import source_type
 from boolit.lab.models import family_type
 from boolit.lab.runs import Metric
-from boolit.lab.studies.overrides import shorten
+from boolit.lab.studies.overrides import Location, shorten
 from boolit.lab.studies.schema import Study, Sweep
 from boolit.lab.training import Recipe
 
@@ -90,7 +90,6 @@ def _parts(dotted: str) -> Path:
 
 
 TELLING = ("extra_forbidden", "too_short", "too_long")  # of a value that has the right type
-Location = tuple[str | int, ...]
 
 
 def first_error(error: ValidationError, raw: dict[str, Any], within: Location = ()) -> tuple[Location, str]:

@@ -105,9 +105,9 @@ class StackedTraining:
         """What a checkpoint has to hold besides what every training has; changed in place."""
         return {}
 
-    def agree_to_continue(self, going: bool) -> bool:
-        """Whether to go on, if that is what this process wants; where several train together, all have to want it."""
-        return going
+    def agree_to_continue(self, wanted: bool) -> bool:
+        """Whether to continue: where several processes train together, all of them have to want it."""
+        return wanted
 
     def finish(self) -> None:
         """Leaves every run with the weights that count: those of its best epoch if runs are stopped early."""
