@@ -51,7 +51,7 @@ def test_the_paper_sized_made_data_is_as_large_as_mit_states(name: str) -> None:
     assert config.parameters == (437_929 if name == "composed-tmn" else 1_148_713)
 
 
-def test_a_study_runs_and_stores_the_judges_figures(tmp_path: Path) -> None:
+def test_a_study_runs_and_stores_the_extra_metrics(tmp_path: Path) -> None:
     planned = plan(load_study("composed-tmnx"), "quick", sets=[*TINY, "sweep.activation=['relu','or_ail']"], seeds=2)
     with Store(tmp_path) as store:
         execute(planned, store)
@@ -72,7 +72,7 @@ def test_a_study_runs_and_stores_the_judges_figures(tmp_path: Path) -> None:
         ("training.patience_on=auk", "training.patience_on is 'auk'; classes data has the metrics accuracy, auc"),
     ],
 )
-def test_a_figure_the_data_does_not_have_is_refused_before_training(change: str, rule: str) -> None:
+def test_a_metric_the_data_does_not_have_is_refused_before_training(change: str, rule: str) -> None:
     with pytest.raises(UserError, match=rule):
         plan(load_study("composed-tmnx"), "quick", sets=[change])
 

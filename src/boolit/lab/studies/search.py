@@ -85,12 +85,13 @@ class Bounds:
         shares = torch.rand(trials, len(self.names), generator=generator(0, "search", *words), dtype=torch.float64)
         return self.low + shares * (self.high - self.low)
 
-    def tighten(self, best: Tensor) -> Bounds:
-        """Mean ± 1.5 weighted standard deviations of the best settings, which come best first.
+    def tighten(self, trials: Sequence[Trial]) -> Bounds:
+        """The bounds of the next round: mean ± 1.5 weighted standard deviations of the best settings of this one.
 
         NOTE[paper]: the weights are not given; here the n best weigh n, n-1, …, 1. Bounds may leave the table's, as the
         authors' published values do, but not the hyper-parameter's domain.
         """
+        best = torch.stack([trial.x for trial in best_first(trials)[:BEST_OF_ROUND]])
         weights = torch.arange(len(best), 0, -1, dtype=torch.float64)
         mean = best.mean(0)
         deviation = ((best - mean).square() * weights.unsqueeze(1)).sum(0).div(weights.sum()).sqrt()
@@ -117,11 +118,6 @@ class Trial:
 def best_first(trials: Sequence[Trial]) -> list[Trial]:
     """Trials by merit; equals stay in their order, so the result does not depend on chance."""
     return sorted(trials, key=lambda trial: -trial.merit)
-
-
-def next_bounds(bounds: Bounds, trials: Sequence[Trial]) -> Bounds:
-    """The bounds of the round after one with these trials."""
-    return bounds.tighten(torch.stack([trial.x for trial in best_first(trials)[:BEST_OF_ROUND]]))
 
 
 def hparams_to_toml(found: Mapping[str, Mapping[str, Any]], heading: str) -> str:

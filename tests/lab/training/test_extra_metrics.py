@@ -39,10 +39,10 @@ def spread(split: str, outputs: Tensor) -> Mapping[str, Tensor]:
     return {"median": middle, "size": torch.full_like(middle, float(outputs.shape[1] + len(split)))}
 
 
-def job(config: Config, seeds: range, judge: Any = spread, **training: Any) -> Job:
+def job(config: Config, seeds: range, extra: Any = spread, **training: Any) -> Job:
     made = Job.of([config(seed, model=MODEL, width=[16], training=TRAINING | training) for seed in seeds])
     splits = {**made.dataset.splits, "valid": VALID}
-    return replace(made, dataset=replace(made.dataset, splits=splits, extra_metrics=judge))
+    return replace(made, dataset=replace(made.dataset, splits=splits, extra_metrics=extra))
 
 
 def trained(wanted: Job) -> list[Outcome]:
@@ -51,7 +51,7 @@ def trained(wanted: Job) -> list[Outcome]:
     return finished.outcomes
 
 
-def test_the_judge_sees_all_outputs_of_a_split_after_every_epoch(config: Config) -> None:
+def test_extra_metrics_see_all_outputs_of_a_split_after_every_epoch(config: Config) -> None:
     wanted = job(config, range(3), epochs=2)
     training = StackedTraining(wanted)
     while not training.done:
@@ -62,7 +62,7 @@ def test_the_judge_sees_all_outputs_of_a_split_after_every_epoch(config: Config)
     assert "train_median" not in training.history
 
 
-def test_pieces_of_a_split_are_judged_together(
+def test_pieces_of_a_split_are_measured_together(
     config: Config, monkeypatch: pytest.MonkeyPatch, in_double: Callable[[Job], Job], agree: Callable[..., None]
 ) -> None:
     wanted = in_double(job(config, range(2), epochs=2))
@@ -72,15 +72,15 @@ def test_pieces_of_a_split_are_judged_together(
         agree(wanted, one, other)
 
 
-def test_a_training_without_a_judge_is_the_same_and_keeps_no_outputs(config: Config) -> None:
-    judged, plain = trained(job(config, range(2), epochs=2)), trained(job(config, range(2), None, epochs=2))
-    for one, other in zip(judged, plain, strict=True):
+def test_a_training_without_extra_metrics_is_the_same_and_keeps_no_outputs(config: Config) -> None:
+    measured, plain = trained(job(config, range(2), epochs=2)), trained(job(config, range(2), None, epochs=2))
+    for one, other in zip(measured, plain, strict=True):
         assert other.metrics.items() <= one.metrics.items()
         assert all(torch.equal(values, other.weights[name]) for name, values in one.weights.items())
     assert StackedTraining(job(config, range(2), None))._output_buffer(VALID) is None
 
 
-def test_a_run_stops_when_the_judges_figure_ceases_to_rise(config: Config) -> None:
+def test_a_run_stops_when_the_extra_metric_ceases_to_rise(config: Config) -> None:
     ended = set()
     for outcome in trained(job(config, range(4), patience=PATIENCE, patience_on="median")):
         medians = outcome.history["valid_median"]
@@ -100,13 +100,13 @@ def test_accuracy_rises_and_loss_falls(config: Config) -> None:
         assert outcome.metrics["valid_loss"] == min(outcome.history["valid_loss"])
 
 
-def test_a_figure_that_is_not_there_is_named(config: Config) -> None:
+def test_a_metric_that_is_not_there_is_named(config: Config) -> None:
     with pytest.raises(UserError, match="patience_on is 'auc'; the split valid has loss, accuracy, median, size"):
         trained(job(config, range(1), patience=PATIENCE, patience_on="auc"))
 
 
 @pytest.mark.parametrize("steps", [3, 9, 20])
-def test_a_checkpoint_holds_the_judges_figures(tmp_path: Path, steps: int, config: Config) -> None:
+def test_a_checkpoint_holds_the_extra_metrics(tmp_path: Path, steps: int, config: Config) -> None:
     wanted = job(config, range(3), patience=PATIENCE, patience_on="median")
     assert train(wanted, Checkpoint(tmp_path), lambda training: training.steps < steps) is None
     resumed = train(wanted, Checkpoint(tmp_path))
