@@ -39,10 +39,10 @@ def spread(split: str, outputs: Tensor) -> Mapping[str, Tensor]:
     return {"median": middle, "size": torch.full_like(middle, float(outputs.shape[1] + len(split)))}
 
 
-def job(config: Config, seeds: range, extra: Any = spread, **training: Any) -> Job:
+def job(config: Config, seeds: range, extra_metrics: Any = spread, **training: Any) -> Job:
     made = Job.of([config(seed, model=MODEL, width=[16], training=TRAINING | training) for seed in seeds])
     splits = {**made.dataset.splits, "valid": VALID}
-    return replace(made, dataset=replace(made.dataset, splits=splits, extra_metrics=extra))
+    return replace(made, dataset=replace(made.dataset, splits=splits, extra_metrics=extra_metrics))
 
 
 def trained(wanted: Job) -> list[Outcome]:
@@ -62,7 +62,7 @@ def test_extra_metrics_see_all_outputs_of_a_split_after_every_epoch(config: Conf
     assert "train_median" not in training.history
 
 
-def test_pieces_of_a_split_are_measured_together(
+def test_pieces_of_a_split_are_evaluated_together(
     config: Config, monkeypatch: pytest.MonkeyPatch, in_double: Callable[[Job], Job], agree: Callable[..., None]
 ) -> None:
     wanted = in_double(job(config, range(2), epochs=2))
@@ -73,14 +73,14 @@ def test_pieces_of_a_split_are_measured_together(
 
 
 def test_a_training_without_extra_metrics_is_the_same_and_keeps_no_outputs(config: Config) -> None:
-    measured, plain = trained(job(config, range(2), epochs=2)), trained(job(config, range(2), None, epochs=2))
-    for one, other in zip(measured, plain, strict=True):
+    with_extra, plain = trained(job(config, range(2), epochs=2)), trained(job(config, range(2), None, epochs=2))
+    for one, other in zip(with_extra, plain, strict=True):
         assert other.metrics.items() <= one.metrics.items()
         assert all(torch.equal(values, other.weights[name]) for name, values in one.weights.items())
     assert StackedTraining(job(config, range(2), None))._output_buffer(VALID) is None
 
 
-def test_a_run_stops_when_the_extra_metric_ceases_to_rise(config: Config) -> None:
+def test_a_run_stops_when_an_extra_metric_ceases_to_rise(config: Config) -> None:
     ended = set()
     for outcome in trained(job(config, range(4), patience=PATIENCE, patience_on="median")):
         medians = outcome.history["valid_median"]
