@@ -96,14 +96,9 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
-    LABELS: ClassVar = (
-        "study",
-        "profile",
-        "metric",
-        "search",
-        "budget",
-    )  # who asked for a run, how it is compared: not in keys
-    PLACES: ClassVar = ("path", "weights")  # where data is: not in a key that has its digest
+    # What is not part of a key: who asked for a run and how it is compared, and the place of data whose digest is.
+    LABELS: ClassVar = ("study", "profile", "metric", "search", "budget")
+    PLACES: ClassVar = ("path", "weights")
 
     study: str = ""
     profile: str | None = None
@@ -167,11 +162,11 @@ class RunConfig(BaseModel):
 
         So an option that is added later changes no key. (Where a default changes, ``arithmetic`` must.)
         """
-        fields, plain = type(table).model_fields, table.model_dump(mode="json")
-        chosen = {
-            name: own for name, own in table if name == "name" or own != fields[name].get_default(call_default_factory=True)
-        }
-        return {name: RunConfig.options(own) if isinstance(own, BaseModel) else plain[name] for name, own in chosen.items()}
+        fields, plain, found = type(table).model_fields, table.model_dump(mode="json"), {}
+        for name, own in table:
+            if name == "name" or own != fields[name].get_default(call_default_factory=True):
+                found[name] = RunConfig.options(own) if isinstance(own, BaseModel) else plain[name]
+        return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boolit.lab.studies.search import RANGES, Bounds, Trial, best_first, hparams_to_toml, next_bounds, searched_hparams
+from boolit.lab.studies.search import RANGES, Bounds, Trial, best_first, hparams_to_toml, searched_hparams
 from boolit.lab.training import Recipe
 
 if sys.version_info >= (3, 11):
@@ -51,10 +51,14 @@ def test_more_trials_begin_with_the_same_ones_and_rounds_differ() -> None:
     assert not torch.equal(bounds.draw(40, "a", 1), bounds.draw(40, "a", 2))
 
 
+def best_to_worst(xs: torch.Tensor) -> list[Trial]:
+    return [Trial(x, {}, merit=-place) for place, x in enumerate(xs)]
+
+
 def test_bounds_close_in_on_mean_and_weighted_deviation() -> None:
     bounds = Bounds.initial(["learning_rate"])
     best = torch.tensor([[-2.0], [-2.5], [-1.5], [-3.0], [-1.0]], dtype=torch.float64)
-    tightened = bounds.tighten(best)
+    tightened = bounds.tighten(best_to_worst(best))
     variance = (5 * 0 + 4 * 0.25 + 3 * 0.25 + 2 * 1 + 1 * 1) / 15
     assert float(tightened.low) == pytest.approx(-2 - 1.5 * variance**0.5)
     assert float(tightened.high) == pytest.approx(-2 + 1.5 * variance**0.5)
@@ -66,7 +70,7 @@ def test_every_setting_of_any_round_is_a_valid_recipe(seed: int, width: float) -
     bounds = Bounds.initial(ALL)
     middle = (bounds.low + bounds.high) / 2
     far = middle + width * torch.randn(5, len(ALL), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    tightened = bounds.tighten(far)
+    tightened = bounds.tighten(best_to_worst(far))
     for x in (*tightened.draw(5, seed), tightened.low, tightened.high):
         recipe(**tightened.setting(x))
 
@@ -75,8 +79,8 @@ def test_the_best_five_decide() -> None:
     bounds = Bounds.initial(["peak"])
     trials = [Trial(torch.tensor([i / 10], dtype=torch.float64), {}, merit=-abs(i - 3)) for i in range(10)]
     assert [float(trial.x) for trial in best_first(trials)[:3]] == pytest.approx([0.3, 0.2, 0.4])
-    wanted = bounds.tighten(torch.tensor([[0.3], [0.2], [0.4], [0.1], [0.5]], dtype=torch.float64))
-    assert float(next_bounds(bounds, trials).high) == pytest.approx(float(wanted.high))
+    wanted = bounds.tighten(best_to_worst(torch.tensor([[0.3], [0.2], [0.4], [0.1], [0.5]], dtype=torch.float64)))
+    assert float(bounds.tighten(trials).high) == pytest.approx(float(wanted.high))
 
 
 def test_the_written_file_is_read_as_it_was_found() -> None:

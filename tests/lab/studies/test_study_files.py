@@ -81,12 +81,12 @@ def test_a_mistake_names_file_line_and_rule(write: Write, change: tuple[str, str
         (
             ('name = "accuracy"', 'name = "rmse"'),
             'name = "rmse"',
-            "metric.name is 'rmse'; binary data is judged by accuracy or loss",
+            "metric.name is 'rmse'; binary data has the metrics accuracy and loss",
         ),
         (
             ('name = "accuracy"', 'name = "acuracy"'),
             'name = "acuracy"',
-            "metric.name is 'acuracy'; binary data is judged by accuracy or loss",
+            "metric.name is 'acuracy'; binary data has the metrics accuracy and loss",
         ),
         (
             ('name = "accuracy"', 'name = "accuracy"\nsplit = "dev"'),

@@ -67,11 +67,11 @@ def test_a_study_runs_and_stores_the_extra_metrics(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        ("metric.name=auk", "metric.name is 'auk'; classes data is judged by accuracy, auc, .*, harmonic or loss"),
-        ("training.patience_on=auk", "training.patience_on is 'auk'; classes data is judged by accuracy, auc"),
+        ("metric.name=auk", "metric.name is 'auk'; classes data has the metrics accuracy, auc, .*, harmonic and loss"),
+        ("training.patience_on=auk", "training.patience_on is 'auk'; classes data has the metrics accuracy, auc"),
     ],
 )
-def test_a_figure_the_data_does_not_have_is_refused_before_training(change: str, rule: str) -> None:
+def test_a_metric_the_data_does_not_have_is_refused_before_training(change: str, rule: str) -> None:
     with pytest.raises(UserError, match=rule):
         plan(load_study("composed-tmnx"), "quick", sets=[change])
 

@@ -153,7 +153,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_or_the_beginning(
     whole, nothing, all_steps = run_with(tmp_path / "none", job)
     assert_same(finished, whole)
     assert (len(said), nothing) == (1, [])
-    assert said[0].endswith("training.previous.safetensors" if before else "its runs are trained anew")
+    assert said[0].endswith("training.previous.safetensors" if before else "its runs start again")
     assert all_steps - steps == (2 if before else 0)
 
 
@@ -165,7 +165,7 @@ def test_both_files_damaged_is_one_line_and_a_new_beginning(tmp_path: Path, conf
     finished, said, _ = run_with(tmp_path, job)
     assert_same(finished, train(job))
     assert len(said) == 1
-    assert "anew" in said[0]
+    assert "start again" in said[0]
 
 
 def test_a_rate_is_sought_again_if_the_checkpoint_that_holds_it_is_damaged(tmp_path: Path, config: Config) -> None:

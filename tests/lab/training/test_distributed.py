@@ -80,8 +80,10 @@ EVERYTHING = {"epochs": 1, "accumulate": 2, "clip": 0.1, "ema": 0.9, "augmentati
 def test_two_processes_learn_as_one_does(tmp_path: Path, config: Config, by_one: ByOne) -> None:
     separate = config(**NORMALISED, training=RECIPE | {"sync_batch_norm": False})
     # Adam would make steps of gradients that are round-off only: those of what a batch norm takes away again.
-    judged = config(**PAIRS, training=RECIPE | {"optimiser": "sgd", "learning_rate": 0.5, "patience": 1, "patience_on": "auc"})
-    configs = [config(training=EVERYTHING), config(**NORMALISED, training=RECIPE), separate, judged]
+    composed = config(
+        **PAIRS, training=RECIPE | {"optimiser": "sgd", "learning_rate": 0.5, "patience": 1, "patience_on": "auc"}
+    )
+    configs = [config(training=EVERYTHING), config(**NORMALISED, training=RECIPE), separate, composed]
     _, together, apart, _ = learnt_by_two(configs, tmp_path, by_one)
     assert apart[0] != pytest.approx(together[0], abs=1e-4)
 

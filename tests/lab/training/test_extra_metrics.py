@@ -100,7 +100,7 @@ def test_accuracy_rises_and_loss_falls(config: Config) -> None:
         assert outcome.metrics["valid_loss"] == min(outcome.history["valid_loss"])
 
 
-def test_a_figure_that_is_not_there_is_named(config: Config) -> None:
+def test_a_metric_that_is_not_there_is_named(config: Config) -> None:
     with pytest.raises(UserError, match="patience_on is 'auc'; the split valid has loss, accuracy, median, size"):
         trained(job(config, range(1), patience=PATIENCE, patience_on="auc"))
 

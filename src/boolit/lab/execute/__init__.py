@@ -71,7 +71,7 @@ class ExecutionSummary:
 
     @property
     def interrupted(self) -> bool:
-        """Whether it was stopped; what was begun has a checkpoint and goes on from there next time."""
+        """Whether it was stopped; what was begun has a checkpoint and resumes from there next time."""
         return self.undone > 0
 
     def add(self, later: ExecutionSummary, same_plan: bool = False) -> ExecutionSummary:
@@ -102,7 +102,7 @@ def execute(
     keys = {run.key for run in plan.runs}
     if not keys <= store.finished() or _without_weights(plan.study, store, keys):
         plan.study.data.prepare()
-    return _Execution(plan.study, store, checkpoint_every, checkpoint_steps, memory).over(plan.cohorts, progress)
+    return _Execution(plan.study, store, checkpoint_every, checkpoint_steps, memory).run(plan.cohorts, progress)
 
 
 def execute_and_wait(
@@ -139,7 +139,7 @@ class _Execution:
         self.owner = f"{platform.node()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self.already = self.trained = self.diverged = self.elsewhere = 0
 
-    def over(self, cohorts: Sequence[Cohort], progress: bool | None) -> ExecutionSummary:
+    def run(self, cohorts: Sequence[Cohort], progress: bool | None) -> ExecutionSummary:
         started, total = time.monotonic(), sum(len(cohort.runs) for cohort in cohorts)
         with StudyProgress(total, progress) as bars, stop_requests() as stop:
             for cohort in cohorts:
@@ -154,7 +154,7 @@ class _Execution:
         return ExecutionSummary(self.already, self.trained, self.diverged, self.elsewhere, undone, seconds, holders)
 
     def _cohort(self, cohort: Cohort, bars: StudyProgress, stop: Callable[[], bool]) -> bool:
-        """Trains and records what this process can claim of a cohort; whether to go on with the next."""
+        """Trains and records what this process can claim of a cohort; whether to continue with the next."""
         keys = [run.key for run in cohort.runs]
         claimed = self.store.claim(keys, self.owner, again=_without_weights(self.study, self.store, keys))
         distributed.broadcast(torch.tensor([run.key in claimed for run in cohort.runs], dtype=torch.int64))
@@ -230,7 +230,7 @@ def save_weights(weights: dict[str, Tensor], path: Path) -> None:
     except OSError as error:
         raise UserError(
             f"cannot write the weights {path} ({error.strerror or error}); make room for them and run again: the finished runs "
-            "are in the store, and the others go on from their last checkpoint"
+            "are in the store, and the others resume from their last checkpoint"
         ) from error
 
 

@@ -20,7 +20,7 @@ from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run, RunConfig
 from boolit.lab.studies import Plan, Study, StudyFile, check_memory, plan
 from boolit.lab.studies.planner import MEMORY, cohorts
-from boolit.lab.studies.search import Bounds, Trial, best_first, hparams_to_toml, next_bounds, searched_hparams
+from boolit.lab.studies.search import Bounds, Trial, best_first, hparams_to_toml, searched_hparams
 from boolit.lab.training.checkpoint import EVERY_SECONDS
 from boolit.lab.training.metrics import METRIC_OF_TASK
 
@@ -141,7 +141,7 @@ class _ActivationSearch:
                 return None
             tried += trials
             best.append(self.sign * best_first(trials)[0].merit)
-            bounds = next_bounds(bounds, trials)
+            bounds = bounds.tighten(trials)
         finalists = self._final([trial.setting for trial in best_first(tried)[: self.how.finalists]])
         return None if finalists is None else SearchResult(self.spec, tuple(finalists), tuple(best), self._describe_rows())
 

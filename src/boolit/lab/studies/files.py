@@ -16,15 +16,16 @@ from boolit.lab.common.files import read_bounded
 from boolit.lab.studies.overrides import (
     MOST_LEVELS,
     MOST_TEXT,
+    Location,
     Tables,
-    find_broken_limit,
+    broken_limit,
     merge,
-    parse_assignment,
+    parse_set,
     parse_toml,
     shorten,
 )
 from boolit.lab.studies.schema import Study
-from boolit.lab.studies.validation_errors import Location, first_error, line_numbers, line_of
+from boolit.lab.studies.validation_errors import first_error, line_numbers, line_of
 
 SHIPPED = Path(__file__).parent / "definitions"
 DEFAULT_PROFILE = "quick"
@@ -67,7 +68,7 @@ class StudyFile:
         if hparams is not None:
             text, tables = _read(hparams)
             layers.append(_Layer(str(hparams), tables, text))
-        layers += [_Layer(f"--set {shorten(given)}", parse_assignment(given)[1]) for given in sets]
+        layers += [_Layer(f"--set {shorten(given)}", parse_set(given)[1]) for given in sets]
         if seeds is not None:
             layers.append(_Layer(f"--seeds {seeds}", {"sweep": {"seeds": seeds}}))
         return _validate(layers)
@@ -123,7 +124,7 @@ class ResolvedStudy:
 def _validate(layers: Sequence[_Layer]) -> ResolvedStudy:
     tables: Tables = {}
     for layer in layers:
-        broken = find_broken_limit(layer.tables)
+        broken = broken_limit(layer.tables)
         if broken is not None:
             location, rule = broken
             raise _locate([layer], location, f"{'.'.join(map(str, location[:MOST_LEVELS]))}: {rule}")

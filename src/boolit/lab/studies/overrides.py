@@ -18,11 +18,11 @@ MOST_TEXT = 4 * 2**20  # bytes of a file
 Location = tuple[str | int, ...]
 
 
-def find_broken_limit(value: Any, location: Location = ()) -> tuple[Location, str] | None:
+def broken_limit(value: Any, location: Location = ()) -> tuple[Location, str] | None:
     """Where a value breaks a limit, and which; None if it breaks none.
 
     Example:
-        >>> find_broken_limit({"sweep": {"seeds": 10**20}})
+        >>> broken_limit({"sweep": {"seeds": 10**20}})
         (('sweep', 'seeds'), 'a whole number is at most 9007199254740992')
     """
     if len(location) > MOST_LEVELS:
@@ -42,7 +42,7 @@ def find_broken_limit(value: Any, location: Location = ()) -> tuple[Location, st
 
 
 def _first(entries: Any, location: Location) -> tuple[Location, str] | None:
-    return next((found for name, value in entries if (found := find_broken_limit(value, (*location, name)))), None)
+    return next((found for name, value in entries if (found := broken_limit(value, (*location, name)))), None)
 
 
 def _text_error(text: str) -> str | None:
@@ -83,13 +83,13 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Tables:
     return result
 
 
-def parse_assignment(text: str) -> tuple[tuple[str, ...], Tables]:
+def parse_set(text: str) -> tuple[tuple[str, ...], Tables]:
     """A ``key=value`` of the command line as a path and nested tables; the value is TOML, or a bare word.
 
     Example:
-        >>> parse_assignment("training.epochs=3")
+        >>> parse_set("training.epochs=3")
         (('training', 'epochs'), {'training': {'epochs': 3}})
-        >>> parse_assignment("data.name=xor")[1]
+        >>> parse_set("data.name=xor")[1]
         {'data': {'name': 'xor'}}
     """
     key, equals, value = text.partition("=")

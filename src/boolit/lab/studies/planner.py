@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, product
 from pathlib import Path
+from typing import NamedTuple
 
 import boolit
 from boolit.lab.common.errors import user_input
@@ -65,8 +66,7 @@ class Plan:
         return [run for cohort in self.cohorts for run in cohort.runs]
 
 
-@dataclass(frozen=True)
-class _Size:
+class _Size(NamedTuple):
     widths: list[int]
     parameters: int
     budget: int | None
@@ -87,8 +87,14 @@ def plan(
     profile = profile if profile is not None else file.default_profile
     resolved = file.resolve(profile, seeds, sets, hparams)
     _check_count(resolved)
-    runs = [Run(config) for config in configurations(file.name, profile, resolved)]
-    return Plan(file.name, resolved.study, tuple(cohorts(runs, memory)), profile)
+    study = resolved.study
+    with user_input():
+        data = describe(study.data)
+    _check(resolved, data)
+    sizes = ((spec, size) for spec in study.sweep.activation for size in _sizes(resolved, data, boolit.activation(spec)))
+    configs = (_configuration(file.name, profile, study, data, spec, size) for spec, size in sizes)
+    runs = [Run(config.replace(seed=seed)) for config in configs for seed in study.sweep.seed_list]
+    return Plan(file.name, study, tuple(cohorts(runs, memory)), profile)
 
 
 def check_memory(planned: Plan) -> None:
@@ -107,18 +113,6 @@ def _check_count(resolved: ResolvedStudy) -> None:
     if runs > MOST_RUNS:
         rule = f"{len(sweep.activation)} activations, {sizes} sizes and all seeds are {runs:,} runs"
         raise resolved.error(("sweep",), f"sweep: {rule}; a study has at most {MOST_RUNS:,}")
-
-
-def configurations(name: str, profile: str | None, resolved: ResolvedStudy) -> Iterator[RunConfig]:
-    """The configuration of every run, by activation, size and seed."""
-    study = resolved.study
-    with user_input():
-        data = describe(study.data)
-    _check(resolved, data)
-    for spec in study.sweep.activation:
-        for size in _sizes(resolved, data, boolit.activation(spec)):
-            common = _configuration(name, profile, study, data, spec, size)
-            yield from (common.replace(seed=seed) for seed in study.sweep.seed_list)
 
 
 def cohorts(runs: Sequence[Run], memory: int = MEMORY) -> list[Cohort]:
@@ -214,12 +208,12 @@ def _check(resolved: ResolvedStudy, data: Description) -> None:
 
 
 def _check_metric(resolved: ResolvedStudy, data: Description, location: tuple[str, str], name: str, split: str) -> None:
-    """A figure is the task's, the loss, or, of every split but ``train``, one of the data's own judge."""
+    """A metric is the task's, the loss, or, on every split but ``train``, one of the data's extra metrics."""
     known = [METRIC_OF_TASK[data.task], "loss"]
     if name not in known and split != "train":
         known[:1] += data.extra_metrics
     if name not in known:
-        rule = f"{data.task} data is judged by {', '.join(known[:-1])} or {known[-1]}"
+        rule = f"{data.task} data has the metrics {', '.join(known[:-1])} and {known[-1]}"
         raise resolved.error(location, f"{'.'.join(location)} is {name!r}; {rule}")
 
 

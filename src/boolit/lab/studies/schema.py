@@ -25,14 +25,6 @@ def _table(value: Any) -> Mapping[str, Any]:
     return value
 
 
-def _source(value: Any) -> Source:
-    return source(_table(value))
-
-
-def _family(value: Any) -> Family:
-    return family(_table(value))
-
-
 def _check_spec(spec: str) -> str:
     boolit.activation(spec)
     return spec
@@ -118,8 +110,8 @@ class Study(StudyTable):
 
     title: str
     paper: str | None = None
-    data: Annotated[Source, BeforeValidator(_source)]
-    model: Annotated[Family, BeforeValidator(_family)]
+    data: Annotated[Source, BeforeValidator(lambda value: source(_table(value)))]
+    model: Annotated[Family, BeforeValidator(lambda value: family(_table(value)))]
     sweep: Sweep
     training: Recipe
     metric: Metric

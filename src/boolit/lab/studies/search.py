@@ -85,12 +85,13 @@ class Bounds:
         shares = torch.rand(trials, len(self.names), generator=generator(0, "search", *words), dtype=torch.float64)
         return self.low + shares * (self.high - self.low)
 
-    def tighten(self, best: Tensor) -> Bounds:
-        """Mean ± 1.5 weighted standard deviations of the best settings, which come best first.
+    def tighten(self, trials: Sequence[Trial]) -> Bounds:
+        """The bounds of the next round: mean ± 1.5 weighted standard deviations of the best settings of this one.
 
         NOTE[paper]: the weights are not given; here the n best weigh n, n-1, …, 1. Bounds may leave the table's, as the
         authors' published values do, but not the hyper-parameter's domain.
         """
+        best = torch.stack([trial.x for trial in best_first(trials)[:BEST_OF_ROUND]])
         weights = torch.arange(len(best), 0, -1, dtype=torch.float64)
         mean = best.mean(0)
         deviation = ((best - mean).square() * weights.unsqueeze(1)).sum(0).div(weights.sum()).sqrt()
@@ -119,11 +120,6 @@ def best_first(trials: Sequence[Trial]) -> list[Trial]:
     return sorted(trials, key=lambda trial: -trial.merit)
 
 
-def next_bounds(bounds: Bounds, trials: Sequence[Trial]) -> Bounds:
-    """The bounds of the round after one with these trials."""
-    return bounds.tighten(torch.stack([trial.x for trial in best_first(trials)[:BEST_OF_ROUND]]))
-
-
 def hparams_to_toml(found: Mapping[str, Mapping[str, Any]], heading: str) -> str:
     """Found settings as a TOML file that a study takes as its ``hparams``.
 
@@ -135,10 +131,8 @@ def hparams_to_toml(found: Mapping[str, Mapping[str, Any]], heading: str) -> str
         learning_rate = 0.01
         <BLANKLINE>
     """
-    tables = [_table(spec, setting) for spec, setting in found.items()]
-    return "\n".join([f"# {heading}\n", *tables])
-
-
-def _table(spec: str, setting: Mapping[str, Any]) -> str:
-    name = spec if spec.replace("_", "").isalnum() else f'"{spec}"'
-    return "".join([f"[hparams.{name}]\n", *(f"{key} = {value!r}\n" for key, value in setting.items())])
+    lines = [f"# {heading}\n"]
+    for spec, setting in found.items():
+        name = spec if spec.replace("_", "").isalnum() else f'"{spec}"'
+        lines.append("".join([f"[hparams.{name}]\n", *(f"{key} = {value!r}\n" for key, value in setting.items())]))
+    return "\n".join(lines)

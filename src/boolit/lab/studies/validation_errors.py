@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from boolit.lab.datasets import source_type
 from boolit.lab.models import family_type
 from boolit.lab.runs import Metric
-from boolit.lab.studies.overrides import shorten
+from boolit.lab.studies.overrides import Location, shorten
 from boolit.lab.studies.schema import Study, Sweep
 from boolit.lab.training import Recipe
 
@@ -90,12 +90,11 @@ def _parts(dotted: str) -> Path:
 
 
 TELLING = ("extra_forbidden", "too_short", "too_long")  # of a value that has the right type
-Location = tuple[str | int, ...]
 
 
 def first_error(error: ValidationError, raw: dict[str, Any], within: Location = ()) -> tuple[Location, str]:
     """Where the first mistake is in the tables, and the rule it breaks, in one line."""
-    # A value that fits none of several types is one mistake with one entry a type: the entry that got furthest tells most.
+    # A value that fits none of several types is one mistake with one entry per type: the entry that got furthest tells most.
     details = max(error.errors(), key=lambda entry: (entry["type"] in TELLING, len(entry["loc"])))
     location = (*within, *_in_file(details["loc"], raw if not within else {}))
     return location, _rule(details, location, raw)

@@ -80,7 +80,7 @@ class Checkpoint:
         except OSError as error:
             raise UserError(
                 f"cannot write the checkpoint {self.path} ({error.strerror or error}); make room for it and run again: the "
-                "finished runs are in the store, and the others go on from their last checkpoint"
+                "finished runs are in the store, and the others resume from their last checkpoint"
             ) from error
         self._last = time.monotonic()
         self._cost = self._last - started
@@ -100,7 +100,7 @@ class Checkpoint:
             except _RefusedError as error:
                 refused.append(f"the checkpoint {path} {error}")
         if refused:
-            then = "its runs are trained anew" if seconds is None else f"going on from the one before it, {self.previous.name}"
+            then = "its runs start again" if seconds is None else f"resuming from the one before it, {self.previous.name}"
             self.warn(f"note: {'; '.join(refused)}; {then}")
         return seconds
 

@@ -66,6 +66,9 @@ class Job:
         if any(recipe.shape() != recipes[0].shape() for recipe in recipes):
             raise ValueError("runs of one cohort must share their recipe but for the per-run numbers; plan them apart")
         dataset = load(source(first.data))
+        splits = [config.split for config in configs if config.split is not None]
+        if splits and dataset.resample is None:
+            raise ValueError(f"a run is on split {splits[0]}, but its data has one split only; leave split out")
         return Job(
             dataset=dataset,
             family=family(first.model),
@@ -73,7 +76,7 @@ class Job:
             widths=tuple(first.width),
             recipes=recipes,
             seeds=tuple(config.seed for config in configs),
-            resamples=tuple(_resample(dataset, config.split) for config in configs if config.split is not None),
+            resamples=tuple(dataset.resample(split) for split in splits) if dataset.resample else (),
             trial=first.trial,
         )
 
@@ -167,9 +170,3 @@ def bytes_per_run(data: Description, model: Family, spec: str, widths: Sequence[
     others = [count for name, count in data.samples.items() if name != "train"]
     outputs = max(others, default=0) * data.outputs if data.extra_metrics else 0
     return FLOAT_BYTES * (COPIES_OF_PARAMETERS * model.parameters(*shape) + max(kept, outputs) + 2 * train)
-
-
-def _resample(dataset: Dataset, number: int) -> Resample:
-    if dataset.resample is None:
-        raise ValueError(f"a run is on split {number}, but its data has one split only; leave split out")
-    return dataset.resample(number)

@@ -41,7 +41,7 @@ def losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def scores(task: Task, outputs: Tensor, targets: Tensor) -> Tensor:
-    """What the task's figure is the mean of: hits for an accuracy, squared errors for an RMSE.
+    """What the task's metric is the mean of: hits for an accuracy, squared errors for an RMSE.
 
     Shape: as `losses`.
     """
@@ -70,7 +70,7 @@ def gather_samples(samples: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def metric_of_scores(task: Task, mean_score: Tensor, unit: Tensor | float = 1.0) -> Tensor:
-    """The task's figure from the mean of its scores; an RMSE in a unit, of all runs or of each."""
+    """The task's metric from the mean of its scores; an RMSE in a unit, of all runs or of each."""
     return unit * mean_score.sqrt() if task == "regression" else mean_score
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -78,12 +78,9 @@ class FlatParameters:
         sizes = [parameter[0].numel() for parameter in self.parameters]
         for parameter, columns in zip(self.parameters, torch.split(self.values, sizes, 1), strict=True):
             parameter.data = columns.view(parameter.shape)
-        self.factors = self._columns([(factors or {}).get(name, 1.0) for name in named], sizes)
-
-    def _columns(self, factors: Sequence[float], sizes: Sequence[int]) -> Tensor | None:
-        if set(factors) <= {1.0}:
-            return None
-        return torch.tensor(factors).repeat_interleave(torch.tensor(sizes)).to(self.values)
+        own = [(factors or {}).get(name, 1.0) for name in named]
+        columns = torch.tensor(own).repeat_interleave(torch.tensor(sizes)).to(self.values)
+        self.factors = None if set(own) <= {1.0} else columns
 
     def gradients_of(self, results: Tensor, weights: Tensor) -> Tensor:
         """The gradients of the weighted sum of some results; each run's of its own, as no result depends on two runs."""

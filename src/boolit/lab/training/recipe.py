@@ -26,7 +26,7 @@ class Recipe(BaseModel):
 
     ``learning_rate`` is the highest of the schedule, or ``"find"``; ``peak`` is where in the cycle one-cycle reaches it;
     ``warmup`` is in epochs. Adam's weight decay is L2 and AdamW's is decoupled, as in torch. With ``patience`` a run ends when
-    its loss on the split ``valid``, or the figure of it that ``patience_on`` names, has not become better for so many epochs,
+    its loss on the split ``valid``, or its metric that ``patience_on`` names, has not become better for so many epochs,
     and is left as it was after its best one. ``prelude`` is how many of the epochs come before the schedule, at the constant
     ``prelude_rate``.
 

@@ -80,7 +80,7 @@ class LossScale:
 
 @dataclass(frozen=True)
 class BatchShard:
-    """A batch is cut into micro-batches, one after the other, and each of these into one part a process.
+    """A batch is cut into micro-batches, one after the other, and each of these into one part per process.
 
     So a micro-batch has the same samples however many processes there are.
     """
@@ -91,13 +91,13 @@ class BatchShard:
 
     @staticmethod
     def of(job: Job) -> BatchShard:
-        """This process's share of every batch of a job."""
-        share = BatchShard(job.recipe.accumulate, distributed.size(), distributed.rank())
-        parts = share.micro_batches * share.processes
+        """This process's part of every batch of a job."""
+        shard = BatchShard(job.recipe.accumulate, distributed.size(), distributed.rank())
+        parts = shard.micro_batches * shard.processes
         if job.batch % parts:
-            by = f"accumulate ({share.micro_batches}) × processes ({share.processes})"
+            by = f"accumulate ({shard.micro_batches}) × processes ({shard.processes})"
             raise UserError(f"a batch of {job.batch} samples must be a multiple of {by} = {parts}; change one of them")
-        return share
+        return shard
 
     def take(self, values: Tensor, axis: int) -> Tensor:
         """What this process has of a whole batch along an axis, micro-batch by micro-batch.
@@ -141,10 +141,14 @@ class SingleTraining(StackedTraining):
         recipe = job.recipe
         self.average = WeightAverage(self.flat.values, self.model, recipe.ema) if recipe.ema else None
         self.scale = LossScale() if recipe.precision == "float16" else None
-        self._syncs_batch_norm = distributed.size() > 1 and recipe.sync_batch_norm
+        together = distributed.size() > 1 and recipe.sync_batch_norm
+        self._norm_mode: AbstractContextManager[object] = SyncBatchNormMode() if together else nullcontext()
         self._prefetched: Tensor | None = None
         _accumulate_in_place(self.flat)
-        self._parallel = _parallel(self.model) if distributed.size() > 1 else None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # newer versions of torch have another name for the option
+            several = distributed.size() > 1
+            self._parallel = DistributedDataParallel(self.model, broadcast_buffers=False) if several else None
         network: nn.Module = self._parallel or self.model
         self._network = torch.compile(network, backend=COMPILER) if recipe.compile else network
 
@@ -152,8 +156,8 @@ class SingleTraining(StackedTraining):
         average = self.average.state() if self.average else {}
         return average | ({"loss_scale": self.scale.state, "skipped_steps": self.skipped_steps} if self.scale else {})
 
-    def agree_to_continue(self, going: bool) -> bool:
-        return distributed.all_agree(going)
+    def agree_to_continue(self, wanted: bool) -> bool:
+        return distributed.all_agree(wanted)
 
     def finish(self) -> None:
         if self.average and not self.early_stopping:
@@ -197,23 +201,16 @@ class SingleTraining(StackedTraining):
         """
         for layer in self._dropouts:
             layer.step = self.shard.step_number(self.steps, number)
-        with self._delay_sync(number):
-            with self._precision(), self._sync_batch_norm():
+        half, last = HALVES.get(self.job.recipe.precision), number == self.shard.micro_batches - 1
+        # Gradients are sent to the other processes once per step, with those of the last micro-batch.
+        with self._parallel.no_sync() if self._parallel and not last else nullcontext():
+            with torch.autocast(self.device.type, half) if half else nullcontext(), self._norm_mode:
                 outputs = self._network(x)
             wide = outputs if outputs.dtype == torch.float64 else outputs.float()
             loss = losses(self.job.loss, wide, y)
             weight = (self.scale.factor if self.scale else 1) / (loss[0].numel() * self.shard.micro_batches)
             loss.backward(torch.full_like(loss, weight))
         return torch.stack([mean_of_run(loss.detach()), mean_of_run(scores(self.job.dataset.task, outputs.detach(), y))])
-
-    def _delay_sync(self, number: int) -> AbstractContextManager[None]:
-        """Gradients are sent to the other processes once a step, with those of the last micro-batch."""
-        last = number == self.shard.micro_batches - 1
-        return nullcontext() if last or not self._parallel else self._parallel.no_sync()
-
-    def _precision(self) -> AbstractContextManager[object]:
-        half = HALVES.get(self.job.recipe.precision)
-        return torch.autocast(self.device.type, half) if half else nullcontext()
 
     def _optimise(self, gradients: Tensor) -> None:
         if self.scale and not self.scale.unscale(gradients):
@@ -236,12 +233,9 @@ class SingleTraining(StackedTraining):
 
     def _share_statistics(self) -> None:
         """Where each process has statistics of its own, the leader's are the ones that are evaluated and kept."""
-        if not self._syncs_batch_norm:
+        if not isinstance(self._norm_mode, SyncBatchNormMode):
             for values in self.model.buffers():
                 distributed.broadcast(values)
-
-    def _sync_batch_norm(self) -> AbstractContextManager[object]:
-        return SyncBatchNormMode() if self._syncs_batch_norm else nullcontext()
 
     @torch.no_grad()
     def _passes(self) -> Iterator[None]:
@@ -256,7 +250,7 @@ class SingleTraining(StackedTraining):
             for number, inputs in enumerate(x.chunk(self.shard.micro_batches, 1)):
                 for layer in self._dropouts:
                     layer.step = self.shard.step_number(first + step, number)
-                with self._sync_batch_norm():
+                with self._norm_mode:
                     self.model(inputs)
                 yield
 
@@ -269,12 +263,6 @@ class SingleTraining(StackedTraining):
         if kept is not None:
             distributed.sum_of_processes(kept)  # each has filled its own part and left zeros elsewhere
         return distributed.sum_of_processes(sums) / len(split)
-
-
-def _parallel(model: nn.Module) -> DistributedDataParallel:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # newer versions of torch have another name for the option
-        return DistributedDataParallel(model, broadcast_buffers=False)
 
 
 def _accumulate_in_place(flat: FlatParameters) -> None:

@@ -13,19 +13,9 @@ from boolit.lab.common.random import generator, keys
 from boolit.lab.datasets import Split
 from boolit.lab.models.layers import StackedDropout
 from boolit.lab.runs import LOWER_IS_BETTER
+from boolit.lab.training import metrics
 from boolit.lab.training.job import Job
 from boolit.lab.training.kept_weights import EarlyStopping
-from boolit.lab.training.metrics import (
-    METRIC_OF_TASK,
-    ResampledRows,
-    evaluate,
-    finite,
-    gather_samples,
-    losses,
-    mean_of_run,
-    metric_of_scores,
-    scores,
-)
 from boolit.lab.training.optimisers import OPTIMISERS, FlatParameters, epoch_rates
 
 CPU = torch.device("cpu")
@@ -61,7 +51,7 @@ class StackedTraining:
         self._augment = job.recipe.augment
         self._augmentation_keys, self._draw_keys = keys(job.seeds, "augmentation"), keys(job.seeds, "draw")
         self._redraws = bool(self._augment or job.dataset.draw)
-        self._own_rows = ResampledRows(job) if job.resamples else None
+        self._own_rows = metrics.ResampledRows(job) if job.resamples else None
         live = {"values": self.flat.values} | {f"buffer.{name}": values for name, values in self.model.named_buffers()}
         patience = job.recipe.patience
         self.early_stopping = None if patience is None else EarlyStopping(live, job.runs, job.recipe.epochs, patience)
@@ -104,9 +94,9 @@ class StackedTraining:
         """What a checkpoint has to hold besides what every training has; changed in place."""
         return {}
 
-    def agree_to_continue(self, going: bool) -> bool:
-        """Whether to go on, if that is what this process wants; where several train together, all have to want it."""
-        return going
+    def agree_to_continue(self, wanted: bool) -> bool:
+        """Whether to continue: where several processes train together, all of them have to want it."""
+        return wanted
 
     def finish(self) -> None:
         """Leaves every run with the weights that count: those of its best epoch if runs are stopped early."""
@@ -175,7 +165,8 @@ class StackedTraining:
 
         Shape: ``(runs, samples)`` to ``(runs, samples, …)`` each.
         """
-        return self._own_rows.take("train", rows) if self._own_rows else gather_samples(self.job.dataset.splits["train"], rows)
+        train = self.job.dataset.splits["train"]
+        return self._own_rows.take("train", rows) if self._own_rows else metrics.gather_samples(train, rows)
 
     def _lay_out(self, x: Tensor) -> Tensor:
         """Stacked layers take the batch last; flat samples can be laid out so once for all steps of a block."""
@@ -185,11 +176,11 @@ class StackedTraining:
         for layer in self._dropouts:
             layer.step = self.steps
         outputs = self.model(x)
-        loss = losses(self.job.loss, outputs, y)
+        loss = metrics.losses(self.job.loss, outputs, y)
         self.optimiser.step(self._clip(self.flat.gradients_of(loss, self._mean_weights(loss))), self.at.step)
-        self.loss = mean_of_run(loss.detach())
+        self.loss = metrics.mean_of_run(loss.detach())
         self.loss_sum += self.loss
-        self.score_sum += mean_of_run(scores(self.job.dataset.task, outputs.detach(), y))
+        self.score_sum += metrics.mean_of_run(metrics.scores(self.job.dataset.task, outputs.detach(), y))
 
     def _clip(self, gradients: Tensor) -> Tensor:
         """Every run's gradient, scaled down in place to the recipe's ``clip`` where it is longer.
@@ -218,7 +209,8 @@ class StackedTraining:
                 found = self.job.dataset.extra_metrics(name, outputs)
                 extra |= {f"{name}_{metric}": values for metric, values in found.items()}
         # Test rows measure only: a loss of theirs that is not finite ends no run, but is recorded as it is.
-        self._freeze(self.alive & ~finite(self.flat.values, *(means[name].T for name in ("train", "valid") if name in means)))
+        decisive = (means[name].T for name in ("train", "valid") if name in means)
+        self._freeze(self.alive & ~metrics.finite(self.flat.values, *decisive))
         for name, values in {**self._metrics(means), **extra}.items():
             self.history.setdefault(name, []).append(values.double().where(self.alive, torch.nan))
         if self.early_stopping:
@@ -226,11 +218,11 @@ class StackedTraining:
 
     def _metrics(self, means: dict[str, Tensor]) -> dict[str, Tensor]:
         """Loss and the task's metric of every split, from the means of losses and scores."""
-        task, metrics = self.job.dataset.task, {}
+        task, found = self.job.dataset.task, {}
         for split, (loss, score) in means.items():
-            metrics[f"{split}_loss"] = loss
-            metrics[f"{split}_{METRIC_OF_TASK[task]}"] = metric_of_scores(task, score.double(), self.job.unit)
-        return metrics
+            found[f"{split}_loss"] = loss
+            found[f"{split}_{metrics.METRIC_OF_TASK[task]}"] = metrics.metric_of_scores(task, score.double(), self.job.unit)
+        return found
 
     def _stopping_loss(self) -> Tensor:
         """What early stopping wants to be low, after the present epoch.
@@ -239,7 +231,7 @@ class StackedTraining:
         """
         name, dataset = self.job.recipe.patience_on, self.job.dataset
         if f"valid_{name}" not in self.history:
-            known = ", ".join(["loss", METRIC_OF_TASK[dataset.task], *dataset.extra_metric_names("valid")])
+            known = ", ".join(["loss", metrics.METRIC_OF_TASK[dataset.task], *dataset.extra_metric_names("valid")])
             raise UserError(f"training.patience_on is {name!r}; the split valid has {known}; choose one of them")
         last = self.history[f"valid_{name}"][-1]
         return last if name in LOWER_IS_BETTER else -last
@@ -251,7 +243,7 @@ class StackedTraining:
 
     def _evaluate(self, split: Split, kept: Tensor | None) -> Tensor:
         """Mean loss and score of a split; its outputs go into ``kept``."""
-        return evaluate(self.job, self.model, split, kept)
+        return metrics.evaluate(self.job, self.model, split, kept)
 
     def _freeze(self, dead: Tensor) -> None:
         if not bool(dead.any()):

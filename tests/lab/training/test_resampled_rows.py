@@ -106,7 +106,7 @@ def poisoned(job: Job) -> Job:
     return replace(job, dataset=replace(job.dataset, pool=Split(pool.x, y)))
 
 
-def test_test_rows_change_no_weight_and_no_validation_figure(config: RunConfig) -> None:
+def test_test_rows_change_no_weight_and_no_validation_metric(config: RunConfig) -> None:
     """Errors of 1e30, whose squares are infinite, do not even end a run."""
     job = Job.of([on(config, 2, training={"learning_rate": rate}) for rate in (0.001, 0.1)])
     one, other = train(job), train(poisoned(job))
