@@ -18,7 +18,8 @@ import pytest
 import boolit
 from boolit.lab import paper
 from boolit.lab.reports.tables.model import column_marks
-from boolit.lab.results.statistics import ScoreSummary, compare_summaries, t_test
+from boolit.lab.results.scores import ScoreSummary
+from boolit.lab.results.statistics import compare_summaries, t_test
 from boolit.lab.runs import Metric
 
 PRINTED = 0.01

@@ -16,7 +16,8 @@ import pytest
 from boolit.lab import paper
 from boolit.lab.common.errors import UserError
 from boolit.lab.reports.tables.model import column_marks
-from boolit.lab.results.statistics import Comparison, ScoreSummary, compare_summaries, t_test
+from boolit.lab.results.scores import ScoreSummary
+from boolit.lab.results.statistics import Comparison, compare_summaries, t_test
 from boolit.lab.runs import Metric
 
 PRINTED = 0.01  # the resolution of the printed figures, in percent

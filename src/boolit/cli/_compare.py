@@ -165,7 +165,7 @@ def _print(result: CompareResult) -> None:
         console.print()
         console.print(f"[bold]{escape(str(result.verdict))}[/]\n")
         if result.saved:
-            console.print(f"{escape(result.saved.describe(result.verdict.score_format))}\n")
+            console.print(f"{escape(result.saved.describe(result.verdict))}\n")
     for note in result.notes:
         console.print(f"Note: {escape(note)}", soft_wrap=True)
     summary = result.summary

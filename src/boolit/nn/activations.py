@@ -1,7 +1,5 @@
 """Activations as modules: gates and their ensembles, and the baselines the paper compares them with."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence

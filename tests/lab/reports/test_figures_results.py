@@ -21,7 +21,7 @@ from boolit.lab.reports.figures.results import (
     wilson,
 )
 from boolit.lab.reports.figures.style import style
-from boolit.lab.results.statistics import Score
+from boolit.lab.results.scores import Score
 from boolit.lab.runs import Record, RunConfig
 
 

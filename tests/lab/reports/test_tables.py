@@ -27,7 +27,8 @@ from boolit.lab.reports.tables import (
     terminal_table,
 )
 from boolit.lab.reports.tables.model import DARK, column_marks, column_shades
-from boolit.lab.results.statistics import Comparison, ComparisonMethod, Score, ScoreSummary, compare, compare_summaries
+from boolit.lab.results.scores import Score, ScoreSummary
+from boolit.lab.results.statistics import Comparison, ComparisonMethod, compare, compare_summaries
 from boolit.lab.runs import Metric, Record, Run
 
 ACCURACY = Metric(name="accuracy")

@@ -15,7 +15,8 @@ from scipy import stats
 from boolit.lab.common.errors import UserError
 from boolit.lab.reports.tables import comparison_table, render
 from boolit.lab.results.export import export
-from boolit.lab.results.statistics import ComparisonMethod, compare, metric_of, scores
+from boolit.lab.results.scores import metric_of, scores
+from boolit.lab.results.statistics import ComparisonMethod, compare
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run
 

@@ -12,19 +12,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.results.scores import format_p
-from boolit.lab.results.statistics import (
-    ComparisonMethod,
-    Score,
-    ScoreSummary,
-    compare,
-    compare_summaries,
-    holm,
-    metric_of,
-    scores,
-    summarise,
-    t_test,
-)
+from boolit.lab.results.scores import Score, ScoreSummary, format_p, metric_of, scores, summarise
+from boolit.lab.results.statistics import ComparisonMethod, compare, compare_summaries, holm, t_test
 from boolit.lab.results.verdicts import verdict
 from boolit.lab.runs import Metric, Record, Run
 

@@ -24,7 +24,7 @@ from boolit.lab.execute import ExecutionSummary, execute
 from boolit.lab.reports.names import metric_label
 from boolit.lab.reports.page import Report, coverage, split_figures, split_tables, write_page
 from boolit.lab.results.resampled import Estimate, ResampledSplits, SplitComparison, compare_splits, estimate
-from boolit.lab.results.statistics import metric_of
+from boolit.lab.results.scores import metric_of
 from boolit.lab.results.store import Store
 from boolit.lab.results.verdicts import SplitVerdict
 from boolit.lab.runs import Metric, Record
@@ -161,7 +161,7 @@ class CompareJob:
             record, expected = outcomes.records[chosen, first], outcomes.expected()
             saved = save_best_model(record, verdict, expected, self.table, dataset, store)
         title = f"{self.plan.study.title}: {metric_label(outcomes.metric)}"
-        paragraphs = [str(verdict), *([saved.describe(verdict.score_format)] if saved else []), *result.notes]
+        paragraphs = [str(verdict), *([saved.describe(verdict)] if saved else []), *result.notes]
         tables = split_tables(verdict, title, self.parameters, outcomes.diverged())
         figures = split_figures(verdict, records)
         report = write_page([*records, *tried], store, self.plan.study.title, paragraphs, tables, figures)

@@ -25,7 +25,7 @@ from boolit.lab.datasets import Dataset, Resample
 from boolit.lab.datasets.tables import PreparedTable, open_table
 from boolit.lab.datasets.tables.profile import clean_column, parse_numbers
 from boolit.lab.results.resampled import Estimate
-from boolit.lab.results.scores import ScoreFormat, describe_p
+from boolit.lab.results.scores import describe_p
 from boolit.lab.results.store import Store
 from boolit.lab.results.verdicts import SplitVerdict
 from boolit.lab.runs import Record
@@ -51,9 +51,9 @@ class BestModel:
     expected: Estimate
     reason: str
 
-    def describe(self, fmt: ScoreFormat) -> str:
+    def describe(self, verdict: SplitVerdict) -> str:
         """The model in a sentence."""
-        metric, found = self.metric.partition("_")[2].replace("rmse", "RMSE"), self.expected
+        metric, found, fmt = verdict.comparison.metric.name.replace("rmse", "RMSE"), self.expected, verdict.score_format
         low, high = (max(0.0, found.low), min(1.0, found.high)) if fmt.percent else (found.low, found.high)
         mean, ends = fmt.number(found.mean), f"[{fmt.number(low)}, {fmt.number(high)}]{fmt.unit}"
         return f"Saved: {self.activation}, expected {metric} on new rows: {mean} {ends}. {self.reason}"

@@ -14,7 +14,8 @@ from boolit.lab.paper import PrintedCell, table
 from boolit.lab.reports.names import map_of
 from boolit.lab.reports.tables import provenance
 from boolit.lab.reports.tables.model import Marks, ResultCell, ResultRow, ResultTable
-from boolit.lab.results.statistics import COVERAGE, Score, ScoreSummary, metric_of, scores, summarise
+from boolit.lab.results.scores import Score, ScoreSummary, metric_of, scores, summarise
+from boolit.lab.results.statistics import COVERAGE
 from boolit.lab.runs import Metric, Record
 
 LINEAR = "linear"

@@ -102,14 +102,14 @@ def sort_key(spec: str) -> tuple[int, str]:
     return (known.index(spec) if spec in known else len(known)), spec
 
 
-def metric_label(metric: Metric) -> str:
-    """A metric in words.
+def metric_label(metric: Metric, split: bool = True) -> str:
+    """A metric in words, with the name of its split or without.
 
     Example:
         >>> metric_label(Metric(name="accuracy"))
         'test accuracy (%)'
     """
-    return metric.key.replace("_", " ") + (" (%)" if metric.percent else "")
+    return (metric.key if split else metric.name).replace("_", " ") + (" (%)" if metric.percent else "")
 
 
 def shorten_numbers(numbers: Iterable[int]) -> dict[int, str]:

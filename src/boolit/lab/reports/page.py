@@ -17,8 +17,8 @@ from boolit.lab.reports.names import map_of, metric_label
 from boolit.lab.reports.tables import FORMATS, render, study_tables
 from boolit.lab.reports.tables.model import EMPTY, Marks, ResultCell, ResultRow, ResultTable, p_cell
 from boolit.lab.results.resampled import Estimate, PairedDifference, SplitComparison
-from boolit.lab.results.scores import ScoreFormat
-from boolit.lab.results.statistics import ComparisonMethod, compare, metric_of, scores
+from boolit.lab.results.scores import ScoreFormat, metric_of, scores
+from boolit.lab.results.statistics import ComparisonMethod, compare
 from boolit.lab.results.store import Store
 from boolit.lab.results.verdicts import SplitVerdict, verdict
 from boolit.lab.runs import Record
@@ -194,7 +194,7 @@ def _score_table(verdict: SplitVerdict, title: str, parameters: Mapping[str, int
         return lambda name: EMPTY if name == other else write(comparison.pair(name, other))
 
     columns: dict[str, Callable[[str], ResultCell]] = {
-        metric_label(comparison.metric).removeprefix("test "): lambda name: _estimate_cell(
+        metric_label(comparison.metric, split=False): lambda name: _estimate_cell(
             comparison.estimates[name], fmt, Marks(bold=name == verdict.leader), comparison.metric.percent
         ),
         f"minus {reference}": against(reference, lambda pair: _estimate_cell(pair.difference, fmt)),

@@ -21,26 +21,8 @@ from typing import Literal
 from scipy import special, stats
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.results.scores import Score, ScoreSummary, metric_of, scores, size_of, summarise
+from boolit.lab.results.scores import Score, ScoreSummary, summarise
 from boolit.lab.runs import Metric
-
-__all__ = [
-    "BEST_SIZES",
-    "COVERAGE",
-    "Comparison",
-    "ComparisonMethod",
-    "Score",
-    "ScoreSummary",
-    "TwoSampleTest",
-    "compare",
-    "compare_summaries",
-    "holm",
-    "metric_of",
-    "scores",
-    "size_of",
-    "summarise",
-    "t_test",
-]
 
 COVERAGE = "± and p cover seeds, on one set of training and test rows: not what other rows would have given."
 BEST_SIZES = (

@@ -21,7 +21,8 @@ def verdict(comparison: Comparison) -> str:
     """Who is best, better than whom, not distinguishable from whom, and who diverged.
 
     Example:
-        >>> from boolit.lab.results.statistics import Score, compare
+        >>> from boolit.lab.results.scores import Score
+        >>> from boolit.lab.results.statistics import compare
         >>> from boolit.lab.runs import Metric
         >>> values = {"relu": (0.5, 0.6, 0.55), "xnor_ail": (0.9, 1.0, 0.95), "tanh": (0.9, 0.95, 0.91)}
         >>> print(verdict(compare([Score(name, 36, v) for name, v in values.items()], Metric(name="accuracy"))))

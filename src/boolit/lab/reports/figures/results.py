@@ -14,7 +14,7 @@ from matplotlib.ticker import PercentFormatter
 
 from boolit.lab.reports.figures.style import style, styled
 from boolit.lab.reports.names import label
-from boolit.lab.results.statistics import Score
+from boolit.lab.results.scores import Score
 from boolit.lab.runs import Record, in_percent
 
 NAMES_IN_COLUMN, COLUMN_INCHES = 17, 1.9  # of a legend that is as high as the panels

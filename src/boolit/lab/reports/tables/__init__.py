@@ -21,16 +21,8 @@ from boolit.lab.reports.tables.model import (
     score_column,
     t_test_columns,
 )
-from boolit.lab.results.statistics import (
-    BEST_SIZES,
-    COVERAGE,
-    Comparison,
-    ComparisonMethod,
-    compare,
-    metric_of,
-    scores,
-    size_of,
-)
+from boolit.lab.results.scores import metric_of, scores, size_of
+from boolit.lab.results.statistics import BEST_SIZES, COVERAGE, Comparison, ComparisonMethod, compare
 from boolit.lab.runs import Record
 
 __all__ = ["FORMATS", "comparison_table", "provenance", "render", "score_table", "study_tables", "terminal_table"]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from boolit.lab.reports.names import metric_label, shorten_numbers
-from boolit.lab.results.scores import ScoreFormat, format_p, score_format
-from boolit.lab.results.statistics import Comparison, ScoreSummary, TwoSampleTest
+from boolit.lab.results.scores import ScoreFormat, ScoreSummary, format_p, score_format
+from boolit.lab.results.statistics import Comparison, TwoSampleTest
 
 # White text is easier to read than black on greys darker than this: their contrasts (WCAG) are equal at 54 % black.
 DARK = 0.54
