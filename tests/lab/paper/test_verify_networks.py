@@ -21,10 +21,13 @@ BASE = "relu (base SRAN)"
 
 
 @pytest.fixture(autouse=True)
-def counts_of_changed_networks_are_forgotten() -> Iterator[None]:
-    parameter_count.cache_clear()
+def counts_of_changed_networks_are_forgotten(request: pytest.FixtureRequest) -> Iterator[None]:
+    changed = "monkeypatch" in request.fixturenames
+    if changed:
+        parameter_count.cache_clear()
     yield
-    parameter_count.cache_clear()
+    if changed:
+        parameter_count.cache_clear()
 
 
 def failures(checks: Callable[[], Iterable[Check]]) -> set[str]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from boolit.lab.common.registry import Registry
 from boolit.lab.models.base import Family, Stacked
 
-__all__ = ["MODELS", "Family", "Stacked", "family", "family_names", "family_type", "register", "restore"]
+__all__ = ["MODELS", "Family", "Stacked", "family", "family_type", "register", "restore"]
 
 MODELS: Registry[Family] = Registry(
     "model",
@@ -24,11 +24,6 @@ MODELS: Registry[Family] = Registry(
     },
 )
 register = MODELS.register
-
-
-def family_names() -> list[str]:
-    """Every model family there is."""
-    return MODELS.names()
 
 
 def family(table: Mapping[str, Any]) -> Family:
@@ -47,7 +42,7 @@ def family_type(name: object) -> type[Family]:
 
 
 def restore(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Stacked:
-    """The network of one finished run, from its configuration and the weights kept of it; in evaluation mode.
+    """The network of one finished run, from its configuration and its weights; in evaluation mode.
 
     It takes ``(1, batch, …)``, as a cohort of one run.
     """
