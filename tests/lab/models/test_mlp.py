@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import boolit
-from boolit.lab.models import family, family_names, restore
+from boolit.lab.models import MODELS, family, restore
 from boolit.lab.runs import RunConfig
 from boolit.nn.width import count_parameters
 
@@ -62,6 +62,6 @@ def test_a_kept_network_is_restored() -> None:
 
 
 def test_an_unknown_model_lists_the_known() -> None:
-    assert "mlp" in family_names()
+    assert "mlp" in MODELS.names()
     with pytest.raises(ValueError, match="unknown model 'perceptron'"):
         family({"name": "perceptron"})

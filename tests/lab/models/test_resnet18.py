@@ -2,7 +2,7 @@
 
 import torch
 
-from boolit.lab.models.resnet18 import Resnet18, folded
+from boolit.lab.models.resnet18 import Resnet18, fold_batch_norms
 from boolit.nn.width import count_parameters
 
 STATISTICS = ("weight", "bias", "running_mean", "running_var")
@@ -49,8 +49,8 @@ def test_folded_batch_norms_change_nothing_but_the_rounding() -> None:
             values.copy_(0.5 + torch.rand(values.shape, generator=draw))
     x = torch.randn(2, 3, 64, 64, generator=draw)
     with torch.no_grad():
-        plain, quick = network.eval()(x), folded(network)(x)
+        plain, quick = network.eval()(x), fold_batch_norms(network)(x)
     assert torch.allclose(plain, quick, rtol=1e-4, atol=1e-5 * float(plain.abs().max()))
     assert float(plain.std()) > 0.01
-    assert not any("running" in name for name in folded(network).state_dict())
+    assert not any("running" in name for name in fold_batch_norms(network).state_dict())
     assert any("running" in name for name in network.state_dict())

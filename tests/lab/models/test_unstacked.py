@@ -24,7 +24,7 @@ def network() -> nn.Sequential:
     return nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.PReLU(), nn.Linear(6, 2))
 
 
-def looped() -> UnstackedRuns:
+def unstacked() -> UnstackedRuns:
     networks = UnstackedRuns(RUNS, network())
     networks.initialise(range(RUNS))
     return networks
@@ -37,7 +37,7 @@ def one(networks: UnstackedRuns, run: int, x: Tensor) -> Tensor:
 
 
 def test_gradients_reach_parameters_and_inputs() -> None:
-    networks, x = looped(), torch.randn(RUNS, BATCH, 4, requires_grad=True)
+    networks, x = unstacked(), torch.randn(RUNS, BATCH, 4, requires_grad=True)
     wanted = [x, *networks.parameters()]
     ours = torch.autograd.grad(networks(x).sin().sum(), wanted)
     results = torch.stack([one(networks, run, x[run]) for run in range(RUNS)])
@@ -47,7 +47,7 @@ def test_gradients_reach_parameters_and_inputs() -> None:
 
 
 def test_frozen_parameters_stay_out_of_it() -> None:
-    networks, x = looped(), torch.randn(RUNS, BATCH, 4)
+    networks, x = unstacked(), torch.randn(RUNS, BATCH, 4)
     frozen = networks.get_parameter("0.weight").requires_grad_(False)
     networks(x).sum().backward()
     assert frozen.grad is None
@@ -55,19 +55,19 @@ def test_frozen_parameters_stay_out_of_it() -> None:
 
 
 def test_the_number_of_threads_is_as_before(threads: int) -> None:
-    networks, x = looped(), torch.randn(RUNS, BATCH, 4)
+    networks, x = unstacked(), torch.randn(RUNS, BATCH, 4)
     networks(x).sum().backward()
     assert torch.get_num_threads() == threads
 
 
 def test_an_error_of_a_run_is_the_callers_and_leaves_the_threads_alone(threads: int) -> None:
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        looped()(torch.randn(RUNS, BATCH, 3))
+        unstacked()(torch.randn(RUNS, BATCH, 3))
     assert torch.get_num_threads() == threads
 
 
 def test_samples_are_independent_in_evaluation_but_not_in_training() -> None:
-    networks, x = looped(), torch.randn(RUNS, 2 * PIECE + 3, 4)
+    networks, x = unstacked(), torch.randn(RUNS, 2 * PIECE + 3, 4)
     with torch.no_grad():
         together = networks(x)
         assert not torch.allclose(together[:, :3], networks(x[:, :3]))
@@ -77,13 +77,13 @@ def test_samples_are_independent_in_evaluation_but_not_in_training() -> None:
 
 
 def test_statistics_belong_to_their_run() -> None:
-    networks, x = looped(), torch.randn(RUNS, BATCH, 4)
+    networks, x = unstacked(), torch.randn(RUNS, BATCH, 4)
     with torch.no_grad():
         networks(x)
     means = networks.get_buffer("1.running_mean")
     for run in range(RUNS):
         single = network()
-        single.load_state_dict({name: values[run] for name, values in looped().state_dict().items()})
+        single.load_state_dict({name: values[run] for name, values in unstacked().state_dict().items()})
         single(x[run])
         torch.testing.assert_close(means[run], single.get_buffer("1.running_mean"))
 

@@ -12,6 +12,7 @@ from scipy import integrate, stats
 from torch import Tensor, nn
 
 import boolit.nn.width
+from boolit.lab import paper
 from boolit.lab.common.errors import UserError
 from boolit.lab.models import base, cnn
 from boolit.lab.models.base import parameter_count
@@ -19,6 +20,7 @@ from boolit.lab.models.mlp import Head
 from boolit.lab.paper.verification import FAMILIES, Check, choose, gates, heads, mnist, verify
 from boolit.lab.paper.verification.check import count_and_run, uniform
 from boolit.lab.paper.verification.heads import CLASSES, TABLES, head_rows
+from boolit.lab.paper.verification.networks import HEADINGS, RESNET_KINDS, SRAN_KINDS, UNEVEN
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +41,36 @@ def test_slips_are_explained_and_their_target_is_not_the_papers(results: dict[st
     for check in slips:
         assert " says " in check.note or "proof" in check.note
         assert check.target != check.paper or "up to the order of channels" in check.note
+
+
+class TestNetworks:
+    """Every row and column of the tables of large networks is checked, with the exact counts."""
+
+    def test_resnets_of_every_kind_and_column_for_both_datasets(self, results: dict[str, list[Check]]) -> None:
+        counts = {check.name: check.ours for check in results["resnet50-cifar"]}
+        for classes in ("CIFAR-10", "CIFAR-100"):
+            for kind, *_ in RESNET_KINDS:
+                assert {f"{kind}, {classes}, ~{heading}" for heading in HEADINGS} <= set(counts)
+        assert counts["partition of 3, CIFAR-100, ~6M"] == 5_287_054 + 183_690
+        assert counts["2→3, CIFAR-100, ~225M"] == 197_762_762 + 184_410
+
+    def test_sran(self, results: dict[str, list[Check]]) -> None:
+        counts = {check.name: check.ours for check in results["sran"]}
+        assert {f"{kind}: all" for kind, *_ in SRAN_KINDS} <= set(counts)
+        assert counts["as published: all"] == 44_030_217
+        assert counts["1→1: all"] == 45_618_441
+        assert counts["2→1: all"] == counts["partition of 3: all"] == 44_574_473
+        rows = {name.removeprefix("row ") for name in counts if name.startswith("row ")}
+        assert {cell.activation for cell in paper.table("tab:sran")} == {"relu (base SRAN)", *rows}
+        assert set(UNEVEN) <= rows
+
+    def test_tmn_and_tmnx(self, results: dict[str, list[Check]]) -> None:
+        counts = {check.name: check.ours for check in results["tmn"]}
+        for label in ("tab:tmn-og", "tab:tmnx"):
+            printed = {cell.activation for cell in paper.table(label)} - {"relu (TMN as published)"}
+            assert {f"{label}, {spec}" for spec in printed} <= set(counts)
+        assert counts["TMN, 2→1: parameters"] == 650_281
+        assert counts["TMNx, partition of 3: parameters"] == 1_193_821
 
 
 class TestCheck:

@@ -1,4 +1,4 @@
-"""The checks of ResNet-50s, SRAN, TMN and TMNx agree, and notice when a layer, a width, a row or a count is wrong."""
+"""The checks of ResNet-50s, SRAN, TMN and TMNx notice when a layer, a width or a count is wrong."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from boolit.lab.models.base import parameter_count
 from boolit.lab.models.preact_resnet import BlockShape, block_shapes
 from boolit.lab.models.tmn import layers, network
 from boolit.lab.paper.verification import Check, networks
-from boolit.lab.paper.verification.networks import HEADINGS, RESNET_KINDS, SRAN_KINDS, UNEVEN
-
-BASE = "relu (base SRAN)"
+from boolit.lab.paper.verification.networks import HEADINGS, RESNET_KINDS, SRAN_KINDS
 
 
 @pytest.fixture(autouse=True)
@@ -39,15 +37,6 @@ class TestResnets:
             patched.setattr(networks, "RESNET_KINDS", RESNET_KINDS[:kinds])
             patched.setattr(networks, "table_rows", lambda _: ["relu"])
             return {name for name in failures(networks.check_resnets) if "mean of" not in name}
-
-    def test_every_count_of_every_kind_and_column_is_checked_for_both_datasets(self) -> None:
-        checks = {check.name: check for check in networks.check_resnets()}
-        assert all(check.ok for check in checks.values())
-        for classes in ("CIFAR-10", "CIFAR-100"):
-            for kind, *_ in RESNET_KINDS:
-                assert {f"{kind}, {classes}, ~{heading}" for heading in HEADINGS} <= set(checks)
-        assert checks["partition of 3, CIFAR-100, ~6M"].ours == 5_287_054 + 183_690
-        assert checks["2→3, CIFAR-100, ~225M"].ours == 197_762_762 + 184_410
 
     def test_columns_are_those_of_the_tables(self) -> None:
         for label in ("tab:resnet50-cifar10", "tab:resnet50-cifar100"):
@@ -79,21 +68,6 @@ class TestResnets:
 
 
 class TestSran:
-    def test_every_count_agrees(self) -> None:
-        checks = {check.name: check for check in networks.check_sran()}
-        assert all(check.ok for check in checks.values())
-        assert {f"{kind}: all" for kind, *_ in SRAN_KINDS} <= set(checks)
-        assert checks["as published: all"].ours == 44_030_217
-        assert checks["1→1: all"].ours == 45_618_441
-        assert checks["2→1: all"].ours == checks["partition of 3: all"].ours == 44_574_473
-
-    def test_rows_are_those_of_the_table(self) -> None:
-        rows = {
-            name.removeprefix("row ") for name in (check.name for check in networks.check_sran()) if name.startswith("row ")
-        }
-        assert {cell.activation for cell in paper.table("tab:sran")} == {BASE, *rows}
-        assert set(UNEVEN) <= rows
-
     def test_they_notice_a_missing_layer_norm(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(networks, "SRAN_KINDS", SRAN_KINDS[:2])
         monkeypatch.setattr(nn, "LayerNorm", lambda _: nn.Identity())
@@ -109,15 +83,6 @@ class TestSran:
 
 
 class TestTmns:
-    def test_every_row_of_both_tables_is_checked_and_right(self) -> None:
-        checks = {check.name: check for check in networks.check_tmns()}
-        assert all(check.ok for check in checks.values())
-        for label in ("tab:tmn-og", "tab:tmnx"):
-            printed = {cell.activation for cell in paper.table(label)} - {"relu (TMN as published)"}
-            assert {f"{label}, {spec}" for spec in printed} <= set(checks)
-        assert checks["TMN, 2→1: parameters"].ours == 650_281
-        assert checks["TMNx, partition of 3: parameters"].ours == 1_193_821
-
     def test_they_notice_a_bias_after_the_activation(self, monkeypatch: pytest.MonkeyPatch) -> None:
         class Biased(layers.InnerLayer):
             def __init__(self, modules: int, embedding: int, width: int, spec: str, projected: int | None) -> None:

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, TaskID, TimeElapsedColumn, TimeRemainingColumn
 
 from boolit.lab.common.progress import progress_bars
 from boolit.lab.training import StackedTraining
@@ -20,8 +20,6 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
 
     def __init__(self, total_runs: int, shown: bool | None = None, console: Console | None = None) -> None:
         self._bars = progress_bars(
-            TextColumn("{task.description}"),
-            BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TimeRemainingColumn(),

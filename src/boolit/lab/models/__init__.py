@@ -11,7 +11,7 @@ from boolit.lab.common.registry import Registry
 from boolit.lab.models.base import Family, Stacked
 from boolit.lab.runs import RunConfig
 
-__all__ = ["MODELS", "Family", "Stacked", "family", "family_names", "family_type", "register", "restore"]
+__all__ = ["MODELS", "Family", "Stacked", "family", "family_type", "register", "restore"]
 
 MODELS: Registry[Family] = Registry(
     "model",
@@ -25,11 +25,6 @@ MODELS: Registry[Family] = Registry(
     },
 )
 register = MODELS.register
-
-
-def family_names() -> list[str]:
-    """Every model family there is."""
-    return MODELS.names()
 
 
 def family(table: Mapping[str, Any]) -> Family:
@@ -48,7 +43,7 @@ def family_type(name: object) -> type[Family]:
 
 
 def restore(config: RunConfig, weights: Mapping[str, Tensor]) -> Stacked:
-    """The network of one finished run, from its configuration and the weights kept of it; in evaluation mode.
+    """The network of one finished run, from its configuration and its weights; in evaluation mode.
 
     It takes ``(1, batch, …)``, as a cohort of one run.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import TypeAlias
 
 import torch
 from pydantic import BaseModel, ConfigDict
@@ -12,6 +13,8 @@ from torch import Tensor, nn
 
 from boolit.nn import Activation
 from boolit.nn.width import count_parameters, width_for_budget
+
+Shape: TypeAlias = Sequence[int]  # of one sample
 
 
 class Stacked(nn.Module, ABC):
@@ -51,39 +54,31 @@ class Family(BaseModel, ABC):
         """Whether its networks are so large that each is trained alone."""
         return False
 
-    @abstractmethod
     def widths(self, size: int, depth: int) -> list[int]:
-        """The pre-activation widths of the network of a size."""
+        """The pre-activation widths of the network of a size: one per layer, all the same, unless a family has another rule."""
+        return [size] * depth
 
     @abstractmethod
-    def saved_numel(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
+    def saved_numel(self, inputs: Shape, outputs: int, widths: Sequence[int], activation: Activation) -> int:
         """About how many numbers one sample saves for the backward pass; a cohort's memory is estimated from it."""
 
     @abstractmethod
-    def build(self, runs: int, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> Stacked:
+    def build(self, runs: int, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> Stacked:
         """The networks of some runs, not yet initialised."""
 
-    def network(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> nn.Module:
+    def network(self, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> nn.Module:
         """One run's network, whose parameters are counted."""
         return self.build(1, inputs, outputs, widths, spec)
 
-    def parameters(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
+    def parameters(self, inputs: Shape, outputs: int, widths: Sequence[int], activation: Activation) -> int:
         """How many parameters one run's network has."""
         return parameter_count(self, tuple(inputs), outputs, tuple(widths), activation.spec)
 
-    def widths_for_activation(
-        self,
-        widths: list[int],
-        inputs: Sequence[int],  # noqa: ARG002
-        outputs: int,  # noqa: ARG002
-        activation: Activation,  # noqa: ARG002
-    ) -> list[int]:
+    def widths_for_activation(self, widths: list[int], inputs: Shape, outputs: int, activation: Activation) -> list[int]:  # noqa: ARG002
         """The widths an activation has where a study says ``widths``: the same, unless a family has another rule."""
         return widths
 
-    def widths_for_budget(
-        self, budget: int, depth: int, inputs: Sequence[int], outputs: int, activation: Activation
-    ) -> list[int]:
+    def widths_for_budget(self, budget: int, depth: int, inputs: Shape, outputs: int, activation: Activation) -> list[int]:
         """The widths whose parameter count is nearest to a budget."""
 
         def count(size: int) -> int:

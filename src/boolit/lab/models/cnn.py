@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 import boolit
 from boolit.lab.common.errors import UserError
+from boolit.lab.models.base import Shape
 from boolit.lab.models.layers import SMALL
 from boolit.lab.models.unstacked import UnstackedFamily
 from boolit.nn import Activation
@@ -102,26 +103,20 @@ class Cnn(UnstackedFamily):
     def widths(self, size: int, depth: int) -> list[int]:
         _check_depth(depth)
         if self.structure == "auto":
-            rule = 'which goes by a budget of parameters; use "small" or "large", or sweep.params'
+            rule = 'which follows from a budget of parameters; use "small" or "large", or sweep.params'
             raise UserError(f"a width of {size} with structure 'auto', {rule}")
         return [int(width) for width in nominal_widths(self.structure, size)]
 
-    def widths_for_budget(
-        self, budget: int, depth: int, inputs: Sequence[int], outputs: int, activation: Activation
-    ) -> list[int]:
+    def widths_for_budget(self, budget: int, depth: int, inputs: Shape, outputs: int, activation: Activation) -> list[int]:
         _check_depth(depth)
         channels, _, _, cells = _sizes(inputs)
         count = partial(approximate_parameters, channels, cells, outputs, float(activation.feature_factor))
-        structure = self._structure(budget)
+        by_budget: Structure = "small" if budget < self.small_below else "large"
+        structure = by_budget if self.structure == "auto" else self.structure
         size = size_for_budget(count, budget, structure)
         return [round_down(width, activation.divisor) for width in nominal_widths(structure, size)]
 
-    def _structure(self, budget: int) -> Structure:
-        if self.structure != "auto":
-            return self.structure
-        return "small" if budget < self.small_below else "large"
-
-    def saved_numel(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
+    def saved_numel(self, inputs: Shape, outputs: int, widths: Sequence[int], activation: Activation) -> int:
         convolutions, linear = _parts(widths)
         _, height, width, _ = _sizes(inputs)
         total = math.prod(inputs) + sum(width + activation.out_features(width) for width in linear) + outputs
@@ -132,7 +127,7 @@ class Cnn(UnstackedFamily):
                 total += 3 * features * pixels // 4  # pooled values, and the positions of the maxima as int64
         return total
 
-    def network(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> CnnNetwork:
+    def network(self, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> CnnNetwork:
         return CnnNetwork(inputs, outputs, widths, spec)
 
     def weight_limit(self, layer: nn.Module) -> float | None:
@@ -145,7 +140,7 @@ class CnnNetwork(nn.Module):
     Shape: ``(batch, height, width)`` or ``(batch, channels, height, width)`` to ``(batch, outputs)``.
     """
 
-    def __init__(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> None:
+    def __init__(self, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> None:
         super().__init__()
         convolutions, linear = _parts(widths)
         features, _, _, cells = _sizes(inputs)
@@ -189,10 +184,10 @@ def _parts(widths: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
     return widths[:CONVOLUTIONS], widths[CONVOLUTIONS:]
 
 
-def _sizes(inputs: Sequence[int]) -> tuple[int, int, int, int]:
+def _sizes(inputs: Shape) -> tuple[int, int, int, int]:
     """Channels, height and width of an image, and the pixels per channel after the last pooling."""
     if len(inputs) not in (2, 3) or min(inputs[-2:]) < SHRINKAGE:
-        rule = f"a CNN takes (height, width) or (channels, height, width) of at least {SHRINKAGE} pixels a side"
+        rule = f"a CNN takes (height, width) or (channels, height, width) of at least {SHRINKAGE} pixels per side"
         raise UserError(f"samples of shape {tuple(inputs)}: {rule}")
     channels, (height, width) = inputs[0] if len(inputs) == 3 else 1, inputs[-2:]
     return channels, height, width, (height // SHRINKAGE) * (width // SHRINKAGE)

@@ -6,7 +6,7 @@ on two AVX-512 cores, forward and backward of 40 networks 54-32-32-7 with batch 
 ``(runs, batch, features)``, 7.4 ms with ``torch.func.vmap``; of 40 parity networks: 0.23, 0.28 and 2.1 ms.
 
 A batch norm, a linear layer and a batch norm in a row are one linear map whose weights follow from the mean and covariance of
-what enters: no normalised tensor has to be written. `boolit.lab.training.distributed` replaces `moments` where several
+the input: no normalised tensor has to be written. `boolit.lab.training.distributed` replaces `moments` where several
 processes share their statistics.
 """
 
@@ -32,7 +32,7 @@ SMALL = 0.005  # the bound of the authors' code for first weights of linear laye
 def draw_first_weights(
     weight: Tensor, bias: Tensor | None, seeds: Sequence[int], name: str, bound: float | None = None
 ) -> None:
-    """As ``nn.Linear`` and ``nn.Conv2d`` do, each run from its own generator; or weights within ``±bound`` and a bias of 0.
+    """As ``nn.Linear`` and ``nn.Conv2d``, each run from its own generator; or weights within ``±bound`` and a bias of 0.
 
     Shape: ``(runs, outputs, …)`` and ``(runs, outputs)``, in place.
     """
@@ -46,7 +46,7 @@ def draw_first_weights(
 
 
 class StackedLinear(nn.Module):
-    """One ``nn.Linear`` a run.
+    """One ``nn.Linear`` per run.
 
     Shape: ``(runs, inputs, batch)`` to ``(runs, outputs, batch)``.
     """
@@ -57,7 +57,7 @@ class StackedLinear(nn.Module):
         self.bias = nn.Parameter(torch.empty(runs, outputs))
 
     def initialise(self, seeds: Sequence[int], name: str, bound: float | None = None) -> None:
-        """As ``nn.Linear`` does, each run from its own generator; or weights within ``±bound`` and no bias."""
+        """Draws the first weights, each run from its own generator: see `draw_first_weights`."""
         draw_first_weights(self.weight, self.bias, seeds, name, bound)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -65,7 +65,7 @@ class StackedLinear(nn.Module):
 
 
 class StackedBatchNorm(nn.Module):
-    """One ``nn.BatchNorm1d`` a run, with the run's own statistics.
+    """One ``nn.BatchNorm1d`` per run, with the run's own statistics.
 
     Shape: ``(runs, features, batch)``, unchanged.
     """
@@ -89,7 +89,7 @@ class StackedBatchNorm(nn.Module):
 
 
 class StackedLayerNorm(nn.Module):
-    """One ``nn.LayerNorm`` a run.
+    """One ``nn.LayerNorm`` per run.
 
     Shape: ``(runs, features, batch)``, unchanged.
     """
@@ -106,7 +106,7 @@ class StackedLayerNorm(nn.Module):
 
 
 class StackedDropout(nn.Module):
-    """One ``nn.Dropout`` a run; which elements fall depends on the run's seed and the step only.
+    """One ``nn.Dropout`` per run; the dropped elements depend on the run's seed and the step only.
 
     Shape: ``(runs, …)``, unchanged.
     """
@@ -119,14 +119,14 @@ class StackedDropout(nn.Module):
         self.register_buffer("run_keys", torch.zeros(runs, dtype=torch.int64), persistent=False)
 
     def initialise(self, seeds: Sequence[int], name: str) -> None:
-        """Gives every run its own stream."""
+        """Sets each run's own random stream."""
         self.run_keys.copy_(keys(seeds, "dropout", name))
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return x
-        kept = uniform(self.run_keys, self.step, x.shape[1:]) >= self.p
-        return x * kept / (1 - self.p)
+        mask = uniform(self.run_keys, self.step, x.shape[1:]) >= self.p
+        return x * mask / (1 - self.p)
 
 
 class LearntActivation(nn.Module):
@@ -172,7 +172,7 @@ def stacked_activation(runs: int, spec: str) -> nn.Module:
 
 
 class Moments(NamedTuple):
-    """Shape: ``mean`` is ``(groups, features)``, ``covariance`` ``(groups, features, features)``, of so many ``samples``."""
+    """Shape: ``mean`` is ``(groups, features)``, ``covariance`` ``(groups, features, features)``; of ``samples`` rows each."""
 
     mean: Tensor
     covariance: Tensor
@@ -196,7 +196,7 @@ def moments(x: Tensor) -> Moments:
 
 
 class _MeanAndCovariance(torch.autograd.Function):
-    """A group at a time, so that its centred features stay in the cache; its backward is one product a group."""
+    """A group at a time, so that its centred features stay in the cache; its backward is one product per group."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:

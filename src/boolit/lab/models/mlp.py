@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import boolit
 from boolit.lab.common.errors import UserError
-from boolit.lab.models.base import Family, Stacked
+from boolit.lab.models.base import Family, Shape, Stacked
 from boolit.lab.models.layers import (
     SMALL,
     StackedBatchNorm,
@@ -36,15 +36,12 @@ class Mlp(Family):
     dropout: float = Field(default=0.0, ge=0, lt=1)
     initialisation: Literal["torch", "small"] = "torch"
 
-    def widths(self, size: int, depth: int) -> list[int]:
-        return [size] * depth
-
-    def saved_numel(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
+    def saved_numel(self, inputs: Shape, outputs: int, widths: Sequence[int], activation: Activation) -> int:
         per_width = 2 if self.normalisation == "none" else 3
         hidden = sum(per_width * width + 2 * activation.out_features(width) for width in widths)
         return 2 * math.prod(inputs) + hidden + 4 * outputs
 
-    def build(self, runs: int, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> Stacked:
+    def build(self, runs: int, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> Stacked:
         return StackedMlp(self, runs, math.prod(inputs), outputs, widths, spec)
 
 
@@ -107,12 +104,7 @@ class Head(Family):
     name: Literal["head"] = "head"
     sizes: Literal["equal", "matched"] = "equal"
 
-    def widths(self, size: int, depth: int) -> list[int]:
-        return [size] * depth
-
-    def widths_for_activation(
-        self, widths: list[int], inputs: Sequence[int], outputs: int, activation: Activation
-    ) -> list[int]:
+    def widths_for_activation(self, widths: list[int], inputs: Shape, outputs: int, activation: Activation) -> list[int]:
         factor = activation.feature_factor
         if activation.spec == LINEAR:
             return []
@@ -123,15 +115,13 @@ class Head(Family):
         pointwise = self.parameters(inputs, outputs, widths, boolit.activation("relu"))
         return super().widths_for_budget(pointwise, len(widths), inputs, outputs, activation)
 
-    def widths_for_budget(
-        self, budget: int, depth: int, inputs: Sequence[int], outputs: int, activation: Activation
-    ) -> list[int]:
+    def widths_for_budget(self, budget: int, depth: int, inputs: Shape, outputs: int, activation: Activation) -> list[int]:
         if activation.spec == LINEAR:
             raise UserError(f"a budget of {budget}: {LINEAR} stands for one linear layer, of one size; use sweep.width")
         return super().widths_for_budget(budget, depth, inputs, outputs, activation)
 
-    def saved_numel(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
+    def saved_numel(self, inputs: Shape, outputs: int, widths: Sequence[int], activation: Activation) -> int:
         return PLAIN.saved_numel(inputs, outputs, widths, activation)
 
-    def build(self, runs: int, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> Stacked:
+    def build(self, runs: int, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> Stacked:
         return PLAIN.build(runs, inputs, outputs, widths, spec)

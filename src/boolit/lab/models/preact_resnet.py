@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 import boolit
 from boolit.lab.common.errors import UserError
+from boolit.lab.models.base import Shape
 from boolit.lab.models.layers import SMALL
 from boolit.lab.models.unstacked import UnstackedFamily
 from boolit.nn import Activation
@@ -196,9 +197,7 @@ class PreactResnet(UnstackedFamily):
         _check_depth(depth)
         return [size * 2**stage for stage in range(len(STRIDES))]
 
-    def widths_for_budget(
-        self, budget: int, depth: int, inputs: Sequence[int], outputs: int, activation: Activation
-    ) -> list[int]:
+    def widths_for_budget(self, budget: int, depth: int, inputs: Shape, outputs: int, activation: Activation) -> list[int]:
         _check_depth(depth)
         if self.sizes == "paper":
             return self._nearest_of_paper(budget, inputs, outputs, activation)
@@ -224,7 +223,7 @@ class PreactResnet(UnstackedFamily):
     def _scaled_widths(self, factor: Fraction, activation: Activation) -> list[int]:
         return hidden_widths(base_widths(self.base, activation.divisor), factor, activation.divisor)
 
-    def _nearest_of_paper(self, budget: int, inputs: Sequence[int], outputs: int, activation: Activation) -> list[int]:
+    def _nearest_of_paper(self, budget: int, inputs: Shape, outputs: int, activation: Activation) -> list[int]:
         counts = {self.parameters(inputs, outputs, widths, activation): widths for widths in self.paper_widths(activation)}
         nearest = min(counts, key=lambda count: abs(math.log(count / budget)))
         if not 1 / NEAR <= nearest / budget <= NEAR:
@@ -232,7 +231,7 @@ class PreactResnet(UnstackedFamily):
             raise UserError(f"a budget of {budget:,}: {rule}; ask for about one of these, or use sizes = 'any'")
         return counts[nearest]
 
-    def saved_numel(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
+    def saved_numel(self, inputs: Shape, outputs: int, widths: Sequence[int], activation: Activation) -> int:
         _, height, width = _sizes(inputs)
         stem, blocks = block_shapes(self.depth, self.base, widths, activation.divisor)
         total = math.prod(inputs) + stem * height * width + blocks[-1].out_channels + outputs
@@ -242,7 +241,7 @@ class PreactResnet(UnstackedFamily):
                 height, width = -(-height // stride), -(-width // stride)
         return total
 
-    def network(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> PreactNetwork:
+    def network(self, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> PreactNetwork:
         return PreactNetwork(_sizes(inputs)[0], outputs, widths, spec, self.depth, self.base)
 
     def weight_limit(self, layer: nn.Module) -> float | None:
@@ -254,7 +253,7 @@ def _check_depth(depth: int) -> None:
         raise UserError(f"a sweep.depth of {depth}: layers of a ResNet are counted by model.depth; leave sweep.depth out")
 
 
-def _sizes(inputs: Sequence[int]) -> tuple[int, int, int]:
+def _sizes(inputs: Shape) -> tuple[int, int, int]:
     """Channels, height and width of an image."""
     if len(inputs) != 3:
         raise UserError(f"samples of shape {tuple(inputs)}: a ResNet takes images (channels, height, width); use such data")

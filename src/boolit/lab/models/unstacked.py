@@ -25,7 +25,7 @@ from torch.func import functional_call
 
 from boolit.lab.common.parallel import thread_pool
 from boolit.lab.common.random import keys
-from boolit.lab.models.base import Family, Stacked
+from boolit.lab.models.base import Family, Shape, Stacked
 from boolit.lab.models.layers import StackedDropout, draw_first_weights
 
 T = TypeVar("T")
@@ -37,14 +37,14 @@ class UnstackedFamily(Family):
     """A family whose networks are plain torch modules, run one by one."""
 
     @abstractmethod
-    def network(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> nn.Module:
+    def network(self, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> nn.Module:
         """One plain network."""
 
     def weight_limit(self, layer: nn.Module) -> float | None:  # noqa: ARG002
         """The bound of a layer's first weights, whose bias then begins at 0; None for torch's own initialisation."""
         return None
 
-    def build(self, runs: int, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> Stacked:
+    def build(self, runs: int, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> Stacked:
         with torch.random.fork_rng(devices=[]):  # torch's layers draw weights that `initialise` replaces
             return UnstackedRuns(runs, self.network(inputs, outputs, widths, spec), self.weight_limit)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -63,6 +64,9 @@ class TableSpec:
 
 def table_digest(path: Path) -> str:
     """The hash of a table's contents."""
+    with suppress(OSError):  # file_digest says what else is wrong with a path
+        if not path.exists():
+            raise UserError(f"there is no table {path}; check the path")
     return file_digest(path, "table")[:DIGEST_DIGITS]
 
 

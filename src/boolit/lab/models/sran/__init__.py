@@ -11,6 +11,7 @@ from pydantic import Field
 from torch import nn
 
 from boolit.lab.common.errors import UserError
+from boolit.lab.models.base import Shape
 from boolit.lab.models.resnet18 import BLOCKS, FEATURES, STAGES, Resnet18
 from boolit.lab.models.sran.network import ACTIVATIONS, CANDIDATES, COLUMNS, PAIRS, PANELS, ROWS, NarrowEncoder, SranNetwork
 from boolit.lab.models.unstacked import UnstackedFamily
@@ -109,17 +110,12 @@ class Sran(UnstackedFamily):
         return NarrowEncoderConfig((first, features // 2, features), stride=2), whole, whole
 
     def widths(self, size: int, depth: int) -> list[int]:
-        _check_depth(depth)
+        if depth != 1:
+            raise UserError(f"a sweep.depth of {depth}: SRAN always has the same layers; leave sweep.depth out")
         last_of_pairs = 2 * size if self.normalised else size
         return [3 * size, size, 4 * size, last_of_pairs, 2 * size, size, size]
 
-    def widths_for_activation(
-        self,
-        widths: list[int],
-        inputs: Sequence[int],  # noqa: ARG002
-        outputs: int,  # noqa: ARG002
-        activation: Activation,
-    ) -> list[int]:
+    def widths_for_activation(self, widths: list[int], inputs: Shape, outputs: int, activation: Activation) -> list[int]:  # noqa: ARG002
         """Embeddings stay as wide after every activation, as far as its divisor allows."""
         _check_widths(widths)
         embedded = EMBEDDED if self.normalised else (*EMBEDDED, LAST_OF_PAIRS)
@@ -128,9 +124,7 @@ class Sran(UnstackedFamily):
             return widths
         return [round_width(width / factor, divisor) if i in embedded else width for i, width in enumerate(widths)]
 
-    def widths_for_budget(
-        self, budget: int, depth: int, inputs: Sequence[int], outputs: int, activation: Activation
-    ) -> list[int]:
+    def widths_for_budget(self, budget: int, depth: int, inputs: Shape, outputs: int, activation: Activation) -> list[int]:
         def adapted(size: int) -> list[int]:
             return self.widths_for_activation(self.widths(size, depth), inputs, outputs, activation)
 
@@ -139,7 +133,7 @@ class Sran(UnstackedFamily):
 
         return adapted(width_for_budget(count, budget, activation.divisor))
 
-    def saved_numel(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
+    def saved_numel(self, inputs: Shape, outputs: int, widths: Sequence[int], activation: Activation) -> int:
         _check_widths(widths)
         side = self._encoder_side(_side(inputs, outputs))
         encoded = sum(count * kind.saved_numel(side) for count, kind in zip(IMAGES, self.encoders, strict=True))
@@ -147,7 +141,7 @@ class Sran(UnstackedFamily):
         hidden = sum(count * (3 * width + activation.out_features(width)) for count, width in zip(times, widths, strict=True))
         return PANELS * side**2 + encoded + hidden
 
-    def network(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> SranNetwork:
+    def network(self, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> SranNetwork:
         _check_widths(widths)
         side, small = self._encoder_side(_side(inputs, outputs)), self.size == "small"
         encoders = [kind.network(channels) for kind, channels in zip(self.encoders, CHANNELS, strict=True)]
@@ -165,18 +159,13 @@ class Sran(UnstackedFamily):
         return wanted or side
 
 
-def _check_depth(depth: int) -> None:
-    if depth != 1:
-        raise UserError(f"a sweep.depth of {depth}: SRAN always has the same layers; leave sweep.depth out")
-
-
 def _check_widths(widths: Sequence[int]) -> None:
     if len(widths) != sum(ACTIVATIONS):
         rule = f"of {sum(ACTIVATIONS)} activations; give {sum(ACTIVATIONS)}, or one number for the embeddings"
         raise UserError(f"{len(widths)} widths ({list(widths)}) for SRAN's modules {rule}")
 
 
-def _side(inputs: Sequence[int], outputs: int) -> int:
+def _side(inputs: Shape, outputs: int) -> int:
     """The side of a panel."""
     if len(inputs) != 3 or inputs[0] != PANELS or inputs[1] != inputs[2] or outputs != CANDIDATES:
         rule = f"SRAN takes ({PANELS}, side, side) and scores {CANDIDATES} candidates; use the dataset iraven"

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 import boolit
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.random import generator
-from boolit.lab.models.base import Stacked
+from boolit.lab.models.base import Shape, Stacked
 from boolit.lab.models.layers import draw_first_weights
 from boolit.lab.models.tmn.layers import ModuleLinear
 from boolit.lab.models.tmn.network import TmnNetwork, TmnShape
@@ -59,9 +59,7 @@ class Tmn(UnstackedFamily):
             raise UserError(f"a sweep.depth of {depth}: layers of a TMN are counted by model.layers; leave sweep.depth out")
         return [size]
 
-    def widths_for_activation(
-        self, widths: list[int], inputs: Sequence[int], outputs: int, activation: Activation
-    ) -> list[int]:
+    def widths_for_activation(self, widths: list[int], inputs: Shape, outputs: int, activation: Activation) -> list[int]:
         width, factor = _single_width(widths), activation.feature_factor
         if self.variant == "tmn":
             return [_pre_activation_width(width, activation)]
@@ -72,25 +70,23 @@ class Tmn(UnstackedFamily):
         pointwise = self.parameters(inputs, outputs, widths, boolit.activation("relu"))
         return super().widths_for_budget(pointwise, 1, inputs, outputs, activation)
 
-    def widths_for_budget(
-        self, budget: int, depth: int, inputs: Sequence[int], outputs: int, activation: Activation
-    ) -> list[int]:
+    def widths_for_budget(self, budget: int, depth: int, inputs: Shape, outputs: int, activation: Activation) -> list[int]:
         if self.variant == "tmn":
             raise UserError(f"a budget of {budget}: a TMN has one size; use sweep.width = {self.embedding} or variant = 'tmnx'")
         return super().widths_for_budget(budget, depth, inputs, outputs, activation)
 
-    def saved_numel(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], activation: Activation) -> int:
+    def saved_numel(self, inputs: Shape, outputs: int, widths: Sequence[int], activation: Activation) -> int:
         shape = self._shape(inputs, outputs, widths, activation.spec)
         per_pair = shape.modules * (2 * shape.embedding * shape.layers + shape.width)
         return shape.features + shape.modules * 3 * shape.width + outputs * per_pair
 
-    def build(self, runs: int, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> Stacked:
+    def build(self, runs: int, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> Stacked:
         return StackedTmn(self, runs, self._shape(inputs, outputs, widths, spec))
 
-    def network(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> TmnNetwork:
+    def network(self, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> TmnNetwork:
         return TmnNetwork(self._shape(inputs, outputs, widths, spec))
 
-    def _shape(self, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str) -> TmnShape:
+    def _shape(self, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> TmnShape:
         width, extended = _single_width(widths), self.variant == "tmnx"
         if len(inputs) != 1:
             raise UserError(f"samples of shape {tuple(inputs)}: a TMN takes features of an image, (features,); use such data")

@@ -83,8 +83,9 @@ class TmnNetwork(nn.Module):
         super().__init__()
         self.shape = shape
         self.register_buffer("pairs", torch.zeros(shape.pairs, 2, dtype=torch.int64))
-        self.attributes = nn.Embedding(shape.attributes + 1, shape.vectors)  # the last row is for padding, as in the original
-        self.objects = nn.Embedding(shape.objects + 1, shape.vectors)
+        # The last row is for padding, as in the original. Not drawn here: `initialise` does, and on meta a draw takes a second.
+        words = (torch.zeros(count + 1, shape.vectors) for count in (shape.attributes, shape.objects))
+        self.attributes, self.objects = (nn.Embedding.from_pretrained(vectors, freeze=False) for vectors in words)
         self.gater = GatingNetwork(shape)
         projected = shape.embedding if shape.projected else None
         sizes = (shape.width, shape.spec, projected)

@@ -136,15 +136,16 @@ def _parameters(spec: str, width: int | None, classes: int) -> int:
 
 
 def _whole_table(table: str) -> Check:
-    rows = [row for row in head_rows() if row.table == table]
-    wrong = [f"{row.activation} on {dataset}" for row in rows for dataset in CLASSES if not _cell_agrees(row, dataset)]
-    cells = len(rows) * len(CLASSES)
+    counts = {
+        (row.activation, dataset): (row.thousands[dataset], round(_parameters(row.activation, row.width, classes) / 1000))
+        for row in head_rows()
+        if row.table == table
+        for dataset, classes in CLASSES.items()
+    }
+    wrong = [f"{spec} on {dataset}" for (spec, dataset), (printed, ours) in counts.items() if printed != ours]
+    cells = len(counts)
     note = f"wrong: {', '.join(wrong[:5])}{' …' if len(wrong) > 5 else ''}" if wrong else ""
     return Check(f"cells of {table} that agree", cells, cells - len(wrong), note=note)
-
-
-def _cell_agrees(row: HeadRow, dataset: str) -> bool:
-    return round(_parameters(row.activation, row.width, CLASSES[dataset]) / 1000) == row.thousands[dataset]
 
 
 def _nearest_widths() -> Iterator[Check]:

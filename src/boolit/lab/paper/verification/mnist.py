@@ -164,7 +164,8 @@ def _partition(kind: str, spec: str) -> Check:
     for column in COLUMNS:
         own, pairs = cnn_widths(spec, column), cnn_widths("or_ail", column)
         near = all(width % divisor == 0 and pair - divisor < width <= pair for width, pair in zip(own, pairs, strict=True))
-        fit += near and _cnn_parameters(spec, column) <= _cnn_parameters("or_ail", column)
+        count = count_and_run(Cnn(), IMAGE, CLASSES, own, spec, torch.zeros(2, *IMAGE))
+        fit += near and count <= _cnn_parameters("or_ail", column)
     note = f"multiples of {divisor}; the authors' partitions had the widths of 2→1"
     return Check(f"{kind}: columns whose networks are 2→1's, cut to what it needs", len(COLUMNS), fit, note=note)
 
@@ -179,13 +180,8 @@ def _cnn_heading(column: CnnColumn) -> Check:
 
 
 def _change_of_structure() -> Check:
-    chosen = [budget for budget in (10**6 - 1, 10**6) if _is_large(budget)]
+    widths = {n: Cnn().widths_for_budget(n, 1, IMAGE, CLASSES, boolit.activation("relu")) for n in (10**6 - 1, 10**6)}
+    large = [budget for budget, (first, _, third, *_) in widths.items() if third > 2 * first]
     note = "the authors' code changes at 100,000, which only the column ~260k could tell; its count cannot"
-    return Check(
-        "budget from which the structure is the large one", 10**6, chosen[0] if len(chosen) == 1 else "other", note=note
-    )
-
-
-def _is_large(budget: int) -> bool:
-    widths = Cnn().widths_for_budget(budget, 1, IMAGE, CLASSES, boolit.activation("relu"))
-    return widths[2] > 2 * widths[0]
+    ours = large[0] if len(large) == 1 else "other"
+    return Check("budget from which the structure is the large one", 10**6, ours, note=note)

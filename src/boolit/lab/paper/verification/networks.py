@@ -48,7 +48,8 @@ def check_resnets() -> Iterator[Check]:
     for place, widths in NARROW.items():
         own = " ".join(map(str, resnet_widths("or_and_xnor_ail_d", place)))
         yield Check(f"2→3: widths at factor {place + 1}", f"~{HEADINGS[place]}", own, expected=widths)
-    yield _slopes()
+    slopes = _resnet_parameters("prelu", 0, 10) - _resnet_parameters("relu", 0, 10)  # the stem keeps ReLU
+    yield Check("activations that are exchanged, by the slopes of PReLU", 48, slopes)
     for classes in (10, 100):
         rows = table_rows(f"tab:resnet50-cifar{classes}")
         for place, heading in enumerate(HEADINGS):
@@ -78,12 +79,6 @@ def _resnet(kind: str, spec: str, place: int, exact: int) -> Iterator[Check]:
 
 def _resnet_parameters(spec: str, place: int, classes: int) -> int:
     return RESNET.parameters(IMAGE, classes, resnet_widths(spec, place), boolit.activation(spec))
-
-
-def _slopes() -> Check:
-    """PReLU has one slope per activation; the stem keeps ReLU."""
-    more = _resnet_parameters("prelu", 0, 10) - _resnet_parameters("relu", 0, 10)
-    return Check("activations that are exchanged, by the slopes of PReLU", 48, more)
 
 
 # tab:sran: as published, and with the paper's layer norms and activations.
@@ -118,16 +113,13 @@ def check_sran() -> Iterator[Check]:
         widths, panels = sran_widths(family, spec), torch.zeros(1, *PANELS)
         count = count_and_run(family, PANELS, CANDIDATES, widths, spec, panels)
         yield Check(f"{kind}: all", printed, count, expected=exact)
-    for row in table_rows("tab:sran"):
-        spec = UNEVEN.get(row, row)
-        printed = IN_SRAN[boolit.activation(spec).feature_factor]
-        yield Check(
-            f"row {row}", printed, in_millions(_sran_parameters(NORMALISED, spec)), note=SRAN_NOTE if row == "relu" else ""
-        )
-    yield Check(
-        "slopes of PReLU, one an activation", 7, _sran_parameters(NORMALISED, "prelu") - _sran_parameters(NORMALISED, "relu")
-    )
-    yield _layer_norms()
+    rows = {row: _sran_parameters(NORMALISED, UNEVEN.get(row, row)) for row in table_rows("tab:sran")}
+    for row, count in rows.items():
+        printed = IN_SRAN[boolit.activation(row).feature_factor]
+        yield Check(f"row {row}", printed, f"{count / 1e6:.1f}M", note=SRAN_NOTE if row == "relu" else "")
+    yield Check("slopes of PReLU, one an activation", 7, rows["prelu"] - rows["relu"])
+    norms = 2 * sum(PUBLISHED.widths(EMBEDDING, 1))  # not what separates the first two rows of the table
+    yield Check("layer norms alone", "1.6M more", norms, expected=ONLY_NORMS, slip=True, note=SRAN_NOTE)
 
 
 def sran_widths(family: Sran, spec: str) -> list[int]:
@@ -140,11 +132,6 @@ def sran_widths(family: Sran, spec: str) -> list[int]:
     return family.widths_for_activation(family.widths(EMBEDDING, 1), PANELS, CANDIDATES, boolit.activation(spec))
 
 
-def in_millions(count: int) -> str:
-    """As the table prints it."""
-    return f"{count / 1e6:.1f}M"
-
-
 def _sran_parameters(family: Sran, spec: str) -> int:
     return family.parameters(PANELS, CANDIDATES, sran_widths(family, spec), boolit.activation(spec))
 
@@ -154,12 +141,6 @@ def _part_counts(family: Sran, spec: str) -> list[int]:
     with torch.device("meta"):
         network = family.network(PANELS, CANDIDATES, sran_widths(family, spec), spec)
     return [count_parameters(part) for part in network.children()]
-
-
-def _layer_norms() -> Check:
-    """What layer norms add to the published network: not what separates the first two rows of the table."""
-    more = 2 * sum(PUBLISHED.widths(EMBEDDING, 1))
-    return Check("layer norms alone", "1.6M more", more, expected=ONLY_NORMS, slip=True, note=SRAN_NOTE)
 
 
 # tab:tmn-og and tab:tmnx, every row of both.
