@@ -102,9 +102,8 @@ def make_model(path: Path) -> None:
     torch.manual_seed(0)
     columns = (Column("a", "number", 0.5, missing=True), Column("b", "category", levels=("x", "y", "z")))
     module = build_network(5, (6, 4), 1, "or_and_xnor_nail_d", in_unit=False)
-    SavedModel(module.eval(), ModelDescription(columns, "c", "classify", ("no", "yes"), "or_and_xnor_nail_d", (6, 4))).save(
-        path
-    )
+    description = ModelDescription(columns, "c", "classify", ("no", "yes"), "or_and_xnor_nail_d", (6, 4))
+    SavedModel(module.eval(), description).save(path)
 
 
 def read_model(path: Path) -> Any:

@@ -25,7 +25,16 @@ from boolit.lab.results.scores import metric_of, scores, size_of
 from boolit.lab.results.statistics import BEST_SIZES, COVERAGE, Comparison, ComparisonMethod, compare
 from boolit.lab.runs import Record
 
-__all__ = ["FORMATS", "comparison_table", "provenance", "render", "score_table", "study_tables", "terminal_table"]
+__all__ = [
+    "FORMATS",
+    "comparison_table",
+    "provenance",
+    "register",
+    "render",
+    "score_table",
+    "study_tables",
+    "terminal_table",
+]
 
 ORIGINS = {"reconstructed": "reconstructed encoder weights", "own": "encoder weights of an own file"}
 
@@ -38,7 +47,16 @@ def provenance(records: Sequence[Record]) -> str:
 
 FORMATS: dict[str, Callable[[ResultTable], str]] = {"markdown": to_markdown, "latex": to_latex, "html": to_html, "csv": to_csv}
 
+MakeTable = Callable[[Sequence[Record]], ResultTable | None]
+_REGISTERED: dict[str, MakeTable] = {}
+
 _BACKGROUND = "Background: linear from worst (white) to best (black) in each column."
+
+
+def register(make: MakeTable) -> MakeTable:
+    """Adds a table to the report of every study: a function of the study's records, or None where it has nothing to say."""
+    _REGISTERED[make.__name__] = make
+    return make
 
 
 def render(table: ResultTable, format: str) -> str:  # noqa: A002 (the command's own word)
@@ -99,6 +117,7 @@ def study_tables(
     """
     studies = _group_by(records, _study_name)
     tables = [table for name, group in studies.items() for table in _tables(group, name, method, solved)]
+    tables += [table for make in _REGISTERED.values() for group in studies.values() if (table := make(group)) is not None]
     return [_remove_verdict(table) for table in tables] if unfinished else tables
 
 
