@@ -1,6 +1,6 @@
 """Columns of a table: raw numbers from whatever holds the values, and the features a network reads of them.
 
-A column is first turned into *raw* numbers, one a row: a number itself, 0 or 1 of a flag, the days since 1970 of a date, the
+A column is first turned into *raw* numbers, one per row: a number itself, 0 or 1 of a flag, the days since 1970 of a date, the
 place of a text among the levels of a category (one past the last for any other text); missing is always NaN. Raw numbers then
 become features, which are never missing.
 """
@@ -37,7 +37,7 @@ def raw_columns(columns: Sequence[Column], table: Any) -> list[Floats]:
     found = _positional(columns, table) if _is_matrix(table) else _named(columns, table)
     lengths = {values.shape[0] if values.ndim == 1 else -1 for values in found}
     if len(lengths) != 1 or -1 in lengths:
-        raise SavedModelError(f"the columns have {sorted(lengths)} rows; give each one value a row, the same number in all")
+        raise SavedModelError(f"the columns have {sorted(lengths)} rows; give each one value per row, the same number in all")
     return [raw_values(column, values) for column, values in zip(columns, found, strict=True)]
 
 

@@ -178,7 +178,7 @@ def read(path: Path) -> tuple[nn.Sequential, ModelDescription]:
 def build_network(features: int, widths: Sequence[int], outputs: int, spec: str, in_unit: bool) -> nn.Sequential:
     """Standardisation, then an MLP with batch normalisation; widths are counted before the activation.
 
-    With ``in_unit`` the answers are brought to the target's unit.
+    With ``in_unit`` the answers are in the target's unit.
 
     Example:
         >>> build_network(3, [8], 2, "or_ail", in_unit=False).eval()(torch.zeros(5, 3)).shape

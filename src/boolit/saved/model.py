@@ -21,7 +21,7 @@ NUMBERS_AT_ONCE = 2**22  # of features; bounds the memory of a prediction
 
 
 class Probabilities(nn.Module):
-    """Logits as one probability a class; a single logit is that of the second of two classes.
+    """Logits as one probability per class; a single logit is that of the second of two classes.
 
     Shape: ``(rows, outputs)`` to ``(rows, classes)``.
 

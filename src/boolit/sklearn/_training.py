@@ -90,7 +90,7 @@ def scaling(values: Array, weight: Array) -> tuple[Array, Array]:
 
 
 class Objective(NamedTuple):
-    """``loss(outputs, targets)`` gives a number a sample, ``score(outputs, targets, weight)`` one for all, 1 the best.
+    """``loss(outputs, targets)`` gives a number per sample, ``score(outputs, targets, weight)`` one for all, 1 the best.
 
     ``numeric`` says that the targets are numbers, not classes.
     """

@@ -84,7 +84,7 @@ def _candidates(bench: _Bench, dim: int) -> list[Candidate]:
 
 
 def _try_out(bench: _Bench, case: TensorCase, found: Iterable[Candidate]) -> tuple[list[Candidate], dict[CandidateKey, float]]:
-    """Those that work on the case, each called once in each direction, and what they keep in bytes an element.
+    """Those that work on the case, each called once in each direction, and what they keep in bytes per element.
 
     Another's candidate may fail for its own reasons (a type it does not know, no compiler): it is left out with the reason.
     """

@@ -38,7 +38,7 @@ SWITCHES = ("ATEN_CPU_CAPABILITY", "BOOLIT_INSTRUCTIONS", "BOOLIT_KERNELS", "OMP
 # The bars boolit sets itself: as ratios of our time or memory to another's, each of them at most this.
 
 CALL = 2.5  # an 8×8 call against relu's
-BITS_KEPT = 1 / 8  # bytes an input element, of an approximate gate
+BITS_KEPT = 1 / 8  # bytes per input element, of an approximate gate
 
 
 def time_bars(spec: str) -> dict[str, float]:
@@ -160,7 +160,7 @@ class TimingGroup:
 
 @dataclass(frozen=True)
 class GatesResult:
-    """Everything a run of ``boolit bench gates`` found; ``kept`` is in bytes an input element."""
+    """Everything a run of ``boolit bench gates`` found; ``kept`` is in bytes per input element."""
 
     stamp: Mapping[str, JSON]
     settings: BenchSettings

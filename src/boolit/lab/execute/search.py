@@ -25,7 +25,7 @@ from boolit.lab.training.checkpoint import EVERY_SECONDS
 from boolit.lab.training.metrics import METRIC_OF_TASK
 
 ROUNDS, TRIALS, SEEDS, FINALISTS = 4, 120, 120, 10  # a:mnist
-# Where seeds begin: none is a study's own, and a setting is not tried for the final with a seed that brought it there.
+# Where seeds begin: none is a study's own, and a setting is not tried for the final with a seed that chose it.
 ROUND_SEEDS, FINAL_SEEDS = 2_000_000, 3_000_000
 
 

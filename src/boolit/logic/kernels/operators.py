@@ -2,7 +2,7 @@
 
 ``boolit::evaluate`` is what torch.fx and torch.jit.script write down: a name in front of `evaluate`, which makes the choice.
 ``boolit::gates`` and ``boolit::gates_backward`` are opaque to torch.compile and known to autograd, vmap and fake tensors.
-An approximate gate keeps one bit an input element for its backward; an exact one keeps its input.
+An approximate gate keeps one bit per input element for its backward; an exact one keeps its input.
 """
 
 from __future__ import annotations
@@ -254,7 +254,7 @@ def _differentiate_backward(ctx: Any, towards: Tensor) -> tuple[Tensor, Tensor |
         return _transpose(towards, saved, program, ctx.dim), None, None, None, None
     higher = torch.is_grad_enabled()
     with torch.enable_grad():
-        # names of their own in the graph, lest what grad owes to x be counted here and by the caller
+        # names of their own in the graph, so that what grad owes to x is not counted here and by the caller
         x, g = (t.view_as(t) if t.requires_grad else t.detach().requires_grad_() for t in (saved, grad))
         (first,) = torch.autograd.grad(formula(x, program, ctx.dim), x, g, create_graph=True)
         to_grad, to_x = torch.autograd.grad(first, (g, x), towards, create_graph=higher, allow_unused=True)

@@ -117,7 +117,7 @@ def check_sran() -> Iterator[Check]:
     for row, count in rows.items():
         printed = IN_SRAN[boolit.activation(row).feature_factor]
         yield Check(f"row {row}", printed, f"{count / 1e6:.1f}M", note=SRAN_NOTE if row == "relu" else "")
-    yield Check("slopes of PReLU, one an activation", 7, rows["prelu"] - rows["relu"])
+    yield Check("slopes of PReLU, one per activation", 7, rows["prelu"] - rows["relu"])
     norms = 2 * sum(PUBLISHED.widths(EMBEDDING, 1))  # not what separates the first two rows of the table
     yield Check("layer norms alone", "1.6M more", norms, expected=ONLY_NORMS, slip=True, note=SRAN_NOTE)
 
