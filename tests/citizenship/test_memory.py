@@ -1,4 +1,4 @@
-"""What a gate keeps for its backward: one bit an input element if approximate, at most the input if exact."""
+"""What a gate keeps for its backward: one bit per input element if approximate, at most the input if exact."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_features_are_never_missing(values: list[float | None]) -> None:
         ({**TABLE, "since": ["2024-02-30"] * 3}, "'since'"),
         ({name: values for name, values in TABLE.items() if name != "colour"}, "'colour'"),
         ({**TABLE, "age": [1]}, r"\[1, 3\]"),
-        ({**TABLE, "age": 1}, "one value a row"),
+        ({**TABLE, "age": 1}, "one value per row"),
         (np.zeros((3, 2)), r"\(3, 2\)"),
         (7, "int"),
     ],

@@ -49,9 +49,9 @@ def transfer(
 ) -> None:
     """Find out which activation is better on your own pictures.
 
-    A ResNet-18 trained on ImageNet encodes every picture once; heads of equal size, one per seed and activation, learn from what
-    it sees. A tenth of the pictures is for validation and chooses each activation's learning rate, a fifth is for the test. A
-    table, a verdict and figures. The same command goes on where it was stopped.
+    A ResNet-18 trained on ImageNet encodes every picture once; heads of equal size, one per seed and activation, learn from
+    what it sees. A tenth of the pictures is for validation and chooses each activation's learning rate, a fifth is for the
+    test. A table, a verdict and figures. The same command goes on where it was stopped.
     """
     from boolit.lab.compare.images import ImageCompareJob
 
