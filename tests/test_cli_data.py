@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -152,16 +150,6 @@ def test_help_lists_the_commands(run: Run) -> None:
     code, out, _ = run()
     assert code == 0
     assert all(f"\n  {command} " in out for command in ("list", "fetch", "check"))
-
-
-def test_help_loads_nothing_of_the_data() -> None:
-    code = (
-        "import sys; from boolit.cli import main\ntry: main(['data', '--help'])\nexcept SystemExit: pass\n"
-        "print([name for name in sys.modules if name.split('.')[0] in ('pooch', 'kornia', 'sklearn', 'pyarrow')])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
-    assert "fetch" in done.stdout
-    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_own_weights_are_told_of_alike(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

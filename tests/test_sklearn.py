@@ -48,7 +48,7 @@ def weights(model: Any) -> torch.Tensor:
 @pytest.mark.parametrize(
     "parameters",
     [
-        {"max_iter": 20},  # of 50, enough for scikit-learn's problems
+        {"max_iter": 15},  # of 50, enough for scikit-learn's problems
         {"activation": "relu", "early_stopping": True, "max_iter": 10},
         {"activation": "or_ail", "normalisation": "batch", "max_iter": 10, "dropout": 0},
     ],

@@ -33,6 +33,7 @@ SPECS = [*known_specs(), *MORE]
 GATES_ONCE = [
     *("nand_il", "nor_ail", "xor_nil", "implies_nail", "implied_by_il", "nimplied_by_ail", "or_and_nil_d", "or_xnor_nil_p"),
     *("xnor_nail_k3", "and_il_k3_halves", "or_xnor_ail_d_k3", "or_and_xnor_nail_pu", "or_ail+xnor_il_d", "max+xnor_ail_p"),
+    *("or_il", "xnor_il", "or_nil", "or_and_xnor_il_p", "nimplies_nail"),
 ]
 SPECS_ONCE = [*(spec for spec in SPECS if not isinstance(boolit.activation(spec), Gate | Ensemble)), *GATES_ONCE]
 
