@@ -7,10 +7,6 @@ import pytest
 
 from boolit.cli._app import run
 from boolit.lab.common import plugins
-from boolit.lab.datasets import DATASETS
-from boolit.lab.models import MODELS
-from boolit.lab.reports import tables
-from boolit.nn import specs
 
 ROOT = Path(__file__).parents[1]
 DESIGN = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
@@ -91,9 +87,7 @@ name = "accuracy"
 
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is registered here is forgotten."""
-    for owner, name in ((DATASETS, "registered"), (MODELS, "registered"), (specs, "_REGISTERED"), (tables, "_REGISTERED")):
-        monkeypatch.setattr(owner, name, dict(getattr(owner, name)))
+    """What is loaded here is forgotten."""
     monkeypatch.setattr(plugins, "_LOADED", {})
 
 

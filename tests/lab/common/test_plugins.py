@@ -11,10 +11,7 @@ import pytest
 
 from boolit.cli._app import run
 from boolit.lab.common import plugins
-from boolit.lab.datasets import DATASETS
-from boolit.lab.models import MODELS
 from boolit.lab.results.store import Store
-from boolit.nn import specs
 
 DOCS = Path(__file__).parents[3] / "docs"
 TINY = """import torch
@@ -31,9 +28,6 @@ def blocks(page: str, language: str) -> list[str]:
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What tests register in this process is forgotten."""
-    monkeypatch.setattr(DATASETS, "registered", dict(DATASETS.registered))
-    monkeypatch.setattr(MODELS, "registered", dict(MODELS.registered))
-    monkeypatch.setattr(specs, "_REGISTERED", dict(specs._REGISTERED))
     monkeypatch.setattr(plugins, "_LOADED", {})
     monkeypatch.delenv(plugins.VARIABLE, raising=False)
     before = set(sys.modules)
