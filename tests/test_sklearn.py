@@ -44,13 +44,14 @@ def weights(model: Any) -> torch.Tensor:
     return torch.cat([value.flatten() for value in model.module_.state_dict().values()])
 
 
-@BOTH
 @pytest.mark.parametrize(
-    "parameters",
+    ("kind", "parameters"),
     [
-        {"max_iter": 15},  # of 50, enough for scikit-learn's problems
-        {"activation": "relu", "early_stopping": True, "max_iter": 10},
-        {"activation": "or_ail", "normalisation": "batch", "max_iter": 10, "dropout": 0},
+        (LogicalMLPClassifier, {"max_iter": 15}),  # of 50, enough for scikit-learn's problems
+        (LogicalMLPRegressor, {"max_iter": 15}),
+        (LogicalMLPClassifier, {"activation": "relu", "early_stopping": True, "max_iter": 10}),
+        (LogicalMLPRegressor, {"activation": "relu", "early_stopping": True, "max_iter": 10}),
+        (LogicalMLPClassifier, {"activation": "or_ail", "normalisation": "batch", "max_iter": 10, "dropout": 0}),
     ],
     ids=str,
 )

@@ -64,13 +64,13 @@ def assert_same(actual: Tensor, expected: Tensor, dim: int, tolerance: float, sp
         torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance, msg=lambda text, spec=spec: f"{spec}: {text}")
 
 
-def check(traced: Callable[[Tensor], Tensor], dim: int, gradients: bool = True) -> None:
+def check(traced: Callable[[Tensor], Tensor], dim: int, gradients: bool = True, specs: list[str] = SPECS) -> None:
     """Values and gradients are those of the modules, for another number of rows too, as often as it is called."""
-    eager = Everything(dim)
+    eager = Everything(dim, specs)
     for rows in (2, 2, 5):
         x = logits(dim, rows).requires_grad_(gradients)
         actual, expected = traced(x), eager(x)
-        assert_same(actual, expected, dim, 2e-6)
+        assert_same(actual, expected, dim, 2e-6, specs)
         if gradients:
             weights = torch.randn_like(expected)
             slopes = [torch.autograd.grad(out, x, weights)[0] for out in (actual, expected)]
@@ -87,15 +87,16 @@ def saved_and_loaded(module: torch.jit.ScriptModule) -> torch.jit.ScriptModule:
 
 @pytest.mark.parametrize("dim", [-1, 1])
 def test_jit_trace(dim: int) -> None:
-    traced = torch.jit.trace(Everything(dim), logits(dim), check_trace=dim == 1)  # which traces it once more
+    specs = SPECS if dim == 1 else SPECS_ONCE
+    traced = torch.jit.trace(Everything(dim, specs), logits(dim), check_trace=dim == 1)  # which traces it once more
     names = {node.kind() for node in traced.inlined_graph.nodes()}
     assert "aten::where" in names
     assert not [name for name in names if name.startswith("boolit")], "a trace runs without boolit"
-    check(traced, dim)
+    check(traced, dim, specs=specs)
     if dim == 1:  # each takes the graph through all of torch's passes again
-        check(saved_and_loaded(traced), dim)
+        check(saved_and_loaded(traced), dim, specs=specs)
     else:
-        check(torch.jit.freeze(traced.eval()), dim, gradients=False)
+        check(torch.jit.freeze(traced.eval()), dim, gradients=False, specs=specs)
 
 
 @pytest.mark.parametrize("dim", [-1, 1])

@@ -182,7 +182,7 @@ def test_the_count_of_parameters_is_right(spec: str, widths: list[int], inputs: 
     assert built.eval()(torch.zeros(2, 3, *inputs)).shape == (2, 3, 7)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(12, 21), st.floats(0.7, 1.4), st.sampled_from(SPECS), st.sampled_from(["auto", "small", "large"]))
 def test_a_budget_is_met_but_for_the_cut_to_multiples(power: int, share: float, spec: str, structure: str) -> None:
     activation, budget = boolit.activation(spec), int(share * 2**power)

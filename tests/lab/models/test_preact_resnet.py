@@ -134,7 +134,7 @@ def test_the_count_of_parameters_is_right(
     assert resnet.parameters(inputs, 7, widths, boolit.activation(spec)) == count_parameters(built)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.floats(1.2, 40), st.sampled_from(SPECS), st.sampled_from([18, 50]), st.sampled_from([8, 16, 64]))
 def test_any_budget_is_met_by_the_nearest_width(share: float, spec: str, depth: int, base: int) -> None:
     resnet, activation = family({"name": "preact-resnet", "depth": depth, "base": base}), boolit.activation(spec)

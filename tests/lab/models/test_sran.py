@@ -186,7 +186,7 @@ def test_the_count_of_parameters_is_right(spec: str, width: int, layout: str, ch
     assert sran.parameters(PANELS, 8, widths, activation) == count_parameters(built)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(20_000, 3_000_000), st.sampled_from(SPECS), st.sampled_from(["layernorm", "published"]))
 def test_any_budget_is_met_by_the_nearest_width(budget: int, spec: str, layout: str) -> None:
     sran, activation = small(layout=layout), boolit.activation(spec)
