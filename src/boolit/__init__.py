@@ -10,7 +10,7 @@ Example:
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from boolit._command import is_command  # first of all: where this process is the command, it handles Ctrl-C
+from boolit._signals import is_command  # first of all: where this process is the command, it handles Ctrl-C
 
 if TYPE_CHECKING:
     from boolit import functional, logic, nn

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from boolit import __version__
-from boolit._command import INTERRUPTED, INTERRUPTS, READER_GONE, is_command, is_follower, print_interrupted
+from boolit._signals import INTERRUPTED, INTERRUPTS, READER_GONE, is_command, is_follower, print_interrupted
 from boolit.lab.common.errors import EXTRAS
 
 __all__ = ["main", "print_error"]

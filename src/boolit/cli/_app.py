@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from boolit import __version__
-from boolit._command import INTERRUPTS, is_command
+from boolit._signals import INTERRUPTS, is_command
 from boolit.cli import print_error
 from boolit.lab.common.errors import UserError
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from boolit._command import INTERRUPTED, print_interrupted
+from boolit._signals import INTERRUPTED, print_interrupted
 from boolit.cli import print_error
 from boolit.cli._terminal import JsonOption, output, plain_table, print_json, progress
 from boolit.lab.common.errors import UserError

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from boolit.lab.compare.budget import Effort, plan_effort
+from boolit.lab.compare.time_budget import Effort, plan_effort
 from boolit.lab.compare.config import RATES, CompareConfig
 from boolit.lab.compare.rates import LOSS, ActivationSplit, activation_split, choose_rates, edge_notes, final_plan, trial_plan
 from boolit.lab.compare.saved import BestModel, save_best_model

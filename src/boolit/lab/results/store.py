@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Literal
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.results.claims import (
+from boolit.lab.results.run_claims import (
     HEARTBEAT_SECONDS,
     ClaimHolder,
     HeartbeatMonitor,

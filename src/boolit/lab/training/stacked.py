@@ -15,7 +15,7 @@ from boolit.lab.models.layers import StackedDropout
 from boolit.lab.runs import LOWER_IS_BETTER
 from boolit.lab.training import metrics
 from boolit.lab.training.job import Job
-from boolit.lab.training.kept_weights import EarlyStopping
+from boolit.lab.training.early_stopping import EarlyStopping
 from boolit.lab.training.optimisers import OPTIMISERS, FlatParameters, epoch_rates
 
 CPU = torch.device("cpu")

@@ -149,7 +149,7 @@ namespace baseline {
 #include "vector_math.h"
 #include "gate_math.h"
 #include "memory.h"
-#include "sweep.h"
+#include "forward_backward.h"
 }  // namespace baseline
 #undef BOOLIT_LANES
 #undef BOOLIT_MOVEMASK
@@ -165,7 +165,7 @@ namespace x86_64_v3 {
 #include "vector_math.h"
 #include "gate_math.h"
 #include "memory.h"
-#include "sweep.h"
+#include "forward_backward.h"
 }  // namespace x86_64_v3
 #pragma GCC pop_options
 #undef BOOLIT_LANES
@@ -179,7 +179,7 @@ namespace x86_64_v4 {
 #include "vector_math.h"
 #include "gate_math.h"
 #include "memory.h"
-#include "sweep.h"
+#include "forward_backward.h"
 }  // namespace x86_64_v4
 #pragma GCC pop_options
 #undef BOOLIT_LANES

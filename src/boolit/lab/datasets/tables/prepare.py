@@ -18,7 +18,7 @@ import numpy as np
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import atomic_write, data_folder, file_digest
 from boolit.lab.common.progress import Begin, count_progress
-from boolit.lab.datasets.tables.columns import FittedColumn, TargetColumn, fit_column, fit_target, unused_reason
+from boolit.lab.datasets.tables.fitting import FittedColumn, TargetColumn, fit_column, fit_target, unused_reason
 from boolit.lab.datasets.tables.prepared import DESCRIPTION, MATRIX, SPLITS, TARGETS, PreparedTable, Rows, split_rows
 from boolit.lab.datasets.tables.profile import (
     ColumnProfile,
