@@ -19,9 +19,9 @@ import pytest
 from boolit.lab.common.errors import UserError
 from boolit.lab.execute import execute
 from boolit.lab.results import migrations as _migration
-from boolit.lab.results.run_claims import current_process
 from boolit.lab.results.rescue import rescue
 from boolit.lab.results.rows import load_metrics, unpack_curve
+from boolit.lab.results.run_claims import current_process
 from boolit.lab.results.store import Store
 from boolit.lab.studies import Plan, load_study, plan
 

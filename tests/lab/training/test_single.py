@@ -18,10 +18,10 @@ from boolit.lab.models.unstacked import UnstackedRuns
 from boolit.lab.studies import load_study, plan
 from boolit.lab.training import Checkpoint, CohortResult, Job, StackedTraining, train
 from boolit.lab.training.cohort import Outcome, outcomes
-from boolit.lab.training.weight_average import estimate_statistics
 from boolit.lab.training.metrics import evaluate
 from boolit.lab.training.recipe import SINGLE_NETWORK_OPTIONS
 from boolit.lab.training.single import LossScale, SingleTraining, check_bfloat16
+from boolit.lab.training.weight_average import estimate_statistics
 
 Config = Callable[..., dict[str, Any]]
 Double = Callable[[Job], Job]

@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
-from boolit.lab.compare.time_budget import Effort, plan_effort
 from boolit.lab.compare.config import RATES, CompareConfig
 from boolit.lab.compare.rates import LOSS, ActivationSplit, activation_split, choose_rates, edge_notes, final_plan, trial_plan
 from boolit.lab.compare.saved import BestModel, save_best_model
 from boolit.lab.compare.study import PROFILE, compare_study, table_source
+from boolit.lab.compare.time_budget import Effort, plan_effort
 from boolit.lab.datasets import Dataset, load
 from boolit.lab.datasets.tables import PreparedTable, prepare_table
 from boolit.lab.execute import ExecutionSummary, execute

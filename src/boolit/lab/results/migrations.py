@@ -13,8 +13,8 @@ from typing import Any
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import source
 from boolit.lab.models import family
-from boolit.lab.results.run_claims import Process, is_alive
 from boolit.lab.results.rows import DamagedError, insert_record, load_metrics, unpack_curve
+from boolit.lab.results.run_claims import Process, is_alive
 from boolit.lab.runs import JSON, KEY_DIGITS, Record, RunConfig
 from boolit.lab.training.recipe import Recipe
 

@@ -15,6 +15,8 @@ from types import TracebackType
 from typing import Literal
 
 from boolit.lab.common.errors import UserError
+from boolit.lab.results.database import FILE, explain_errors, open_database, transaction
+from boolit.lab.results.rows import insert_record, parse_record, select_rows
 from boolit.lab.results.run_claims import (
     HEARTBEAT_SECONDS,
     ClaimHolder,
@@ -26,8 +28,6 @@ from boolit.lab.results.run_claims import (
     holders,
     release,
 )
-from boolit.lab.results.database import FILE, explain_errors, open_database, transaction
-from boolit.lab.results.rows import insert_record, parse_record, select_rows
 from boolit.lab.runs import JSON, Record, Run
 
 __all__ = ["ClaimHolder", "Store"]

@@ -14,8 +14,8 @@ from boolit.lab.datasets import Split
 from boolit.lab.models.layers import StackedDropout
 from boolit.lab.runs import LOWER_IS_BETTER
 from boolit.lab.training import metrics
-from boolit.lab.training.job import Job
 from boolit.lab.training.early_stopping import EarlyStopping
+from boolit.lab.training.job import Job
 from boolit.lab.training.optimisers import OPTIMISERS, FlatParameters, epoch_rates
 
 CPU = torch.device("cpu")
