@@ -315,3 +315,17 @@ def test_arguments_with_defaults_keep_their_names_in_a_rewritten_graph() -> None
     assert converted(torch.randn(3, 4), scale=None).shape == (3, 2)
     with pytest.raises(AssertionError, match="scale"):
         converted(torch.randn(3, 4), scale=torch.ones(8))
+
+
+def test_channels_left_of_what_is_interpolated_are_known() -> None:
+    class Upsampled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.before, self.after = nn.Conv1d(4, 8, 3), nn.Conv1d(8, 2, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.after(torch.relu(nn.functional.interpolate(self.before(x), scale_factor=2)))
+
+    model = convert(Upsampled(), "or_ail", budget="params").model
+    assert model.before.out_channels == 2 * model.after.in_channels
+    assert model(torch.randn(2, 4, 9)).shape == (2, 2, 14)

@@ -20,7 +20,7 @@ from boolit.lab.training import Checkpoint, CohortResult, Job, StackedTraining, 
 from boolit.lab.training.cohort import Outcome, outcomes
 from boolit.lab.training.metrics import evaluate
 from boolit.lab.training.recipe import SINGLE_NETWORK_OPTIONS
-from boolit.lab.training.single import LossScale, SingleTraining, check_bfloat16
+from boolit.lab.training.single import INTERVAL, LossScale, SingleTraining, check_bfloat16
 from boolit.lab.training.weight_average import estimate_statistics
 
 Config = Callable[..., dict[str, Any]]
@@ -366,3 +366,15 @@ def test_bfloat16_that_the_machine_only_announces_is_refused(monkeypatch: pytest
     monkeypatch.setattr("boolit.lab.training.single.TRIAL", "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
     with pytest.raises(UserError, match="ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16, or use 'float16'"):
         check_bfloat16.__wrapped__()
+
+
+def test_the_loss_scale_doubles_after_its_interval_and_halves_at_an_overflow() -> None:
+    scale, gradient = LossScale(), torch.ones(1)
+    first = scale.factor
+    for _ in range(INTERVAL - 1):
+        assert scale.unscale(gradient.fill_(first))
+    assert (scale.factor, gradient.item()) == (first, 1.0)
+    assert scale.unscale(gradient)
+    assert scale.factor == 2 * first
+    assert not scale.unscale(torch.tensor([torch.inf]))
+    assert scale.factor == first
