@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from boolit.cli._app import application
 from boolit.lab.common.errors import UserError
-from boolit.lab.compare import budget
+from boolit.lab.compare import time_budget as budget
 from boolit.lab.compare.config import RATES, CompareConfig
 from boolit.lab.compare.job import CompareJob
 from boolit.lab.compare.time_budget import Budget, Effort, fit_effort

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.results import claims as _process
 from boolit.lab.results import run_claims as _claims
+from boolit.lab.results import run_claims as _process
 from boolit.lab.results import store as store_module
 from boolit.lab.results.rows import dump_metrics, load_metrics, pack_curve, unpack_curve
 from boolit.lab.results.run_claims import current_process, is_alive
