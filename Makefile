@@ -30,7 +30,7 @@ NUMERICAL := tests/logic tests/nn tests/citizenship tests/paper tests/saved test
 	nn/test_specs.py::test_random_text_fails_kindly saved/test_saved_model.py::test_loading_needs_no_lab \
 	lab/training/test_distributed.py::test_the_command_is_the_same_and_so_is_the_store)
 THREADED := tests/logic/test_kernels.py tests/nn/test_conv1x1.py tests/lab/models tests/lab/training/test_stacked.py \
-	tests/lab/training/test_single.py tests/lab/training/test_checkpoint.py tests/lab/training/test_best.py \
+	tests/lab/training/test_single.py tests/lab/training/test_checkpoint.py tests/lab/training/test_early_stopping.py \
 	tests/lab/training/test_threads.py tests/lab/training/test_batch_norm.py tests/test_functional.py
 
 processors: .venv/installed
