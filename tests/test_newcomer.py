@@ -47,7 +47,7 @@ class OwnMlp(Mlp):
     name: Literal["own_mlp"] = "own_mlp"
 """,
     "table.py": """
-from boolit.lab.reports.names import map_of
+from boolit.lab.results.names import map_of
 from boolit.lab.reports.tables import register
 from boolit.lab.reports.tables.model import ResultCell, ResultRow, ResultTable
 

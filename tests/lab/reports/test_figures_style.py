@@ -18,7 +18,7 @@ from matplotlib.lines import Line2D
 from boolit.lab.reports.figures import style as _style
 from boolit.lab.reports.figures.networks import MLPWeights, learnt_weights
 from boolit.lab.reports.figures.style import style
-from boolit.lab.reports.names import label
+from boolit.lab.results.names import label
 from boolit.nn import known_specs
 
 PAPER_FIGURE = [

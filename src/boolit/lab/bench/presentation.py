@@ -14,7 +14,7 @@ from boolit.lab.bench.result import CALL, GatesResult, Ratio, TimingGroup, time_
 from boolit.lab.bench.settings import REFERENCES, CandidateKey
 from boolit.lab.common.errors import UserError
 from boolit.lab.reports.figures.style import FORMATS, save, style, styled
-from boolit.lab.reports.names import label
+from boolit.lab.results.names import label
 
 INVERTED = ("published", "compiled")  # compared the other way round: how many times faster we are
 BUSY = 0.1  # a disturbance from which on the times are not to be trusted

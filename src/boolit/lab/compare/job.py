@@ -21,8 +21,8 @@ from boolit.lab.compare.time_budget import Effort, plan_effort
 from boolit.lab.datasets import Dataset, load
 from boolit.lab.datasets.tables import PreparedTable, prepare_table
 from boolit.lab.execute import ExecutionSummary, execute
-from boolit.lab.reports.names import metric_label
 from boolit.lab.reports.page import Report, coverage, split_figures, split_tables, write_page
+from boolit.lab.results.names import metric_label
 from boolit.lab.results.resampled import Estimate, ResampledSplits, SplitComparison, compare_splits, estimate
 from boolit.lab.results.scores import metric_of
 from boolit.lab.results.store import Store

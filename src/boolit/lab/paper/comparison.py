@@ -11,9 +11,9 @@ from scipy import stats
 from boolit.lab.common.errors import UserError
 from boolit.lab.models import family
 from boolit.lab.paper import PrintedCell, table
-from boolit.lab.reports.names import map_of
 from boolit.lab.reports.tables import provenance
 from boolit.lab.reports.tables.model import Marks, ResultCell, ResultRow, ResultTable
+from boolit.lab.results.names import map_of
 from boolit.lab.results.scores import Score, ScoreSummary, metric_of, scores, summarise
 from boolit.lab.results.statistics import COVERAGE
 from boolit.lab.runs import Metric, Record

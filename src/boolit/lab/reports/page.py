@@ -13,9 +13,9 @@ from boolit.lab.common.errors import UserError
 from boolit.lab.reports.figures.results import learning_curves, score_intervals
 from boolit.lab.reports.figures.study import NamedFigure, study_figures
 from boolit.lab.reports.figures.style import save
-from boolit.lab.reports.names import map_of, metric_label
 from boolit.lab.reports.tables import FORMATS, render, study_tables
 from boolit.lab.reports.tables.model import EMPTY, Marks, ResultCell, ResultRow, ResultTable, p_cell
+from boolit.lab.results.names import map_of, metric_label
 from boolit.lab.results.resampled import Estimate, PairedDifference, SplitComparison
 from boolit.lab.results.scores import ScoreFormat, metric_of, scores
 from boolit.lab.results.statistics import ComparisonMethod, compare

@@ -15,7 +15,7 @@ from torch.quasirandom import SobolEngine
 from boolit.functional import combine
 from boolit.lab.reports.figures.gates import colour_bar, heatmap, plane, surface
 from boolit.lab.reports.figures.style import style, styled
-from boolit.lab.reports.names import label
+from boolit.lab.results.names import label
 from boolit.logic import moments
 
 

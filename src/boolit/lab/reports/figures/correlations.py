@@ -22,7 +22,7 @@ from torch import Tensor
 import boolit
 from boolit.lab.common.errors import UserError
 from boolit.lab.reports.figures.style import save, style, styled
-from boolit.lab.reports.names import label
+from boolit.lab.results.names import label
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record
 

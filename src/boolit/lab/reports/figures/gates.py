@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from boolit.lab.reports.figures.style import DIVERGING, SEQUENTIAL, styled
-from boolit.lab.reports.names import label
+from boolit.lab.results.names import label
 from boolit.nn import activation
 
 Extend: TypeAlias = Literal["neither", "min", "max", "both"]

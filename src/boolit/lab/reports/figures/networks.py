@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from boolit.lab.reports.figures.gates import plane
 from boolit.lab.reports.figures.pathways import wiring
 from boolit.lab.reports.figures.style import DIVERGING, NEGATIVE, POSITIVE, style, styled
-from boolit.lab.reports.names import label
+from boolit.lab.results.names import label
 from boolit.nn import activation
 
 _MAX_LINE_WIDTH = 5.0  # points, of the largest weight in a network

@@ -13,7 +13,7 @@ from matplotlib.patches import FancyBboxPatch
 from torch import Tensor
 
 from boolit.lab.reports.figures.style import ActivationStyle, style, styled
-from boolit.lab.reports.names import gate_name, map_of, multiple_of_c
+from boolit.lab.results.names import gate_name, map_of, multiple_of_c
 from boolit.nn import Activation, Ensemble, activation
 
 

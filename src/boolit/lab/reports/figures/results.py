@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from boolit.lab.reports.figures.style import style, styled
-from boolit.lab.reports.names import label
+from boolit.lab.results.names import label
 from boolit.lab.results.scores import Score
 from boolit.lab.runs import Record, in_percent
 

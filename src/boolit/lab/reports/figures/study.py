@@ -20,7 +20,7 @@ from boolit.lab.datasets import load, source
 from boolit.lab.models import restore
 from boolit.lab.reports.figures.results import accuracy_against_parameters, learning_curves, solved_share
 from boolit.lab.reports.figures.style import style, styled
-from boolit.lab.reports.names import label
+from boolit.lab.results.names import label
 from boolit.lab.results.scores import ScoreFormat, metric_of, scores
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Metric, Record

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TypeVar
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.reports.names import map_of, metric_label, shorten_numbers, sort_key
 from boolit.lab.reports.tables.formats import terminal_table, to_csv, to_html, to_latex, to_markdown
 from boolit.lab.reports.tables.model import (
     TESTS,
@@ -21,6 +20,7 @@ from boolit.lab.reports.tables.model import (
     score_column,
     t_test_columns,
 )
+from boolit.lab.results.names import map_of, metric_label, shorten_numbers, sort_key
 from boolit.lab.results.scores import metric_of, scores, size_of
 from boolit.lab.results.statistics import BEST_SIZES, COVERAGE, Comparison, ComparisonMethod, compare
 from boolit.lab.runs import Record

@@ -16,9 +16,8 @@ from rich.style import Style
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from boolit.lab.reports.names import module_label
 from boolit.lab.reports.tables.model import ResultCell, ResultRow, ResultTable
-from boolit.nn import activation
+from boolit.lab.results.names import label, map_of
 
 
 def to_csv(table: ResultTable) -> str:
@@ -132,10 +131,7 @@ def _latex_cell(cell: ResultCell) -> str:
 
 
 def _latex_name(spec: str) -> str:
-    try:
-        return module_label(activation(spec))
-    except ValueError:
-        return _latex_escape(spec)
+    return label(spec) if map_of(spec) else _latex_escape(spec)
 
 
 def _latex_escape(text: str) -> str:

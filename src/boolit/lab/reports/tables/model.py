@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from boolit.lab.reports.names import metric_label, shorten_numbers
+from boolit.lab.results.names import metric_label, shorten_numbers
 from boolit.lab.results.scores import ScoreFormat, ScoreSummary, format_p, score_format
 from boolit.lab.results.statistics import Comparison, TwoSampleTest
 

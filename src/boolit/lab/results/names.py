@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
+from html import escape
 
 from boolit.lab.runs import Metric
 from boolit.nn import Activation, Ensemble, Extremum, Gate, activation, known_specs
@@ -24,6 +25,9 @@ _PROPER = {
 }
 
 
+_SMALL_LETTERS = str.maketrans("ailn", "ₐᵢₗₙ")
+
+
 def label(spec: str) -> str:
     """An activation's name for a legend, in matplotlib's mathtext; a text that is no spec stays as it is.
 
@@ -33,19 +37,47 @@ def label(spec: str) -> str:
         >>> label("relu"), label("my net, $5")
         ('ReLU', 'my net, \\\\$5')
     """
+    return _name(spec, lambda form: f"$_{{\\mathrm{{{form}}}}}$") or spec.replace("$", r"\$")
+
+
+def paper_name(spec: str) -> str:
+    """An activation's name as the paper writes it, in plain text; a text that is no spec stays as it is.
+
+    Example:
+        >>> paper_name("xnor_ail"), paper_name("or_and_xnor_nil_d"), paper_name("relu"), paper_name("a guess")
+        ('XNORₐᵢₗ', 'OR, AND, XNORₙᵢₗ (d)', 'ReLU', 'a guess')
+    """
+    return _name(spec, lambda form: form.lower().translate(_SMALL_LETTERS)) or spec
+
+
+def html_name(spec: str) -> str:
+    """The same as HTML, escaped.
+
+    Example:
+        >>> html_name("xnor_ail"), html_name("a <b>")
+        ('XNOR<sub>AIL</sub>', 'a &lt;b&gt;')
+    """
+    text = escape(_name(spec, lambda form: f"\0{form}\1") or spec)  # a registered name may hold anything
+    return text.replace("\0", "<sub>").replace("\1", "</sub>")
+
+
+def _name(spec: str, subscript: Callable[[str], str]) -> str:
+    """The name with its form as ``subscript`` writes it; nothing for a text that is no spec."""
     try:
-        return module_label(activation(spec))
+        return _module_name(activation(spec), subscript)
     except ValueError:
-        return spec.replace("$", r"\$")
+        return ""
 
 
-def module_label(module: Activation) -> str:
-    """The same for a module."""
+def _module_name(module: Activation, subscript: Callable[[str], str]) -> str:
     if isinstance(module, Ensemble):
         *others, last = module.parts
-        return f"{', '.join([*_heads(others, last), module_label(last)])} ({module.strategy})"
+        form = getattr(last, "form", None)  # written once, at the last, when all have it
+        same = [form is not None and getattr(part, "form", None) == form for part in others]
+        heads = [gate_name(part) if short else _module_name(part, subscript) for part, short in zip(others, same, strict=True)]
+        return f"{', '.join([*heads, _module_name(last, subscript)])} ({module.strategy})"
     if isinstance(module, Gate):
-        return f"{gate_name(module)}$_{{\\mathrm{{{module.form.upper()}}}}}${_group(module.k)}"
+        return f"{gate_name(module)}{subscript(module.form.upper())}{_group(module.k)}"
     if isinstance(module, Extremum):
         return f"{module.name.capitalize()}{_group(module.k)}"
     return _PROPER.get(module.spec, module.spec.capitalize().replace("_", " "))
@@ -58,7 +90,7 @@ def gate_name(module: Activation) -> str:
         >>> gate_name(activation("implied_by_il")), gate_name(activation("relu"))
         ('IMPLIED BY', 'ReLU')
     """
-    return module.op.upper().replace("_", " ") if isinstance(module, Gate) else module_label(module)
+    return module.op.upper().replace("_", " ") if isinstance(module, Gate) else paper_name(module.spec)
 
 
 def multiple_of_c(factor: Fraction) -> str:
@@ -70,12 +102,6 @@ def multiple_of_c(factor: Fraction) -> str:
     """
     top = "C" if factor.numerator == 1 else f"{factor.numerator}C"
     return top if factor.denominator == 1 else f"{top}/{factor.denominator}"
-
-
-def _heads(others: list[Activation], last: Activation) -> list[str]:
-    """The members before the last; the form is written once, at the last, when all have it."""
-    form = getattr(last, "form", None)
-    return [gate_name(part) if form and getattr(part, "form", None) == form else module_label(part) for part in others]
 
 
 def _group(k: int) -> str:
