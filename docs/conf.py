@@ -25,7 +25,7 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "examples", "auto_examples/**.ipynb", "**/.ipynb_checkpoints"]
+exclude_patterns = ["_build", "examples", "evidence", "auto_examples/**.ipynb", "**/.ipynb_checkpoints"]
 nitpicky = False
 default_role = "py:obj"  # single backticks in a docstring link to what they name, where that is in the reference
 

@@ -6,7 +6,6 @@ Pages with cells, notebooks and the gallery run when the site is built (test_sit
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
@@ -82,14 +81,19 @@ def test_blocks_of_the_readme_run_alone(block: Block, tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python", "toml")], ids=lambda page: page.stem)
 def test_blocks_of_a_page_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python is run, studies are checked; in the tutorial the commands run, too, in the same folder."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BOOLIT_DATA", str(tmp_path / "data"))
     torch.manual_seed(0)
     names: dict[str, Any] = {"__name__": page.stem}
-    for block in blocks(page, "python", "toml"):
+    for block in blocks(page, "python", "toml", *(SHELL if page.stem == "tutorial" else ())):
         if block.language == "python":
             execute(block, names)
-        else:
+        elif block.language == "toml":
             check_study(block, tmp_path)
+        else:
+            for arguments in commands(block.code):
+                subprocess.run([sys.executable, "-m", "boolit", *arguments], check=True)
 
 
 def check_study(block: Block, folder: Path) -> None:
@@ -150,19 +154,6 @@ def test_a_wrong_command_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         ["list"],
         ["run", "z"],
     ]
-
-
-def test_commands_of_the_tutorial_run(tmp_path: Path) -> None:
-    """Python and commands of the tutorial, top to bottom in one folder, as a reader types them."""
-    environment = {**os.environ, "BOOLIT_DATA": str(tmp_path / "data"), "PYTHONWARNINGS": "error"}
-    script = ""
-    for block in blocks(DOCS / "tutorial.md", "python", *SHELL):
-        if block.language == "python":
-            script += block.code
-            subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, check=True)
-            continue
-        for arguments in commands(block.code):
-            subprocess.run([sys.executable, "-m", "boolit", *arguments], cwd=tmp_path, env=environment, check=True)
 
 
 def slugs(page: Path) -> set[str]:
