@@ -84,6 +84,7 @@ html_theme_options = {
     "logo": {"text": "boolit", "image_light": "_static/gate.svg", "image_dark": "_static/gate.svg", "alt_text": "boolit, home"},
     "navbar_center": ["header-links"],
     "navbar_end": ["theme-switcher"],
+    "navbar_persistent": ["search-field"],
     "footer_start": ["copyright"],
     "footer_end": [],
     "secondary_sidebar_items": ["page-toc"],
