@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import zlib
 from pathlib import Path
+
+from sphinx.application import Sphinx
 
 import boolit
 
@@ -66,6 +69,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 100
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 
@@ -127,3 +131,13 @@ def inventories(folder: Path) -> dict[str, tuple[str, str]]:
 
 _folder = tempfile.TemporaryDirectory()  # is deleted when the build ends
 intersphinx_mapping = inventories(Path(_folder.name))
+
+
+def mark_shapes(_app: Sphinx, _what: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:
+    """A paragraph of a docstring that begins with "Shape: " becomes a field, beside the parameters."""
+    found = re.sub(r"(?m)^Shape: .+(?:\n.+)*", lambda m: ":" + m[0].replace("\n", "\n    "), "\n".join(lines))
+    lines[:] = found.split("\n")
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("autodoc-process-docstring", mark_shapes, priority=400)  # before napoleon, which has 500
