@@ -1,8 +1,5 @@
 """Logical activations as functions: every gate by its own name, ensembles, and the operation as an argument.
 
-The functions are written out, for editors, type checkers and torch.jit.script; their docstrings are made from one table, and
-each holds an example computed with Python's own floats, so that running it compares the gate with its definition.
-
 Grouped, on neighbouring channels of one tensor: ``or_ail(x)``, ``xnor_il(x, k=3, dim=1)``, and so on for each of ``and | or |
 xnor | nand | nor | xor | implies | nimplies | implied_by | nimplied_by`` with ``il | ail | nil | nail``; `gate` and `ensemble`
 take the names as arguments. On separate tensors, with broadcasting: `combine`.
@@ -180,7 +177,9 @@ def _program(members: tuple[tuple[str, str], ...], strategy: Strategy, k: int, p
     return Program(members, strategy, k, pairing, uneven)
 
 
-# Every gate under its own name: ``or_ail(x)`` is ``gate(x, "or", "ail")``.
+# Every gate under its own name: ``or_ail(x)`` is ``gate(x, "or", "ail")``. They are written out, for editors, type checkers and
+# torch.jit.script. Their docstrings are made from one table, and each holds an example computed with Python's own floats, so
+# that running it compares the gate with its definition.
 
 # operation: when the event is true, the exact logit of two operands, the approximate one
 _MEANINGS = {

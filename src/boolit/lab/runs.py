@@ -200,7 +200,7 @@ class Run:
 
     @cached_property
     def key(self) -> str:
-        """What the store knows the run by: equal trainings have equal keys, in whatever order they were written."""
+        """What the store knows the run by; equal trainings have equal keys, in whatever order they were written."""
         return self.config.key
 
     def __eq__(self, other: object) -> bool:

@@ -47,7 +47,7 @@ class Activation(nn.Module, ABC):
     @property
     @abstractmethod
     def map(self) -> tuple[int, int]:
-        """Channels in → channels out, in lowest terms of one group: (1, 1), (2, 1), (2, 2), (2, 3), …"""
+        """Channels in → channels out, in lowest terms of one group, such as (1, 1), (2, 1), (2, 2) or (2, 3)."""
 
     @property
     def divisor(self) -> int:

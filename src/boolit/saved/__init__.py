@@ -29,7 +29,7 @@ class SavedModelError(ValueError):
 def load(path: str | os.PathLike[str]) -> SavedModel:
     """The model in a file that ``boolit compare`` wrote (``best.safetensors``), a `SavedModel`; it needs no lab.
 
-    Nothing in the file is executed; one that is damaged or foreign is a `SavedModelError` (a ValueError).
+    Nothing in the file at ``path`` is executed; one that is damaged or foreign is a `SavedModelError` (a ValueError).
 
     Example:
         >>> import tempfile

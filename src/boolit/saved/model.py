@@ -48,6 +48,7 @@ class SavedModel:
     Shape: a table of ``(rows, columns)`` to predictions ``(rows,)`` and probabilities ``(rows, classes)``.
 
     Example:
+        >>> import tempfile
         >>> from boolit.saved.columns import Column
         >>> from boolit.saved.file import build_network
         >>> columns = (Column("size", "number", 2.0, missing=True), Column("colour", "category", levels=("red", "green")))
@@ -60,6 +61,10 @@ class SavedModel:
         [[1.5, 0.0, 0.0, 1.0], [2.0, 1.0, 0.0, 0.0]]
         >>> model.predict(table).shape, model.predict_proba(table).sum(1)
         ((2,), array([1., 1.]))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(f"{folder}/kinds.safetensors")
+        ...     SavedModel.load(f"{folder}/kinds.safetensors").description == description
+        True
     """
 
     module: nn.Sequential
@@ -71,7 +76,7 @@ class SavedModel:
         return cls(*file.read(Path(path)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the model as a safetensors file that `boolit.load` reads; its example saves one."""
+        """Writes the model as a safetensors file that `boolit.load` reads."""
         file.write(Path(path), self.module, self.description)
 
     @property
@@ -86,7 +91,7 @@ class SavedModel:
 
     @property
     def about(self) -> Mapping[str, Any]:
-        """Where it comes from: how it was chosen, the score to expect, activation, seed, versions."""
+        """Where it comes from, such as how it was chosen, the score to expect, activation, seed and versions."""
         return self.description.about
 
     def features(self, table: Any) -> Floats:
@@ -121,8 +126,11 @@ class SavedModel:
         """Writes the network for ONNX runtimes; needs the packages onnx and onnxscript.
 
         Its input ``features`` is what `features` returns, float64, any number of rows: standardisation is inside. Its output
-        is ``probabilities`` ``(rows, classes)``, or ``prediction`` ``(rows, 1)`` in the target's unit. So
-        ``onnxruntime.InferenceSession(path).run(None, {"features": model.features(table)})`` predicts as `predict_proba` does.
+        is ``probabilities`` ``(rows, classes)``, or ``prediction`` ``(rows, 1)`` in the target's unit.
+
+        Example:
+            >>> model.to_onnx("wine.onnx")  # doctest: +SKIP
+            >>> onnxruntime.InferenceSession("wine.onnx").run(None, {"features": model.features(table)})  # doctest: +SKIP
         """
         classify = self.description.task == "classify"
         module = nn.Sequential(*self.module, *([Probabilities()] if classify else [])).eval()

@@ -70,7 +70,7 @@ class CompareConfig:
 
     @property
     def name(self) -> str:
-        """The study's name: the table's, in letters that are safe in a file name."""
+        """The study's name, which is the table's in letters that are safe in a file name."""
         return _file_name(self.table.name.partition(".")[0], "table")
 
     def validate(self) -> None:
@@ -137,7 +137,7 @@ class ImageCompareConfig:
 
     @property
     def name(self) -> str:
-        """The study's name: the folder's, in letters that are safe in a file name."""
+        """The study's name, which is the folder's in letters that are safe in a file name."""
         return _file_name(self.folder.resolve().name, "pictures")
 
     def validate(self) -> None:

@@ -58,7 +58,7 @@ class Plan:
     ``name`` and ``profile`` say whose; ``study`` has its data, model, training and metric; ``cohorts`` are trained one by one.
 
     Example:
-        >>> from boolit.lab import Plan, load_study
+        >>> from boolit.lab import load_study, plan
         >>> planned = plan(load_study("parity"), seeds=2)
         >>> planned.profile, len(planned.cohorts), len(planned.runs), planned.runs[0].config.activation
         ('quick', 8, 16, 'relu')
