@@ -93,7 +93,7 @@ def combine(op: str, *logits: Tensor, form: str = "il") -> Tensor:
     """One Boolean operation on separate tensors of logits, which broadcast.
 
     Args:
-        op: one of the operations of `gate`.
+        op: one of the operations of `boolit.functional.gate`.
         logits: two or more tensors; an implication takes two.
         form: ``il`` exact, ``ail`` approximate, ``nil`` and ``nail`` the same, normalised.
 
@@ -207,7 +207,8 @@ _DOCSTRING = """{title} of groups of k logits, {form}: the logit of the event th
     Shape: ``(…, C, …)`` to ``(…, C/k, …)``.
 
     Example:
-        >>> [round(value, 3) for value in {name}(torch.tensor([2.0, -1.0, 0.5, 1.5])).tolist()]
+        >>> result = {name}(torch.tensor([2.0, -1.0, 0.5, 1.5]))
+        >>> [round(value, 3) for value in result.tolist()]
         {result}
     """
 

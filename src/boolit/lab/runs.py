@@ -145,7 +145,7 @@ class RunConfig(BaseModel):
         return self.model_copy(update=changes | merged)
 
     def identity(self) -> dict[str, JSON]:
-        """What the result depends on: everything but `LABELS`, and without the place of data that has a digest.
+        """What the result depends on: everything but ``LABELS``, and without the place of data that has a digest.
 
         Example:
             >>> RunConfig.from_dict({"data": {"name": "table", "path": "a.csv", "digest": "5f"}, "seed": 1}).identity()

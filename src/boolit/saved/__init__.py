@@ -27,9 +27,9 @@ class SavedModelError(ValueError):
 
 
 def load(path: str | os.PathLike[str]) -> SavedModel:
-    """The model in a file that ``boolit compare`` wrote (``best.safetensors``), a `SavedModel`; it needs no lab.
+    """The model in a file that ``boolit compare`` wrote (``best.safetensors``); it needs no lab.
 
-    Nothing in the file at ``path`` is executed; one that is damaged or foreign is a `SavedModelError` (a ValueError).
+    Nothing in the file at ``path`` is executed; one that is damaged or foreign is a `boolit.saved.SavedModelError` (a ValueError).
 
     Example:
         >>> import tempfile

@@ -113,7 +113,7 @@ class SavedModel:
         return np.array(self.classes)[chosen.astype(np.int64)]
 
     def predict_proba(self, table: Any) -> Floats:
-        """The probability of every class, in the order of `classes`; a quantity has none, which is a `SavedModelError`.
+        """The probability of every class, in the order of `classes`; a quantity has none, and is refused.
 
         Shape: ``(rows, classes)``.
         """

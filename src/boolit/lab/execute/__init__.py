@@ -106,7 +106,7 @@ def execute(
     """Trains what the store does not have yet. Safe to kill, to repeat and to run from several processes at once.
 
     Ctrl-C or SIGTERM stops after the present step. Where several processes train together, this is for their leader; the
-    others `follow`.
+    others `boolit.lab.execute.follow`.
 
     Args:
         plan: what is to be trained.
