@@ -217,6 +217,12 @@ def test_the_face_of_the_lab_is_the_same_for_type_checkers_and_at_run_time() -> 
     assert boolit.__all__ == dir(boolit)
 
 
+def test_a_missing_package_is_named_with_what_installs_it() -> None:
+    code = "import sys; sys.modules['pydantic'] = None\nfrom boolit.lab import Metric"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1] == "ImportError: boolit.lab needs pydantic: pip install 'boolit[lab]'"
+
+
 def test_importing_the_lab_loads_no_room_before_it_is_used() -> None:
     code = (
         "import sys, boolit.lab\n"

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -120,9 +121,18 @@ def __getattr__(name: str) -> Any:
         for entry in names.split():
             public, _, own = entry.partition("=")
             if public == name:
-                globals()[name] = getattr(import_module(f"{__name__}.{home}"), own or public)
+                globals()[name] = getattr(_import(home), own or public)
                 return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _import(home: str) -> ModuleType:
+    try:
+        return import_module(f"{__name__}.{home}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "boolit":
+            raise
+        raise ImportError(f"boolit.lab needs {error.name}: pip install 'boolit[lab]'") from None
 
 
 def __dir__() -> list[str]:

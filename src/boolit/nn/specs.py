@@ -42,7 +42,8 @@ def activation(spec: str | type[nn.Module] | Callable[[Tensor], Tensor], dim: in
 
     Args:
         spec: ``or_ail``, ``or_and_xnor_nail_d``, ``max``, ``relu``, …: ``boolit list`` and `boolit.nn.known_specs` have them
-            all, and the page on gates their grammar. An activation is returned as it is. An unknown name is a ValueError with the nearest.
+            all, and the page on gates their grammar. An activation is returned as it is. An unknown name is a ValueError
+            with the nearest.
         dim: the dimension of the channels: -1 in linear layers, 1 (or -3) in convolutions.
 
     Shape: of the module, ``(…, C, …)`` to ``(…, C·out/in, …)`` for its map in → out.

@@ -29,7 +29,8 @@ class SavedModelError(ValueError):
 def load(path: str | os.PathLike[str]) -> SavedModel:
     """The model in a file that ``boolit compare`` wrote (``best.safetensors``); it needs no lab.
 
-    Nothing in the file at ``path`` is executed; one that is damaged or foreign is a `boolit.saved.SavedModelError` (a ValueError).
+    Nothing in the file at ``path`` is executed; one that is damaged or foreign is a `boolit.saved.SavedModelError`, which is a
+    ValueError.
 
     Example:
         >>> import tempfile
