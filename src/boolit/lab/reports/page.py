@@ -40,7 +40,14 @@ _STYLE = (
 class Report:
     """What was found, and where it was written; ``unfinished`` replaces the verdict while runs are missing.
 
+    ``verdict`` is a sentence, ``tables`` are in their order, ``page`` is the HTML file, and ``files`` all that was written.
     Without any runs there is no page.
+
+    Example:
+        >>> from boolit.lab import Report
+        >>> report = Report("", (), None, (), "Unfinished: 0 of 320 runs are done; there is no verdict before all are.")
+        >>> report.to_json()
+        {'tables': {}, 'files': []}
     """
 
     verdict: str
@@ -66,7 +73,20 @@ def unfinished_sentence(done: int, planned: int) -> str:
 
 
 def report_study(plan: Plan, store: Store, method: ComparisonMethod | None = None) -> Report:
-    """Writes the report of those of a plan's runs that are in the store, as `write_report` does; nothing if there are none."""
+    """Writes the report of those of a plan's runs that are in the store, into its folder; nothing if there are none.
+
+    Args:
+        plan: the study's, which has its title, its metric and the runs there should be.
+        store: what has been trained.
+        method: how activations are compared; the paper's way unless given.
+
+    Example:
+        >>> import tempfile
+        >>> from boolit.lab import Store, load_study, plan, report_study
+        >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder)) as store:
+        ...     report_study(plan(load_study("parity"), seeds=3), store).unfinished
+        'Unfinished: 0 of 24 runs are done; there is no verdict before all are.'
+    """
     records, planned = store.records_of(plan.runs), len({run.key for run in plan.runs})
     if not records:
         return Report("", (), None, (), unfinished_sentence(0, planned))

@@ -146,7 +146,21 @@ def draw(
     format: str = "png",  # noqa: A002 (the command's option has that name)
     progress: Callable[[Path], None] | None = None,
 ) -> list[Path]:
-    """Draws the named figures, or all if none is named, as ``out/NAME.FORMAT``; calls ``progress`` with each written file."""
+    """Draws the named figures, or all if none is named, as ``out/NAME.FORMAT``; returns the files.
+
+    Args:
+        names: of `FIGURES`.
+        out: the folder.
+        format: ``png``, ``svg`` or ``pdf``.
+        progress: called with each written file.
+
+    Example:
+        >>> import tempfile
+        >>> from boolit.lab import draw_figures
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     [path.name for path in draw_figures(["gate-or"], Path(folder), "svg")]
+        ['gate-or.svg']
+    """
     from boolit.lab.reports.figures.style import FORMATS, save
 
     chosen = list(dict.fromkeys(names)) or list(FIGURES)
