@@ -14,12 +14,13 @@ from pathlib import Path
 from statistics import fmean, median
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from boolit.lab.reports.figures.style import look, style
 from boolit.lab.results.names import html_name, label, metric_label, paper_name, shorten_numbers
 from boolit.lab.results.resampled import ResampledSplits, estimate
-from boolit.lab.results.scores import Score, ScoreFormat, score_format, summarise
+from boolit.lab.results.scores import Score, ScoreFormat, ScoreSummary, score_format, summarise
 from boolit.lab.results.statistics import t_test
 from boolit.lab.runs import Metric
 
@@ -106,7 +107,7 @@ class Panel:
         mean, low, high = (f"{scale * number:.{digits}f}".replace("-", "−") for number in (gain.mean, gain.low, gain.high))
         return f"{'' if mean.startswith('−') else '+'}{mean} [{low}, {high}]{unit}"
 
-    def _summary(self, spec: str):  # noqa: ANN202 (a ScoreSummary)
+    def _summary(self, spec: str) -> ScoreSummary:
         score = Score(spec, 0, tuple(self.values[spec].values()), self.diverged[spec])
         return summarise(score, self.metric)
 
@@ -187,7 +188,7 @@ def draw_study(panels: Sequence[Panel]) -> Figure:
     return figure
 
 
-def _draw_panel(panel: Panel, ax) -> None:  # noqa: ANN001 (matplotlib's Axes)
+def _draw_panel(panel: Panel, ax: Axes) -> None:
     scale = 100 if panel.metric.percent else 1
     drawn = np.random.default_rng(0)
     for place, spec in enumerate(panel.ranking):
@@ -207,8 +208,10 @@ def figure_html(figure: Figure, alt: str, caption: str) -> str:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": None})
     data = base64.b64encode(buffer.getvalue()).decode()
-    image = f'<img src="data:image/png;base64,{data}" alt="{escape(alt)}" style="max-width:100%;height:auto;background:#fff">'
-    return f'<figure>{image}<figcaption style="color:inherit">{escape(caption)}</figcaption></figure>'
+    image = f'<img src="data:image/png;base64,{data}" alt="{escape(alt)}" style="max-width:100%;height:auto">'
+    # White with dark text in a dark page as well: the drawing is made for paper.
+    below = f'<figcaption style="color:#222">{escape(caption)}</figcaption>'
+    return f'<figure style="background:#fff;color:#222;padding:0.5rem">{image}{below}</figure>'
 
 
 def study_alt(panels: Sequence[Panel]) -> str:

@@ -1,0 +1,58 @@
+"""
+Gates as surfaces: what AIL approximates
+========================================
+
+A logit x stands for an event of probability sigmoid(x). AND, OR and XNOR of two independent events are smooth surfaces over the two
+logits (the exact form, ``il``). The approximate form, ``ail``, replaces each by a few planes: it needs no exponential, and keeps the sign
+right everywhere.
+"""
+
+# %%
+# Values on a grid
+# ----------------
+# ``boolit.combine`` takes separate tensors and broadcasts them, which is what a grid needs.
+
+import math
+
+import matplotlib.pyplot as plt
+import torch
+
+import boolit
+
+axis = torch.linspace(-6, 6, 121)
+surfaces = {
+    (op, form): boolit.combine(op, axis[None, :], axis[:, None], form=form)
+    for op in ("and", "or", "xnor")
+    for form in ("il", "ail")
+}
+
+figure, axes = plt.subplots(3, 3, figsize=(7.5, 7.5), sharex=True, sharey=True, layout="constrained")
+for row, op in zip(axes, ("and", "or", "xnor"), strict=True):
+    exact, approximate = surfaces[op, "il"], surfaces[op, "ail"]
+    drawn = {"exact": exact, "approximate": approximate, "approximate − exact": approximate - exact}
+    for ax, (title, values) in zip(row, drawn.items(), strict=True):
+        limit = 1.1 if "−" in title else 12
+        image = ax.imshow(values, origin="lower", extent=(-6, 6, -6, 6), cmap="RdBu_r", vmin=-limit, vmax=limit)
+        ax.contour(axis, axis, values, levels=[0], colors="black", linewidths=0.8)
+        ax.set_title(f"{op.upper()}, {title}", fontsize=9)
+    figure.colorbar(image, ax=row[2])
+for ax in axes[-1]:
+    ax.set_xlabel("x")
+for ax in axes[:, 0]:
+    ax.set_ylabel("y")
+
+# %%
+# How far apart the two forms are
+# -------------------------------
+# For AND and OR the difference is largest at the origin, where it is ln 3. For XNOR it stays below ln 2. It shrinks with the distance from
+# the lines where the planes meet: for large logits the two forms agree.
+
+largest = {op: (surfaces[op, "ail"] - surfaces[op, "il"]).abs().max().item() for op in ("and", "or", "xnor")}
+print({op: round(value, 4) for op, value in largest.items()})
+assert math.isclose(largest["and"], math.log(3), rel_tol=1e-5)
+assert math.isclose(largest["or"], math.log(3), rel_tol=1e-5)
+assert largest["xnor"] < math.log(2)
+
+# %%
+# XNOR is the only one of the three that no single plane can imitate: its sign changes across both axes. That is why networks with XNOR
+# learn :doc:`parity <plot_parity>`.
