@@ -2,8 +2,9 @@
 Swap the activations of a model you have
 ========================================
 
-``boolit.nn.convert`` takes a model, replaces its activations and resizes the layers around them, since a gate may turn two channels into one.
-It returns a ``Conversion``: the new network is its ``model``, and printing it tells what was changed. The model you gave stays as it is.
+``boolit.nn.convert`` takes a model, replaces its activations and resizes the layers around them, since a gate may
+turn two channels into one. It returns a ``Conversion``: the new network is its ``model``, and printing it tells what
+was changed. The model you gave stays as it is.
 """
 
 # %%
@@ -33,8 +34,8 @@ model = nn.Sequential(
 # %%
 # Keep the widths, or keep the parameters
 # ---------------------------------------
-# ``budget="width"`` (the default) keeps the width before each activation, so most layers keep their weights. ``budget="params"`` keeps
-# the number of parameters, which a fair comparison needs.
+# ``budget="width"`` (the default) keeps the width before each activation, so most layers keep their weights.
+# ``budget="params"`` keeps the number of parameters, which a fair comparison needs.
 
 conversion = convert(model, "or_and_xnor_nail_d", budget="params")
 print(conversion)
@@ -50,7 +51,8 @@ print([type(layer).__name__ for layer in model if isinstance(layer, nn.ReLU)], "
 # %%
 # How many parameters there are
 # -----------------------------
-# With the same widths a 2→1 gate makes a network smaller and a 2→3 ensemble larger. With ``budget="params"`` they come out alike.
+# With the same widths a 2→1 gate makes a network smaller and a 2→3 ensemble larger. With ``budget="params"`` they
+# come out alike.
 
 specs = ["or_ail", "max_min_d", "or_xnor_ail_d", "or_and_xnor_nail_d"]
 counts = {budget: [convert(model, spec, budget=budget).parameters[1] for spec in specs] for budget in ("width", "params")}

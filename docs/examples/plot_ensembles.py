@@ -2,14 +2,16 @@
 Several gates at once: duplicate or partition
 =============================================
 
-An ensemble puts several gates side by side on one tensor. With duplication (``_d``) every gate reads all channels, so there are more channels
-after it; with partition (``_p``) each gate gets its share of them, and the number of channels is that of a single gate.
+An ensemble puts several gates side by side on one tensor. With duplication (``_d``) every gate reads all channels, so
+there are more channels after it; with partition (``_p``) each gate gets its share of them, and the number of channels
+is that of a single gate.
 """
 
 # %%
 # How many channels come out
 # --------------------------
-# Every activation knows: ``out_features`` tells what the next layer must take, ``divisor`` what the width must be a multiple of.
+# Every activation knows: ``out_features`` tells what the next layer must take, ``divisor`` what the width must be a
+# multiple of.
 
 import matplotlib.pyplot as plt
 import torch
@@ -35,8 +37,8 @@ ax.invert_yaxis()
 # %%
 # What comes out
 # --------------
-# Duplication gives the results of one gate after the other: first OR of all pairs, then AND, then XNOR. Partition splits the channels
-# into as many shares as there are gates, and gives the result of one gate for each share.
+# Duplication gives the results of one gate after the other: first OR of all pairs, then AND, then XNOR. Partition
+# splits the channels into as many shares as there are gates, and gives the result of one gate for each share.
 
 x = torch.randn(1, 12, generator=torch.Generator().manual_seed(0))
 duplicated, partitioned = boolit.activation("or_and_xnor_ail_d")(x), boolit.activation("or_and_xnor_ail_p")(x)
@@ -58,8 +60,9 @@ axes[1].legend(
 )
 
 # %%
-# In a network, the layer after an ensemble takes what ``out_features`` says. Here the same width is used with each; the number of
-# parameters then differs, so a fair comparison changes the width (``boolit compare`` and :doc:`convert <plot_convert>` do).
+# In a network, the layer after an ensemble takes what ``out_features`` says. Here the same width is used with each;
+# the number of parameters then differs, so a fair comparison changes the width (``boolit compare`` and :doc:`convert
+# <plot_convert>` do).
 
 for spec, module in modules.items():
     net = torch.nn.Sequential(torch.nn.Linear(10, width), module, torch.nn.Linear(module.out_features(width), 3))

@@ -2,9 +2,9 @@
 Gates as surfaces: what AIL approximates
 ========================================
 
-A logit x stands for an event of probability sigmoid(x). AND, OR and XNOR of two independent events are smooth surfaces over the two
-logits (the exact form, ``il``). The approximate form, ``ail``, replaces each by a few planes: it needs no exponential, and keeps the sign
-right everywhere.
+A logit x stands for an event of probability sigmoid(x). AND, OR and XNOR of two independent events are smooth
+surfaces over the two logits (the exact form, ``il``). The approximate form, ``ail``, replaces each by a few planes:
+it needs no exponential, and keeps the sign right everywhere.
 """
 
 # %%
@@ -44,8 +44,8 @@ for ax in axes[:, 0]:
 # %%
 # How far apart the two forms are
 # -------------------------------
-# For AND and OR the difference is largest at the origin, where it is ln 3. For XNOR it stays below ln 2. It shrinks with the distance from
-# the lines where the planes meet: for large logits the two forms agree.
+# For AND and OR the difference is largest at the origin, where it is ln 3. For XNOR it stays below ln 2. It shrinks
+# with the distance from the lines where the planes meet: for large logits the two forms agree.
 
 largest = {op: (surfaces[op, "ail"] - surfaces[op, "il"]).abs().max().item() for op in ("and", "or", "xnor")}
 print({op: round(value, 4) for op, value in largest.items()})
@@ -54,5 +54,5 @@ assert math.isclose(largest["or"], math.log(3), rel_tol=1e-5)
 assert largest["xnor"] < math.log(2)
 
 # %%
-# XNOR is the only one of the three that no single plane can imitate: its sign changes across both axes. That is why networks with XNOR
-# learn :doc:`parity <plot_parity>`.
+# XNOR is the only one of the three that no single plane can imitate: its sign changes across both axes. That is why
+# networks with XNOR learn :doc:`parity <plot_parity>`.

@@ -2,13 +2,16 @@
 Exact gates at large logits
 ===========================
 
-The obvious way to write AND in logit space goes through probabilities: sigmoid, product, logit. In 32 bits a probability near 1 has no digits left, so one must
-clamp it, and beyond the clamp value and gradient are wrong. boolit's exact gates never leave logit space.
+The obvious way to write AND in logit space goes through probabilities: sigmoid, product, logit. In 32 bits a
+probability near 1 has no digits left, so one must clamp it, and beyond the clamp value and gradient are wrong.
+boolit's exact gates never leave logit space.
 """
 
 # %%
 # Two ways to write AND
 # ---------------------
+
+import math
 
 import matplotlib.pyplot as plt
 import torch
@@ -26,35 +29,29 @@ def exact_and(x, y):
 
 
 # %%
-# The value
-# ---------
-# The truth is AND(x, x) = −log(2e\ :sup:`−x` + e\ :sup:`−2x`), in 64 bits.
+# Value and gradient
+# ------------------
+# The truth is AND(x, x) = −log(2e\ :sup:`−x` + e\ :sup:`−2x`), in 64 bits. Where the clamp is active nothing flows
+# back: a unit that is very sure, and wrong, can no longer be corrected.
 
 logits = torch.linspace(-40, 40, 401)
 wide = logits.double()
-truth = -torch.logaddexp(-wide + torch.log(torch.tensor(2.0, dtype=torch.float64)), -2 * wide)
+truth = -torch.logaddexp(-wide + math.log(2), -2 * wide)
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
-for name, function, colour in (("clamped", clamped_and, "#D55E00"), ("boolit, exact", exact_and, "#0072B2")):
-    left.plot(logits, function(logits, logits), color=colour, label=name, linewidth=2)
-left.plot(logits, truth, color="black", linestyle=":", label="truth", linewidth=1.5)
-left.set(xlabel="x", title="AND(x, x) in 32 bits")
-left.legend()
-
-# %%
-# The gradient
-# ------------
-# Where the clamp is active nothing flows back: a unit that is very sure, and wrong, can no longer be corrected.
-
 gradients = {}
 for name, function, colour in (("clamped", clamped_and, "#D55E00"), ("boolit, exact", exact_and, "#0072B2")):
     x = logits.clone().requires_grad_()
-    function(x, logits).sum().backward()
+    value = function(x, logits)
+    value.sum().backward()
     gradients[name] = x.grad
+    left.plot(logits, value.detach(), color=colour, label=name, linewidth=2)
     right.plot(logits, x.grad, color=colour, label=name, linewidth=2)
+left.plot(logits, truth, color="black", linestyle=":", label="truth", linewidth=1.5)
+left.set(xlabel="x", title="AND(x, x) in 32 bits")
 right.set(xlabel="x", title="∂AND(x, y)/∂x at y = x")
+left.legend()
 right.legend()
-figure
 
 # %%
 # In numbers

@@ -2,8 +2,9 @@
 XNOR learns a parity that ReLU does not
 =======================================
 
-The class of a sample is the parity of the signs of four inputs: 1 if an even number of them is positive. A network of XNOR gates can compute it
-with very few parameters. Here two small networks of about equal size, one with ReLU and one with ``xnor_ail``, are trained from six seeds each.
+The class of a sample is the parity of the signs of four inputs: 1 if an even number of them is positive. A network of
+XNOR gates can compute it with very few parameters. Here two small networks of about equal size, one with ReLU and one
+with ``xnor_ail``, are trained from six seeds each.
 """
 
 # %%
@@ -25,8 +26,8 @@ x_train, x_test, y_train, y_test = x[:1024], x[1024:], y[:1024], y[1024:]
 # %%
 # Two networks
 # ------------
-# ``xnor_ail`` reads two channels and gives one, so the layer after it has half as many inputs. That leaves room for wider layers at
-# the same number of parameters.
+# ``xnor_ail`` reads two channels and gives one, so the layer after it has half as many inputs. That leaves room for
+# wider layers at the same number of parameters.
 
 
 def network(spec, width):
@@ -86,8 +87,8 @@ left.legend()
 right.set(xticks=(0, 1), xticklabels=list(sizes), xlim=(-0.5, 1.5), ylabel="test accuracy (%)")
 
 # %%
-# On average XNOR is better here, by construction of the task. It says nothing about other data:
-# :doc:`compare on your own table </notebooks/compare-on-your-table>` does.
+# On average XNOR is better here, by construction of the task. It says nothing about other data: :doc:`compare on your
+# own table </notebooks/compare-on-your-table>` does.
 
 mean = {spec: sum(accuracy for _, accuracy in own) / len(own) for spec, own in results.items()}
 assert mean["xnor_ail"] > mean["relu"] + 0.05

@@ -2,15 +2,16 @@
 How fast, on this machine?
 ==========================
 
-A measurement: how long each activation takes, forward and backward, as a ratio to ReLU on a tensor of the same shape. The numbers are those of the
-machine that built this page, with whatever else it was doing; run the example, or ``boolit bench gates``, to get yours.
+A measurement: how long each activation takes, forward and backward, as a ratio to ReLU on a tensor of the same shape.
+The numbers are those of the machine that built this page, with whatever else it was doing; run the example, or
+``boolit bench gates``, to get yours.
 """
 
 # %%
 # Measuring
 # ---------
-# Every activation takes part in every round, so that all of them meet the same machine, and the smallest time of each counts: it is the one
-# with the least in its way.
+# Every activation takes part in every round, so that all of them meet the same machine, and the smallest time of each
+# counts: it is the one with the least in its way.
 
 import time
 
@@ -18,6 +19,7 @@ import matplotlib.pyplot as plt
 import torch
 
 import boolit
+from boolit.logic import kernels
 
 torch.set_num_threads(1)
 x = torch.randn(512, 1024, requires_grad=True)
@@ -55,8 +57,6 @@ for name, ratio in ratios.items():
 
 # %%
 # Whether the compiled kernels were at work is what ``boolit doctor`` tells, and this:
-
-from boolit.logic import kernels
 
 status = kernels.status()
 print("kernels:", status.instructions if status.active else "none, by formulas")

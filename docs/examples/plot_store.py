@@ -2,8 +2,9 @@
 Read a store and make a plot of your own
 ========================================
 
-``boolit run`` and ``boolit compare`` keep every finished run in a store, one file in the output folder. The report shows the usual things; for anything else, read the
-records. This example needs the lab: ``pip install 'boolit[lab]'``.
+``boolit run`` and ``boolit compare`` keep every finished run in a store, one file in the output folder. The report
+shows the usual things; for anything else, read the records. This example needs the lab: ``pip install
+'boolit[lab]'``.
 """
 
 # %%
@@ -59,7 +60,8 @@ axes[0].set_ylabel("test accuracy (%)")
 # %%
 # A table of your own
 # -------------------
-# Scores by activation, and the study's comparison: the best against each of the others, with the interval of the difference.
+# Scores by activation, and the study's comparison: the best against each of the others, with the interval of the
+# difference.
 
 found = compare(scores(records, "test_accuracy"), first.config.metric)
 print(f"{'activation':12} {'mean':>6} {'best − this [95 %]':>24}")
