@@ -3,14 +3,15 @@ Gates as surfaces: what AIL approximates
 ========================================
 
 A logit x stands for an event of probability sigmoid(x). AND, OR and XNOR of two independent events are smooth
-surfaces over the two logits (the exact form, ``il``). The approximate form, ``ail``, replaces each by a few planes:
-it needs no exponential, and keeps the sign right everywhere.
+surfaces over the two logits (the exact form, ``il``). The approximate form, ``ail``, replaces each by a few planes,
+which need no exponential.
 """
 
 # %%
 # Values on a grid
 # ----------------
-# ``boolit.combine`` takes separate tensors and broadcasts them, which is what a grid needs.
+# ``boolit.combine`` takes separate tensors and broadcasts them, which is what a grid needs. The colours of the first
+# two columns reach from −12 (blue) to 12 (red), the black line is where a gate changes its sign.
 
 import math
 
@@ -44,15 +45,27 @@ for ax in axes[:, 0]:
 # %%
 # How far apart the two forms are
 # -------------------------------
-# For AND and OR the difference is largest at the origin, where it is ln 3. For XNOR it stays below ln 2. It shrinks
-# with the distance from the lines where the planes meet: for large logits the two forms agree.
+# For AND and OR the difference is largest at the origin, where it is ln 3. For XNOR it stays below ln 2. Away from
+# the lines where the planes meet, the two forms agree.
 
 largest = {op: (surfaces[op, "ail"] - surfaces[op, "il"]).abs().max().item() for op in ("and", "or", "xnor")}
 print({op: round(value, 4) for op, value in largest.items()})
-assert math.isclose(largest["and"], math.log(3), rel_tol=1e-5)
-assert math.isclose(largest["or"], math.log(3), rel_tol=1e-5)
+for op in ("and", "or"):
+    origin = boolit.combine(op, torch.zeros(()), torch.zeros(()), form="il")  # the approximate one is 0 there
+    assert math.isclose(largest[op], math.log(3), rel_tol=1e-5)
+    assert math.isclose(abs(origin.item()), math.log(3), rel_tol=1e-5)
 assert largest["xnor"] < math.log(2)
 
 # %%
-# XNOR is the only one of the three that no single plane can imitate: its sign changes across both axes. That is why
-# networks with XNOR learn :doc:`parity <plot_parity>`.
+# Which one to look at twice
+# --------------------------
+# AND is positive in one corner and OR is negative in one. XNOR is positive in two opposite corners, which no line
+# separates from the other two: that is what networks with XNOR can use to learn :doc:`parity <plot_parity>`. It is
+# also the one whose approximate form has the right sign everywhere.
+
+exact, approximate = surfaces["xnor", "il"], surfaces["xnor", "ail"]
+assert torch.equal(exact.sign(), approximate.sign())
+print(
+    "points where the approximate AND has the other sign:",
+    (surfaces["and", "il"].sign() != surfaces["and", "ail"].sign()).sum().item(),
+)
