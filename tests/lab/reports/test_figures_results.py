@@ -111,9 +111,9 @@ def test_every_list_of_names_is_in_the_tables_order(tmp_path: Path) -> None:
     assert ranked[0] == "Tanh"
     with Store(tmp_path) as store:
         figures = {name: figure for name, _, figure in study_figures(records, store, solved=0.9)}
-    assert legend(figures["sizes"]) == ranked
-    for names in (legend(figures["curves"]), [tick.get_text() for tick in figures["solved"].axes[0].get_yticklabels()]):
-        assert list(dict.fromkeys(name.rpartition(", ")[0] for name in names)) == ranked
+    assert legend(figures["sizes"]) == legend(figures["curves"]) == ranked  # curves of the best size alone
+    rows = [tick.get_text() for tick in figures["solved"].axes[0].get_yticklabels()]
+    assert list(dict.fromkeys(name.rpartition(", ")[0] for name in rows)) == ranked
     assert legend(learning_curves(records[:8], "test_accuracy")) == ranked
 
 

@@ -162,9 +162,9 @@ def test_the_two_ends_of_a_map_are_told_apart(vision: str) -> None:
         assert np.linalg.norm(low - high) > 40
 
 
-def test_a_png_has_few_colours_and_those_of_the_drawing(tmp_path: Path) -> None:
+def test_a_small_png_has_few_colours_and_those_of_the_drawing(tmp_path: Path) -> None:
     figure = learnt_weights(MLPWeights("relu", [torch.ones(1, 1)]))
-    _style.save(figure, tmp_path / "small.png", "A caption – of its own")
+    _style.save(figure, tmp_path / "small.png", "A caption – of its own", small=True)
     with _style.look():
         figure.savefig(tmp_path / "full.png")
     with Image.open(tmp_path / "small.png") as small, Image.open(tmp_path / "full.png") as full:

@@ -142,6 +142,7 @@ CAPTION = (
 ROW = 0.25  # inches a name
 GREY = "0.45"
 RELU = CandidateKey("torch", "relu")
+LEGEND = OURS, TORCH, PUBLISHED, LIMIT = "boolit", "torch", "published package", "limit boolit sets itself"
 
 
 def check_file(path: Path) -> None:
@@ -172,7 +173,8 @@ def chart(result: GatesResult) -> Figure:
     panels[0].set_yticks(range(len(names)), [label(name) for name in names])
     panels[0].set_ylim(len(names) - 0.4, -0.6)
     handles = {name: handle for panel in panels for handle, name in zip(*panel.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles))
+    named = [name for name in LEGEND if name in handles]
+    figure.legend([handles[name] for name in named], named, loc="outside lower center", ncols=len(named))
     return figure
 
 
@@ -192,15 +194,15 @@ def _draw(panel: Axes, group: TimingGroup, names: Sequence[str]) -> None:
         published = group.timings.get(CandidateKey("published", name))
         if name in group.specs:
             limit = _draw_limits(panel, row, group, name)
-            _draw_time(panel, row, group.ratios(name)["relu"].value, style(name).colour, "o", "boolit", limit=limit)
+            _draw_time(panel, row, group.ratios(name)["relu"].value, style(name).colour, "o", OURS, limit=limit)
         elif (key := CandidateKey("torch", name)) in group.timings:
-            _draw_time(panel, row, group.timings[key].ratio(relu), GREY, "s", "torch")
+            _draw_time(panel, row, group.timings[key].ratio(relu), GREY, "s", TORCH)
         if published is not None:
-            _draw_time(panel, row, published.ratio(relu), GREY, "D", "published package", face="white")
+            _draw_time(panel, row, published.ratio(relu), GREY, "D", PUBLISHED, face="white")
     panel.axvline(1, color="0.2", linewidth=1, linestyle="--", zorder=0)
     panel.set_xscale("log")
     panel.margins(x=0.14)
-    panel.xaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
+    panel.xaxis.set_major_locator(LogLocator(10, subs=(1, 3)))
     panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
     panel.xaxis.set_minor_formatter(NullFormatter())
     panel.grid(visible=True)
@@ -215,7 +217,7 @@ def _draw_limits(panel: Axes, row: int, group: TimingGroup, spec: str) -> float:
         if against in REFERENCES and against in group.ratios(spec):
             place = limit * group.timings[CandidateKey("torch", against)].ratio(group.timings[RELU])
             height = [row - 0.42, row + 0.42]
-            panel.plot([place, place], height, color="black", linewidth=1.6, zorder=1.5, label="limit boolit sets itself")
+            panel.plot([place, place], height, color="black", linewidth=1.6, zorder=1.5, label=LIMIT)
             largest = max(largest, place)
     return largest
 

@@ -167,7 +167,7 @@ def draw(
         figure = FIGURES[name].draw()
         try:
             out.mkdir(parents=True, exist_ok=True)
-            save(figure, path, FIGURES[name].caption)
+            save(figure, path, FIGURES[name].caption, small=True)
         except OSError as error:
             raise UserError(
                 f"cannot write {path}: {error.strerror or error}; choose a folder that can be written to"

@@ -14,10 +14,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from boolit.lab.reports.figures.style import style, styled
-from boolit.lab.results.names import label, sort_key
+from boolit.lab.results.names import label, shorten_numbers, sort_key
 from boolit.lab.results.scores import Score, scores
 from boolit.lab.results.statistics import compare
 from boolit.lab.runs import Metric, Record, in_percent
@@ -60,9 +60,19 @@ def accuracy_against_parameters(
         for spec, members in _in_order(_grouped((score.activation, score) for score in by_depth[depth]), order).items():
             _draw_sizes(axes, spec, members, bars)
         axes.set(xscale="log", xlabel="parameters")
+        _show_numbers(axes, [score.size for score in by_depth[depth]])
     _keep_within_shares(panels.values(), metric)
     _legend(figure, panels.values(), order)
     return figure
+
+
+def _show_numbers(axes: Axes, sizes: Sequence[int]) -> None:
+    """Writes round sizes in full or with a letter, as many as fit."""
+    span = max(sizes) / max(1, min(sizes))
+    digits = (1, 2, 3, 5, 7) if span < 12 else (1, 2, 5) if span < 300 else (1,)
+    axes.xaxis.set_major_locator(LogLocator(10, subs=digits))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: shorten_numbers([round(value)])[round(value)]))
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _draw_sizes(axes: Axes, spec: str, members: list[Score], bars: Bars) -> None:
@@ -104,8 +114,8 @@ def middle_and_bar(values: Sequence[float], bars: Bars = "quantiles") -> tuple[f
 def learning_curves(records: Iterable[Record], metric: str, log: bool = False, order: Sequence[str] = ()) -> Figure:
     """The median of a metric by epoch, with a band of the middle half of an activation's runs; a panel per depth.
 
-    An activation with several sizes has a curve for each, named by its number of parameters. A curve ends where fewer than
-    half of its runs still train. ``order`` is that of the legend; the table's unless given.
+    An activation with several sizes has a curve for each, named by its number of parameters, the largest the widest. A curve
+    ends where fewer than half of its runs still train. ``order`` is that of the legend; the table's unless given.
     """
     kept = [record for record in records if metric in record.history]
     order = order or _table_order(kept, metric)
@@ -115,10 +125,11 @@ def learning_curves(records: Iterable[Record], metric: str, log: bool = False, o
         members = _in_order(_grouped((record.config.activation, record) for record in by_depth[depth]), order)
         for spec, own in members.items():
             sizes = _grouped((record.config.parameters, record.history[metric]) for record in own)
-            for size, curves in sorted(sizes.items()):
-                _curve(axes, spec, f"{label(spec)}, {size}" if len(sizes) > 1 else label(spec), curves)
+            for place, (size, curves) in enumerate(sorted(sizes.items())):
+                name = f"{label(spec)}, {size}" if len(sizes) > 1 else label(spec)
+                _curve(axes, spec, name, curves, 1.0 + 0.6 * (place + 1) / len(sizes))
         axes.set_xlabel("epoch")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
         if log:
             axes.set_yscale("log")
     _keep_within_shares(panels.values(), metric)
@@ -134,11 +145,11 @@ def _table_order(records: Sequence[Record], metric: str) -> list[str]:
     return sorted({record.config.activation for record in records}, key=sort_key)
 
 
-def _curve(axes: Axes, spec: str, name: str, curves: Sequence[Sequence[float]]) -> None:
+def _curve(axes: Axes, spec: str, name: str, curves: Sequence[Sequence[float]], width: float) -> None:
     low, median, high = quantiles_by_epoch(curves)
     epochs = np.arange(1, len(median) + 1)
     arguments = style(spec).plot_arguments() | {"markevery": (0.1, 0.2), "markersize": 5}
-    axes.plot(epochs, median, label=name, linewidth=1.6, **arguments)
+    axes.plot(epochs, median, label=name, linewidth=width, **arguments)
     axes.fill_between(epochs, low, high, color=style(spec).colour, alpha=0.13, linewidth=0)
 
 

@@ -27,7 +27,8 @@ from boolit.lab.reports.figures.results import (
 )
 from boolit.lab.reports.figures.style import style, styled
 from boolit.lab.results.names import label
-from boolit.lab.results.scores import ScoreFormat, metric_of, scores
+from boolit.lab.results.scores import Score, ScoreFormat, metric_of, scores, size_of
+from boolit.lab.results.statistics import compare
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Metric, Record
 from boolit.lab.training.job import Job
@@ -53,9 +54,11 @@ def study_figures(
     found = scores(records, metric.key)
     words, listed = _words(metric), "" if order else BEST_FIRST
     order = order or rank_activations(found, metric)
-    caption = f"{words} by epoch: the median and {MIDDLE_HALF}.{listed}"
-    yield "curves", caption, learning_curves(records, metric.key, order=order)
-    if len({(score.activation, score.size) for score in found}) > len({score.activation for score in found}):
+    several = len({(score.activation, score.size) for score in found}) > len({score.activation for score in found})
+    best = ", each activation at its best size" if several else ""
+    caption = f"{words} by epoch{best}: the median and {MIDDLE_HALF}.{listed}"
+    yield "curves", caption, learning_curves(_of_best_sizes(records, found, metric), metric.key, order=order)
+    if several:
         caption = f"{words} against parameters: every run a dot, the median of each size, and {MIDDLE_HALF}.{listed}"
         yield "sizes", caption, accuracy_against_parameters(found, metric.key, order=order)
     if solved is not None:
@@ -64,6 +67,14 @@ def study_figures(
         yield "solved", caption, solved_share(found, solved, metric.key, metric.goal, order)
     kept = [record for record in records if record.state == "finished" and store.weights(record.key).exists()]
     yield from _of_weights(kept, metric, store, order)
+
+
+def _of_best_sizes(records: Sequence[Record], found: Sequence[Score], metric: Metric) -> list[Record]:
+    """Of each activation and depth the runs of the size that the table compares."""
+    depths = {score.depth for score in found}
+    comparisons = [compare([score for score in found if score.depth == depth], metric) for depth in depths]
+    best = {(each.activation, each.size, each.depth) for comparison in comparisons for each in comparison.ranking}
+    return [record for record in records if (record.config.activation, size_of(record), record.config.depth) in best]
 
 
 def _of_weights(records: Sequence[Record], metric: Metric, store: Store, order: Sequence[str]) -> Iterator[NamedFigure]:
