@@ -141,7 +141,7 @@ OVERVIEW = {
     "xnor_ail": ("do they agree?", "+−", "−+"),
     "relu": ("is it positive?", "+0", "+0"),
 }
-_OVERVIEW_LIMIT = 6.0  # of the colours: beyond it all is as true or as false as can be drawn
+_OVERVIEW_LIMIT = 8.0  # of the colours: beyond it all is as true or as false as can be drawn
 
 
 @styled
@@ -159,7 +159,7 @@ def overview() -> Figure:
         if reads == 2:
             axes.contour(x.numpy(), y.numpy(), surface(spec, x, y).numpy(), levels=[0], colors="0.15", linewidths=1.4)
         _write_answers(axes, above, below)
-        axes.set_title(question, fontsize=17, pad=4)
+        axes.set_title(question, fontsize=17, pad=6)
         axes.set(xticks=[], yticks=[], xlabel="", ylabel="")
         axes.text(0.5, -0.03, "x", ha="center", va="top", fontsize=17, transform=axes.transAxes)
         axes.text(-0.03, 0.5, "y", ha="right", va="center", fontsize=17, transform=axes.transAxes)
