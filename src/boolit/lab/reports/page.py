@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.reports.figures.results import learning_curves, score_intervals
+from boolit.lab.reports.figures.results import MIDDLE_HALF, learning_curves, score_intervals
 from boolit.lab.reports.figures.study import NamedFigure, study_figures
 from boolit.lab.reports.figures.style import save
 from boolit.lab.reports.tables import FORMATS, render, study_tables
@@ -109,7 +109,8 @@ def write_report(
     unfinished = unfinished_sentence(len(records), planned or 0)
     found = () if unfinished else (verdict(compare(scores(records, metric.key), metric, method, solved)),)
     tables = study_tables(records, method, solved, bool(unfinished))
-    return write_page(records, store, title, found, tables, study_figures(records, store, solved), unfinished)
+    order = [row.activation for row in tables[0].rows] if unfinished else ()  # a ranking would be a verdict
+    return write_page(records, store, title, found, tables, study_figures(records, store, solved, order), unfinished)
 
 
 def write_page(
@@ -204,7 +205,8 @@ def split_figures(verdict: SplitVerdict, records: Sequence[Record]) -> Iterator[
     words = metric.key.replace("_", " ")
     caption = f"{words} with 95 % intervals; the dashed line is {verdict.baseline_text}."
     yield "scores", caption, score_intervals(shown, metric.key, (verdict.baseline, found[verdict.baseline].mean))
-    yield "curves", f"{words} by epoch, over the splits.", learning_curves(records, metric.key)
+    caption = f"{words} by epoch, over the splits: the median and {MIDDLE_HALF}; a curve ends when half of them have stopped."
+    yield "curves", caption, learning_curves(records, metric.key, order=verdict.activations)
 
 
 def _score_table(verdict: SplitVerdict, title: str, parameters: Mapping[str, int], diverged: Mapping[str, int]) -> ResultTable:
