@@ -9,25 +9,28 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, TaskID, TimeElapsedColumn, TimeRemainingColumn
 
 from boolit.lab.common.progress import progress_bars
+from boolit.lab.results.names import paper_name
 from boolit.lab.training import StackedTraining
 
 
 class StudyProgress(AbstractContextManager["StudyProgress"]):
     """Two bars on the error stream: all cohorts, weighed by their runs, and the epochs of the present one.
 
-    A line now and then where the stream is no terminal; nothing if ``shown`` is False.
+    Where the stream is no terminal, a line at once that says how many are to be trained, one every ten seconds and one at the
+    end; nothing if ``shown`` is False. ``already`` is how many of the runs are done before it begins.
     """
 
-    def __init__(self, total_runs: int, shown: bool | None = None, console: Console | None = None) -> None:
+    def __init__(self, total_runs: int, shown: bool | None = None, console: Console | None = None, already: int = 0) -> None:
         self._bars = progress_bars(
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
+            first=_first_line(total_runs - already, already),
             shown=shown,
             console=console,
         )
         self._study = self._bars.add_task("runs", total=total_runs)
-        self._cohort: TaskID = self._bars.add_task("epochs", total=None)
+        self._cohort: TaskID = self._bars.add_task("epochs", total=None, visible=False)
         self._before = 0.0
 
     def __enter__(self) -> StudyProgress:
@@ -41,9 +44,11 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
         """Prints a line on the error stream, above the bars if they are shown."""
         self._bars.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    def begin(self, name: str) -> None:
+    def begin(self, activation: str, parameters: int, runs: int) -> None:
         """A cohort starts."""
-        self._bars.reset(self._cohort, description=name, total=None)
+        name = activation if self._bars.console.options.ascii_only else paper_name(activation)
+        what = f"{name}, {parameters:,} parameters, {runs:,} runs: epochs"
+        self._bars.reset(self._cohort, description=what, total=None, visible=True)
 
     def after_step(self, training: StackedTraining) -> None:
         """A step of the present cohort was made."""
@@ -57,3 +62,9 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
         """Runs of the study are done, trained now or earlier."""
         self._before += runs
         self._bars.update(self._study, completed=self._before)
+
+
+def _first_line(missing: int, already: int) -> str:
+    """How many are to be trained; nothing where none is left."""
+    there = f" ({already:,} are there already)" if already else ""
+    return f"training {missing:,} run{'s' * (missing > 1)} …{there}" if missing else ""
