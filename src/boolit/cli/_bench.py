@@ -82,7 +82,7 @@ def gates(
     settings = parse_settings(shape or (), dim or (), split_names(activations), repeats, dtype.value, compiled)
     if chart is not None:
         check_file(chart)
-    with _progress_bar() as report:
+    with _progress_bar(False if json else None) as report:
         result = measure_gates(settings, report, threads)
     if json:
         print_json(result.to_json())
@@ -94,11 +94,11 @@ def gates(
 
 
 @contextmanager
-def _progress_bar() -> Iterator[OnProgress]:
+def _progress_bar(shown: bool | None) -> Iterator[OnProgress]:
     """A bar that is drawn between rounds only: one that refreshes itself would take its time from the candidates."""
     columns = (TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.fields[label]}"))
     # Its lines in a file are printed between rounds as well: the thread that prints them sleeps.
-    with progress_bars(*columns, auto_refresh=False, unit=(0.01, " %")) as bar:
+    with progress_bars(*columns, shown=shown, auto_refresh=False, unit=(0.01, " %")) as bar:
         whole = bar.add_task("measuring", total=1.0, label="")
 
         def report(label: str, share: float) -> None:
@@ -150,7 +150,7 @@ def training(
     """
     from boolit.lab.bench.training import measure_training
 
-    with count_progress() as begin:
+    with count_progress(False if json else None) as begin:
         result = measure_training(rounds, begin)
     if json:
         print_json(result.to_json())

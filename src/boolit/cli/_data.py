@@ -200,7 +200,7 @@ def iraven(
     if page and page.suffix.lower() != ".png":
         raise UserError(f"--page {page} is no PNG; give a name that ends in .png")
     folder = out or problem_folder(seed)
-    made = _made(folder, names, problems, seed)
+    made = _make_missing(folder, names, problems, seed, False if json else None)
     pages = _pages(page, names, problems, seed) if page else []
     if json:
         print_json(
@@ -215,11 +215,11 @@ def iraven(
         output().print(line, style="dim", markup=False, soft_wrap=True)
 
 
-def _made(folder: Path, names: list[str], problems: int, seed: int) -> dict[str, int]:
+def _make_missing(folder: Path, names: list[str], problems: int, seed: int, shown: bool | None) -> dict[str, int]:
     from boolit.lab.datasets.raven.files import generate, missing_problems
 
     lacking = {name: len(missing_problems(folder, name, problems)) for name in names}
-    with count_progress() as begin:
+    with count_progress(shown) as begin:
         generate(folder, names, problems, seed, begin("making problems", sum(lacking.values())))
     return lacking
 

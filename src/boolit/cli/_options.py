@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from enum import Enum
@@ -86,10 +87,13 @@ def complete_studies(incomplete: str) -> list[str]:
     return sorted(path.stem for path in STUDIES.glob(f"{_plain(incomplete)}*.toml"))
 
 
-def complete_profiles(ctx: typer.Context, incomplete: str) -> list[str]:
+def complete_profiles(incomplete: str) -> list[str]:
+    """Those of the study on the line, which the parser has not reached at an option without its value."""
     from boolit.lab.catalogue import studies
 
-    chosen = [entry for entry in studies().entries if ctx.params.get("study") in (entry["name"], None)]
+    line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
+    entries = studies().entries
+    chosen = [entry for entry in entries if entry["name"] in line.split()] or entries
     return sorted({name for entry in chosen for name in entry["profiles"] if name.startswith(incomplete)})
 
 

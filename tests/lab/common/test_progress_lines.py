@@ -31,7 +31,9 @@ class UnstartedLines(LineProgress):
 
 def told(seconds_a_step: float, steps: int, first: str = "") -> list[str]:
     clock, file = Clock(), io.StringIO()
-    with UnstartedLines(Console(file=file, width=40), clock, first) as lines:
+    with UnstartedLines(Console(file=file, width=40), clock) as lines:
+        if first:
+            lines.print_now(first)
         task = lines.add_task(NAME, total=steps)
         for _ in range(steps):
             clock.now += seconds_a_step
@@ -52,7 +54,7 @@ def test_what_is_over_sooner_says_nothing(seconds: float, steps: int) -> None:
     assert told(seconds, steps) == []
 
 
-def test_the_first_line_comes_at_once_and_then_the_last_one_too() -> None:
+def test_a_line_at_once_is_followed_by_a_last_one() -> None:
     assert told(0.5, 1, first="starting") == ["0:00:00 starting", f"0:00:00 {NAME} 1/1"]
 
 
@@ -67,34 +69,29 @@ def test_a_line_comes_though_nothing_moves() -> None:
 
 
 class WatchedFile(io.StringIO):
-    """A stream that says when it has this many lines."""
+    """A stream that says when it has been written to."""
 
-    def __init__(self, lines: int) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.wanted, self.reached = lines, threading.Event()
+        self.written = threading.Event()
 
     def write(self, text: str) -> int:
-        written = super().write(text)
-        if self.getvalue().count("\n") >= self.wanted:
-            self.reached.set()
-        return written
+        count = super().write(text)
+        self.written.set()
+        return count
 
 
 def test_the_thread_prints_by_itself_and_ends_with_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "SECONDS_PER_LINE", 0.0)
     monkeypatch.setattr(progress, "SECONDS_UNSAID", 0.0)
-    file = WatchedFile(3)
+    file = WatchedFile()
     with show_working("thinking", console=Console(file=file)):
-        assert file.reached.wait(60)
+        assert file.written.wait(60)
     assert "progress" not in [thread.name for thread in threading.enumerate()]
-    text = file.getvalue()
-    assert set(text.splitlines()) == {"0:00:00 thinking …"}
-    assert file.getvalue() == text
+    assert "thinking …" in file.getvalue()
 
 
 def test_the_thread_ends_where_the_work_fails() -> None:
-    with pytest.raises(ZeroDivisionError), count_progress(console=Console(file=io.StringIO())) as begin:
-        begin("dividing", 1)
+    with pytest.raises(ZeroDivisionError), count_progress(console=Console(file=io.StringIO())):
         raise ZeroDivisionError
     assert "progress" not in [thread.name for thread in threading.enumerate()]
 

@@ -63,7 +63,7 @@ def test_a_file_sees_lines_of_what_takes_long(training: StackedTraining, monkeyp
         assert any(f"runs {runs}/10; XNORₐᵢₗ, 28 parameters, 5 runs: epochs {epoch}/3" in line for line in lines)
 
 
-def test_a_stream_without_small_letters_gets_specs(training: StackedTraining) -> None:
+def test_a_stream_without_small_letters_gets_specs() -> None:
     file = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="replace")
     with StudyProgress(10, None, Console(file=file)) as bars:
         bars.begin("xnor_ail", 28, 5)

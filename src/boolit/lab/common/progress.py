@@ -71,19 +71,18 @@ def progress_bars(
     shown: bool | None = None,
     lines: bool = True,
     console: Console | None = None,
-    first: str = "",
     unit: tuple[float, str] = (1.0, ""),
     **options: Any,
 ) -> Progress:
     """Bars of rich on the error stream, with more columns after the description and the bar; they vanish at the end.
 
-    If the stream is no terminal, lines instead, unless ``lines`` is False: ``first`` at once, then how many times ``unit`` are
-    done. Nothing if ``shown`` is False. Bars that begin while others are shown take their place until they end.
+    If the stream is no terminal, lines instead, which count in ``unit``, unless ``lines`` is False; nothing if ``shown`` is
+    False. Bars that begin while others are shown take their place until they end.
     """
     console = console or error_stream()
     terminal = console.is_terminal and not console.is_dumb_terminal
     if shown is not False and lines and not terminal:
-        return LineProgress(console, first=first, unit=unit, **options)
+        return LineProgress(console, unit=unit, **options)
     columns = (TextColumn("{task.description}", markup=False), BarColumn(30), *columns)
     hidden = shown is False or not terminal
     return BarProgress(*columns, console=console, disable=hidden, transient=True, **options)
@@ -129,20 +128,19 @@ class BarProgress(Progress):
 class LineProgress(Progress):
     """Tasks as rich has them, printed as a line every ten seconds by a thread, whether or not anything has moved.
 
-    With ``first``, this is printed at once; without it, what is over within two seconds prints nothing. A last line says where
-    it ended if there was one before.
+    What is over within two seconds prints nothing, unless `print_now` did; a last line says where it ended if there was one
+    before.
     """
 
     def __init__(
         self,
         console: Console,
         clock: Callable[[], float] = time.monotonic,
-        first: str = "",
         unit: tuple[float, str] = (1.0, ""),
         **options: Any,
     ) -> None:
         super().__init__(console=console, disable=True, get_time=clock, **options)
-        self._clock, self._first = clock, first
+        self._clock = clock
         self._divisor, self._unit = unit
         self._begun = self._printed = clock()
         self._last = ""
@@ -154,8 +152,6 @@ class LineProgress(Progress):
         if self._thread is not None:
             return
         super().start()
-        if self._first:
-            self._print(self._first)
         self._thread = threading.Thread(target=self._keep_printing, name="progress", daemon=True)
         self._thread.start()
 
@@ -176,6 +172,11 @@ class LineProgress(Progress):
     def advance(self, task_id: TaskID, advance: float = 1) -> None:
         super().advance(task_id, advance)
         self.print_if_due()
+
+    def print_now(self, line: str) -> None:
+        """Prints this line, and from now on one every ten seconds."""
+        with self._printing:
+            self._print(line)
 
     def print_if_due(self) -> None:
         """Prints a line if the last one is ten seconds ago; the first comes after two."""

@@ -8,7 +8,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, TaskID, TimeElapsedColumn, TimeRemainingColumn
 
-from boolit.lab.common.progress import progress_bars
+from boolit.lab.common.progress import LineProgress, progress_bars
 from boolit.lab.results.names import paper_name
 from boolit.lab.training import StackedTraining
 
@@ -16,8 +16,8 @@ from boolit.lab.training import StackedTraining
 class StudyProgress(AbstractContextManager["StudyProgress"]):
     """Two bars on the error stream: all cohorts, weighed by their runs, and the epochs of the present one.
 
-    Where the stream is no terminal, a line at once that says how many are to be trained, one every ten seconds and one at the
-    end; nothing if ``shown`` is False. ``already`` is how many of the runs are done before it begins.
+    Where the stream is no terminal, a line when the first cohort starts that says how many runs are to be trained, one every
+    ten seconds and one at the end; nothing if ``shown`` is False. ``already`` is how many runs are done before it begins.
     """
 
     def __init__(self, total_runs: int, shown: bool | None = None, console: Console | None = None, already: int = 0) -> None:
@@ -25,13 +25,14 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
-            first=_first_line(total_runs - already, already),
             shown=shown,
             console=console,
         )
         self._study = self._bars.add_task("runs", total=total_runs)
         self._cohort: TaskID = self._bars.add_task("epochs", total=None, visible=False)
         self._before = 0.0
+        self._first_line = f"training {total_runs - already:,} runs …"
+        self._first_line += f" ({already:,} are there already)" if already else ""
 
     def __enter__(self) -> StudyProgress:
         self._bars.start()
@@ -46,6 +47,9 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
 
     def begin(self, activation: str, parameters: int, runs: int) -> None:
         """A cohort starts."""
+        if self._first_line and isinstance(self._bars, LineProgress):
+            self._bars.print_now(self._first_line)
+            self._first_line = ""
         name = activation if self._bars.console.options.ascii_only else paper_name(activation)
         what = f"{name}, {parameters:,} parameters, {runs:,} runs: epochs"
         self._bars.reset(self._cohort, description=what, total=None, visible=True)
@@ -62,9 +66,3 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
         """Runs of the study are done, trained now or earlier."""
         self._before += runs
         self._bars.update(self._study, completed=self._before)
-
-
-def _first_line(missing: int, already: int) -> str:
-    """How many are to be trained; nothing where none is left."""
-    there = f" ({already:,} are there already)" if already else ""
-    return f"training {missing:,} run{'s' * (missing > 1)} …{there}" if missing else ""
