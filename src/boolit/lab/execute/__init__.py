@@ -166,7 +166,9 @@ class _Execution:
 
     def run(self, cohorts: Sequence[Cohort], progress: bool | None) -> ExecutionSummary:
         started, total = time.monotonic(), sum(len(cohort.runs) for cohort in cohorts)
-        with StudyProgress(total, progress) as bars, stop_requests() as stop:
+        finished = self.store.finished()
+        already = sum(run.key in finished for cohort in cohorts for run in cohort.runs)
+        with StudyProgress(total, progress, already=already) as bars, stop_requests() as stop:
             for cohort in cohorts:
                 if stop():
                     distributed.broadcast(torch.full((len(cohort.runs),), END))
@@ -204,7 +206,7 @@ class _Execution:
 
     def _train(self, cohort: Cohort, bars: StudyProgress, stop: Callable[[], bool]) -> CohortResult | None:
         first = cohort.runs[0].config
-        bars.begin(f"{first.activation}, {first.parameters} parameters, {len(cohort.runs)} runs: epochs")
+        bars.begin(first.activation, first.parameters, len(cohort.runs))
         checkpoint = Checkpoint(self.store.checkpoint_folder(cohort.key), self.every, self.steps, cohort.key, bars.note)
 
         def watch(training: StackedTraining) -> bool:
