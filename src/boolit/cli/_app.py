@@ -34,6 +34,8 @@ COMMANDS: dict[str, dict[str, str]] = {
         "predict": "_compare:predict",
         "transfer": "_transfer:transfer",
         "search": "_run:search",
+        "report": "_report:report",
+        "watch": "_report:watch",
         "correlations": "_results:correlations",
         "export": "_results:export",
         "rescue": "_results:rescue",

@@ -63,6 +63,7 @@ def run(
     from boolit.lab.datasets import load
     from boolit.lab.execute import execute, execute_and_wait, follow
     from boolit.lab.reports.page import report_study
+    from boolit.lab.reports.sections import ReportInfo
     from boolit.lab.results.statistics import ComparisonMethod
     from boolit.lab.results.store import Store
     from boolit.lab.studies import check_memory, load_study, plan
@@ -80,12 +81,13 @@ def run(
             follow(planned)
             return
         with Store(out or Path("results") / "-".join(filter(None, (planned.name, planned.profile)))) as store:
-            shown = False if json else None
+            shown, method = False if json else None, ComparisonMethod(welch=welch, holm=holm)
+            ReportInfo.of_plan("run", planned, method).write(store.folder)
             if wait:
                 summary = execute_and_wait(planned, store, _print_waiting, shown, checkpoint_steps)
             else:
                 summary = execute(planned, store, shown, checkpoint_steps=checkpoint_steps)
-            show_report(report_study(planned, store, ComparisonMethod(welch=welch, holm=holm)), summary, json)
+            show_report(report_study(planned, store, method), summary, json)
 
 
 def _print_waiting(reason: str) -> None:
@@ -236,4 +238,5 @@ def _print_search(found: list[SearchResult], study: str, path: Path) -> None:
     console.print(table)
     for rows in dict.fromkeys(one.rows for one in found):
         console.print(escape(rows))
+    console.print(f"Report: {escape(str(path.parent / 'report' / 'report.html'))}", soft_wrap=True)
     console.print(f"\nUse it with: boolit run {escape(study)} --hparams {escape(str(path))}", soft_wrap=True)

@@ -81,8 +81,8 @@ def save_best_model(
 def _reason(spec: str, number: int, verdict: SplitVerdict) -> str:
     said = (
         f"{paper_name(spec)} has the lowest validation loss on split {number}, whose network is saved. Its expected score is "
-        f"that of the same choice made on each of the {verdict.comparison.splits.number} splits by its validation rows, measured on its "
-        "test rows."
+        f"that of the same choice made on each of the {verdict.comparison.splits.number} splits by its validation rows, "
+        "measured on its test rows."
     )
     if spec == verdict.leader:
         return said

@@ -61,10 +61,13 @@ def to_html(table: ResultTable) -> str:
     Bold, underlined and italic are ``b``, ``u`` and ``i``. An interval is drawn as a bar with a dot, on one scale per column.
     """
     mapped = any(row.map for row in table.rows)
-    headings = [_html_heading(name) for name in table.heading if name != "map" or mapped]
-    scales = [_scale(table, column) for column in range(len(table.columns))]
+    # What is known before any training comes last, so that a narrow screen shows the scores first.
+    order = sorted(range(len(table.columns)), key=lambda column: table.columns[column] in LAST)
+    names = [table.heading[0], *(table.columns[column] for column in order), *(["map"] if mapped else [])]
+    headings = [_html_heading(name) for name in names]
+    scales = {column: _scale(table, column) for column in order}
     notes = " ".join(table.notes)
-    drawn = " A dot is a mean and the bar its 95 % interval, on one scale per column." if any(scales) else ""
+    drawn = " A dot is a mean and the bar its 95 % interval, on one scale per column." if any(scales.values()) else ""
     lines = [
         f'<div class="scroll" role="region" aria-label="{escape(table.title)}" tabindex="0">',
         '<table class="results">',
@@ -80,6 +83,7 @@ def to_html(table: ResultTable) -> str:
     return "\n".join(lines) + "\n"
 
 
+LAST = ("parameters",)
 Scale = tuple[float, float] | None
 
 
@@ -101,13 +105,13 @@ def _html_heading(name: str) -> str:
     return f'<th scope="col"><button type="button" class="sort">{written}</button></th>'
 
 
-def _html_row(row: ResultRow, mapped: bool, scales: list[Scale]) -> str:
+def _html_row(row: ResultRow, mapped: bool, scales: Mapping[int, Scale]) -> str:
     spec = escape(row.activation)
     name = _translate(row.activation, html_name, escape)
     small = f'<code class="spec">{spec}</code>' if name != spec else ""
     head = f'<th scope="row" data-spec="{spec}" title="{spec}">{name}{small}</th>'
-    cells = "".join(_html_cell(cell, scale) for cell, scale in zip(row.cells, scales, strict=True))
-    return f"<tr>{head}{f'<td>{escape(row.map)}</td>' if mapped else ''}{cells}</tr>"
+    cells = "".join(_html_cell(row.cells[column], scale) for column, scale in scales.items())
+    return f"<tr>{head}{cells}{f'<td>{escape(row.map)}</td>' if mapped else ''}</tr>"
 
 
 def _html_cell(cell: ResultCell, scale: Scale) -> str:
