@@ -21,6 +21,7 @@ from boolit.lab.datasets.features.embeddings import weights_identity
 from boolit.lab.datasets.images.folder import folder_digest
 from boolit.lab.execute import ExecutionSummary, execute
 from boolit.lab.reports.page import Report, report_study
+from boolit.lab.reports.sections import ReportInfo
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run, RunConfig
 from boolit.lab.studies import Plan, StudyFile
@@ -92,21 +93,29 @@ class ImageCompareJob:
     ) -> ImageCompareResult:
         """Trains what is not in the folder yet, and writes the report there; ``on_rates`` is called with the chosen rates."""
         with Store(out) as store:
+            trials: Plan | None = None
             if self.config.rate is not None:
                 before, rates = None, dict.fromkeys(self.config.activations, self.config.rate)
             else:
                 trials = trial_plan(self.plan)
+                self._describe(trials, self.plan).write(out)
                 before = execute(trials, store, progress)
                 if not before.complete:
-                    return ImageCompareResult(before, report_study(self.plan, store))
+                    return ImageCompareResult(before, report_study(self.plan, store, kind="transfer"))
                 rates = choose_rates(store.records_of(trials.runs, history=False))
                 if on_rates is not None:
                     on_rates(rates)
             final = final_plan(self.plan, rates)
+            self._describe(trials, final).write(out)
             summary = execute(final, store, progress)
             note = divergence_note(store.records_of(final.runs, history=False), final.study.training.batch)
-            report = report_study(final, store)
+            report = report_study(final, store, kind="transfer")
             return ImageCompareResult(before.add(summary) if before else summary, report, rates, [note] if note else [])
+
+    def _describe(self, trials: Plan | None, final: Plan) -> ReportInfo:
+        """What the report is of, the trials of rates included."""
+        cohorts = (*(trials.cohorts if trials else ()), *final.cohorts)
+        return ReportInfo.of_plan("transfer", Plan(self.plan.name, self.plan.study, cohorts, PROFILE))
 
 
 def image_study(config: ImageCompareConfig) -> StudyFile:

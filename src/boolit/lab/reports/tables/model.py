@@ -6,9 +6,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from scipy import stats
+
 from boolit.lab.results.names import metric_label, shorten_numbers
 from boolit.lab.results.scores import ScoreFormat, ScoreSummary, format_p, score_format
 from boolit.lab.results.statistics import Comparison, TwoSampleTest
+from boolit.lab.runs import Metric
 
 # White text is easier to read than black on greys darker than this: their contrasts (WCAG) are equal at 54 % black.
 DARK = 0.54
@@ -153,10 +156,19 @@ def score_column(name: str, comparison: Comparison, decimals: int | None = None)
             spread="" if math.isnan(error) else f" ± {fmt.number(error)}",
             marks=mark,
             shade=shaded.get(summary.activation),
-            data={"": summary.mean, " standard error": error, " marks": str(mark)},
+            data={"": summary.mean, " standard error": error, " marks": str(mark), **_ends(summary, comparison.metric)},
         )
 
     return name, cell
+
+
+def _ends(summary: ScoreSummary, metric: Metric) -> dict[str, float]:
+    """The 95 % confidence interval of a mean over seeds, by Student's t; a share's ends at 0 and 1."""
+    if summary.n < 2:
+        return {}
+    reach = float(stats.t.ppf(0.975, summary.n - 1)) * summary.standard_error
+    low, high = summary.mean - reach, summary.mean + reach
+    return {" low": max(0.0, low), " high": min(1.0, high)} if metric.percent else {" low": low, " high": high}
 
 
 def count_columns(comparison: Comparison) -> list[Column]:
