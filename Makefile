@@ -11,8 +11,9 @@ SOURCES := $(shell find src setup.py pyproject.toml -type f -not -name '*.so' -n
 .PHONY: demo test processors slow lint types bench docs clean
 
 demo: .venv/installed
-	$(BIN)/boolit verify
-	$(BIN)/boolit run parity --out results/demo
+	@$(BIN)/boolit verify --summary
+	@echo
+	@$(BIN)/boolit run parity --out results/demo --offer
 
 test: .venv/installed
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests --pyargs boolit

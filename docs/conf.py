@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import zlib
 from pathlib import Path
+
+from sphinx.application import Sphinx
 
 import boolit
 
@@ -66,7 +69,9 @@ autosummary_generate = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
+autodoc_type_aliases = {name: name for name in ("JSON", "npt.ArrayLike")}  # not what they stand for, which is long
 python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 100
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 
@@ -85,6 +90,7 @@ html_theme_options = {
     "logo": {"text": "boolit", "image_light": "_static/gate.svg", "image_dark": "_static/gate.svg", "alt_text": "boolit, home"},
     "navbar_center": ["header-links"],
     "navbar_end": ["theme-switcher"],
+    "navbar_persistent": ["search-field"],
     "footer_start": ["copyright"],
     "footer_end": [],
     "secondary_sidebar_items": ["page-toc"],
@@ -128,3 +134,22 @@ def inventories(folder: Path) -> dict[str, tuple[str, str]]:
 
 _folder = tempfile.TemporaryDirectory()  # is deleted when the build ends
 intersphinx_mapping = inventories(Path(_folder.name))
+
+
+def mark_shapes(_app: Sphinx, _what: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:
+    """A paragraph of a docstring that begins with "Shape: " becomes a field, beside the parameters."""
+    found = re.sub(r"(?m)^Shape: .+(?:\n.+)*", lambda m: ":" + m[0].replace("\n", "\n    "), "\n".join(lines))
+    lines[:] = found.split("\n")
+
+
+def shorten_types(
+    _app: Sphinx, _what: str, _name: str, _object: object, _options: object, *texts: str | None
+) -> tuple[str | None, ...]:
+    """An alias by its name, also within a union, which Sphinx writes otherwise; an array without its type parameters."""
+    short = [text and re.sub(r"TypeAliasForwardRef\('([\w.]+)'\)", r"\1", text).replace("npt.", "") for text in texts]
+    return tuple(text and re.sub(r"(numpy\.ndarray)\[tuple\[.*?\], .*?\[.*?\]\]", r"\1", text) for text in short)
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("autodoc-process-signature", shorten_types)
+    app.connect("autodoc-process-docstring", mark_shapes, priority=400)  # before napoleon, which has 500

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from boolit import activation
@@ -15,6 +16,7 @@ from boolit.lab.reports.figures.gates import plane
 from boolit.lab.reports.figures.networks import MLPWeights, hand_set_network, learnt_weights, probability, xor_decision
 from boolit.lab.reports.figures.pathways import wiring
 from boolit.lab.reports.figures.style import NEGATIVE, POSITIVE
+from boolit.lab.results.names import label
 
 
 def quadrants(model: object, reach: float) -> bool:
@@ -41,9 +43,30 @@ def test_xor_decision_draws_probabilities_and_samples() -> None:
     np.testing.assert_allclose(second, torch.sigmoid(line[:, None] - line), atol=1e-6)
     titles = [axes.get_title() for axes in figure.axes[:2]]
     assert [title.split("\n")[0] for title in titles] == ["Identity", "two logits"]
-    assert titles[0].endswith("67% of samples right")
+    assert titles[0].endswith("66.7 % of samples right")
     negative, positive = (np.asarray(scatter.get_offsets()).tolist() for scatter in figure.axes[0].collections[-2:])
     assert (positive, negative) == ([[1.0, 2.0]], [[-1.0, 1.0], [0.5, 1.0]])
+    limits = {image.get_clim() for axes in figure.axes[:2] for image in axes.images}
+    assert limits == {(0, 1)}
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "negative sample",
+        "positive sample",
+        "box of all samples",
+    ]
+
+
+def test_many_maps_are_in_rows_of_readable_panels_with_their_own_notes() -> None:
+    points = torch.tensor([[1.0, 2.0], [-1.0, 1.0]])
+    names = ["relu", "xnor_nil", "or_ail", "max", "tanh", "silu"]
+    notes = {name: f"test accuracy {place}" for place, name in enumerate(names)}
+    figure = xor_decision({name: lambda p: p[:, :1] for name in names}, points, torch.tensor([1, 0]), notes)
+    FigureCanvasAgg(figure).draw()
+    shown = [axes for axes in figure.axes if axes.get_visible() and axes.images]
+    assert [axes.get_title().split("\n")[:2] for axes in shown] == [[label(name), notes[name]] for name in names]
+    assert min(axes.get_window_extent().width for axes in shown) >= 150
+    boxes = [axes.get_tightbbox() for axes in shown]
+    assert all(not a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+    assert all(box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1 for box in boxes)
 
 
 def pairs(start: int, stop: int) -> list[tuple[int, int]]:
