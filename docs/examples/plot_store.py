@@ -19,16 +19,12 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from boolit.lab.execute import execute
-from boolit.lab.results.scores import scores
-from boolit.lab.results.statistics import compare
-from boolit.lab.results.store import Store
-from boolit.lab.studies import load_study, plan
+from boolit.lab import Store, compare_scores, execute_plan, load_study, plan, scores
 
 temporary = tempfile.TemporaryDirectory()
 folder = Path(temporary.name) / "xor"
 with Store(folder) as store:
-    summary = execute(plan(load_study("xor"), seeds=12), store, progress=False)
+    summary = execute_plan(plan(load_study("xor"), seeds=12), store, progress=False)
 print(summary.trained, "runs trained")
 assert summary.complete
 
@@ -77,7 +73,7 @@ axes[0].set_ylabel("test accuracy (%)")
 # Scores by activation, and the study's comparison: the best against each of the others,
 # with the interval of the difference.
 
-found = compare(scores(records, "test_accuracy"), first.config.metric)
+found = compare_scores(scores(records, "test_accuracy"), first.config.metric)
 print(f"{'activation':12} {'mean':>6} {'best − this [95 %]':>24}")
 print(f"{found.best.activation:12} {found.best.mean:6.1%}")
 for test in found.tests:
