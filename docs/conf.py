@@ -55,6 +55,7 @@ sphinx_gallery_conf = {
     "reference_url": {"boolit": None},
     "backreferences_dir": None,
     "abort_on_example_error": True,
+    "capture_repr": (),  # what an example prints is shown, not what its last line happens to return
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_memory": False,

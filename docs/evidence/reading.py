@@ -208,10 +208,12 @@ def figure_html(figure: Figure, alt: str, caption: str) -> str:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": None})
     data = base64.b64encode(buffer.getvalue()).decode()
-    image = f'<img src="data:image/png;base64,{data}" alt="{escape(alt)}" style="max-width:100%;height:auto">'
-    # White with dark text in a dark page as well: the drawing is made for paper.
+    # The class keeps the theme from dimming a drawing that is made for white paper.
+    image = (
+        f'<img class="dark-light" src="data:image/png;base64,{data}" alt="{escape(alt)}" style="max-width:100%;height:auto">'
+    )
     below = f'<figcaption style="color:#222">{escape(caption)}</figcaption>'
-    return f'<figure style="background:#fff;color:#222;padding:0.5rem">{image}{below}</figure>'
+    return f'<figure style="background:#fff;color:#222">{image}{below}</figure>'
 
 
 def study_alt(panels: Sequence[Panel]) -> str:
@@ -223,9 +225,10 @@ def study_alt(panels: Sequence[Panel]) -> str:
 def _table_html(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table that scrolls by itself where it is wider than the page; the first cell of a row is its heading."""
     head = "".join(f'<th scope="col">{cell}</th>' for cell in heads)
-    body = "".join(
-        f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in others)}</tr>' for first, *others in rows
-    )
+    body = ""
+    for first, *others in rows:
+        cells = "".join(f'<td style="white-space:nowrap">{cell}</td>' for cell in others)
+        body += f'<tr><th scope="row">{first}</th>{cells}</tr>'
     # A theme leaves the colours of a "dataframe" alone, which keeps it readable in the dark.
     content = f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
     table = f'<table class="dataframe table">{content}</table>'

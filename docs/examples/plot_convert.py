@@ -2,9 +2,10 @@
 Swap the activations of a model you have
 ========================================
 
-``boolit.nn.convert`` takes a model, replaces its activations and resizes the layers around them, since a gate may
-turn two channels into one. It returns a ``Conversion``: the new network is its ``model``, and printing it tells what
-was changed. The model you gave stays as it is.
+``boolit.nn.convert`` takes a model, replaces its activations and resizes the layers
+around them, since a gate may turn two channels into one. It returns a ``Conversion``:
+the new network is its ``model``, and printing it tells what was changed. The model you
+gave stays as it is.
 """
 
 # %%
@@ -34,8 +35,9 @@ model = nn.Sequential(
 # %%
 # Keep the widths, or keep the parameters
 # ---------------------------------------
-# ``budget="width"`` (the default) keeps the width before each activation, so most layers keep their weights.
-# ``budget="params"`` keeps the number of parameters, which a fair comparison needs.
+# ``budget="width"`` (the default) keeps the width before each activation, so most
+# layers keep their weights. ``budget="params"`` keeps the number of parameters, which a
+# fair comparison needs.
 
 conversion = convert(model, "or_and_xnor_nail_d", budget="params")
 print(conversion)
@@ -46,21 +48,32 @@ print(conversion)
 pictures = torch.randn(8, 1, 14, 14)
 assert conversion.model(pictures).shape == model(pictures).shape
 conversion.model(pictures).sum().backward()
-print([type(layer).__name__ for layer in model if isinstance(layer, nn.ReLU)], "are still in the original")
+print(
+    [type(layer).__name__ for layer in model if isinstance(layer, nn.ReLU)],
+    "are still in the original",
+)
 
 # %%
 # How many parameters there are
 # -----------------------------
-# With the same widths a 2→1 gate makes a network smaller and a 2→3 ensemble larger. With ``budget="params"`` they
-# come out alike.
+# With the same widths a 2→1 gate makes a network smaller and a 2→3 ensemble larger.
+# With ``budget="params"`` they come out alike.
 
 specs = ["or_ail", "max_min_d", "or_xnor_ail_d", "or_and_xnor_nail_d"]
-counts = {budget: [convert(model, spec, budget=budget).parameters[1] for spec in specs] for budget in ("width", "params")}
+counts = {
+    budget: [convert(model, spec, budget=budget).parameters[1] for spec in specs]
+    for budget in ("width", "params")
+}
 before = conversion.parameters[0]
 
 figure, ax = plt.subplots(figsize=(6.5, 3), layout="constrained")
 for shift, (budget, own) in zip((-0.2, 0.2), counts.items(), strict=True):
-    ax.barh([place + shift for place in range(len(specs))], own, height=0.36, label=f'budget="{budget}"')
+    ax.barh(
+        [place + shift for place in range(len(specs))],
+        own,
+        height=0.36,
+        label=f'budget="{budget}"',
+    )
 ax.axvline(before, color="black", linestyle="--", linewidth=1, label="the ReLU network")
 ax.set(yticks=range(len(specs)), yticklabels=specs, xlabel="parameters")
 ax.invert_yaxis()

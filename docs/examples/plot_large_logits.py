@@ -2,9 +2,10 @@
 Exact gates at large logits
 ===========================
 
-The obvious way to write AND in logit space goes through probabilities: sigmoid, product, logit. In 32 bits a
-probability near 1 has no digits left, so one must clamp it, and beyond the clamp value and gradient are wrong.
-boolit's exact gates never leave logit space.
+The obvious way to write AND in logit space goes through probabilities: sigmoid,
+product, logit. In 32 bits a probability near 1 has no digits left, so one must clamp
+it, and beyond the clamp value and gradient are wrong. boolit's exact gates never leave
+logit space.
 """
 
 # %%
@@ -31,8 +32,9 @@ def exact_and(x, y):
 # %%
 # Value and gradient
 # ------------------
-# The truth is AND(x, x) = −log(2e\ :sup:`−x` + e\ :sup:`−2x`), in 64 bits. Where the clamp is active nothing flows
-# back: a unit that is very sure, and wrong, can no longer be corrected.
+# The truth is AND(x, x) = −log(2e\ :sup:`−x` + e\ :sup:`−2x`), in 64 bits. Where the
+# clamp is active nothing flows back: a unit that is very sure, and wrong, can no longer
+# be corrected.
 
 logits = torch.linspace(-40, 40, 401)
 wide = logits.double()
@@ -40,7 +42,10 @@ truth = -torch.logaddexp(-wide + math.log(2), -2 * wide)
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
 gradients = {}
-for name, function, colour in (("clamped", clamped_and, "#D55E00"), ("boolit, exact", exact_and, "#0072B2")):
+for name, function, colour in (
+    ("clamped", clamped_and, "#D55E00"),
+    ("boolit, exact", exact_and, "#0072B2"),
+):
     x = logits.clone().requires_grad_()
     value = function(x, logits)
     value.sum().backward()
@@ -58,11 +63,11 @@ right.legend()
 # ----------
 
 error = (exact_and(logits, logits).double() - truth).abs() / truth.abs().clamp(min=1)
-print(
-    f"largest error of the exact gate: {error.max():.1e} (float32 has a round-off of {torch.finfo(torch.float32).eps / 2:.1e})"
-)
+round_off = torch.finfo(torch.float32).eps / 2
+print(f"largest error of the exact gate: {error.max():.1e}; float32's: {round_off:.1e}")
 assert error.max() < 1e-6
 far = logits < -17
-print(f"clamped at x = -40: {clamped_and(logits, logits)[0]:.1f} instead of {truth[0]:.1f}")
+clamped = clamped_and(logits, logits)[0]
+print(f"clamped at x = -40: {clamped:.1f} instead of {truth[0]:.1f}")
 assert (gradients["clamped"][far] == 0).all()
 assert (gradients["boolit, exact"][far] > 0.9).all()

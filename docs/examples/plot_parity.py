@@ -2,9 +2,10 @@
 XNOR learns a parity that ReLU does not
 =======================================
 
-The class of a sample is the parity of the signs of four inputs: 1 if an even number of them is positive. A network of
-XNOR gates can compute it with very few parameters. Here two small networks of about equal size, one with ReLU and one
-with ``xnor_ail``, are trained from six seeds each.
+The class of a sample is the parity of the signs of four inputs: 1 if an even number of
+them is positive. A network of XNOR gates can compute it with very few parameters. Here
+two small networks of about equal size, one with ReLU and one with ``xnor_ail``, are
+trained from six seeds each.
 """
 
 # %%
@@ -26,8 +27,8 @@ x_train, x_test, y_train, y_test = x[:1024], x[1024:], y[:1024], y[1024:]
 # %%
 # Two networks
 # ------------
-# ``xnor_ail`` reads two channels and gives one, so the layer after it has half as many inputs. That leaves room for
-# wider layers at the same number of parameters.
+# ``xnor_ail`` reads two channels and gives one, so the layer after it has half as many
+# inputs. That leaves room for wider layers at the same number of parameters.
 
 
 def network(spec, width):
@@ -57,7 +58,9 @@ def train(spec, width, seed, steps=300):
     optimiser = torch.optim.Adam(net.parameters(), lr=0.03)
     losses = []
     for _ in range(steps):
-        loss = nn.functional.binary_cross_entropy_with_logits(net(x_train).squeeze(1), y_train)
+        loss = nn.functional.binary_cross_entropy_with_logits(
+            net(x_train).squeeze(1), y_train
+        )
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -67,28 +70,43 @@ def train(spec, width, seed, steps=300):
     return losses, accuracy
 
 
-results = {spec: [train(spec, width, seed) for seed in range(6)] for spec, width in sizes.items()}
+results = {
+    spec: [train(spec, width, seed) for seed in range(6)]
+    for spec, width in sizes.items()
+}
 
 # %%
 # What came out
 # -------------
-# Every seed is drawn. A mean alone would hide that some networks solve the task and others do not.
+# Every seed is drawn. A mean alone would hide that some networks solve the task and
+# others do not.
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.5), layout="constrained", width_ratios=(3, 2))
-for place, (spec, colour) in enumerate({"relu": "black", "xnor_ail": "#D55E00"}.items()):
+figure, (left, right) = plt.subplots(
+    1, 2, figsize=(8, 3.5), layout="constrained", width_ratios=(3, 2)
+)
+for place, (spec, colour) in enumerate(
+    {"relu": "black", "xnor_ail": "#D55E00"}.items()
+):
     for losses, _ in results[spec]:
         left.plot(losses, color=colour, alpha=0.6, linewidth=1)
     left.plot([], [], color=colour, label=spec)
     accuracies = [100 * accuracy for _, accuracy in results[spec]]
     right.plot([place] * len(accuracies), accuracies, "o", color=colour, alpha=0.6)
-    print(f"{spec}: test accuracy from {min(accuracies):.1f} to {max(accuracies):.1f} %")
+    print(
+        f"{spec}: test accuracy from {min(accuracies):.1f} to {max(accuracies):.1f} %"
+    )
 left.set(xlabel="step", ylabel="training loss", ylim=(0, None))
 left.legend()
-right.set(xticks=(0, 1), xticklabels=list(sizes), xlim=(-0.5, 1.5), ylabel="test accuracy (%)")
+right.set(
+    xticks=(0, 1), xticklabels=list(sizes), xlim=(-0.5, 1.5), ylabel="test accuracy (%)"
+)
 
 # %%
-# On average XNOR is better here, by construction of the task. It says nothing about other data: :doc:`compare on your
-# own table </notebooks/compare-on-your-table>` does.
+# On average XNOR is better here, by construction of the task. It says nothing about
+# other data: :doc:`compare on your own table </notebooks/compare-on-your-table>` does.
 
-mean = {spec: sum(accuracy for _, accuracy in own) / len(own) for spec, own in results.items()}
+mean = {
+    spec: sum(accuracy for _, accuracy in own) / len(own)
+    for spec, own in results.items()
+}
 assert mean["xnor_ail"] > mean["relu"] + 0.05

@@ -2,16 +2,17 @@
 How fast, on this machine?
 ==========================
 
-A measurement: how long each activation takes, forward and backward, as a ratio to ReLU on a tensor of the same shape.
-The numbers are those of the machine that built this page, with whatever else it was doing; run the example, or
-``boolit bench gates``, to get yours.
+A measurement: how long each activation takes, forward and backward, as a ratio to ReLU
+on a tensor of the same shape. The numbers are those of the machine that built this
+page, with whatever else it was doing; run the example, or ``boolit bench gates``, to
+get yours.
 """
 
 # %%
 # Measuring
 # ---------
-# Every activation takes part in every round, so that all of them meet the same machine, and the smallest time of each
-# counts: it is the one with the least in its way.
+# Every activation takes part in every round, so that all of them meet the same machine,
+# and the smallest time of each counts: it is the one with the least in its way.
 
 import time
 
@@ -24,7 +25,10 @@ from boolit.logic import kernels
 torch.set_num_threads(1)
 x = torch.randn(512, 1024, requires_grad=True)
 modules = {"relu": torch.nn.ReLU(), "silu": torch.nn.SiLU(), "tanh": torch.nn.Tanh()}
-modules |= {spec: boolit.activation(spec) for spec in ("or_ail", "xnor_ail", "or_and_xnor_ail_d", "or_il", "xnor_il")}
+modules |= {
+    spec: boolit.activation(spec)
+    for spec in ("or_ail", "xnor_ail", "or_and_xnor_ail_d", "or_il", "xnor_il")
+}
 with torch.no_grad():
     gradients = {name: torch.ones_like(module(x)) for name, module in modules.items()}
 
