@@ -165,7 +165,7 @@ def seen_against_unseen(found: Sequence[RunCurve]) -> Figure:
     figure = Figure(figsize=(7.2, 4.4), layout="constrained")
     axes = figure.subplots()
     for each in found:
-        look = style(each.activation).plot_arguments() | {"markersize": 4, "linewidth": 1.3}
+        look = style(each.activation).plot_arguments() | {"markersize": 5, "markevery": 0.1, "linewidth": 1.4}
         name = f"{label(each.activation)}: {100 * each.curve.area:.1f}"
         axes.plot(each.curve.unseen.numpy(), each.curve.seen.numpy(), label=name, **look)
     axes.set(xlabel="accuracy on unseen pairs", ylabel="accuracy on seen pairs")
@@ -194,7 +194,7 @@ def _draw_harmonic_means(axes: Axes) -> None:
         x = np.linspace(level * top / (2 * top - level), right, 200)
         y = level * x / (2 * x - level)
         axes.plot(x, y, color="0.85", linewidth=0.8, zorder=0)
-        axes.annotate(f"{100 * level:g}", (x[-1], y[-1]), fontsize=7, color="0.6", annotation_clip=False)
+        axes.annotate(f"{100 * level:g}", (x[-1], y[-1]), fontsize=8, color="0.4", annotation_clip=False)
 
 
 def choose_by(records: Sequence[Record], metric: Metric) -> Metric:
