@@ -38,6 +38,8 @@ COMMANDS: dict[str, dict[str, dict[str, str]]] = {
         },
         "Studies": {"run": "_run:run", "show": "_run:show", "search": "_run:search", "list": "_list:list_"},
         "Results": {
+            "report": "_report:report",
+            "watch": "_report:watch",
             "export": "_results:export",
             "correlations": "_results:correlations",
             "rescue": "_results:rescue",

@@ -94,13 +94,14 @@ def run(
 
     Examples:
       boolit run parity
-      boolit run covertype-1 --profile paper --out results/covertype
+      boolit run covertype-2 --profile paper --out results/covertype-2
       boolit run parity --activations relu,xnor_ail --seeds 10
       boolit run my-study.toml --set training.epochs=20
     """
     from boolit.lab.datasets import load
     from boolit.lab.execute import execute, execute_and_wait, follow
     from boolit.lab.reports.page import report_study
+    from boolit.lab.reports.sections import ReportInfo
     from boolit.lab.results.statistics import ComparisonMethod
     from boolit.lab.results.store import Store
     from boolit.lab.studies import check_memory, load_study, plan
@@ -120,12 +121,14 @@ def run(
             follow(planned)
             return
         with Store(out or RESULTS / "-".join(filter(None, (planned.name, planned.profile)))) as store:
+            method = ComparisonMethod(welch=welch, holm=holm)
+            ReportInfo.of_plan("run", planned, method).write(store.folder)
             if wait:
                 summary = execute_and_wait(planned, store, _print_waiting, shown, checkpoint_steps)
             else:
                 summary = execute(planned, store, shown, checkpoint_steps=checkpoint_steps)
             with show_working("writing the report", shown):
-                report = report_study(planned, store, ComparisonMethod(welch=welch, holm=holm))
+                report = report_study(planned, store, method)
             show_report(report, summary, json)
     if offer and report.page and not json:
         offer_to_open(report.page)
@@ -319,4 +322,5 @@ def _print_search(found: list[SearchResult], study: str, path: Path) -> None:
     console.print(table)
     for rows in dict.fromkeys(one.rows for one in found):
         console.print(escape(rows))
+    console.print(f"Report: {escape(str(path.parent / 'report' / 'report.html'))}", soft_wrap=True)
     console.print(f"\nUse it with: boolit run {escape(study)} --hparams {escape(str(path))}", soft_wrap=True)

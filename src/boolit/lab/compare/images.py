@@ -21,6 +21,7 @@ from boolit.lab.datasets.features.embeddings import weights_identity
 from boolit.lab.datasets.images.folder import folder_digest
 from boolit.lab.execute import ExecutionSummary, execute
 from boolit.lab.reports.page import Report, report_study
+from boolit.lab.reports.sections import ReportInfo
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run, RunConfig
 from boolit.lab.studies import Plan, StudyFile
@@ -39,7 +40,16 @@ FIRST_TRIAL_SEED, TRIAL_SEEDS = 4_000_000, 2  # no seed of a final run, which be
 
 @dataclass(frozen=True)
 class ImageCompareResult:
-    """What a comparison on images found; there are no ``rates`` if it was interrupted before they were chosen."""
+    """What a comparison on images found; there are no ``rates`` if it was interrupted before they were chosen.
+
+    ``summary`` says what was trained, ``report`` has the verdict, the tables and the page, ``notes`` what diverged.
+
+    Example:
+        >>> from boolit.lab import ExecutionSummary, ImageCompareResult, Report
+        >>> stopped = ImageCompareResult(ExecutionSummary(0, 20, 0, 0, 40, 9.5), Report("", (), None, ()))
+        >>> stopped.summary.complete, stopped.rates
+        (False, None)
+    """
 
     summary: ExecutionSummary
     report: Report
@@ -49,7 +59,26 @@ class ImageCompareResult:
 
 @dataclass(frozen=True)
 class ImageCompareJob:
-    """A comparison on images that is ready to run."""
+    """A comparison on images that is ready to run: what was asked for (``config``), and the ``plan`` of its heads.
+
+    Example:
+        >>> import os, tempfile, torch
+        >>> from unittest.mock import patch
+        >>> from PIL import Image
+        >>> from boolit.lab import ImageCompareConfig, ImageCompareJob
+        >>> from boolit.lab.models.resnet18 import Resnet18
+        >>> with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, BOOLIT_DATA=folder):  # features kept there
+        ...     torch.save(Resnet18().state_dict(), f"{folder}/weights.pth")  # untrained: leave weights out for the published
+        ...     for kind, colour in (("bright", "white"), ("dark", "black")):
+        ...         Path(folder, "pictures", kind).mkdir(parents=True)
+        ...         for number in range(10):
+        ...             Image.new("RGB", (16, 16), colour).save(f"{folder}/pictures/{kind}/{number}.png")
+        ...     own = {"size": 32, "views": 1, "weights": Path(folder, "weights.pth"), "rate": 0.01, "epochs": 2}
+        ...     config = ImageCompareConfig(Path(folder, "pictures"), ("relu", "or_ail"), seeds=2, **own)
+        ...     result = ImageCompareJob.prepare(config).run(Path(folder, "out"), progress=False)
+        >>> result.rates, result.summary.trained
+        ({'relu': 0.01, 'or_ail': 0.01}, 4)
+    """
 
     config: ImageCompareConfig
     plan: Plan
@@ -64,21 +93,29 @@ class ImageCompareJob:
     ) -> ImageCompareResult:
         """Trains what is not in the folder yet, and writes the report there; ``on_rates`` is called with the chosen rates."""
         with Store(out) as store:
+            trials: Plan | None = None
             if self.config.rate is not None:
                 before, rates = None, dict.fromkeys(self.config.activations, self.config.rate)
             else:
                 trials = trial_plan(self.plan)
+                self._describe(trials, self.plan).write(out)
                 before = execute(trials, store, progress)
                 if not before.complete:
-                    return ImageCompareResult(before, report_study(self.plan, store))
+                    return ImageCompareResult(before, report_study(self.plan, store, kind="transfer"))
                 rates = choose_rates(store.records_of(trials.runs, history=False))
                 if on_rates is not None:
                     on_rates(rates)
             final = final_plan(self.plan, rates)
+            self._describe(trials, final).write(out)
             summary = execute(final, store, progress)
             note = divergence_note(store.records_of(final.runs, history=False), final.study.training.batch)
-            report = report_study(final, store)
+            report = report_study(final, store, kind="transfer")
             return ImageCompareResult(before.add(summary) if before else summary, report, rates, [note] if note else [])
+
+    def _describe(self, trials: Plan | None, final: Plan) -> ReportInfo:
+        """What the report is of, the trials of rates included."""
+        cohorts = (*(trials.cohorts if trials else ()), *final.cohorts)
+        return ReportInfo.of_plan("transfer", Plan(self.plan.name, self.plan.study, cohorts, PROFILE))
 
 
 def image_study(config: ImageCompareConfig) -> StudyFile:

@@ -21,8 +21,9 @@ from boolit.lab.compare.time_budget import Effort, plan_effort
 from boolit.lab.datasets import Dataset, load
 from boolit.lab.datasets.tables import PreparedTable, prepare_table
 from boolit.lab.execute import ExecutionSummary, execute
-from boolit.lab.reports.page import Report, coverage, split_figures, split_tables, write_page
-from boolit.lab.results.names import metric_label
+from boolit.lab.reports.page import Report, write_section
+from boolit.lab.reports.sections import ReportInfo, SplitScores, compare_section
+from boolit.lab.reports.tables.splits import coverage
 from boolit.lab.results.resampled import Estimate, ResampledSplits, SplitComparison, compare_splits, estimate
 from boolit.lab.results.scores import metric_of
 from boolit.lab.results.store import Store
@@ -37,10 +38,17 @@ BASELINE_TEXTS = {MAJORITY: "guessing the majority class", MEAN: "guessing the m
 
 @dataclass(frozen=True)
 class CompareResult:
-    """What a comparison found; everything but the summary is None if it was interrupted before there was a result.
+    """What a comparison found; everything but the ``summary`` is None if it was interrupted before there was a result.
 
     ``rates`` are by activation and split; ``notes`` say what was left out to save time, and where the highest or lowest rate
-    was chosen on most splits.
+    was chosen on most splits. ``verdict`` as a string is what was found in words, and has the numbers; ``report`` is where it
+    was written, ``saved`` the model for `boolit.load`, with the score to expect.
+
+    Example:
+        >>> from boolit.lab import CompareResult, ExecutionSummary
+        >>> stopped = CompareResult(ExecutionSummary(0, 20, 0, 0, 40, 9.5))
+        >>> stopped.to_json()["complete"], stopped.to_json()["verdict"]
+        (False, None)
     """
 
     summary: ExecutionSummary
@@ -81,7 +89,27 @@ class CompareResult:
 class CompareJob:
     """A comparison that is ready to run: the prepared table, and a plan with one run per activation, repeated on every split.
 
-    ``notes`` say what was reduced to fit into a number of minutes.
+    Args:
+        config: what was asked for.
+        table: its columns, classes and rows, as prepared.
+        plan: one run per activation.
+        notes: what was reduced to fit into a number of minutes.
+
+    Example:
+        >>> import os, tempfile
+        >>> from unittest.mock import patch
+        >>> from boolit.lab import CompareConfig, CompareJob
+        >>> rows = "".join(f"{i % 7},{i % 5},{'odd' if (i % 7 + i % 5) % 2 else 'even'}\\n" for i in range(140))
+        >>> with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, BOOLIT_DATA=folder):  # data prepared there
+        ...     table, out = Path(folder, "sums.csv"), Path(folder, "out")
+        ...     _ = table.write_text("a,b,sum\\n" + rows)
+        ...     config = CompareConfig(table, "sum", activations=("relu", "xnor_ail"), splits=5, rates=(0.01,), epochs=2)
+        ...     job = CompareJob.prepare(config, progress=False).fit_minutes(5, out)
+        ...     result = job.run(out, progress=False)
+        >>> job.to_json()["classes"], job.splits, all(9_500 < count < 10_500 for count in job.parameters.values())
+        (['even', 'odd'], range(1, 6), True)
+        >>> sorted(result.verdict.activations), result.saved.path.name, result.summary.trained
+        (['relu', 'xnor_ail'], 'best.safetensors', 20)
     """
 
     config: CompareConfig
@@ -136,20 +164,30 @@ class CompareJob:
         """Trains what is not in the folder yet, and writes the report and a model there."""
         with Store(out) as store:
             trials = trial_plan(self.plan, self.splits, self.config.rates)
+            self._describe(trials).write(out)
             before = execute(trials, store, progress)
             if not before.complete:
                 return CompareResult(before)
             tried = store.records_of(trials.runs, history=False)
             rates = choose_rates(tried)
             final = final_plan(self.plan, rates)
+            info = self._describe(trials, final)
+            info.write(out)
             summary = before.add(execute(final, store, progress))
             notes = [*self.notes, *edge_notes(rates, self.config.rates)]
             if not summary.complete:
                 return CompareResult(summary, rates, notes)
-            return self._conclude(CompareResult(summary, rates, notes), store.records_of(final.runs), tried, store)
+            return self._conclude(CompareResult(summary, rates, notes), store.records_of(final.runs), tried, store, info)
+
+    def _describe(self, trials: Plan, final: Plan | None = None) -> ReportInfo:
+        """What the report is of; the final runs are counted before their rates, and so their keys, are known."""
+        cohorts = (*trials.cohorts, *(final.cohorts if final else ()))
+        info = ReportInfo.of_plan("compare", Plan(self.plan.name, self.plan.study, cohorts, PROFILE))
+        unknown = 0 if final else len(self.plan.runs) * len(self.splits)
+        return info.model_copy(update={"planned": info.planned + unknown})
 
     def _conclude(
-        self, result: CompareResult, records: Sequence[Record], tried: Sequence[Record], store: Store
+        self, result: CompareResult, records: Sequence[Record], tried: Sequence[Record], store: Store, info: ReportInfo
     ) -> CompareResult:
         dataset = load(self.plan.study.data)
         outcomes = Outcomes.of(records, self.config.activations, self.splits, metric_of(records), dataset)
@@ -160,11 +198,19 @@ class CompareJob:
         if chosen is not None:
             record, expected = outcomes.records[chosen, first], outcomes.expected()
             saved = save_best_model(record, verdict, expected, self.table, dataset, store)
-        title = f"{self.plan.study.title}: {metric_label(outcomes.metric)}"
-        paragraphs = [str(verdict), *([saved.describe(verdict)] if saved else []), *result.notes]
-        tables = split_tables(verdict, title, self.parameters, outcomes.diverged())
-        figures = split_figures(verdict, records)
-        report = write_page([*records, *tried], store, self.plan.study.title, paragraphs, tables, figures)
+        scores = SplitScores(
+            scores={name: list(own) for name, own in verdict.comparison.scores.items()},
+            tested=outcomes.splits.tested,
+            others=outcomes.splits.others,
+            reference=verdict.reference,
+            baseline=baseline,
+            baseline_text=verdict.baseline_text,
+            diverged=outcomes.diverged(),
+        )
+        paragraphs = [*([saved.describe(verdict)] if saved else []), *result.notes]
+        info = info.model_copy(update={"splits": scores, "paragraphs": paragraphs})
+        info.write(store.folder)
+        report = write_section(compare_section(records, info, tried), store.folder)
         return replace(result, verdict=verdict, report=report, saved=saved)
 
 

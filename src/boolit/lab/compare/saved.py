@@ -24,6 +24,7 @@ from boolit.lab.compare.rates import activation_split
 from boolit.lab.datasets import Dataset, Resample
 from boolit.lab.datasets.tables import PreparedTable, open_table
 from boolit.lab.datasets.tables.profile import clean_column, parse_numbers
+from boolit.lab.results.names import paper_name
 from boolit.lab.results.resampled import Estimate
 from boolit.lab.results.scores import describe_p
 from boolit.lab.results.store import Store
@@ -56,7 +57,7 @@ class BestModel:
         metric, found, fmt = verdict.comparison.metric.name.replace("rmse", "RMSE"), self.expected, verdict.score_format
         low, high = (max(0.0, found.low), min(1.0, found.high)) if fmt.percent else (found.low, found.high)
         mean, ends = fmt.number(found.mean), f"[{fmt.number(low)}, {fmt.number(high)}]{fmt.unit}"
-        return f"Saved: {self.activation}, expected {metric} on new rows: {mean} {ends}. {self.reason}"
+        return f"Saved: {paper_name(self.activation)}, expected {metric} on new rows: {mean} {ends}. {self.reason}"
 
 
 def save_best_model(
@@ -79,18 +80,18 @@ def save_best_model(
 
 def _reason(spec: str, number: int, verdict: SplitVerdict) -> str:
     said = (
-        f"{spec} has the lowest validation loss on split {number}, whose network is saved. Its expected score is that of the "
-        f"same choice made on each of the {verdict.comparison.splits.number} splits by its validation rows, measured on its "
-        "test rows."
+        f"{paper_name(spec)} has the lowest validation loss on split {number}, whose network is saved. Its expected score is "
+        f"that of the same choice made on each of the {verdict.comparison.splits.number} splits by its validation rows, "
+        "measured on its test rows."
     )
     if spec == verdict.leader:
         return said
     leader, p = verdict.leader, describe_p(verdict.comparison.pair(verdict.leader, spec).p_holm)
     if verdict.comparison.is_better(leader, spec):
-        why = f"on other splits {leader} is better ({p}), so consider --activations {leader}"
+        why = f"on other splits {paper_name(leader)} is better ({p}), so consider --activations {leader}"
     else:
         why = f"the difference between the two is not significant ({p})"
-    return f"{said} The table's {verdict.extreme} mean is {leader}'s: test rows choose no model, and {why}."
+    return f"{said} The table's {verdict.extreme} mean is {paper_name(leader)}'s: test rows choose no model, and {why}."
 
 
 def build_saved_model(

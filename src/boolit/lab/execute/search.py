@@ -16,6 +16,8 @@ from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import load
 from boolit.lab.datasets.holdout import for_choosing
 from boolit.lab.execute import execute
+from boolit.lab.reports.page import write_section
+from boolit.lab.reports.sections import ReportInfo, search_section, this_command
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run, RunConfig
 from boolit.lab.studies import Plan, Study, StudyFile, check_memory, plan
@@ -94,6 +96,7 @@ def search(
     """The paper's random search for every activation of a study, or those given; None if it was interrupted.
 
     Settings are chosen by the study's metric on the data's split ``valid``, or on rows held out of ``train`` if it has none.
+    The report is in the store's folder, ``report/report.html``, as of a study.
     """
     wanted = [f"sweep.activation={list(activations)!r}"] if activations else []
     planned = plan(file, profile, seeds=1, sets=[*sets, *wanted], memory=how.memory)
@@ -103,13 +106,23 @@ def search(
         raise UserError(
             f"a search tunes one size, but {planned.name} has several; choose one, such as --set 'sweep.width=[32]'"
         )
-    found = []
+    runs = len(configs) * (how.rounds * how.trials + how.finalists * how.seeds)
+    info = ReportInfo(kind="search", title=f"{planned.study.title}: search", command=this_command(), planned=runs)
+    info.write(how.store.folder)
+    found: list[SearchResult] = []
     for spec, config in configs.items():
         result = _ActivationSearch(planned, spec, config, how).run()
         if result is None:
-            return None
+            break
         found.append(result)
-    return found
+    complete = len(found) == len(configs)
+    records = [record for record in how.store.records(history=False) if record.config.study == f"{planned.name}-search"]
+    if records:
+        said = list(dict.fromkeys(one.rows for one in found))
+        info = info.model_copy(update={"paragraphs": said, "planned": len(records) if complete else runs})
+        info.write(how.store.folder)
+        write_section(search_section(records, info), how.store.folder)
+    return found if complete else None
 
 
 def write_hparams(found: Sequence[SearchResult], study: str, path: Path) -> None:

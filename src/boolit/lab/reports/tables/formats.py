@@ -1,23 +1,38 @@
-"""A table as CSV, HTML, LaTeX or Markdown, or for the terminal by rich."""
+"""A table as CSV, HTML, LaTeX or Markdown, or for the terminal by rich.
+
+For people, activations have the names of the paper; for programs (CSV), and where a terminal has no subscripts, their specs.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
+import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from html import escape
 from itertools import chain
 
 from rich import box
 from rich.color import Color
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from boolit.lab.reports.tables.model import ResultCell, ResultRow, ResultTable
-from boolit.lab.results.names import label, map_of
+from boolit.lab.results.names import html_name, label, map_of, paper_name
+
+MINUS = " − "  # between the two activations of a row or heading that is of a difference
+VERSUS = "minus "  # before the activation that a column's differences are from
+
+
+def _translate(text: str, write: Callable[[str], str], other: Callable[[str], str] = str) -> str:
+    """A row's name or a heading with its specs as ``write`` has them, and the rest as ``other`` has it."""
+    if text.startswith(VERSUS):
+        return other(VERSUS) + write(text.removeprefix(VERSUS))
+    return other(MINUS).join(map(write, text.split(MINUS)))
 
 
 def to_csv(table: ResultTable) -> str:
@@ -41,33 +56,80 @@ def _parts(table: ResultTable, column: int) -> list[str]:
 
 
 def to_html(table: ResultTable) -> str:
-    """Bold, underlined and italic as ``b``, ``u`` and ``i``; the background is a style of the cell. All text is escaped."""
-    notes = " ".join([*table.notes, table.background]).strip()
-    headings = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.heading)
+    """A table that the report's script makes sortable: a value to sort by in every cell that has one; all text is escaped.
+
+    Bold, underlined and italic are ``b``, ``u`` and ``i``. An interval is drawn as a bar with a dot, on one scale per column.
+    """
+    mapped = any(row.map for row in table.rows)
+    # What is known before any training comes last, so that a narrow screen shows the scores first.
+    order = sorted(range(len(table.columns)), key=lambda column: table.columns[column] in LAST)
+    names = [table.heading[0], *(table.columns[column] for column in order), *(["map"] if mapped else [])]
+    headings = [_html_heading(name) for name in names]
+    scales = {column: _scale(table, column) for column in order}
+    notes = " ".join(table.notes)
+    drawn = " A dot is a mean and the bar its 95 % interval, on one scale per column." if any(scales.values()) else ""
     lines = [
+        f'<div class="scroll" role="region" aria-label="{escape(table.title)}" tabindex="0">',
         '<table class="results">',
         f"<caption>{escape(table.title)}</caption>",
-        f"<thead><tr>{headings}</tr></thead>",
+        f"<thead><tr>{''.join(headings)}</tr></thead>",
         "<tbody>",
-        *map(_html_row, table.rows),
+        *(_html_row(row, mapped, scales) for row in table.rows),
         "</tbody>",
         "</table>",
-        f'<p class="notes">{escape(notes)}</p>',
+        "</div>",
+        f'<p class="notes">{escape(notes)}{drawn}</p>',
     ]
     return "\n".join(lines) + "\n"
 
 
-def _html_row(row: ResultRow) -> str:
-    head = f'<th scope="row"><code>{escape(row.activation)}</code></th><td>{escape(row.map)}</td>'
-    return f"<tr>{head}{''.join(map(_html_cell, row.cells))}</tr>"
+LAST = ("parameters",)
+Scale = tuple[float, float] | None
 
 
-def _html_cell(cell: ResultCell) -> str:
-    text, style = _mark(cell, escape(cell.text), {"italic": "<i>{}</i>", "underlined": "<u>{}</u>", "bold": "<b>{}</b>"}), ""
-    if cell.shade is not None:
-        grey, colour = f"{round(255 * (1 - cell.shade)):02x}" * 3, "fff" if cell.dark else "000"
-        style = f' style="background:#{grey};color:#{colour}"'
-    return f"<td{style}>{text}{escape(cell.spread)}</td>"
+def _scale(table: ResultTable, column: int) -> Scale:
+    """The ends of the intervals of a column; None if it has none, or all are one point.
+
+    A baseline that is far from every activation would leave no room for their differences: it has no say in it.
+    """
+    found = [_interval(row.cells[column]) for row in table.rows if all(map(map_of, row.activation.split(MINUS)))]
+    ends = [value for interval in found if interval for value in interval]
+    return (min(ends), max(ends)) if ends and min(ends) < max(ends) else None
+
+
+def _interval(cell: ResultCell) -> tuple[float, float, float] | None:
+    values = [cell.data.get(part) for part in (" low", "", " high")]
+    numbers = [value for value in values if isinstance(value, float) and math.isfinite(value)]
+    return (numbers[0], numbers[1], numbers[2]) if len(numbers) == 3 else None
+
+
+def _html_heading(name: str) -> str:
+    written = _translate(name, html_name if name.startswith(VERSUS) else escape, escape)
+    return f'<th scope="col"><button type="button" class="sort">{written}</button></th>'
+
+
+def _html_row(row: ResultRow, mapped: bool, scales: Mapping[int, Scale]) -> str:
+    spec = escape(row.activation)
+    name = _translate(row.activation, html_name, escape)
+    small = f'<code class="spec">{spec}</code>' if name != spec else ""
+    head = f'<th scope="row" data-spec="{spec}" title="{spec}">{name}{small}</th>'
+    cells = "".join(_html_cell(row.cells[column], scale) for column, scale in scales.items())
+    return f"<tr>{head}{cells}{f'<td>{escape(row.map)}</td>' if mapped else ''}</tr>"
+
+
+def _html_cell(cell: ResultCell, scale: Scale) -> str:
+    text = _mark(cell, escape(cell.text), {"italic": "<i>{}</i>", "underlined": "<u>{}</u>", "bold": "<b>{}</b>"})
+    value, drawn = cell.data.get(""), ""
+    sortable = isinstance(value, (int, float)) and math.isfinite(value)
+    interval = _interval(cell)
+    if scale and interval and scale[0] <= interval[0] and interval[2] <= scale[1]:
+        low, middle, high = (round(4 + 92 * (end - scale[0]) / (scale[1] - scale[0]), 1) for end in interval)
+        drawn = (
+            '<svg class="interval" viewBox="0 0 100 12" width="100" height="12" aria-hidden="true">'
+            f'<line x1="{low}" x2="{high}" y1="6" y2="6"></line><circle cx="{middle}" cy="6" r="4"></circle></svg>'
+        )
+    attribute = f' data-value="{value!r}"' if sortable else ""
+    return f"<td{attribute}>{text}{escape(cell.spread)}{drawn}</td>"
 
 
 def _mark(cell: ResultCell, text: str, marks: Mapping[str, str]) -> str:
@@ -105,7 +167,7 @@ def to_latex(table: ResultTable) -> str:
         rf"\caption{{{_latex_escape(caption)}}}",
         rf"\begin{{tabular}}{{lc{'r' * len(table.columns)}}}",
         r"\toprule",
-        _latex_line([_latex_escape(name) for name in table.heading]),
+        _latex_line([_latex_heading(name) for name in table.heading]),
         r"\midrule",
         *(
             _latex_line([_latex_name(row.activation), _latex_escape(row.map), *map(_latex_cell, row.cells)])
@@ -130,7 +192,15 @@ def _latex_cell(cell: ResultCell) -> str:
     return f"{shade}{colour}{text}{_latex_escape(cell.spread)}"
 
 
-def _latex_name(spec: str) -> str:
+def _latex_heading(name: str) -> str:
+    return _translate(name, _latex_spec if name.startswith(VERSUS) else _latex_escape, _latex_escape)
+
+
+def _latex_name(name: str) -> str:
+    return _translate(name, _latex_spec, _latex_escape)
+
+
+def _latex_spec(spec: str) -> str:
     return label(spec) if map_of(spec) else _latex_escape(spec)
 
 
@@ -138,7 +208,6 @@ def _latex_escape(text: str) -> str:
     return text.translate(_ESCAPES)
 
 
-_SPEC = re.compile(r"[a-z0-9_+]+")
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|])")
 
 
@@ -148,10 +217,16 @@ def to_markdown(table: ResultTable) -> str:
     lines = [
         f"**{_markdown_escape(table.title)}**",
         "",
-        _markdown_line(map(_markdown_escape, table.heading)),
+        _markdown_line(_markdown_escape(_heading(name)) for name in table.heading),
         _markdown_line(["---", "---", *right]),
         *(
-            _markdown_line([_markdown_name(row.activation), _markdown_escape(row.map), *map(_markdown_cell, row.cells)])
+            _markdown_line(
+                [
+                    _markdown_escape(_translate(row.activation, paper_name)),
+                    _markdown_escape(row.map),
+                    *map(_markdown_cell, row.cells),
+                ]
+            )
             for row in table.rows
         ),
         "",
@@ -164,9 +239,8 @@ def _markdown_line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _markdown_name(activation: str) -> str:
-    # A spec is code; what a user may have called an activation instead could end the code early.
-    return f"`{activation}`" if _SPEC.fullmatch(activation) else _markdown_escape(activation)
+def _heading(name: str) -> str:
+    return _translate(name, paper_name) if name.startswith(VERSUS) else name
 
 
 def _markdown_cell(cell: ResultCell) -> str:
@@ -182,28 +256,48 @@ _HIDE_FIRST = ("effect", "difference", "map", "n", "parameters", "p, guess")
 _TEXT = {True: (255, 255, 255), False: (0, 0, 0)}  # not "white" and "black", which a terminal's theme may change
 
 
-def terminal_table(table: ResultTable, width: int | None = None) -> RichTable:
+class TerminalTable:
     """What a rich console prints; marks and background are left out where the terminal has none.
 
     If the table is wider than ``width`` characters, its widest details are hidden (every file has them); if it still is, so is
-    what follows each ±, and headings get two lines.
+    what follows each ±, and headings get two lines. A terminal that has ASCII only gets specs instead of the paper's names.
     """
-    hidden: tuple[str, ...] = ()
-    for name in _HIDE_FIRST:
-        if width is None or _natural_width(table, hidden) <= width:
-            break
-        hidden += (name,)
-    if width is not None and _natural_width(table, hidden) > width:
-        table = _narrow(table)
-    notes = Text(" ".join([*table.notes, table.background]).strip())
-    shown = RichTable(title=Text(table.title), caption=notes, caption_justify="left", title_justify="left", box=box.SIMPLE_HEAD)
-    kept = [number for number, name in enumerate(table.heading) if name not in hidden]
-    for number in kept:
-        shown.add_column(Text(table.heading[number]), justify="right" if number > 1 else "left", no_wrap=True)
-    for row in table.rows:
-        texts = [Text(row.activation), Text(row.map), *map(_terminal_cell, row.cells)]
-        shown.add_row(*(texts[number] for number in kept))
-    return shown
+
+    def __init__(self, table: ResultTable, width: int | None = None) -> None:
+        self.table, self.width = table, width
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self.rich_table(options.ascii_only)
+
+    def rich_table(self, ascii_only: bool = False) -> RichTable:
+        """The table of rich's."""
+        named = self.table if ascii_only else _with_paper_names(self.table)
+        hidden: tuple[str, ...] = ()
+        for name in _HIDE_FIRST:
+            if self.width is None or _natural_width(named, hidden) <= self.width:
+                break
+            hidden += (name,)
+        table = _narrow(named) if self.width is not None and _natural_width(named, hidden) > self.width else named
+        notes = Text(" ".join([*table.notes, table.background]).strip())
+        texts = {"caption_justify": "left", "title_justify": "left"}
+        shown = RichTable(title=Text(table.title), caption=notes, box=box.SIMPLE_HEAD, **texts)  # type: ignore[arg-type]
+        kept = [number for number, name in enumerate(table.heading) if name not in hidden]
+        for number in kept:
+            shown.add_column(Text(table.heading[number]), justify="right" if number > 1 else "left", no_wrap=True)
+        for row in table.rows:
+            cells = [Text(row.activation), Text(row.map), *map(_terminal_cell, row.cells)]
+            shown.add_row(*(cells[number] for number in kept))
+        return shown
+
+
+def terminal_table(table: ResultTable, width: int | None = None) -> TerminalTable:
+    """What a rich console prints; see `TerminalTable`."""
+    return TerminalTable(table, width)
+
+
+def _with_paper_names(table: ResultTable) -> ResultTable:
+    rows = tuple(replace(row, activation=_translate(row.activation, paper_name)) for row in table.rows)
+    return replace(table, rows=rows, columns=tuple(map(_heading, table.columns)))
 
 
 def _narrow(table: ResultTable) -> ResultTable:

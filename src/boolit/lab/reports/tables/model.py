@@ -6,9 +6,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from scipy import stats
+
 from boolit.lab.results.names import metric_label, shorten_numbers
 from boolit.lab.results.scores import ScoreFormat, ScoreSummary, format_p, score_format
 from boolit.lab.results.statistics import Comparison, TwoSampleTest
+from boolit.lab.runs import Metric
 
 # White text is easier to read than black on greys darker than this: their contrasts (WCAG) are equal at 54 % black.
 DARK = 0.54
@@ -30,7 +33,13 @@ class Marks:
 class ResultCell:
     """A text, a spread after it that is not marked, and a background from 0 (white) to 1 (black).
 
-    ``data`` is for programs: values by the suffix of the column's name, "" for the column itself.
+    It has a ``text``, ``spread``, ``marks`` and ``shade``. ``data`` is for programs: values by the suffix of the column's name,
+    "" for the column itself.
+
+    Example:
+        >>> from boolit.lab import ResultCell
+        >>> ResultCell("93.2", " ± 0.4", shade=0.9, data={"": 0.932, " standard error": 0.004}).dark
+        True
     """
 
     text: str
@@ -47,7 +56,13 @@ class ResultCell:
 
 @dataclass(frozen=True)
 class ResultRow:
-    """An activation, its map, and a cell for each column."""
+    """An ``activation``, its ``map`` (such as 2→1, or nothing), and ``cells``, one for each column.
+
+    Example:
+        >>> from boolit.lab import ResultCell, ResultRow
+        >>> ResultRow("or_ail", "2→1", (ResultCell("93.2"),)).cells[0].text
+        '93.2'
+    """
 
     activation: str
     map: str
@@ -56,7 +71,16 @@ class ResultRow:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Activations by columns. ``notes`` say how to read it, ``background`` what the shades mean where they are shown."""
+    """Activations by columns. ``notes`` say how to read it, ``background`` what the shades mean where they are shown.
+
+    It has a ``title``, the names of its ``columns``, and ``rows``, each with as many cells.
+
+    Example:
+        >>> from boolit.lab import ResultCell, ResultRow, ResultTable
+        >>> rows = (ResultRow("or_ail", "2→1", (ResultCell("93.2"),)),)
+        >>> ResultTable("Wine", ("accuracy (%)",), rows).heading
+        ('activation', 'map', 'accuracy (%)')
+    """
 
     title: str
     columns: tuple[str, ...]
@@ -132,10 +156,19 @@ def score_column(name: str, comparison: Comparison, decimals: int | None = None)
             spread="" if math.isnan(error) else f" ± {fmt.number(error)}",
             marks=mark,
             shade=shaded.get(summary.activation),
-            data={"": summary.mean, " standard error": error, " marks": str(mark)},
+            data={"": summary.mean, " standard error": error, " marks": str(mark), **_ends(summary, comparison.metric)},
         )
 
     return name, cell
+
+
+def _ends(summary: ScoreSummary, metric: Metric) -> dict[str, float]:
+    """The 95 % confidence interval of a mean over seeds, by Student's t; a share's ends at 0 and 1."""
+    if summary.n < 2:
+        return {}
+    reach = float(stats.t.ppf(0.975, summary.n - 1)) * summary.standard_error
+    low, high = summary.mean - reach, summary.mean + reach
+    return {" low": max(0.0, low), " high": min(1.0, high)} if metric.percent else {" low": low, " high": high}
 
 
 def count_columns(comparison: Comparison) -> list[Column]:
