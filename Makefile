@@ -11,8 +11,9 @@ SOURCES := $(shell find src setup.py pyproject.toml -type f -not -name '*.so' -n
 .PHONY: demo test processors slow lint types bench docs clean
 
 demo: .venv/installed
-	$(BIN)/boolit verify
-	$(BIN)/boolit run parity --out results/demo
+	@$(BIN)/boolit verify --summary
+	@echo
+	@$(BIN)/boolit run parity --out results/demo --offer
 
 test: .venv/installed
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests --pyargs boolit
@@ -53,8 +54,8 @@ types: .venv/installed
 bench: .venv/installed
 	$(BIN)/boolit bench gates
 
-docs: .venv/dependencies
-	$(BIN)/mkdocs build --strict
+docs: .venv/installed
+	$(BIN)/sphinx-build -W --keep-going -b html docs site
 
 .venv/dependencies: requirements.lock
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -67,4 +68,4 @@ docs: .venv/dependencies
 	touch $@
 
 clean:
-	rm -rf .venv build dist site *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv build dist site jupyter_execute docs/auto_examples docs/reference/generated *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,8 +1,8 @@
 """The worst errors of the exact gates on millions of adversarial points, by kernel and by formula.
 
 ``python benchmarks/accuracy.py`` compiles a long double reference (accuracy_reference.cpp, checked against mpmath), tries
-every instruction set of this machine, writes benchmarks/results/accuracy.json and prints the table of docs/gates.md. Exit code
-1 if a bound does not hold. It needs a C++ compiler and a long double of at least 64 bits of mantissa.
+every instruction set of this machine, writes benchmarks/results/accuracy.json and prints the table of docs/accuracy.md. Exit
+code 1 if a bound does not hold. It needs a C++ compiler and a long double of at least 64 bits of mantissa.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def compile_reference(folder: Path) -> ctypes.CDLL:
 
 
 def bounds(form: str, k: int) -> tuple[int, int]:
-    """Allowed units of u·c of a value, and of u of a derivative (docs/gates.md derives what nil adds)."""
+    """Allowed units of u·c of a value, and of u of a derivative (docs/accuracy.md derives what nil adds)."""
     rounds = math.ceil(math.log2(k))
     return 4 * rounds, 16 * rounds + (2 if form == "nil" else 0)
 

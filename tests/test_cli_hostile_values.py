@@ -145,7 +145,7 @@ def test_a_file_in_the_place_of_the_weights_is_named(tmp_path: Path, capsys: pyt
     (tmp_path / "study.toml").write_text(TOML)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "weights").write_text("")
-    given = ["run", str(tmp_path / "study.toml"), "--out", str(tmp_path / "out"), "--set", "keep_weights=true"]
+    given = ["run", str(tmp_path / "study.toml"), "--out", str(tmp_path / "out"), "--set", "keep_weights=true", "--json"]
     assert "weights" in refused(given, capsys)
 
 

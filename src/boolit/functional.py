@@ -1,11 +1,12 @@
 """Logical activations as functions: every gate by its own name, ensembles, and the operation as an argument.
 
-The functions are written out, for editors, type checkers and torch.jit.script; their docstrings are made from one table, and
-each holds an example computed with Python's own floats, so that running it compares the gate with its definition.
-
 Grouped, on neighbouring channels of one tensor: ``or_ail(x)``, ``xnor_il(x, k=3, dim=1)``, and so on for each of ``and | or |
 xnor | nand | nor | xor | implies | nimplies | implied_by | nimplied_by`` with ``il | ail | nil | nail``; `gate` and `ensemble`
 take the names as arguments. On separate tensors, with broadcasting: `combine`.
+
+Example:
+    >>> or_ail(torch.tensor([1.0, 2.0, -1.0, 3.0])), and_ail(torch.tensor([1.0, 2.0, -1.0, 3.0]))
+    (tensor([3., 3.]), tensor([ 1., -1.]))
 """
 
 from __future__ import annotations
@@ -26,52 +27,7 @@ from boolit.logic.moments import moments
 from boolit.logic.program import Strategy
 from boolit.logic.vocabulary import FORMS, OPERATIONS, approximate, check_word, normalised
 
-__all__ = [
-    "and_ail",
-    "and_il",
-    "and_nail",
-    "and_nil",
-    "combine",
-    "ensemble",
-    "gate",
-    "implied_by_ail",
-    "implied_by_il",
-    "implied_by_nail",
-    "implied_by_nil",
-    "implies_ail",
-    "implies_il",
-    "implies_nail",
-    "implies_nil",
-    "nand_ail",
-    "nand_il",
-    "nand_nail",
-    "nand_nil",
-    "nimplied_by_ail",
-    "nimplied_by_il",
-    "nimplied_by_nail",
-    "nimplied_by_nil",
-    "nimplies_ail",
-    "nimplies_il",
-    "nimplies_nail",
-    "nimplies_nil",
-    "nor_ail",
-    "nor_il",
-    "nor_nail",
-    "nor_nil",
-    "or_ail",
-    "or_il",
-    "or_nail",
-    "or_nil",
-    "signed_geomean",
-    "xnor_ail",
-    "xnor_il",
-    "xnor_nail",
-    "xnor_nil",
-    "xor_ail",
-    "xor_il",
-    "xor_nail",
-    "xor_nil",
-]
+__all__ = ["combine", "ensemble", "gate", "signed_geomean", *(f"{op}_{form}" for op in OPERATIONS for form in FORMS)]
 
 # Gates, ensembles and the signed geometric mean, with the operation as an argument.
 
@@ -112,6 +68,16 @@ def ensemble(
 ) -> Tensor:
     """Several gates in one pass: ``d`` gives each gate every group, ``p`` gives each its share; results are concatenated.
 
+    Args:
+        x: logits, of any floating-point type.
+        ops: the operations, in the order of their results.
+        form: of all of them, as in `gate`.
+        strategy: ``d`` (duplicate) or ``p`` (partition: gate i has the i-th of m contiguous shares of the groups).
+        k: how many channels one gate reads.
+        dim: the dimension of the channels.
+        pairing: ``adjacent`` or ``halves``, as in `gate`.
+        uneven: whether the shares of a partition may differ by one group, the first ones being larger.
+
     Shape: with m gates, ``(…, C, …)`` to ``(…, m·C/k, …)`` for ``d`` and ``(…, C/k, …)`` for ``p``.
 
     Example:
@@ -125,6 +91,11 @@ def ensemble(
 
 def combine(op: str, *logits: Tensor, form: str = "il") -> Tensor:
     """One Boolean operation on separate tensors of logits, which broadcast.
+
+    Args:
+        op: one of the operations of `boolit.functional.gate`.
+        logits: two or more tensors; an implication takes two.
+        form: ``il`` exact, ``ail`` approximate, ``nil`` and ``nail`` the same, normalised.
 
     Shape: the broadcast shape of the logits.
 
@@ -142,9 +113,14 @@ def combine(op: str, *logits: Tensor, form: str = "il") -> Tensor:
 
 
 def signed_geomean(x: Tensor, dim: int = -1, pairing: str = "adjacent") -> Tensor:
-    """sgn(x y) √|x y| of pairs of channels, with a finite gradient.
+    """``sgn(x y) √|x y|`` of pairs of channels, with a finite gradient.
 
-    The true derivative ½ √|y/x| diverges at x = 0; here it is 0 where an operand is exactly 0, as in the authors' code.
+    The true derivative ``½ √|y/x|`` diverges at x = 0; here it is 0 where an operand is exactly 0, as in the authors' code.
+
+    Args:
+        x: any tensor of floating-point numbers.
+        dim: the dimension of the channels.
+        pairing: ``adjacent`` or ``halves``, as in `gate`.
 
     Shape: ``(…, C, …)`` to ``(…, C/2, …)``.
 
@@ -201,7 +177,9 @@ def _program(members: tuple[tuple[str, str], ...], strategy: Strategy, k: int, p
     return Program(members, strategy, k, pairing, uneven)
 
 
-# Every gate under its own name: ``or_ail(x)`` is ``gate(x, "or", "ail")``.
+# Every gate under its own name: ``or_ail(x)`` is ``gate(x, "or", "ail")``. They are written out, for editors, type checkers and
+# torch.jit.script. Their docstrings are made from one table, and each holds an example computed with Python's own floats, so
+# that running it compares the gate with its definition.
 
 # operation: when the event is true, the exact logit of two operands, the approximate one
 _MEANINGS = {
@@ -218,7 +196,7 @@ _MEANINGS = {
 }
 _DOCSTRING = """{title} of groups of k logits, {form}: the logit of the event that {meaning}{independent}.
 
-    Of two logits x and y it is {formula}{shifted}.
+    Of two logits x and y it is ``{formula}``{shifted}.
 
     Args:
         x: logits, of any floating-point type.
@@ -229,7 +207,8 @@ _DOCSTRING = """{title} of groups of k logits, {form}: the logit of the event th
     Shape: ``(…, C, …)`` to ``(…, C/k, …)``.
 
     Example:
-        >>> [round(value, 3) for value in {name}(torch.tensor([2.0, -1.0, 0.5, 1.5])).tolist()]
+        >>> result = {name}(torch.tensor([2.0, -1.0, 0.5, 1.5]))
+        >>> [round(value, 3) for value in result.tolist()]
         {result}
     """
 

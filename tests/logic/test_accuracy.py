@@ -2,7 +2,7 @@
 
 With u the unit round-off, f the exact value, c = max(|f|, Σ|x ∂f/∂x|) and L = ⌈log2 k⌉, k ≤ 64: values err by at most 4u·c·L,
 derivatives by at most 16u·L relative to max(|∂f|, 1e-30); k - 1 times the smallest subnormal is allowed besides. What
-normalising adds is derived in docs/gates.md. benchmarks/accuracy.py tries millions of points; here are few, and those that
+normalising adds is derived in docs/accuracy.md. benchmarks/accuracy.py tries millions of points; here are few, and those that
 once failed.
 """
 

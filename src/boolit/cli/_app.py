@@ -2,12 +2,13 @@
 
 A command is a function in a file of this folder, named in `COMMANDS`; its file is imported when the command or its help is
 asked for. It imports the lab inside the function, so that no help waits for torch; it raises `UserError` for bad input and
-``typer.Exit(code)`` to end early.
+``typer.Exit(code)`` to end early. Its docstring ends with examples, which a test parses.
 """
 
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -18,97 +19,132 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from boolit import __version__
-from boolit._signals import INTERRUPTS, is_command
+from boolit._signals import INTERRUPTED, INTERRUPTS, READER_GONE, is_command
 from boolit.cli import print_error
+from boolit.cli._help import HelpLayout, explain, write_commands
+from boolit.cli._options import UNFINISHED
 from boolit.lab.common.errors import UserError
 
 # Newer typers carry click inside themselves, older ones use the package: the base of BadParameter is right in both.
 ParsingError = cast("type[Exception]", typer.BadParameter.__mro__[2])
 
-# By group; a command is a function of a module in this folder, or another group.
-COMMANDS: dict[str, dict[str, str]] = {
+# By group, and by the headings of its help; a command is a function of a module in this folder, or another group.
+COMMANDS: dict[str, dict[str, dict[str, str]]] = {
     "boolit": {
-        "run": "_run:run",
-        "show": "_run:show",
-        "compare": "_compare:compare",
-        "predict": "_compare:predict",
-        "transfer": "_transfer:transfer",
-        "search": "_run:search",
-        "report": "_report:report",
-        "watch": "_report:watch",
-        "correlations": "_results:correlations",
-        "export": "_results:export",
-        "rescue": "_results:rescue",
-        "figures": "_results:figures",
-        "paper": "_results:paper",
-        "list": "_list:list_",
-        "doctor": "_list:doctor",
-        "verify": "_verify:verify",
-        "data": "data",
-        "bench": "bench",
+        "Compare on your own data": {
+            "compare": "_compare:compare",
+            "predict": "_compare:predict",
+            "transfer": "_transfer:transfer",
+        },
+        "Studies": {"run": "_run:run", "show": "_run:show", "search": "_run:search", "list": "_list:list_"},
+        "Results": {
+            "report": "_report:report",
+            "watch": "_report:watch",
+            "export": "_results:export",
+            "correlations": "_results:correlations",
+            "rescue": "_results:rescue",
+        },
+        "The paper": {"verify": "_verify:verify", "paper": "_results:paper", "figures": "_results:figures"},
+        "This machine": {"doctor": "_list:doctor", "data": "data", "bench": "bench"},
     },
-    "data": {"list": "_data:list_", "fetch": "_data:fetch", "check": "_data:check", "generate": "generate"},
-    "generate": {"iraven": "_data:iraven"},
-    "bench": {"gates": "_bench:gates", "training": "_bench:training"},
+    "data": {
+        "Commands": {"list": "_data:list_", "fetch": "_data:fetch", "check": "_data:check", "generate": "generate"},
+    },
+    "generate": {"Commands": {"iraven": "_data:iraven"}},
+    "bench": {"Commands": {"gates": "_bench:gates", "training": "_bench:training"}},
 }
 HELP = {
-    "boolit": "Logical activation functions for PyTorch, and the lab to test them.",
-    "data": "List, fetch, check and make datasets.",
-    "generate": "Make a dataset's files.",
-    "bench": "Measure speed and memory, as ratios to what everybody knows.",
+    "boolit": """Logical activation functions for PyTorch, and the lab to test them.
+
+Examples:
+  boolit compare wine.csv --target quality
+  boolit run parity
+  boolit list studies
+  boolit verify --summary""",
+    "data": """List, fetch, check and make datasets.
+
+Examples:
+  boolit data list
+  boolit data fetch mnist""",
+    "generate": """Make a dataset's files.
+
+Examples:
+  boolit data generate iraven --problems 100
+  boolit data generate iraven --configuration center_single""",
+    "bench": """Measure speed and memory, as ratios to what everybody knows.
+
+Examples:
+  boolit bench gates
+  boolit bench training --json""",
 }
 WITHOUT_TORCH = ("_list:list_",)
-EXIT_CODES = (
-    "Exit codes: 0 done, 1 a check failed, 2 bad input, 3 another process has the rest, 130 interrupted, "
-    "141 the reader of the output left."
-)
+EXIT_CODES = {
+    0: "done",
+    1: "a check failed",
+    2: "bad input, or what the system refused",
+    UNFINISHED: "another process is training the rest",
+    INTERRUPTED: "interrupted",
+    READER_GONE: "the reader of the output left",
+}
 
+COMPLETION = "_BOOLIT_COMPLETE"  # set by the script that --install-completion gives a shell
 _EMPTY_OPTION = re.compile(r"--[a-z-]+=")
 
 
 def application() -> typer.Typer:
     """The command line, with every command."""
-    return _group("boolit", _root, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+    codes = ", ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
+    settings = {"help_option_names": ["-h", "--help"]}
+    return _group("boolit", _root, epilog=f"Exit codes: {codes}.", context_settings=settings, add_completion=True)
 
 
-def _group(name: str, callback: Any, **settings: Any) -> typer.Typer:
+def _group(name: str, callback: Any, add_completion: bool = False, **settings: Any) -> typer.Typer:
     app = typer.Typer(
         name=name,
         cls=_Group,
         help=HELP[name],
-        add_completion=False,
+        add_completion=add_completion,
         pretty_exceptions_enable=False,
-        rich_markup_mode=None,  # plain help: no boxes, which a narrow terminal breaks
+        rich_markup_mode=None,
         **settings,
     )
     app.callback(invoke_without_command=True)(callback)
     return app
 
 
-class _Group(TyperGroup):
+class _Group(HelpLayout, TyperGroup):
     """A group whose commands are imported when they are used."""
 
     def __init__(self, *, name: str, **settings: Any) -> None:
         super().__init__(name=name, **settings)
-        self.commands = cast(Any, dict.fromkeys(COMMANDS[name]))  # the names alone
+        self.places = {name: place for places in COMMANDS[name].values() for name, place in places.items()}
+        self.commands = cast(Any, dict.fromkeys(self.places))  # the names alone
 
     def list_commands(self, _context: object) -> list[str]:
-        return list(self.commands)
+        return list(self.places)
 
     def get_command(self, _context: object, name: str) -> Any:
-        place = COMMANDS[str(self.name)].get(name)
+        place = self.places.get(name)
         if place is None:
             return None
         module, _, function = place.partition(":")
         if not function:
             return typer.main.get_command(_group(module, _print_help))
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        kind = TyperCommand if place in WITHOUT_TORCH else _TorchCommand
+        kind = _Command if place in WITHOUT_TORCH else _TorchCommand
         app.command(name, cls=kind)(getattr(import_module(f"boolit.cli.{module}"), function))
         return typer.main.get_command(app)
 
+    def format_commands(self, context: Any, formatter: Any) -> None:
+        for heading, places in COMMANDS[str(self.name)].items():
+            write_commands(formatter, heading, [(name, self.get_command(context, name)) for name in places])
 
-class _TorchCommand(TyperCommand):
+
+class _Command(HelpLayout, TyperCommand):
+    """A command with its options in groups and its examples last."""
+
+
+class _TorchCommand(_Command):
     """A command that needs torch, which is imported while a signal still ends the process at once."""
 
     def invoke(self, context: Any) -> Any:
@@ -125,6 +161,8 @@ def run(arguments: Sequence[str]) -> int:
     """
     _tolerate_narrow_encodings()
     command = typer.main.get_command(application())
+    if COMPLETION in os.environ:
+        command.main([], prog_name="boolit")  # answers the shell and ends
     try:
         _refuse_empty(arguments)
         # Not command.main, which ends the process by itself where the reader of standard output has left.
@@ -133,9 +171,7 @@ def run(arguments: Sequence[str]) -> int:
     except UserError as error:
         print_error(error)
     except ParsingError as error:
-        wrong = cast(typer.BadParameter, error)
-        path = wrong.ctx.command_path if wrong.ctx else "boolit"
-        print_error(f"{wrong.format_message().rstrip('.')} (see `{path} --help`)")
+        print_error(explain(cast(typer.BadParameter, error), arguments))
     except typer.Exit as end:
         return end.exit_code
     except BrokenPipeError:
@@ -172,7 +208,8 @@ def _root(
         typer.Option(
             "--plugin",
             metavar="FILE",
-            help="A .py file or module that registers your own; may be repeated. See BOOLIT_PLUGINS.",
+            help="A .py file or module that registers activations, datasets or models of your own; may be repeated. "
+            "BOOLIT_PLUGINS names them for every command.",
         ),
     ] = None,
 ) -> None:

@@ -13,8 +13,9 @@ from rich.markup import escape
 from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from boolit.cli._terminal import JsonOption, output, plain_table, print_json, progress
-from boolit.lab.bench import DTYPES, MET, MISSED, REPEATS
+from boolit.cli._options import WHAT, FloatType, activations_option, split_names, values
+from boolit.cli._terminal import OUTPUT, JsonOption, activation_name, output, plain_table, print_json, progress
+from boolit.lab.bench import MET, MISSED, REPEATS
 from boolit.lab.common.progress import count_progress, progress_bars
 
 if TYPE_CHECKING:
@@ -24,39 +25,64 @@ if TYPE_CHECKING:
     from boolit.lab.bench.training import TrainingResult
 
 
+HOW = "How to measure"
+
+
 def gates(
+    activations: Annotated[str | None, activations_option(show_default="the paper's gates")] = None,
     shape: Annotated[
-        list[str] | None, typer.Option(metavar="SIZES", help="A tensor's sizes, like 64x64x32x32; may be given again.")
+        list[str] | None,
+        typer.Option(metavar="SIZES", help="A tensor's sizes, like 64x64x32x32; may be repeated.", rich_help_panel=WHAT),
     ] = None,
     dim: Annotated[
         list[int] | None,
-        typer.Option(metavar="N", help="Its channels' dimension, one for each shape; else −1, or 1 if it has more than 2."),
+        typer.Option(
+            metavar="N",
+            help="The dimension of its channels, one for each shape.",
+            show_default="1 for images, else the last",
+            rich_help_panel=WHAT,
+        ),
     ] = None,
-    specs: Annotated[
-        list[str] | None, typer.Option(metavar="NAMES", help="Activations, separated by commas; see `boolit list`.")
-    ] = None,
-    repeats: Annotated[int, typer.Option(min=1, metavar="N", help="Rounds; every candidate is timed once in each.")] = REPEATS,
-    dtype: Annotated[str, typer.Option(metavar="TYPE", help=f"One of {', '.join(DTYPES)}.")] = "float32",
+    dtype: Annotated[
+        FloatType,
+        typer.Option(metavar="TYPE", help=f"{values(FloatType).replace('|', ', ')}.", rich_help_panel=WHAT),
+    ] = FloatType.FLOAT32,
+    compiled: Annotated[
+        bool,
+        typer.Option("--compiled", help="Our formulas under torch.compile too: takes minutes.", rich_help_panel=WHAT),
+    ] = False,
+    repeats: Annotated[
+        int,
+        typer.Option(min=1, metavar="N", help="Rounds; every candidate is timed once in each.", rich_help_panel=HOW),
+    ] = REPEATS,
     threads: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Threads, if not as many as torch takes by itself.")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Threads.", show_default="as many as torch takes", rich_help_panel=HOW),
     ] = None,
-    compiled: Annotated[bool, typer.Option("--compiled", help="Our formulas under torch.compile too: takes minutes.")] = False,
+    chart: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.png", help="Draw the ratios to relu as a bar chart.", rich_help_panel=OUTPUT),
+    ] = None,
     json: JsonOption = False,
-    chart: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw the ratios to relu as a bar chart.")] = None,
 ) -> None:
     """Compare our gates with relu, silu, gelu, glu, a copy and the published package.
 
     Forward and backward, bytes kept for backward, and the time of a call on next to nothing. Takes about a minute; the
     exit code is 0 whatever the figures, since a busy machine is no fault of the code.
+
+    Examples:
+      boolit bench gates
+      boolit bench gates --activations or_ail,xnor_il --shape 256x512
+      boolit bench gates --dtype bfloat16 --repeats 10 --chart speed.png
     """
     from boolit.lab.bench.gates import measure_gates
     from boolit.lab.bench.presentation import check_file, draw
     from boolit.lab.bench.settings import parse_settings
 
-    settings = parse_settings(shape or (), dim or (), specs or (), repeats, dtype, compiled)
+    settings = parse_settings(shape or (), dim or (), split_names(activations), repeats, dtype.value, compiled)
     if chart is not None:
         check_file(chart)
-    with _progress_bar() as report:
+    with _progress_bar(False if json else None) as report:
         result = measure_gates(settings, report, threads)
     if json:
         print_json(result.to_json())
@@ -68,10 +94,11 @@ def gates(
 
 
 @contextmanager
-def _progress_bar() -> Iterator[OnProgress]:
+def _progress_bar(shown: bool | None) -> Iterator[OnProgress]:
     """A bar that is drawn between rounds only: one that refreshes itself would take its time from the candidates."""
     columns = (TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.fields[label]}"))
-    with progress_bars(*columns, lines=False, auto_refresh=False) as bar:
+    # Its lines in a file are printed between rounds as well: the thread that prints them sleeps.
+    with progress_bars(*columns, shown=shown, auto_refresh=False, unit=(0.01, " %")) as bar:
         whole = bar.add_task("measuring", total=1.0, label="")
 
         def report(label: str, share: float) -> None:
@@ -108,7 +135,7 @@ def _print_table(console: Console, table: BenchTable) -> None:
 
 
 def training(
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Epochs of each, measured in turn.")] = 7,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, metavar="N", help="Epochs of each, measured in turn.")] = 7,
     json: JsonOption = False,
 ) -> None:
     """Measure how much faster stacked training is than a plain loop of the same trainer, and a step of large networks.
@@ -116,10 +143,14 @@ def training(
     Epochs of a cohort and of its single runs are timed in turn; what is compared is the median of each. Then steps of the
     paper's ResNet-50 with several activations, and of all heads of the transfer study against one, its encoder included. A
     timing decides nothing: the exit code is 0 whatever comes out.
+
+    Examples:
+      boolit bench training
+      boolit bench training --rounds 3 --json
     """
     from boolit.lab.bench.training import measure_training
 
-    with count_progress(lines=False) as begin:
+    with count_progress(False if json else None) as begin:
         result = measure_training(rounds, begin)
     if json:
         print_json(result.to_json())
@@ -162,10 +193,16 @@ def _gains_table(result: TrainingResult) -> Table:
 def _steps_table(result: TrainingResult) -> Table:
     headings = ("parameters", "s/step", "× relu", "peak MB", "× relu ")
     table = plain_table("ResNet-50, batch 32", *headings, right=headings)
-    base = result.steps["relu"]
+    base, console = result.steps["relu"], output()
     for spec, step in result.steps.items():
         times = (f"{step.seconds:.2f}", f"{step.seconds / base.seconds:.2f}")
-        table.add_row(spec, f"{step.parameters:,}", *times, f"{step.peak / 1e6:.0f}", f"{step.peak / base.peak:.2f}")
+        table.add_row(
+            activation_name(spec, console),
+            f"{step.parameters:,}",
+            *times,
+            f"{step.peak / 1e6:.0f}",
+            f"{step.peak / base.peak:.2f}",
+        )
     return table
 
 

@@ -5,69 +5,160 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
+from boolit.cli._options import (
+    RESULTS,
+    TRAINING,
+    WHAT,
+    Task,
+    activations_option,
+    complete_activations,
+    out_option,
+    split_names,
+    values,
+)
 from boolit.cli._run import end_unless_complete
-from boolit.cli._terminal import JsonOption, output, print_json, progress
+from boolit.cli._terminal import OUTPUT, JsonOption, activation_name, output, print_json, progress
 from boolit.lab.common.errors import UserError
-from boolit.lab.compare.config import CompareConfig
+from boolit.lab.compare.config import MANY_ROWS, MIN_SPLITS, SPLITS, SPLITS_OF_MANY_ROWS, CompareConfig
 
 if TYPE_CHECKING:
     from boolit.lab.compare.job import CompareJob, CompareResult
     from boolit.lab.datasets.tables import PreparedTable
 
 TableArgument = Annotated[Path, typer.Argument(metavar="TABLE", help="A .csv, .tsv, .parquet or .npz file.")]
+DATA = "Data"
 
 
 def compare(
     table: TableArgument,
-    target: Annotated[str, typer.Option("--target", "-t", help="The column to predict.")],
-    task: Annotated[str | None, typer.Option("--task", help="classify or regress; seen from the target unless given.")] = None,
-    activations: Annotated[str, typer.Option("--activations", "-a", help="Their names, with commas between.")] = ",".join(
-        CompareConfig.activations
-    ),
-    budget: Annotated[
-        int | None, typer.Option("--budget", min=1, help="Parameters of a network; 10,000 or 50 a feature unless given.")
+    target: Annotated[
+        str, typer.Option("--target", "-t", metavar="COLUMN", help="The column to predict.", rich_help_panel=DATA)
+    ],
+    task: Annotated[
+        Task | None,
+        typer.Option(
+            "--task",
+            metavar=values(Task),
+            help="Predict a class or a number.",
+            show_default="what the target looks like",
+            rich_help_panel=DATA,
+        ),
     ] = None,
-    layers: Annotated[int, typer.Option("--layers", min=1, max=20, help="Hidden layers.")] = CompareConfig.layers,
-    splits: Annotated[
-        int | None, typer.Option("--splits", help="How often the rows are split anew; 10 unless given, 5 from 20,000 rows on.")
+    drop: Annotated[
+        list[str] | None,
+        typer.Option("--drop", metavar="COLUMN", help="A column to leave out; may be repeated.", rich_help_panel=DATA),
     ] = None,
-    reference: Annotated[
-        str | None, typer.Option("--reference", help="The activation the others are tested against; relu or the first.")
-    ] = None,
+    levels: Annotated[
+        int,
+        typer.Option(
+            "--levels",
+            min=1,
+            metavar="N",
+            help="A column of text with at most this many different values is a category.",
+            rich_help_panel=DATA,
+        ),
+    ] = CompareConfig.levels,
     test: Annotated[
-        float, typer.Option("--test", min=0.01, max=0.9, help="The share of rows to test on.")
+        float,
+        typer.Option("--test", min=0.01, max=0.9, metavar="X", help="The share of rows to test on.", rich_help_panel=DATA),
     ] = CompareConfig.test,
     validation: Annotated[
-        float, typer.Option("--validation", min=0.01, max=0.9, help="The share of the other rows to validate on.")
+        float,
+        typer.Option(
+            "--validation",
+            min=0.01,
+            max=0.9,
+            metavar="X",
+            help="The share of the other rows to validate on.",
+            rich_help_panel=DATA,
+        ),
     ] = CompareConfig.validation,
-    levels: Annotated[
-        int, typer.Option("--levels", min=1, help="The most texts of a column that count as categories.")
-    ] = CompareConfig.levels,
-    drop: Annotated[list[str] | None, typer.Option("--drop", help="A column to leave out; may be repeated.")] = None,
-    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="The most epochs; by the rows unless given.")] = None,
-    rates: Annotated[str | None, typer.Option("--rates", help="Learning rates to try, with commas between.")] = None,
-    minutes: Annotated[
-        float | None, typer.Option("--minutes", help="About how long it may take; splits, rates and epochs are reduced for it.")
+    activations: Annotated[str, activations_option()] = ", ".join(CompareConfig.activations),
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            "--reference",
+            metavar="A",
+            help="The activation that the others are tested against.",
+            show_default="relu, or else the first",
+            autocompletion=complete_activations,
+            rich_help_panel=WHAT,
+        ),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the results; runs/TABLE unless given.")] = None,
+    budget: Annotated[
+        int | None,
+        typer.Option(
+            "--budget",
+            min=1,
+            metavar="N",
+            help="Parameters of each network.",
+            show_default="10,000, or 50 per feature if that is more",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    layers: Annotated[
+        int, typer.Option("--layers", min=1, max=20, metavar="N", help="Hidden layers.", rich_help_panel=WHAT)
+    ] = CompareConfig.layers,
+    splits: Annotated[
+        int | None,
+        typer.Option(
+            "--splits",
+            min=MIN_SPLITS,
+            metavar="N",
+            help="How many random splits of the rows.",
+            show_default=f"{SPLITS}; {SPLITS_OF_MANY_ROWS} from {MANY_ROWS:,} rows on",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(
+            "--epochs", min=1, metavar="N", help="At most so many.", show_default="by the rows", rich_help_panel=TRAINING
+        ),
+    ] = None,
+    rates: Annotated[
+        str | None,
+        typer.Option(
+            "--rates",
+            metavar="X,Y,...",
+            help="Learning rates to try, with commas between.",
+            show_default=", ".join(f"{rate:g}" for rate in CompareConfig.rates),
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            "--minutes",
+            metavar="X",
+            help="About how long it may take, above 0; splits, rates and epochs are reduced for it.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    out: Annotated[Path | None, out_option("results/TABLE")] = None,
     json: JsonOption = False,
 ) -> None:
     """Find out which activation is better on your own table.
 
     Networks of equal size on several random splits of the rows, with learning rates chosen by validation, each stopped early; a
     table, a verdict, figures, and a model for boolit.load and boolit predict. The same command goes on where it was stopped.
+
+    Examples:
+      boolit compare wine.csv --target quality
+      boolit compare houses.parquet -t price --task regress --drop id --minutes 10
+      boolit compare wine.csv -t quality --activations relu,or_ail,xnor_nail --layers 3
     """
     from boolit.lab.compare.job import CompareJob
 
     config = CompareConfig(
         table,
         target,
-        cast(Any, task),  # the configuration refuses what is no task
+        None if task is None else task.value,
         split_names(activations),
         budget,
         layers,
@@ -81,7 +172,7 @@ def compare(
         CompareConfig.rates if rates is None else _rates(rates),
         minutes,
     )
-    shown, folder, started = False if json else None, out or Path("runs") / config.name, time.monotonic()
+    shown, folder, started = False if json else None, out or RESULTS / config.name, time.monotonic()
     job = CompareJob.prepare(config, shown)
     if minutes is not None:
         job = job.fit_minutes(minutes, folder, time.monotonic() - started)
@@ -96,13 +187,25 @@ def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A best.safetensors that boolit compare wrote.")],
     table: TableArgument,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The CSV file to write; standard output unless given.")
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="The CSV file to write.",
+            show_default="standard output",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
 ) -> None:
     """Predict the target of every row of a table with a saved model, as CSV.
 
     One column with the prediction and, for classes, one with the probability of each. A note on standard error names the
     categories that the model does not know.
+
+    Examples:
+      boolit predict results/wine/best.safetensors new.csv --out answers.csv
+      boolit predict results/wine/best.safetensors new.csv | head
     """
     from boolit.lab.compare.saved import write_predictions
 
@@ -111,16 +214,6 @@ def predict(
         progress().print(f"Note: {escape(note)}", soft_wrap=True)
     if out is not None:
         progress().print(f"{predicted.rows} predictions: {escape(str(out))}", soft_wrap=True)
-
-
-def split_names(given: str) -> tuple[str, ...]:
-    """Names with commas between.
-
-    Example:
-        >>> split_names("relu, or_ail")
-        ('relu', 'or_ail')
-    """
-    return tuple(name.strip() for name in given.split(",") if name.strip())
 
 
 def _rates(given: str) -> tuple[float, ...]:
@@ -135,13 +228,13 @@ def _tell(job: CompareJob) -> None:
     console = progress()
     for line in [*_lines(job.table), f"Splits: {len(job.splits)}", *job.notes]:
         console.print(escape(line), soft_wrap=True)
-    counts = ", ".join(f"{spec} {count}" for spec, count in job.parameters.items())
+    counts = ", ".join(f"{activation_name(spec, console)} {count:,}" for spec, count in job.parameters.items())
     console.print(f"Parameters: {escape(counts)}\n", soft_wrap=True)
 
 
 def _lines(table: PreparedTable) -> list[str]:
     verbs = {"train": "train", "valid": "validate", "test": "test"}
-    rows = ", ".join(f"{table.rows[name]} to {verb} on" for name, verb in verbs.items())
+    rows = ", ".join(f"{table.rows[name]:,} to {verb} on" for name, verb in verbs.items())
     kinds = [column.kind for column in table.columns]
     names = {"number": "numeric", "flag": "true or false", "date": "dates", "category": "categories"}
     columns = ", ".join(f"{kinds.count(kind)} {name}" for kind, name in names.items() if kind in kinds)
@@ -171,7 +264,7 @@ def _print(result: CompareResult) -> None:
     summary = result.summary
     if not summary.complete:
         console.print(f"{summary.undone + summary.elsewhere} runs are not done; the same command goes on from here.")
-    console.print(f"{summary.trained} runs trained in {summary.seconds:.0f} s, {summary.already} were there already.")
+    console.print(f"{summary.trained:,} runs trained in {summary.seconds:.0f} s, {summary.already:,} were there already.")
     if result.saved:
         console.print(f"Model: {escape(str(result.saved.path))}", soft_wrap=True)
     if result.report:

@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from boolit.cli._terminal import output, plain_table, print_json
+from boolit.cli._options import out_option
+from boolit.cli._terminal import OUTPUT, output, plain_table, print_json
+from boolit.lab.common.progress import count_progress
 
 if TYPE_CHECKING:
     from boolit.lab.datasets.status import DatasetStatus, FileState
 
-Names = Annotated[list[str] | None, typer.Argument(metavar="[NAMES]...", help="Datasets; all if none is named.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="NAME", help="A dataset; boolit data list names them.", show_default="all"),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.", rich_help_panel=OUTPUT)]
 SPLITS = ("train", "valid", "test")
 OWN = {
     "embeddings": "made of pictures",
@@ -33,7 +38,12 @@ WORDS = {
 
 
 def list_(names: Names = None, json: Json = False) -> None:
-    """Show the datasets, their sizes, where they come from and whether they are here."""
+    """Show the datasets, their sizes, where they come from and whether they are here.
+
+    Examples:
+      boolit data list
+      boolit data list mnist cifar10 --json
+    """
     from boolit.lab.common.files import data_folder
     from boolit.lab.datasets.status import dataset_statuses
 
@@ -50,6 +60,10 @@ def fetch(names: Names = None, json: Json = False) -> None:
     """Download what is missing, and what is not as it was published.
 
     Every file is checked, those that were here too; one is put in its place only when it is whole.
+
+    Examples:
+      boolit data fetch mnist
+      boolit data fetch
     """
     from boolit.lab.datasets.status import dataset_statuses, fetch_files
 
@@ -66,11 +80,20 @@ def check(names: Names = None, json: Json = False) -> None:
     """Compare the files that are here, byte by byte, with what was published.
 
     The exit code is 1 if one is bad; what is not here is no fault.
+
+    Examples:
+      boolit data check
+      boolit data check mnist --json
     """
     from boolit.lab.datasets.status import dataset_statuses, file_state
 
     found = dataset_statuses(names or ())
-    states = [file_state(file) for status in found for file in status.files]
+    files = [file for status in found for file in status.files]
+    with count_progress(False if json else None) as begin:
+        advance, states = begin("checking files", len(files)), []
+        for file in files:
+            states.append(file_state(file))
+            advance(1)
     bad = [state for state in states if state.fault]
     if json:
         print_json({"ok": not bad, "files": [state.to_json() for state in states]})
@@ -128,15 +151,25 @@ def _print_without_files(found: list[DatasetStatus]) -> None:
             output().print(f"{status.name} has no files to fetch: {_here(status)}", markup=False)
 
 
-Problems = Annotated[int, typer.Option(min=1, help="Problems of each configuration; of ten, six are to train on.")]
+Problems = Annotated[int, typer.Option(min=1, metavar="N", help="Problems of each configuration; of ten, six are to train on.")]
 Configurations = Annotated[
-    list[str] | None, typer.Option("--configuration", metavar="NAME", help="A configuration; all seven if none is named.")
+    list[str] | None,
+    typer.Option(
+        "--configuration",
+        metavar="NAME",
+        help="A configuration, such as center_single; may be repeated.",
+        show_default="all seven",
+    ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Another seed makes other problems.")]
-Out = Annotated[Path | None, typer.Option(help="The folder to write to; that of the dataset with this seed if not given.")]
+Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Another seed makes other problems.")]
+Out = Annotated[Path | None, out_option("that of the dataset with this seed", "The folder to write to.")]
 Page = Annotated[
     Path | None,
-    typer.Option(metavar="PNG", help="Also draw the first problems; of several configurations, each gets its name added."),
+    typer.Option(
+        metavar="FILE.png",
+        help="Also draw the first problems; of several configurations, each gets its name added.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 ON_A_PAGE = 4
 
@@ -152,6 +185,10 @@ def iraven(
     """Make the problems of I-RAVEN that are not in the folder yet, each solved by its rules before it is written.
 
     May be interrupted and started again at any time.
+
+    Examples:
+      boolit data generate iraven --problems 100
+      boolit data generate iraven --configuration center_single --page problems.png
     """
     from boolit.lab.common.errors import UserError
     from boolit.lab.datasets.raven.configurations import CONFIGURATIONS, configuration_named
@@ -163,7 +200,7 @@ def iraven(
     if page and page.suffix.lower() != ".png":
         raise UserError(f"--page {page} is no PNG; give a name that ends in .png")
     folder = out or problem_folder(seed)
-    made = _made(folder, names, problems, seed)
+    made = _make_missing(folder, names, problems, seed, False if json else None)
     pages = _pages(page, names, problems, seed) if page else []
     if json:
         print_json(
@@ -178,12 +215,11 @@ def iraven(
         output().print(line, style="dim", markup=False, soft_wrap=True)
 
 
-def _made(folder: Path, names: list[str], problems: int, seed: int) -> dict[str, int]:
-    from boolit.lab.common.progress import count_progress
+def _make_missing(folder: Path, names: list[str], problems: int, seed: int, shown: bool | None) -> dict[str, int]:
     from boolit.lab.datasets.raven.files import generate, missing_problems
 
     lacking = {name: len(missing_problems(folder, name, problems)) for name in names}
-    with count_progress(lines=False) as begin:
+    with count_progress(shown) as begin:
         generate(folder, names, problems, seed, begin("making problems", sum(lacking.values())))
     return lacking
 

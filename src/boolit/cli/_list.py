@@ -8,25 +8,28 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from boolit.cli._terminal import JsonOption, output, plain_table, print_json
+from boolit.cli._options import Kind, values
+from boolit.cli._terminal import OUTPUT, JsonOption, output, plain_table, print_json
 from boolit.lab.catalogue import CATALOGUES, Catalogue
-from boolit.lab.common.errors import UserError
 
 if TYPE_CHECKING:
     from boolit.lab.doctor import Fact, Section
 
 
 def list_(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help=f"What to list: {', '.join(CATALOGUES)}.")] = "activations",
-    json: Annotated[bool, typer.Option("--json", help="Print a JSON list for programs.")] = False,
+    kind: Annotated[Kind, typer.Argument(metavar=values(Kind), help="What to list.")] = Kind.ACTIVATIONS,
+    json: Annotated[bool, typer.Option("--json", help="Print a JSON list for programs.", rich_help_panel=OUTPUT)] = False,
 ) -> None:
     """Show what there is to choose from.
 
     Activations come with their maps (channels in → out) and what they compute.
+
+    Examples:
+      boolit list
+      boolit list studies
+      boolit list figures --json
     """
-    if kind not in CATALOGUES:
-        raise UserError(f"there is no list of {kind!r}; choose from {', '.join(CATALOGUES)}")
-    found = CATALOGUES[kind]()
+    found = CATALOGUES[kind.value]()
     if json:
         print_json(found.entries)
     else:
@@ -55,6 +58,10 @@ def doctor(json: JsonOption = False) -> None:
 
     Versions, compiled kernels and their threads, devices, optional packages, the folder for data. What is amiss is a
     warning with its fix; the exit code is 0 all the same.
+
+    Examples:
+      boolit doctor
+      boolit doctor --json
     """
     from boolit.lab.doctor import examine
 

@@ -9,8 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from boolit.cli._terminal import JsonOption, output, plain_table, print_json
+from boolit.cli._options import (
+    RESULTS,
+    DrawingFormat,
+    FolderArgument,
+    RunsFormat,
+    TableFormat,
+    complete_figures,
+    complete_tables,
+    out_option,
+    values,
+)
+from boolit.cli._terminal import OUTPUT, JsonOption, activation_name, output, plain_table, print_json
 from boolit.lab.common.errors import UserError
+from boolit.lab.common.progress import count_progress, show_working
 
 if TYPE_CHECKING:
     from boolit.lab.reports.figures.correlations import Correlations
@@ -18,33 +30,66 @@ if TYPE_CHECKING:
 
 def figures(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]…", help="Which; all unless given (see boolit list figures).")
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME", help="Which; boolit list figures names them.", show_default="all", autocompletion=complete_figures
+        ),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write to.")] = Path("figures"),
-    format: Annotated[str, typer.Option("--format", "-f", help="png, svg or pdf.")] = "png",  # noqa: A002
+    out: Annotated[Path, out_option("results/figures", "Folder to write to.")] = RESULTS / "figures",
+    format: Annotated[  # noqa: A002
+        DrawingFormat,
+        typer.Option("--format", "-f", metavar=values(DrawingFormat), help="How to write them.", rich_help_panel=OUTPUT),
+    ] = DrawingFormat.PNG,
 ) -> None:
-    """Draw the paper's figures that need no training."""
-    from boolit.lab.common.progress import count_progress
+    """Draw the paper's figures that need no training.
+
+    Examples:
+      boolit figures
+      boolit figures gate-or gate-xnor --format svg --out figures
+    """
     from boolit.lab.reports.figures import FIGURES, draw
 
-    with count_progress(lines=False) as begin:
-        advance = begin("drawing", len(names or FIGURES))
-        paths = draw(names or [], out, format, lambda _: advance(1))
+    with count_progress() as begin:
+        advance = begin("drawing figures", len(names or FIGURES))
+        paths = draw(names or [], out, format.value, lambda _: advance(1))
     for path in paths:
-        output().print(escape(str(path)))
+        output().print(escape(str(path)), soft_wrap=True)
 
 
 def paper(
-    label: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="A table's label, such as tab:mlp-mnist.")] = None,
+    label: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TABLE",
+            help="A table's label, such as mlp-mnist.",
+            show_default="a list of them",
+            autocompletion=complete_tables,
+        ),
+    ] = None,
     results: Annotated[
-        Path | None, typer.Option("--results", "-r", metavar="DIR", help="A folder that boolit run wrote, to set beside it.")
+        Path | None,
+        typer.Option("--results", "-r", metavar="DIR", help="A folder that boolit run wrote, to set beside it."),
     ] = None,
     format: Annotated[  # noqa: A002
-        str | None, typer.Option("--format", "-f", help="markdown, latex, html or csv instead of a terminal table.")
+        TableFormat | None,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar=values(TableFormat),
+            help="How to write it.",
+            show_default="for a terminal",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Show a table of the paper, or which there are; with --results, your own numbers beside the paper's."""
+    """Show a table of the paper; with --results, your own numbers beside the paper's.
+
+    Examples:
+      boolit paper
+      boolit paper mlp-covtype
+      boolit paper mlp-covtype --results results/covertype --format latex
+    """
     from boolit.lab.paper import tables
     from boolit.lab.paper.comparison import paper_table
     from boolit.lab.reports.tables import render, terminal_table
@@ -57,7 +102,7 @@ def paper(
     if results is None:
         table = paper_table(label)
     else:
-        with Store(results, create=False) as store:
+        with Store(results, create=False) as store, show_working("reading the runs", False if json else None):
             records = store.records()
         if not records:
             raise UserError(f"{results} has no finished runs to set beside {label}; run the table's study into it first")
@@ -65,27 +110,33 @@ def paper(
     if json:
         print_json({"table": render(table, "csv"), "notes": list(table.notes)})
     elif format is not None:
-        print(render(table, format), end="")
+        print(render(table, format.value), end="")
     else:
         output().print(terminal_table(table, output().width))
 
 
 def correlations(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that boolit run wrote, with weights kept.")],
-    layer: Annotated[int, typer.Option("--layer", min=1, help="Which hidden layer's weights, counted from 1.")] = 1,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that boolit run wrote with --set keep_weights=true.")],
+    layer: Annotated[
+        int, typer.Option("--layer", min=1, metavar="N", help="Which hidden layer's weights, counted from 1.")
+    ] = 1,
     json: JsonOption = False,
 ) -> None:
     """Compare the weight rows that a gate reads together with all other pairs of rows.
 
     For every study and activation, at its largest size and over all seeds: the cosine similarity of rows, as a table and as a
     histogram in DIR/report.
+
+    Examples:
+      boolit correlations results/parity-quick
+      boolit correlations results/parity-quick --layer 2 --json
     """
     from boolit.lab.reports.figures.correlations import measure_correlations, write_correlations
     from boolit.lab.results.store import Store
 
-    with Store(folder, create=False) as store:
+    with Store(folder, create=False) as store, show_working("comparing weights", False if json else None):
         found = measure_correlations(store, layer)
-    figure = write_correlations(found, folder, layer)
+        figure = write_correlations(found, folder, layer)
     if json:
         print_json({"layer": layer, "activations": [_entry(each) for each in found], "figure": str(figure)})
     else:
@@ -100,49 +151,72 @@ def _entry(each: Correlations) -> dict[str, Any]:
 
 def _print(found: list[Correlations]) -> None:
     headings = ("width", "runs", "paired", "of them negative", "others")
+    console = output()
     table = plain_table("study", "activation", *headings, right=headings)
     for each in found:
         metrics = each.metrics()
         table.add_row(
             escape(each.study),
-            escape(each.activation),
+            escape(activation_name(each.activation, console)),
             str(each.width),
             str(each.runs),
             f"{metrics['paired_mean']:+.3f} ± {metrics['paired_sd']:.3f}",
             f"{100 * metrics['paired_negative']:.0f} %",
             f"{metrics['others_mean']:+.3f} ± {metrics['others_sd']:.3f}",
         )
-    output().print(table)
-    output().print("Cosine similarity of weight rows, mean ± sd: rows that one gate reads, and all other pairs of rows.")
+    console.print(table)
+    console.print("Cosine similarity of weight rows, mean ± sd: rows that one gate reads, and all other pairs of rows.")
 
 
 def export(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that boolit run wrote.")],
-    format: Annotated[str, typer.Option("--format", "-f", help="csv, parquet or json.")] = "csv",  # noqa: A002
-    to: Annotated[Path | None, typer.Option("--to", help="The file to write; DIR/runs.FORMAT unless given.")] = None,
-    history: Annotated[bool, typer.Option("--history", help="Also write every metric by epoch.")] = False,
+    folder: FolderArgument,
+    format: Annotated[  # noqa: A002
+        RunsFormat,
+        typer.Option("--format", "-f", metavar=values(RunsFormat), help="How to write it.", rich_help_panel=OUTPUT),
+    ] = RunsFormat.CSV,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="FILE", help="The file to write.", show_default="DIR/runs.FORMAT", rich_help_panel=OUTPUT),
+    ] = None,
+    history: Annotated[
+        bool, typer.Option("--history", help="Also write every metric by epoch.", rich_help_panel=OUTPUT)
+    ] = False,
 ) -> None:
-    """Write a folder's runs as a table: one row a run."""
+    """Write a folder's runs as a table: one row per run.
+
+    Examples:
+      boolit export results/parity-quick
+      boolit export results/parity-quick --format parquet --to runs.parquet --history
+    """
     from boolit.lab.results.export import export as write
     from boolit.lab.results.store import Store
 
-    with Store(folder, create=False) as store:
-        for path in write(store, to or folder / f"runs.{format}", format, history):
-            output().print(escape(str(path)))
+    with Store(folder, create=False) as store, show_working("exporting the runs"):
+        paths = write(store, to or folder / f"runs.{format.value}", format.value, history)
+    for path in paths:
+        output().print(escape(str(path)), soft_wrap=True)
 
 
 def rescue(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder whose store is damaged.")],
-    to: Annotated[Path | None, typer.Option("--to", help="The new folder; DIR-rescued unless given.")] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="DIR", help="The new folder.", show_default="DIR-rescued", rich_help_panel=OUTPUT),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Copy every intact run of a damaged store to a new folder.
 
-    The damaged store is only read. Go on with the new folder: `boolit run` trains again what was lost.
+    The damaged store is only read. Go on with the new folder: boolit run trains again what was lost.
+
+    Examples:
+      boolit rescue results/parity-quick
+      boolit rescue results/parity-quick --to results/parity-mended
     """
     from boolit.lab.results.rescue import rescue as copy
 
-    found = copy(folder, to or folder.resolve().with_name(f"{folder.resolve().name}-rescued"))
+    with show_working("copying the intact runs", False if json else None):
+        found = copy(folder, to or folder.resolve().with_name(f"{folder.resolve().name}-rescued"))
     if json:
         entry = {"kept": found.kept, "lost": list(found.lost), "checked": found.checked, "folder": str(found.folder)}
         print_json(entry)

@@ -11,46 +11,79 @@ from rich.markup import escape
 
 from boolit._signals import INTERRUPTED, print_interrupted
 from boolit.cli import print_error
-from boolit.cli._terminal import JsonOption, output, plain_table, print_json, progress
-from boolit.lab.common.errors import UserError
+from boolit.cli._options import (
+    RESULTS,
+    TESTS,
+    TRAINING,
+    UNFINISHED,
+    WHAT,
+    ProfileOption,
+    SetOption,
+    StudyArgument,
+    activations_option,
+    out_option,
+    split_names,
+)
+from boolit.cli._terminal import (
+    OUTPUT,
+    JsonOption,
+    activation_name,
+    offer_to_open,
+    output,
+    plain_table,
+    print_json,
+    progress,
+)
+from boolit.lab.common.errors import UserError, user_input
+from boolit.lab.common.progress import show_working
 
 if TYPE_CHECKING:
     from boolit.lab.execute import ExecutionSummary
     from boolit.lab.execute.search import SearchResult
     from boolit.lab.reports.page import Report
 
-StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="A study that ships with boolit, or a .toml file.")]
-ProfileOption = Annotated[
-    str | None,
-    typer.Option("--profile", "-p", help="One of the study's profiles: paper, …; quick if it has it, unless given."),
-]
-SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key, such as training.epochs=20.")
-]
-OutOption = Annotated[
-    Path | None,
-    typer.Option("--out", "-o", help="Folder of the results; results/STUDY-PROFILE unless given."),
-]
-UNFINISHED = 3
-
 
 def run(
     study: StudyArgument,
     profile: ProfileOption = None,
-    seeds: Annotated[int | None, typer.Option("--seeds", min=1, help="How many seeds, instead of the study's.")] = None,
+    activations: Annotated[str | None, activations_option(show_default="those of the study")] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            "--seeds", min=1, metavar="N", help="Trainings of each.", show_default="as the study has it", rich_help_panel=WHAT
+        ),
+    ] = None,
     sets: SetOption = None,
     hparams: Annotated[
-        Path | None, typer.Option("--hparams", help="A file of hyper-parameters that boolit search wrote.")
+        Path | None,
+        typer.Option("--hparams", metavar="FILE", help="Hyper-parameters that boolit search wrote.", rich_help_panel=WHAT),
     ] = None,
-    out: OutOption = None,
-    welch: Annotated[bool, typer.Option("--welch", help="Welch's t-test instead of Student's.")] = False,
-    holm: Annotated[bool, typer.Option("--holm", help="Correct for many tests by Holm's method.")] = False,
     checkpoint_steps: Annotated[
-        int | None, typer.Option("--checkpoint-steps", min=1, help="Write a checkpoint after so many steps, too.")
+        int | None,
+        typer.Option(
+            "--checkpoint-steps",
+            min=1,
+            metavar="N",
+            help="Also write a checkpoint every so many steps.",
+            rich_help_panel=TRAINING,
+        ),
     ] = None,
     wait: Annotated[
         bool,
-        typer.Option("--wait", help="Wait for runs that another process is training, instead of leaving with exit code 3."),
+        typer.Option(
+            "--wait",
+            help=f"Wait for runs that another process is training, instead of ending with exit code {UNFINISHED}.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = False,
+    welch: Annotated[bool, typer.Option("--welch", help="Welch's t-test instead of Student's.", rich_help_panel=TESTS)] = False,
+    holm: Annotated[
+        bool, typer.Option("--holm", help="Correct for many tests by Holm's method.", rich_help_panel=TESTS)
+    ] = False,
+    out: Annotated[Path | None, out_option("results/STUDY-PROFILE")] = None,
+    offer: Annotated[
+        bool,
+        typer.Option("--offer", help="On a desktop, ask at the end whether to open the report.", rich_help_panel=OUTPUT),
     ] = False,
     json: JsonOption = False,
 ) -> None:
@@ -58,8 +91,13 @@ def run(
 
     What is in the output folder already is not trained again. Ctrl-C or a kill loses nothing that is finished; the same
     command goes on from there. Under torchrun its processes train every network together.
+
+    Examples:
+      boolit run parity
+      boolit run covertype-2 --profile paper --out results/covertype-2
+      boolit run parity --activations relu,xnor_ail --seeds 10
+      boolit run my-study.toml --set training.epochs=20
     """
-    from boolit.lab.common.errors import user_input
     from boolit.lab.datasets import load
     from boolit.lab.execute import execute, execute_and_wait, follow
     from boolit.lab.reports.page import report_study
@@ -69,25 +107,42 @@ def run(
     from boolit.lab.studies import check_memory, load_study, plan
     from boolit.lab.training.distributed import is_leader, leader_first, processes, size
 
+    shown = False if json else None
     with processes():
         if wait and size() > 1:
             raise UserError("--wait is for a single process; leave it out under torchrun")
         with leader_first():
-            planned = plan(load_study(study), profile, seeds, sets or [], hparams)
+            with show_working("planning the runs", shown):
+                planned = plan(load_study(study), profile, seeds, [*(sets or ()), *_sweep(activations)], hparams)
             check_memory(planned)
             with user_input():
                 load(planned.study.data)  # fetched by the leader, and before anything is written
         if not is_leader():
             follow(planned)
             return
-        with Store(out or Path("results") / "-".join(filter(None, (planned.name, planned.profile)))) as store:
-            shown, method = False if json else None, ComparisonMethod(welch=welch, holm=holm)
+        with Store(out or RESULTS / "-".join(filter(None, (planned.name, planned.profile)))) as store:
+            method = ComparisonMethod(welch=welch, holm=holm)
             ReportInfo.of_plan("run", planned, method).write(store.folder)
             if wait:
                 summary = execute_and_wait(planned, store, _print_waiting, shown, checkpoint_steps)
             else:
                 summary = execute(planned, store, shown, checkpoint_steps=checkpoint_steps)
-            show_report(report_study(planned, store, method), summary, json)
+            with show_working("writing the report", shown):
+                report = report_study(planned, store, method)
+            show_report(report, summary, json)
+    if offer and report.page and not json:
+        offer_to_open(report.page)
+
+
+def _sweep(activations: str | None) -> list[str]:
+    """The change of a study that leaves these activations."""
+    from boolit.nn import activation
+
+    names = list(split_names(activations))
+    with user_input():
+        for name in names:
+            activation(name)
+    return [] if activations is None else [f"sweep.activation={names}"]
 
 
 def _print_waiting(reason: str) -> None:
@@ -120,14 +175,22 @@ def end_unless_complete(summary: ExecutionSummary) -> None:
 def show(
     study: StudyArgument,
     profile: ProfileOption = None,
+    activations: Annotated[str | None, activations_option(show_default="those of the study")] = None,
     sets: SetOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show what a study would train: its runs by activation and size."""
+    """Show what a study would train: its runs by activation and size.
+
+    Examples:
+      boolit show parity
+      boolit show covertype --profile paper
+      boolit show parity --set sweep.depth=[2,3]
+    """
     from boolit.lab.studies import load_study, plan
 
     file = load_study(study)
-    planned = plan(file, profile, sets=sets or [])
+    with show_working("planning the runs", False if json else None):
+        planned = plan(file, profile, sets=[*(sets or ()), *_sweep(activations)])
     shapes: dict[tuple[str, str, int], int] = {}
     for each in planned.runs:
         name = (each.config.activation, "-".join(map(str, each.config.width)), each.config.parameters)
@@ -155,7 +218,7 @@ def _print(report: Report, summary: ExecutionSummary, notes: Sequence[str] = ())
         console.print(f"Note: {escape(note)}", soft_wrap=True)
     if summary.interrupted:
         console.print(f"Stopped with {summary.undone} runs to go.")
-    trained = f"{summary.trained} runs trained in {summary.seconds:.0f} s, {summary.already} were there already."
+    trained = f"{summary.trained:,} runs trained in {summary.seconds:.0f} s, {summary.already:,} were there already."
     console.print(trained)
     if report.page:
         console.print(f"Report: {escape(str(report.page))}", soft_wrap=True)
@@ -184,21 +247,37 @@ def _print_plan(entry: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     console.print(f"[bold]{escape(entry['title'])}[/]\n{escape(chosen + offered)}\n")
     table = plain_table("activation", "widths", "parameters", "runs", right=("parameters", "runs"))
     for row in rows:
-        table.add_row(*(escape(str(value)) for value in row.values()))
+        name, widths, parameters, runs = row.values()
+        table.add_row(escape(activation_name(name, console)), escape(widths), f"{parameters:,}", f"{runs:,}")
     console.print(table)
+    console.print(f"\n{sum(row['runs'] for row in rows):,} runs")
 
 
 def search(
     study: StudyArgument,
-    activations: Annotated[
-        list[str] | None, typer.Option("--activation", "-a", help="Which activation; all of the study's unless given.")
-    ] = None,
-    rounds: Annotated[int, typer.Option("--rounds", min=1, max=100, help="Rounds of random settings.")] = 4,
-    trials: Annotated[int, typer.Option("--trials", min=5, max=10_000, help="Settings a round.")] = 120,
-    seeds: Annotated[int, typer.Option("--seeds", min=2, max=100_000, help="Seeds for each of the ten best settings.")] = 120,
     profile: ProfileOption = None,
+    activations: Annotated[str | None, activations_option(show_default="those of the study")] = None,
     sets: SetOption = None,
-    out: OutOption = None,
+    rounds: Annotated[
+        int,
+        typer.Option("--rounds", min=1, max=100, metavar="N", help="Rounds of random settings.", rich_help_panel=TRAINING),
+    ] = 4,
+    trials: Annotated[
+        int,
+        typer.Option("--trials", min=5, max=10_000, metavar="N", help="Settings of a round.", rich_help_panel=TRAINING),
+    ] = 120,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            "--seeds",
+            min=2,
+            max=100_000,
+            metavar="N",
+            help="Trainings of each of the ten best settings.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = 120,
+    out: Annotated[Path | None, out_option("results/STUDY-search")] = None,
     json: JsonOption = False,
 ) -> None:
     """Search hyper-parameters as the paper does.
@@ -206,6 +285,11 @@ def search(
     Random settings, the bounds tightened after each round; then the ten best settings of all rounds with many seeds. It chooses
     by the data's validation rows, or a fifth of the training rows where there are none; test rows are not looked at. Stopped
     and started again, it goes on where it was.
+
+    Examples:
+      boolit search parity
+      boolit search covertype --activations relu,or_ail --rounds 2 --trials 20 --seeds 5
+      boolit run parity --hparams results/parity-search/hparams.toml
     """
     from boolit.lab.execute.search import SearchSettings, write_hparams
     from boolit.lab.execute.search import search as find
@@ -213,9 +297,9 @@ def search(
     from boolit.lab.studies import load_study
 
     file = load_study(study)
-    with Store(out or Path("results") / f"{file.name}-search") as store:
+    with Store(out or RESULTS / f"{file.name}-search") as store:
         how = SearchSettings(store, rounds, trials, seeds, progress=False if json else None)
-        found = find(file, how, activations, profile, sets or [])
+        found = find(file, how, None, profile, [*(sets or ()), *_sweep(activations)])
         if found is None:
             print_interrupted()
             raise typer.Exit(INTERRUPTED)
@@ -234,7 +318,7 @@ def _print_search(found: list[SearchResult], study: str, path: Path) -> None:
     for one in found:
         best = one.finalists[0]
         values = (f"{value:.3g}" for value in best.setting.values())
-        table.add_row(escape(one.activation), f"{best.mean:.4f}", f"{best.solved:.0%}", *values)
+        table.add_row(escape(activation_name(one.activation, console)), f"{best.mean:.4f}", f"{best.solved:.0%}", *values)
     console.print(table)
     for rows in dict.fromkeys(one.rows for one in found):
         console.print(escape(rows))

@@ -10,32 +10,53 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from boolit.cli._terminal import JsonOption, output, plain_table, print_json, progress
+from boolit.cli._options import check_names, complete_names
+from boolit.cli._terminal import OUTPUT, JsonOption, output, plain_table, print_json
+from boolit.lab.common.progress import count_progress
 from boolit.lab.paper.verification import FAMILIES, Check, CheckFamily, Value, choose
 from boolit.lab.paper.verification import verify as compute
 
+NAMES = [family.name for family in FAMILIES]
 Results: TypeAlias = list[tuple[CheckFamily, list[Check]]]
 
 
 def verify(
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help=f"One or more, separated by commas, of: {', '.join(f.name for f in FAMILIES)}."),
+        typer.Option(
+            "--only",
+            metavar="NAME,...",
+            help=f"Only some families of checks, with commas between: {', '.join(NAMES)}.",
+            autocompletion=complete_names(NAMES),
+        ),
     ] = None,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Print one line instead of every check.", rich_help_panel=OUTPUT)
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Compare the paper's numbers with ours.
 
     Exits with 1 if one does not agree. Where the paper slips, ours is compared with the right value, and a note says so.
+
+    Examples:
+      boolit verify
+      boolit verify --summary
+      boolit verify --only maps,transfer --json
     """
-    families = choose(name for names in only or () for name in names.split(","))
-    with progress().status("checking …") as status:
-        results: Results = []
+    wanted = [name for names in only or () for name in names.split(",")]
+    check_names(wanted, NAMES, "--only")
+    families = choose(wanted)
+    results: Results = []
+    with count_progress(False if json else None) as begin:
+        advance = begin("checking the paper's numbers: families", len(families))
         for family, checks in compute(families):
             results.append((family, checks))
-            status.update(f"checked {family.name} …")
+            advance(1)
     if json:
         _print_json(results)
+    elif summary:
+        _print_summary(results)
     else:
         _print(results)
     if not all(check.ok for _, checks in results for check in checks):
@@ -77,6 +98,15 @@ def _print(results: Results) -> None:
     wrong, slips = sum(not check.ok for check in every), sum(check.slip for check in every)
     verdict = f"[red]{wrong} of {len(every)} checks fail[/]" if wrong else f"[green]all {len(every)} checks agree[/]"
     console.print(f"{verdict}; {slips} of them correct a slip of the paper, see the notes" if slips else verdict)
+
+
+def _print_summary(results: Results) -> None:
+    every = [check for _, checks in results for check in checks]
+    wrong, slips = sum(not check.ok for check in every), sum(check.slip and check.ok for check in every)
+    corrected = f", {slips} of them after correcting a slip of it" if slips else ""
+    told = f"{len(every) - wrong} checks agree with the paper{corrected}"
+    failing = f"[red]{wrong} of {len(every)} do not[/]; " if wrong else ""
+    output().print(f"{told}; {failing}details: boolit verify", soft_wrap=True)
 
 
 def _print_checks(console: Console, checks: list[Check]) -> None:

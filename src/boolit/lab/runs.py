@@ -42,11 +42,15 @@ def in_percent(metric: str) -> bool:
 class Metric(BaseModel):
     """What runs are compared by; ``solved`` is the value from which a run has solved its task, where there is one.
 
-    ``name`` is ``loss``, the metric of the task (``accuracy`` or ``rmse``), or one of the data's extra metrics (``auc``).
+    ``name`` is ``loss``, the metric of the task (``accuracy`` or ``rmse``), or one of the data's extra metrics (``auc``);
+    ``split`` is where it is measured; ``goal`` is ``max``, or ``min`` for losses and errors, unless given.
 
     Example:
         >>> Metric(name="rmse").key, Metric(name="rmse").goal
         ('test_rmse', 'min')
+        >>> accuracy = Metric(name="accuracy", solved=0.99)
+        >>> accuracy.percent, accuracy.solves(0.995), accuracy.merit(0.9) > accuracy.merit(float("nan"))
+        (True, True, True)
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
@@ -85,13 +89,19 @@ class Metric(BaseModel):
 class RunConfig(BaseModel):
     """Everything a run was asked for by. It alone knows what is part of the run's key.
 
-    ``data``, ``model`` and ``training`` are tables of a name and of options that are not at their defaults; ``width`` has one
-    entry per hidden layer. ``split`` is the number of the run's own rows, where its data has several; a run with ``trial`` only
+    ``study`` and ``profile`` say who asked. ``data``, ``model`` and ``training`` are tables of a name and of options that are
+    not at their defaults; ``inputs`` is the shape of a sample, ``outputs`` how many numbers the network answers with; ``width``
+    has one entry for each of its ``depth`` hidden layers before the ``activation``, ``parameters`` is what it has and
+    ``budget`` what it may have. ``metric`` is what runs are compared by, ``arithmetic`` the version of the numerics, ``seed``
+    the run's own. ``split`` is the number of the run's own rows, where its data has several; a run with ``trial`` only
     chooses, ``search`` says in which search. Entries that this version does not know are kept as they are.
 
     Example:
-        >>> RunConfig.from_dict({"activation": "relu", "seed": 1, "study": "mine"}).identity()
-        {'activation': 'relu', 'seed': 1}
+        >>> config = RunConfig.from_dict({"activation": "relu", "seed": 1, "study": "mine"})
+        >>> config.identity(), config.key == config.replace(study="yours").key != config.replace(seed=2).key
+        ({'activation': 'relu', 'seed': 1}, True)
+        >>> config.to_dict(), RunConfig.options(Metric(name="accuracy", split="valid"))
+        ({'study': 'mine', 'activation': 'relu', 'seed': 1}, {'name': 'accuracy', 'split': 'valid'})
     """
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
@@ -135,7 +145,7 @@ class RunConfig(BaseModel):
         return self.model_copy(update=changes | merged)
 
     def identity(self) -> dict[str, JSON]:
-        """What the result depends on: everything but `LABELS`, and without the place of data that has a digest.
+        """What the result depends on: everything but ``LABELS``, and without the place of data that has a digest.
 
         Example:
             >>> RunConfig.from_dict({"data": {"name": "table", "path": "a.csv", "digest": "5f"}, "seed": 1}).identity()
@@ -171,13 +181,14 @@ class RunConfig(BaseModel):
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One training, fully determined by its configuration: two runs are equal if their keys are.
+    """One training, fully determined by its configuration ``config``: two runs are equal if their keys are.
 
     So studies that share a run train it once.
 
     Example:
-        >>> Run.from_dict({"activation": "relu", "seed": 1}) == Run.from_dict({"seed": 1, "activation": "relu"})
-        True
+        >>> one, same = Run.from_dict({"activation": "relu", "seed": 1}), Run.from_dict({"seed": 1, "activation": "relu"})
+        >>> one == same, one.key
+        (True, '8dc0a8f946075546')
     """
 
     config: RunConfig
@@ -189,7 +200,7 @@ class Run:
 
     @cached_property
     def key(self) -> str:
-        """What the store knows the run by: equal trainings have equal keys, in whatever order they were written."""
+        """What the store knows the run by; equal trainings have equal keys, in whatever order they were written."""
         return self.config.key
 
     def __eq__(self, other: object) -> bool:
@@ -203,7 +214,16 @@ class Run:
 class Record:
     """What a run left: its final metrics, its curves, and where and how long it was trained.
 
-    A metric that is not a number or infinite (a diverged run has some) is allowed and is kept as it is.
+    ``key`` and ``config`` are the run's; ``state`` is ``finished`` or ``diverged``; ``metrics`` are by name, such as
+    ``test_accuracy``; ``history`` has one number per epoch of each; ``environment`` is what else the numbers may depend on;
+    ``seconds`` is its share of its cohort's time. A metric that is not a number or infinite (a diverged run has some) is
+    allowed and is kept as it is.
+
+    Example:
+        >>> run = Run.from_dict({"activation": "relu", "seed": 1})
+        >>> record = Record(run.key, run.config, "finished", {"test_accuracy": 0.93}, {"test_accuracy": [0.51, 0.93]})
+        >>> record.config.activation, record.metrics["test_accuracy"], max(record.history["test_accuracy"])
+        ('relu', 0.93, 0.93)
     """
 
     key: str

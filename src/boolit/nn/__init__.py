@@ -1,4 +1,11 @@
-"""Logical activations and their baselines as modules, and what a network around them needs."""
+"""Logical activations and their baselines as modules, and what a network around them needs.
+
+Example:
+    >>> import torch
+    >>> net = MLP(8, [64, 64], 1, "or_and_xnor_nail_d", normalisation="batch")
+    >>> net(torch.zeros(5, 8)).shape
+    torch.Size([5, 1])
+"""
 
 from typing import TYPE_CHECKING, Any
 

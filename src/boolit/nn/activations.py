@@ -21,7 +21,20 @@ from boolit.logic.vocabulary import as_group_size, as_int, check_word
 
 
 class Activation(nn.Module, ABC):
-    """An activation with a known map of channels; ``dim`` is the dimension they lie along."""
+    """An activation with a known map of channels; ``dim`` is the dimension they lie along.
+
+    Every activation here is one, whatever it computes, so a network can be built around any of them. A subclass defines
+    ``spec``, ``map`` and ``forward``.
+
+    Shape: ``(…, C, …)`` to ``(…, C·out/in, …)`` along ``dim``, for the map in → out.
+
+    Example:
+        >>> gates = Ensemble([Gate("or"), Gate("and"), Gate("xnor")], "d")
+        >>> gates.spec, gates.map, gates.divisor, gates.feature_factor
+        ('or_and_xnor_ail_d', (2, 3), 2, Fraction(3, 2))
+        >>> gates.out_features(8) == gates.forward(torch.zeros(5, 8)).shape[-1] == 12
+        True
+    """
 
     dim: int  # no postponed annotations in this file: torch.jit.script reads this one
     __jit_unused_properties__: ClassVar[list[str]] = ["spec", "map", "divisor", "feature_factor", "parts"]  # not to be scripted
@@ -34,7 +47,7 @@ class Activation(nn.Module, ABC):
     @property
     @abstractmethod
     def map(self) -> tuple[int, int]:
-        """Channels in → channels out, in lowest terms of one group: (1, 1), (2, 1), (2, 2), (2, 3), …"""
+        """Channels in → channels out, in lowest terms of one group, such as (1, 1), (2, 1), (2, 2) or (2, 3)."""
 
     @property
     def divisor(self) -> int:
@@ -47,7 +60,7 @@ class Activation(nn.Module, ABC):
         return Fraction(self.map[1], self.map[0])
 
     def out_features(self, n: int) -> int:
-        """How many channels come out of n."""
+        """How many channels come out of n, which is a multiple of ``divisor``; else it is a ValueError with the nearest."""
         if n % self.divisor:
             below, above = n - n % self.divisor, n + -n % self.divisor
             near = f"{below} or {above}" if below else above
@@ -56,7 +69,10 @@ class Activation(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
-        """The activated tensor."""
+        """The activated tensor; of modules, call the module itself.
+
+        Shape: as the class says.
+        """
 
     def extra_repr(self) -> str:
         return f"{self.spec!r}, dim={self.dim}, map={self.map[0]}→{self.map[1]}"
@@ -66,7 +82,14 @@ class Activation(nn.Module, ABC):
 
 
 class Gate(Activation):
-    """One Boolean operation on groups of k channels.
+    """One Boolean operation on groups of k channels, as `boolit.functional.gate` computes it.
+
+    Args:
+        op: ``and``, ``or``, ``xnor``, ``nand``, ``nor``, ``xor``, ``implies``, ``nimplies``, ``implied_by``, ``nimplied_by``.
+        form: ``il`` exact, ``ail`` approximate, ``nil`` and ``nail`` the same with mean 0 and sd 1 under N(0,1) inputs.
+        k: how many channels one gate reads.
+        dim: the dimension of the channels.
+        pairing: ``adjacent`` groups channels (0, 1), (2, 3), …; ``halves`` groups i with i + C/k, as GLU does.
 
     Shape: ``(…, C, …)`` to ``(…, C/k, …)`` along ``dim``.
 
@@ -103,11 +126,18 @@ class Ensemble(Activation):
     ``d`` (duplicate) gives every member all channels; ``p`` (partition) gives each its contiguous share of the groups,
     equal unless ``uneven``. Gates of one group size and pairing run as a single pass.
 
+    Args:
+        members: the activations, in the order of their outputs; each acts along ``dim``.
+        strategy: ``d`` or ``p``.
+        dim: the dimension of the channels.
+        uneven: whether the shares of a partition may differ by one group, the first ones being larger.
+
     Shape: along ``dim``, ``C`` to the sum of the members' outputs.
 
     Example:
-        >>> Ensemble([Gate("or"), Gate("xnor")], "p")(torch.tensor([1.0, 2.0, -1.0, 3.0]))
-        tensor([ 3., -1.])
+        >>> both = Ensemble([Gate("or"), Gate("xnor")], "p")
+        >>> both(torch.tensor([1.0, 2.0, -1.0, 3.0])), [part.spec for part in both.parts]
+        (tensor([ 3., -1.]), ['or_ail', 'xnor_ail'])
     """
 
     def __init__(self, members: Sequence[Activation], strategy: Strategy, dim: int = -1, uneven: bool = False) -> None:
@@ -224,6 +254,13 @@ GATED: dict[str, Callable[[], nn.Module]] = {"glu": nn.Sigmoid, "swiglu": nn.SiL
 class Pointwise(Activation):
     """A 1→1 activation of torch under its name here.
 
+    Args:
+        name: ``relu``, ``leaky_relu``, ``prelu``, ``softplus``, ``elu``, ``celu``, ``selu``, ``gelu``, ``silu``, ``hardswish``,
+            ``mish``, ``softsign``, ``tanh``, ``sigmoid`` or ``identity``.
+        dim: the dimension of the channels; it changes nothing.
+
+    Shape: any, unchanged.
+
     Example:
         >>> Pointwise("relu")(torch.tensor([-1.0, 2.0]))
         tensor([0., 2.])
@@ -251,6 +288,12 @@ class Pointwise(Activation):
 
 class Extremum(Activation):
     """The maximum (MaxOut) or minimum of k channels; ``max`` and ``min`` duplicated are GroupSort up to a permutation.
+
+    Args:
+        name: ``max`` or ``min``.
+        k: how many channels each reads.
+        dim: the dimension of the channels.
+        pairing: ``adjacent`` or ``halves``, as in `Gate`.
 
     Shape: ``(…, C, …)`` to ``(…, C/k, …)``.
 
@@ -283,7 +326,11 @@ class Extremum(Activation):
 
 
 class SignedGeomean(Activation):
-    """sgn(x y) √|x y| of neighbouring channels.
+    """``sgn(x y) √|x y|`` of pairs of channels, as `boolit.functional.signed_geomean` computes it.
+
+    Args:
+        dim: the dimension of the channels.
+        pairing: ``adjacent`` or ``halves``, as in `Gate`.
 
     Shape: ``(…, C, …)`` to ``(…, C/2, …)``.
 
@@ -311,6 +358,10 @@ class SignedGeomean(Activation):
 
 class Gated(Activation):
     """GLU and its kin: the first half of the channels times a function of the second half.
+
+    Args:
+        name: ``glu`` (sigmoid), ``swiglu`` (SiLU), ``geglu`` (GELU) or ``bilinear`` (the second half itself).
+        dim: the dimension of the channels.
 
     Shape: ``(…, C, …)`` to ``(…, C/2, …)``.
 

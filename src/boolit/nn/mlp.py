@@ -19,8 +19,15 @@ NORMALISATIONS: dict[str, type[nn.BatchNorm1d | nn.LayerNorm]] = {"batch": nn.Ba
 class MLP(nn.Sequential):
     """Linear, normalisation, activation, dropout, again for every width, and a last Linear.
 
-    ``widths`` are counted before each activation. With a ``generator`` initial weights (torch's usual distribution) and
-    dropout are drawn from it, in float32, and torch's global generator is neither used nor changed.
+    Args:
+        in_features: columns of the input.
+        widths: of the hidden layers, counted before each activation; multiples of its ``divisor``.
+        out_features: columns of the output.
+        activation: what `boolit.activation` takes; each layer has a copy of its own.
+        normalisation: ``batch``, ``layer`` or ``none``.
+        dropout: the probability of a 0 after each activation.
+        generator: what initial weights (torch's usual distribution) and dropout are drawn from, in float32; torch's global
+            generator is then neither used nor changed.
 
     Shape: ``(…, in_features)`` to ``(…, out_features)``.
 

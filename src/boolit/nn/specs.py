@@ -38,11 +38,20 @@ class _Endings(NamedTuple):
 
 
 def activation(spec: str | type[nn.Module] | Callable[[Tensor], Tensor], dim: int = -1) -> Activation:
-    """The module a spec names; or any nn.Module class or callable, which sees the channels last: see `Custom`.
+    """The module a spec names; or any nn.Module class or callable, which sees the channels last: see `boolit.nn.Custom`.
+
+    Args:
+        spec: ``or_ail``, ``or_and_xnor_nail_d``, ``max``, ``relu``, …: ``boolit list`` and `boolit.nn.known_specs` have them
+            all, and the page on gates their grammar. An activation is returned as it is. An unknown name is a ValueError
+            with the nearest.
+        dim: the dimension of the channels: -1 in linear layers, 1 (or -3) in convolutions.
+
+    Shape: of the module, ``(…, C, …)`` to ``(…, C·out/in, …)`` for its map in → out.
 
     Example:
-        >>> activation("or_and_xnor_nail_d").map
-        (2, 3)
+        >>> gates = activation("or_and_xnor_nail_d", dim=1)
+        >>> gates.map, gates(torch.zeros(2, 8, 5, 5)).shape
+        ((2, 3), torch.Size([2, 12, 5, 5]))
         >>> activation(torch.nn.Tanh).map
         (1, 1)
     """
@@ -62,10 +71,16 @@ def activation(spec: str | type[nn.Module] | Callable[[Tensor], Tensor], dim: in
 def register(name: str, factory: Callable[[int], Activation]) -> None:
     """Makes ``name`` a spec: ``factory(dim)`` returns its module, whose channels lie along ``dim``.
 
+    From then on it works wherever a spec does: in `activation`, `MLP`, `convert`, studies and the command line.
+
+    Args:
+        name: lower-case letters, digits and _; no name of boolit's own, which is a ValueError.
+        factory: called for every module that is made; it returns an `Activation`, as a rule a `Custom`.
+
     Example:
         >>> register("abs_tanh", lambda dim: Custom(lambda x: x.tanh().abs(), dim, name="abs_tanh"))
-        >>> activation("abs_tanh")(torch.tensor([-0.0]))
-        tensor([0.])
+        >>> activation("abs_tanh")(torch.tensor([0.0, -100.0]))
+        tensor([0., 1.])
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise ValueError(f"{name!r} cannot be a spec: use lower-case letters, digits and _, starting with a letter")
@@ -82,7 +97,12 @@ def _is_built_in(name: str) -> bool:
 
 
 def known_specs() -> list[str]:
-    """Every spec that takes no ending, the paper's ensembles included."""
+    """Every spec that takes no ending, the paper's ensembles included: baselines, gates, ensembles, registered ones.
+
+    Example:
+        >>> {"relu", "max_min_d", "or_ail", "or_and_xnor_nail_d"} <= set(known_specs())
+        True
+    """
     gates = [f"{op}_{form}" for form in FORMS for op in OPERATIONS]
     ensembles = [
         f"{names}_{form}_{strategy}"
@@ -97,7 +117,14 @@ class Custom(Activation):
     """Any module or callable as an activation.
 
     It sees the channels along the last dimension, wherever ``dim`` says they are. Its map is found by calling it on a small
-    tensor. Give ``name`` to have it as the spec.
+    tensor.
+
+    Args:
+        function: a module or a function of one tensor, which may change the size of the last dimension only.
+        dim: the dimension of the channels.
+        name: the spec; the function's own name unless given.
+
+    Shape: ``(…, C, …)`` to ``(…, C·out/in, …)`` along ``dim``, for the map in → out.
 
     Example:
         >>> pairs = Custom(lambda x: x[..., 0::2] * x[..., 1::2], dim=1)

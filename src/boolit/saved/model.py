@@ -36,9 +36,35 @@ class Probabilities(nn.Module):
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A trained network with the preparation of its table.
+    """A trained network with the preparation of its table; `boolit.load` makes one from a file.
 
-    ``module`` is a plain ``nn.Module`` from ``features`` to logits or, for a quantity, to its values; it needs no lab.
+    A ``table`` is a dict of columns, a pyarrow or pandas table, or a 2-D array with the columns in their order; missing values
+    and categories that were not seen in training are fine.
+
+    Args:
+        module: a plain `torch.nn.Module` from `features` to logits or, for a quantity, to its values.
+        description: the columns, the target and the network, as the file has them.
+
+    Shape: a table of ``(rows, columns)`` to predictions ``(rows,)`` and probabilities ``(rows, classes)``.
+
+    Example:
+        >>> import tempfile
+        >>> from boolit.saved.columns import Column
+        >>> from boolit.saved.file import build_network
+        >>> columns = (Column("size", "number", 2.0, missing=True), Column("colour", "category", levels=("red", "green")))
+        >>> description = ModelDescription(columns, "kind", "classify", ("ant", "bee"), "or_ail", (8,), {"seed": 1})
+        >>> model = SavedModel(build_network(4, (8,), 1, "or_ail", in_unit=False).eval(), description)
+        >>> model.columns, model.classes, model.about["seed"]
+        (['size', 'colour'], ['ant', 'bee'], 1)
+        >>> table = {"size": [1.5, None], "colour": ["green", "blue"]}
+        >>> model.features(table).tolist()
+        [[1.5, 0.0, 0.0, 1.0], [2.0, 1.0, 0.0, 0.0]]
+        >>> model.predict(table).shape, model.predict_proba(table).sum(1)
+        ((2,), array([1., 1.]))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(f"{folder}/kinds.safetensors")
+        ...     SavedModel.load(f"{folder}/kinds.safetensors").description == description
+        True
     """
 
     module: nn.Sequential
@@ -46,7 +72,7 @@ class SavedModel:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SavedModel:
-        """The model in a file."""
+        """The model in a file that `save` or ``boolit compare`` wrote; `boolit.load` is the same."""
         return cls(*file.read(Path(path)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -65,7 +91,7 @@ class SavedModel:
 
     @property
     def about(self) -> Mapping[str, Any]:
-        """Where it comes from: activation, seed, figures, versions."""
+        """Where it comes from, such as how it was chosen, the score to expect, activation, seed and versions."""
         return self.description.about
 
     def features(self, table: Any) -> Floats:
@@ -78,8 +104,6 @@ class SavedModel:
     def predict(self, table: Any) -> npt.NDArray[Any]:
         """The class, or the value in the target's own unit, of every row.
 
-        ``table`` is a dict of columns, a pyarrow or pandas table, or a 2-D array with the columns in their order.
-
         Shape: ``(rows,)``.
         """
         answers = self._answers(table)
@@ -89,7 +113,7 @@ class SavedModel:
         return np.array(self.classes)[chosen.astype(np.int64)]
 
     def predict_proba(self, table: Any) -> Floats:
-        """The probability of every class.
+        """The probability of every class, in the order of `classes`; a quantity has none, and is refused.
 
         Shape: ``(rows, classes)``.
         """
@@ -103,6 +127,10 @@ class SavedModel:
 
         Its input ``features`` is what `features` returns, float64, any number of rows: standardisation is inside. Its output
         is ``probabilities`` ``(rows, classes)``, or ``prediction`` ``(rows, 1)`` in the target's unit.
+
+        Example:
+            >>> model.to_onnx("wine.onnx")  # doctest: +SKIP
+            >>> onnxruntime.InferenceSession("wine.onnx").run(None, {"features": model.features(table)})  # doctest: +SKIP
         """
         classify = self.description.task == "classify"
         module = nn.Sequential(*self.module, *([Probabilities()] if classify else [])).eval()

@@ -93,7 +93,7 @@ DTYPES = (np.float64, np.float32)
 
 
 class LogicalMLP(BaseEstimator):  # type: ignore[misc]
-    """A multi-layer perceptron by its parameters; see docs/sklearn.md for what each means."""
+    """A multi-layer perceptron by its parameters."""
 
     def __init__(
         self,
@@ -115,6 +115,26 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
     ) -> None:
+        """Parameters are kept as they are, and checked when it is fitted.
+
+        Args:
+            activation: what `boolit.activation` takes; each layer has a copy of its own.
+            hidden_layers: how many, all of one width.
+            width: of a layer before its activation; by the budget unless given.
+            budget: parameters of the network; those of a ReLU network of width 64 unless given.
+            normalisation: ``batch``, ``layer`` or ``none``.
+            dropout: the probability of a 0 after each activation.
+            learning_rate: the highest of one cycle, with AdamW.
+            weight_decay: AdamW's.
+            batch_size: an eighth of the samples, 64 at least and 256 at most, if ``auto``.
+            max_iter: epochs.
+            early_stopping: whether to stop by a validation score.
+            validation_fraction: the share of the samples that is held out for that.
+            patience: epochs without a better score before it stops; the best epoch is kept.
+            standardise: whether inputs, and numbers to predict, are standardised within the model.
+            random_state: an int for the same result every time.
+            verbose: whether to print a line per epoch.
+        """
         self.activation = activation
         self.hidden_layers = hidden_layers
         self.width = width
@@ -224,6 +244,9 @@ def _tensors(samples: Samples, objective: Objective, before: Standardise | None,
 class LogicalMLPClassifier(ClassifierMixin, LogicalMLP):  # type: ignore[misc]
     """A multi-layer perceptron with logical activations that tells classes apart, trained on cross-entropy.
 
+    Once fitted it has ``classes_``, ``module_`` (a plain `torch.nn.Sequential` from samples to logits, in float64), ``width_``,
+    ``n_iter_``, ``loss_curve_`` and ``validation_scores_``.
+
     Shape: X ``(n, features)``, y ``(n,)`` of any labels, probabilities ``(n, classes)``.
 
     Example:
@@ -231,6 +254,8 @@ class LogicalMLPClassifier(ClassifierMixin, LogicalMLP):  # type: ignore[misc]
         >>> model = LogicalMLPClassifier("xnor_il", dropout=0, random_state=0).fit(X, y)
         >>> list(map(str, model.predict(X)))
         ['same', 'differ', 'differ', 'same']
+        >>> np.allclose(model.predict_proba(X), np.exp(model.predict_log_proba(X))), model.predict_proba(X).shape
+        (True, (4, 2))
     """
 
     def fit(
@@ -239,7 +264,10 @@ class LogicalMLPClassifier(ClassifierMixin, LogicalMLP):  # type: ignore[misc]
         y: npt.ArrayLike,
         sample_weight: npt.ArrayLike | None = None,
     ) -> LogicalMLPClassifier:
-        """Trains a new network; a sample of weight 2 counts as one given twice."""
+        """Trains a new network; a sample of weight 2 counts as one given twice.
+
+        Shape: X ``(n, features)``, y ``(n,)``, sample_weight ``(n,)``.
+        """
         check_settings(self.get_params())
         x, labels = validate_data(self, X, y, dtype=DTYPES)
         check_classification_targets(labels)
@@ -248,17 +276,26 @@ class LogicalMLPClassifier(ClassifierMixin, LogicalMLP):  # type: ignore[misc]
         return self
 
     def predict(self, X: npt.ArrayLike) -> Array:  # noqa: N803
-        """The most probable class of each sample."""
+        """The most probable class of each sample.
+
+        Shape: ``(n, features)`` to ``(n,)``.
+        """
         best = self._outputs(X).argmax(1).numpy()
         predicted: Array = self.classes_[best]
         return predicted
 
     def predict_proba(self, X: npt.ArrayLike) -> Array:  # noqa: N803
-        """The probability of each class, in the order of ``classes_``."""
+        """The probability of each class, in the order of ``classes_``.
+
+        Shape: ``(n, features)`` to ``(n, classes)``.
+        """
         return np.exp(self.predict_log_proba(X))
 
     def predict_log_proba(self, X: npt.ArrayLike) -> Array:  # noqa: N803
-        """The logarithm of each class's probability, accurate for improbable ones too."""
+        """The logarithm of each class's probability, accurate for improbable ones too.
+
+        Shape: ``(n, features)`` to ``(n, classes)``.
+        """
         logarithms: Array = self._outputs(X).log_softmax(1).numpy()
         return logarithms
 
@@ -266,12 +303,16 @@ class LogicalMLPClassifier(ClassifierMixin, LogicalMLP):  # type: ignore[misc]
 class LogicalMLPRegressor(MultiOutputMixin, RegressorMixin, LogicalMLP):  # type: ignore[misc]
     """A multi-layer perceptron with logical activations that predicts numbers, trained on squared errors.
 
+    Once fitted it has ``module_`` (a plain `torch.nn.Sequential` from samples to numbers, in float64), ``width_``, ``n_iter_``,
+    ``loss_curve_`` and ``validation_scores_``.
+
     Shape: X ``(n, features)``, y ``(n,)`` or ``(n, targets)``; predictions as y.
 
     Example:
         >>> X = np.linspace(-1, 1, 200).reshape(-1, 1)
-        >>> LogicalMLPRegressor(dropout=0, random_state=0).fit(X, X.ravel() ** 2).score(X, X.ravel() ** 2) > 0.99
-        True
+        >>> model = LogicalMLPRegressor(dropout=0, random_state=0).fit(X, X.ravel() ** 2)
+        >>> model.score(X, X.ravel() ** 2) > 0.99, model.predict(X).shape
+        (True, (200,))
     """
 
     def fit(
@@ -280,7 +321,10 @@ class LogicalMLPRegressor(MultiOutputMixin, RegressorMixin, LogicalMLP):  # type
         y: npt.ArrayLike,
         sample_weight: npt.ArrayLike | None = None,
     ) -> LogicalMLPRegressor:
-        """Trains a new network; a sample of weight 2 counts as one given twice."""
+        """Trains a new network; a sample of weight 2 counts as one given twice.
+
+        Shape: X ``(n, features)``, y ``(n,)`` or ``(n, targets)``, sample_weight ``(n,)``.
+        """
         check_settings(self.get_params())
         x, targets = validate_data(self, X, y, dtype=DTYPES, multi_output=True, y_numeric=True)
         columns = np.asarray(targets, dtype=np.float64).reshape(len(x), -1)
@@ -288,6 +332,9 @@ class LogicalMLPRegressor(MultiOutputMixin, RegressorMixin, LogicalMLP):  # type
         return self
 
     def predict(self, X: npt.ArrayLike) -> Array:  # noqa: N803
-        """The predicted numbers; one target gives a flat array."""
+        """The predicted numbers; one target gives a flat array.
+
+        Shape: ``(n, features)`` to ``(n,)`` or ``(n, targets)``.
+        """
         outputs: Array = self._outputs(X).numpy()
         return outputs.ravel() if outputs.shape[1] == 1 else outputs

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import boolit
 from boolit.cli import _compare
+from boolit.cli._app import run as main
 from boolit.lab.common.errors import UserError
 from boolit.lab.results.names import paper_name
 
@@ -105,9 +106,9 @@ def test_the_folder_is_named_after_the_table(folder: Path, tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my data (1).csv").write_text((folder / "classes.csv").read_text())
     run("compare", "my data (1).csv", "--target", "class", *SMALL, "--json")
-    assert (tmp_path / "runs" / "my-data-1" / "best.safetensors").exists()
+    assert (tmp_path / "results" / "my-data-1" / "best.safetensors").exists()
 
 
-def test_a_wrong_task_is_named(folder: Path) -> None:
-    with pytest.raises(UserError, match="--task guess"):
-        run("compare", folder / "classes.csv", "--target", "class", "--task", "guess")
+def test_a_wrong_task_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", str(folder / "classes.csv"), "--target", "class", "--task", "regres"]) == 2
+    assert capsys.readouterr().err.startswith("error: --task 'regres' is not one of classify, regress; did you mean regress?")

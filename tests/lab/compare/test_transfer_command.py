@@ -106,7 +106,7 @@ def test_mistakes_are_told_in_one_line(home: Path) -> None:
 def test_the_command_s_defaults_are_the_configuration_s(command: Callable[..., None], config: Any) -> None:
     defaults = {name: each.default for name, each in inspect.signature(command).parameters.items()}
     own = {field.name: field.default for field in fields(config) if field.default is not MISSING}
-    own |= {"activations": ",".join(config.activations)} | {name: None for name in ("drop", "rates") if name in own}
+    own |= {"activations": ", ".join(config.activations)} | {name: None for name in ("drop", "rates") if name in own}
     assert {name: defaults[name] for name in own} == own
 
 

@@ -23,6 +23,7 @@ from boolit.lab.reports.figures import FIGURES, draw
 from boolit.lab.reports.figures.approximation import EDGES, clamped_gate, density, difference, normal_pairs
 from boolit.lab.reports.figures.gates import plane
 from boolit.lab.reports.figures.style import save
+from boolit.lab.results.names import label
 from boolit.logic import moments
 
 OPS = ("and", "or", "xnor")
@@ -179,6 +180,37 @@ def test_the_page_has_every_figure_and_its_caption() -> None:
         assert f"boolit figures {name}" in words
         assert entry.caption in words, name
         assert entry.label is None or f"`{entry.label}`" in words
+
+
+def test_the_page_shows_every_figure_in_a_small_file() -> None:
+    docs = Path(__file__).parents[3] / "docs"
+    shown = re.findall(r"!\[([a-z-]+)\]\(figures/([a-z-]+)\.png\)", (docs / "figures.md").read_text(encoding="utf-8"))
+    assert {name for _, name in shown} == {name for name, _ in shown} == set(FIGURES)
+    sizes = {path.stem: path.stat().st_size for path in (docs / "figures").glob("*.png")}
+    assert set(sizes) >= set(FIGURES)
+    assert max(sizes[name] for name in FIGURES) <= 150_000
+    assert sizes["overview"] <= 120_000
+
+
+def test_the_overview_shows_what_each_gate_reads_and_answers() -> None:
+    figure = drawn("overview")
+    wide, high = figure.get_size_inches()
+    assert wide / high > 2.5
+    wires, maps = figure.axes[:8:2], figure.axes[1:8:2]
+    x, y = plane(points=200)
+    expected = [combine(op, x, y, form="ail") for op in ("or", "and", "xnor")] + [torch.relu(x)]
+    for axes, values in zip(maps, expected, strict=True):
+        np.testing.assert_allclose(np.asarray(axes.images[0].get_array()), values, atol=1e-12)
+        signs = {text.get_position(): text.get_text() for text in axes.texts if text.get_text() in "+−0"}
+        assert signs
+        for (right, up), sign in signs.items():
+            column, row = (int((place + 5) / 10 * 199) for place in (right, up))
+            assert sign == {1: "+", -1: "−", 0: "0"}[int(values[row, column].sign())]
+    read = [[text.get_text() for text in axes.texts] for axes in wires]
+    assert [len(set(texts) & {"x", "y"}) for texts in read] == [2, 2, 2, 1]
+    assert [texts[0] for texts in read] == [label(spec) for spec in ("or_ail", "and_ail", "xnor_ail", "relu")]
+    words = [text for axes in (*wires, *maps) for text in (*axes.texts, axes.title) if text.get_text()]
+    assert min(text.get_fontsize() for text in words) >= 16  # on a telephone, the picture is 390 of 1000 pixels wide
 
 
 def test_a_file_of_another_ending_is_refused(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+from functools import lru_cache
+from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -12,13 +14,16 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.lines import Line2D
+from PIL import Image
 
 from boolit.lab.reports.figures import style as _style
 from boolit.lab.reports.figures.networks import MLPWeights, learnt_weights
 from boolit.lab.reports.figures.style import style
 from boolit.lab.results.names import label
+from boolit.lab.studies import load_study
+from boolit.lab.studies.files import SHIPPED
 from boolit.nn import known_specs
 
 PAPER_FIGURE = [
@@ -60,6 +65,34 @@ def test_activations_of_the_papers_figures_are_told_apart_by_colour(vision: str)
     seen = {spec: cielab(style(spec).colour, VISION[vision]) for spec in PAPER_FIGURE}
     distance = min(np.linalg.norm(seen[a] - seen[b]) for a, b in itertools.combinations(seen, 2))
     assert distance > 15
+
+
+def shown_together() -> set[frozenset[str]]:
+    """Pairs of activations that one study compares."""
+    studies = [load_study(path.stem) for path in sorted(SHIPPED.glob("*.toml"))]
+    compared = [study.resolve(profile).study.sweep.activation for study in studies for profile in study.profiles or [None]]
+    return {frozenset(pair) for specs in compared for pair in itertools.combinations(sorted(specs), 2)}
+
+
+def test_activations_of_a_study_are_told_apart_by_colour_or_by_line_and_marker() -> None:
+    @lru_cache
+    def seen(colour: str) -> list[np.ndarray]:
+        return [cielab(colour, matrix) for matrix in VISION.values()]
+
+    pairs = shown_together()
+    assert len(pairs) > 900
+    for one, other in pairs:
+        a, b = style(one), style(other)
+        distance = min(np.linalg.norm(x - y) for x, y in zip(seen(a.colour), seen(b.colour), strict=True))
+        lines, markers = (a.line, a.dashes) != (b.line, b.dashes), (a.marker, a.filling) != (b.marker, b.filling)
+        assert distance > 15 or (lines and markers), (one, other, distance)
+
+
+def test_lines_have_contrast_on_white() -> None:
+    others = ["or_ail_k3", "nand_il", "my_activation", "max+xnor_ail_d", "foo"]
+    for spec in [*known_specs(), *others]:
+        assert _style.contrast_on_white(style(spec).colour) >= 3, spec
+    assert min(map(_style.contrast_on_white, (_style.POSITIVE, _style.NEGATIVE))) >= 3
 
 
 def test_no_two_activations_of_the_paper_look_the_same() -> None:
@@ -122,5 +155,24 @@ def test_the_users_settings_neither_change_the_look_nor_are_changed() -> None:
     assert figure.axes[0].texts[0].get_size() == 9
 
 
+@pytest.mark.parametrize("vision", VISION)
+def test_the_two_ends_of_a_map_are_told_apart(vision: str) -> None:
+    for colours in (_style.DIVERGING, _style.PROBABILITY):
+        low, high = (cielab(to_hex(colours(end)), VISION[vision]) for end in (0.0, 1.0))
+        assert np.linalg.norm(low - high) > 40
+
+
+def test_a_small_png_has_few_colours_and_those_of_the_drawing(tmp_path: Path) -> None:
+    figure = learnt_weights(MLPWeights("relu", [torch.ones(1, 1)]))
+    _style.save(figure, tmp_path / "small.png", "A caption – of its own", small=True)
+    with _style.look():
+        figure.savefig(tmp_path / "full.png")
+    with Image.open(tmp_path / "small.png") as small, Image.open(tmp_path / "full.png") as full:
+        assert (small.mode, small.size, small.info["Description"]) == ("P", full.size, "A caption – of its own")
+        apart = np.asarray(small.convert("RGB")).astype(int) - np.asarray(full.convert("RGB"))
+        assert np.abs(apart).max() <= 24
+
+
 def test_zero_is_exactly_white() -> None:
+    assert _style.PROBABILITY(0.5) == (1.0, 1.0, 1.0, 1.0)
     assert _style.DIVERGING(0.5) == (1.0, 1.0, 1.0, 1.0) == _style.SEQUENTIAL(0.0)

@@ -1,13 +1,16 @@
-"""A result in tables of plain text, and as a bar chart."""
+"""A result in tables of plain text, and as a chart."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import geometric_mean
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from boolit.lab.bench import MET, MISSED
 from boolit.lab.bench.result import CALL, GatesResult, Ratio, TimingGroup, time_bars
@@ -130,11 +133,16 @@ def _digits(value: float) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 
-# The result as a bar chart: times as multiples of relu's.
+# The result as a chart: times as multiples of ReLU's.
 
-CAPTION = "Time of forward and backward as a multiple of relu's; the black lines are the bars boolit sets itself."
-ROW = 0.24  # inches a bar
-GREY = "0.75"
+CAPTION = (
+    "Time of forward and backward as a multiple of ReLU's, on a logarithmic axis, the fastest first; the black lines are the "
+    "limits boolit sets itself."
+)
+ROW = 0.25  # inches a name
+GREY = "0.45"
+RELU = CandidateKey("torch", "relu")
+LEGEND = OURS, TORCH, PUBLISHED, LIMIT = "boolit", "torch", "published package", "limit boolit sets itself"
 
 
 def check_file(path: Path) -> None:
@@ -155,49 +163,70 @@ def draw(result: GatesResult, path: Path) -> None:
 
 @styled
 def chart(result: GatesResult) -> Figure:
-    """One panel a tensor: our specs, then what they are compared with; at the right, how much slower the published ones are."""
+    """One panel a tensor, the fastest on top: ours, torch's, and on our rows the published package where it has the spec."""
     groups = [group for group in result.groups if not group.call and group.direction == "forward+backward"]
-    names = [*groups[0].specs, *(name for name in REFERENCES if name not in groups[0].specs)]
-    figure = Figure(figsize=(1.6 + 4.2 * len(groups), 1.1 + ROW * len(names)), layout="constrained")
-    panels: Sequence[Axes] = figure.subplots(1, len(groups), squeeze=False, sharey=True)[0]
+    names = _fastest_first(groups)
+    figure = Figure(figsize=(1.8 + 3.4 * len(groups), 1.3 + ROW * len(names)), layout="constrained")
+    panels: Sequence[Axes] = figure.subplots(1, len(groups), squeeze=False, sharex=True, sharey=True)[0]
     for panel, group in zip(panels, groups, strict=True):
         _draw(panel, group, names)
     panels[0].set_yticks(range(len(names)), [label(name) for name in names])
-    panels[0].invert_yaxis()
+    panels[0].set_ylim(len(names) - 0.4, -0.6)
+    handles = {name: handle for panel in panels for handle, name in zip(*panel.get_legend_handles_labels(), strict=True)}
+    named = [name for name in LEGEND if name in handles]
+    figure.legend([handles[name] for name in named], named, loc="outside lower center", ncols=len(named))
     return figure
 
 
+def _fastest_first(groups: Sequence[TimingGroup]) -> list[str]:
+    """Our specs and the references by the geometric mean of their times over the tensors, which no unit changes."""
+    times: dict[str, list[float]] = {}
+    for group in groups:
+        for key, timing in group.timings.items():
+            if key.maker in ("boolit", "torch") and not (key.maker == "torch" and key.name in group.specs):
+                times.setdefault(key.name, []).append(timing.ratio(group.timings[RELU]))
+    return sorted(times, key=lambda name: geometric_mean(times[name]))
+
+
 def _draw(panel: Axes, group: TimingGroup, names: Sequence[str]) -> None:
+    relu = group.timings[RELU]
     for row, name in enumerate(names):
+        published = group.timings.get(CandidateKey("published", name))
         if name in group.specs:
-            _draw_ours(panel, row, group, name)
+            limit = _draw_limits(panel, row, group, name)
+            _draw_time(panel, row, group.ratios(name)["relu"].value, style(name).colour, "o", OURS, limit=limit)
         elif (key := CandidateKey("torch", name)) in group.timings:
-            _draw_bar(panel, row, group.timings[key].ratio(group.timings[CandidateKey("torch", "relu")]), GREY)
-    panel.axvline(1, color="black", linewidth=0.8, linestyle=":", zorder=0)
-    panel.margins(x=0.12)
-    panel.grid(axis="x")
+            _draw_time(panel, row, group.timings[key].ratio(relu), GREY, "s", TORCH)
+        if published is not None:
+            _draw_time(panel, row, published.ratio(relu), GREY, "D", PUBLISHED, face="white")
+    panel.axvline(1, color="0.2", linewidth=1, linestyle="--", zorder=0)
+    panel.set_xscale("log")
+    panel.margins(x=0.14)
+    panel.xaxis.set_major_locator(LogLocator(10, subs=(1, 3)))
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
+    panel.xaxis.set_minor_formatter(NullFormatter())
+    panel.grid(visible=True)
     panel.set_title(str(group.case))
-    panel.set_xlabel("forward + backward, × relu's time; black: the bar")
-    if any(key.maker == "published" for key in group.timings):
-        panel.text(1.01, -1, "published", transform=panel.get_yaxis_transform(), va="center", fontsize=7, color="0.4")
+    panel.set_xlabel("forward + backward, as a multiple of ReLU's time")
 
 
-def _draw_ours(panel: Axes, row: int, group: TimingGroup, spec: str) -> None:
-    ratios = group.ratios(spec)
-    limits = [
-        limit * group.timings[CandidateKey("torch", against)].ratio(group.timings[CandidateKey("torch", "relu")])
-        for against, limit in time_bars(spec).items()
-        if against in ratios and against in REFERENCES
-    ]
-    _draw_bar(panel, row, ratios["relu"].value, style(spec).colour, max(limits, default=0))
-    for limit in limits:
-        panel.plot([limit, limit], [row - 0.45, row + 0.45], color="black", linewidth=1.5)
-    if "published" in ratios:
-        times = f"{1 / ratios['published'].value:.0f}× ours"
-        panel.text(1.01, row, times, transform=panel.get_yaxis_transform(), va="center", fontsize=7, color="0.4")
+def _draw_limits(panel: Axes, row: int, group: TimingGroup, spec: str) -> float:
+    """Draws the limits on the time of a spec, and returns the largest, or 0 if it has none."""
+    largest = 0.0
+    for against, limit in time_bars(spec).items():
+        if against in REFERENCES and against in group.ratios(spec):
+            place = limit * group.timings[CandidateKey("torch", against)].ratio(group.timings[RELU])
+            height = [row - 0.42, row + 0.42]
+            panel.plot([place, place], height, color="black", linewidth=1.6, zorder=1.5, label=LIMIT)
+            largest = max(largest, place)
+    return largest
 
 
-def _draw_bar(panel: Axes, row: int, ratio: float, colour: str, limit: float = 0) -> None:
-    panel.barh(row, ratio, height=0.7, color=colour)
-    place = (max(ratio, limit), row)  # beyond the line of its bar, too
-    panel.annotate(f"{ratio:.2f}", place, (4, 0), textcoords="offset points", va="center", fontsize=7)
+def _draw_time(
+    panel: Axes, row: int, ratio: float, colour: str, marker: str, name: str, face: str = "", limit: float = 0.0
+) -> None:
+    """A time and its number, which is beyond the line of its limit, too."""
+    panel.plot([ratio], [row], marker, color=colour, markerfacecolor=face or colour, markersize=6.5, label=name)
+    number, place = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}", (max(ratio, limit), row)
+    beside: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 7.5}
+    panel.annotate(number, place, (7, 0), bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6}, **beside)

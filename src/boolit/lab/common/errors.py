@@ -11,6 +11,14 @@ class UserError(ValueError):
     """Something the user gave is not usable; the message names the value, the rule and the fix, in one sentence.
 
     It becomes one line and exit code 2; every other exception keeps its traceback.
+
+    Example:
+        >>> from boolit.lab import UserError, load_study
+        >>> try:
+        ...     load_study("paritty")
+        ... except UserError as error:
+        ...     print(error)
+        there is no study 'paritty'; give a .toml file, or one of parity, parity8
     """
 
 

@@ -1,12 +1,14 @@
-"""How far something is: bars on a terminal, a line now and then where the error stream goes to a file."""
+"""How far something is: bars on a terminal, a line every ten seconds where the error stream goes to a file."""
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from rich.console import Console
 from rich.progress import (
@@ -25,6 +27,7 @@ from rich.progress import (
 from rich.text import Text
 
 SECONDS_PER_LINE = 10.0
+SECONDS_UNSAID = 2.0  # what is over by then is not worth a line
 Advance: TypeAlias = Callable[[int], None]  # called with how many more are done
 
 
@@ -49,24 +52,45 @@ def count_progress(
         yield begin
 
 
+@contextmanager
+def show_working(what: str, shown: bool | None = None, console: Console | None = None) -> Iterator[None]:
+    """Says what is being done, and since when, while it is not known how much of it there is."""
+    with progress_bars(TimeElapsedColumn(), shown=shown, console=console) as bars:
+        bars.add_task(what, total=None)
+        yield
+
+
 def byte_progress(console: Console | None = None) -> Progress:
-    """Bars that count bytes, on a terminal only."""
-    return progress_bars(DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(), lines=False, console=console)
+    """Bars that count bytes; the lines of a file count megabytes."""
+    columns = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    return progress_bars(*columns, console=console, unit=(1e6, " MB"))
 
 
 def progress_bars(
-    *columns: ProgressColumn, shown: bool | None = None, lines: bool = True, console: Console | None = None, **options: Any
+    *columns: ProgressColumn,
+    shown: bool | None = None,
+    lines: bool = True,
+    console: Console | None = None,
+    unit: tuple[float, str] = (1.0, ""),
+    **options: Any,
 ) -> Progress:
     """Bars of rich on the error stream, with more columns after the description and the bar; they vanish at the end.
 
-    If the stream is no terminal, lines instead, unless ``lines`` is False; nothing if ``shown`` is False.
+    If the stream is no terminal, lines instead, which count in ``unit``, unless ``lines`` is False; nothing if ``shown`` is
+    False. Bars that begin while others are shown take their place until they end.
     """
-    console = console or Console(stderr=True)
-    if shown is not False and lines and not console.is_terminal:
-        return LineProgress(console=console, **options)
-    hidden = shown is False or (not console.is_terminal and not lines)
-    columns = (TextColumn("{task.description}"), BarColumn(30), *columns)
-    return Progress(*columns, console=console, disable=hidden, transient=True, **options)
+    console = console or error_stream()
+    terminal = console.is_terminal and not console.is_dumb_terminal
+    if shown is not False and lines and not terminal:
+        return LineProgress(console, unit=unit, **options)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(30), *columns)
+    hidden = shown is False or not terminal
+    return BarProgress(*columns, console=console, disable=hidden, transient=True, **options)
+
+
+def error_stream() -> Console:
+    """Standard error, with bars on a terminal only: FORCE_COLOR colours a file, it cannot move its cursor."""
+    return Console(stderr=True, highlight=False, force_terminal=sys.stderr is not None and sys.stderr.isatty())
 
 
 class SpeedColumn(ProgressColumn):
@@ -81,43 +105,108 @@ class SpeedColumn(ProgressColumn):
         return Text("" if speed is None else f"{speed:.1f} {self.unit}/s")
 
 
-class LineProgress(Progress):
-    """Tasks as rich has them, printed as a line every ten seconds; what is over sooner prints nothing.
+class BarProgress(Progress):
+    """Bars of which only the innermost are drawn: two that move the cursor would overwrite each other."""
 
-    A last line says where it ended if there was one before.
-    """
+    _drawn: ClassVar[list[BarProgress]] = []  # the outermost first
 
-    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic, **options: Any) -> None:
-        super().__init__(console=console, disable=True, **options)
-        self._clock, self._begun, self._printed = clock, clock(), clock()
-        self._last = ""
-
-    def update(self, task_id: TaskID, **changes: Any) -> None:
-        super().update(task_id, **changes)
-        self._print_in_time()
-
-    def advance(self, task_id: TaskID, advance: float = 1) -> None:
-        super().advance(task_id, advance)
-        self._print_in_time()
+    def start(self) -> None:
+        if not self.disable:
+            if self._drawn:
+                self._drawn[-1].live.stop()
+            self._drawn.append(self)
+        super().start()
 
     def stop(self) -> None:
         super().stop()
+        if self in self._drawn:
+            self._drawn.remove(self)
+            if self._drawn:
+                self._drawn[-1].live.start(refresh=True)
+
+
+class LineProgress(Progress):
+    """Tasks as rich has them, printed as a line every ten seconds by a thread, whether or not anything has moved.
+
+    What is over within two seconds prints nothing, unless `print_now` did; a last line says where it ended if there was one
+    before.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        clock: Callable[[], float] = time.monotonic,
+        unit: tuple[float, str] = (1.0, ""),
+        **options: Any,
+    ) -> None:
+        super().__init__(console=console, disable=True, get_time=clock, **options)
+        self._clock = clock
+        self._divisor, self._unit = unit
+        self._begun = self._printed = clock()
+        self._last = ""
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._printing = threading.Lock()
+
+    def start(self) -> None:
+        if self._thread is not None:
+            return
+        super().start()
+        self._thread = threading.Thread(target=self._keep_printing, name="progress", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread before the last line is printed, so that nothing follows it."""
+        super().stop()
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
         if self._last:
-            self._print()
+            self._print(self._status())
+            self._last = ""
 
-    def _print_in_time(self) -> None:
-        if self._clock() - self._printed >= SECONDS_PER_LINE:
-            self._print()
+    def update(self, task_id: TaskID, **changes: Any) -> None:
+        super().update(task_id, **changes)
+        self.print_if_due()
 
-    def _print(self) -> None:
-        """Prints a line, unless nothing has changed since the last one."""
+    def advance(self, task_id: TaskID, advance: float = 1) -> None:
+        super().advance(task_id, advance)
+        self.print_if_due()
+
+    def print_now(self, line: str) -> None:
+        """Prints this line, and from now on one every ten seconds."""
+        with self._printing:
+            self._print(line)
+
+    def print_if_due(self) -> None:
+        """Prints a line if the last one is ten seconds ago; the first comes after two."""
+        with self._printing:
+            if not self._ended.is_set() and self._due() <= 0:
+                self._print(self._status())
+
+    def _due(self) -> float:
+        """The seconds until the next line."""
+        return self._printed + (SECONDS_PER_LINE if self._last else SECONDS_UNSAID) - self._clock()
+
+    def _keep_printing(self) -> None:
+        while not self._ended.wait(max(self._due(), 0.01)):
+            self.print_if_due()
+
+    def _print(self, line: str) -> None:
         self._printed = self._clock()
-        line = "; ".join(_text(task) for task in self.tasks if task.completed or task.total)
-        if line != self._last:
-            elapsed = timedelta(seconds=round(self._printed - self._begun))
-            self.console.print(f"{elapsed} {line}", markup=False, highlight=False, soft_wrap=True)
+        if line:
+            line = f"{timedelta(seconds=round(self._printed - self._begun))} {line}"
+            if line != self._last:
+                self.console.print(line, markup=False, highlight=False, soft_wrap=True)
             self._last = line
 
+    def _status(self) -> str:
+        """Every task with how far it is; of the first, which is the whole, the time that is left."""
+        tasks = [task for task in self.tasks if task.visible]
+        line = "; ".join(self._text(task) for task in tasks)
+        left = tasks[0].time_remaining if tasks and not tasks[0].finished else None
+        return line if left is None else f"{line}; about {timedelta(seconds=round(left))} left"
 
-def _text(task: Task) -> str:
-    return f"{task.description} {task.completed:.0f}" + (f"/{task.total:.0f}" if task.total else "")
+    def _text(self, task: Task) -> str:
+        count = f" {task.completed / self._divisor:.0f}" if task.completed or task.total else " …"
+        return f"{task.description}{count}" + (f"/{task.total / self._divisor:.0f}{self._unit}" if task.total else "")

@@ -26,12 +26,30 @@ MANY_ROWS = 20_000  # from this many on, splits differ little, and half as many 
 class CompareConfig:
     """A table and its target, the activations to compare, and how large and how often.
 
-    ``splits`` is how many random splits of the rows there are: by default 10, or 5 from 20,000 rows on. ``reference`` is the
-    activation that the others are tested against first: by default relu if it is one of them, else the first one.
+    Args:
+        table: a .csv, .tsv, .parquet or .npz file.
+        target: the column to predict.
+        task: ``classify`` or ``regress``; seen from the target unless given.
+        activations: their specs.
+        budget: parameters of every network; about 10,000, or 50 per feature if that is more, unless given.
+        layers: hidden layers.
+        splits: how many random splits of the rows; 10, or 5 from 20,000 rows on, unless given.
+        test: the share of rows to test on.
+        validation: the share of the other rows to validate on.
+        levels: the most texts of a column that are categories.
+        drop: columns to leave out.
+        epochs: the most; enough to see three million rows, at least 8 and at most 100, unless given.
+        reference: the activation the others are tested against first; relu if it is one of them, else the first one.
+        rates: learning rates to try.
+        minutes: about how long it may take; splits, rates and epochs at their defaults are reduced to fit.
 
-    ``budget`` is the number of parameters of every network: by default about 10,000, or 50 per feature if that is more.
-    ``epochs`` is the maximum: by default enough to see three million rows, at least 8 and at most 100. ``minutes`` is about
-    how long it may take: splits, rates and epochs that are at their defaults are reduced to fit.
+    Example:
+        >>> from pathlib import Path
+        >>> from boolit.lab import CompareConfig
+        >>> config = CompareConfig(Path("My wine.csv"), target="class", activations=("silu", "or_ail"))
+        >>> config.validate()
+        >>> config.name, config.reference_activation, config.split_numbers(rows=178)
+        ('My-wine', 'silu', range(1, 11))
     """
 
     table: Path
@@ -52,7 +70,7 @@ class CompareConfig:
 
     @property
     def name(self) -> str:
-        """The study's name: the table's, in letters that are safe in a file name."""
+        """The study's name, which is the table's in letters that are safe in a file name."""
         return _file_name(self.table.name.partition(".")[0], "table")
 
     def validate(self) -> None:
@@ -87,7 +105,24 @@ class CompareConfig:
 class ImageCompareConfig:
     """A folder with one folder of images per class, the activations to compare, and how the encoder sees the images.
 
-    ``rate`` is by default chosen per activation on the validation images, ``batch`` follows from the number of images.
+    Args:
+        folder: with one folder per class.
+        activations: their specs, in the head on the frozen encoder.
+        seeds: how many heads of each.
+        size: the side of a square image as the encoder sees it.
+        views: how many crops of every training image.
+        weights: a file of the encoder's weights; the published ones unless given.
+        rate: the learning rate; chosen for each activation on the validation images unless given.
+        batch: images a step; by their number unless given.
+        epochs: of the heads.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from boolit.lab import ImageCompareConfig
+        >>> config = ImageCompareConfig(Path("My pictures"), activations=("relu", "xnor_nail"), rate=0.003)
+        >>> config.validate()
+        >>> config.name, config.size, config.seeds
+        ('My-pictures', 224, 5)
     """
 
     folder: Path
@@ -102,7 +137,7 @@ class ImageCompareConfig:
 
     @property
     def name(self) -> str:
-        """The study's name: the folder's, in letters that are safe in a file name."""
+        """The study's name, which is the folder's in letters that are safe in a file name."""
         return _file_name(self.folder.resolve().name, "pictures")
 
     def validate(self) -> None:

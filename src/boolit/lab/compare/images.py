@@ -40,7 +40,16 @@ FIRST_TRIAL_SEED, TRIAL_SEEDS = 4_000_000, 2  # no seed of a final run, which be
 
 @dataclass(frozen=True)
 class ImageCompareResult:
-    """What a comparison on images found; there are no ``rates`` if it was interrupted before they were chosen."""
+    """What a comparison on images found; there are no ``rates`` if it was interrupted before they were chosen.
+
+    ``summary`` says what was trained, ``report`` has the verdict, the tables and the page, ``notes`` what diverged.
+
+    Example:
+        >>> from boolit.lab import ExecutionSummary, ImageCompareResult, Report
+        >>> stopped = ImageCompareResult(ExecutionSummary(0, 20, 0, 0, 40, 9.5), Report("", (), None, ()))
+        >>> stopped.summary.complete, stopped.rates
+        (False, None)
+    """
 
     summary: ExecutionSummary
     report: Report
@@ -50,7 +59,26 @@ class ImageCompareResult:
 
 @dataclass(frozen=True)
 class ImageCompareJob:
-    """A comparison on images that is ready to run."""
+    """A comparison on images that is ready to run: what was asked for (``config``), and the ``plan`` of its heads.
+
+    Example:
+        >>> import os, tempfile, torch
+        >>> from unittest.mock import patch
+        >>> from PIL import Image
+        >>> from boolit.lab import ImageCompareConfig, ImageCompareJob
+        >>> from boolit.lab.models.resnet18 import Resnet18
+        >>> with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, BOOLIT_DATA=folder):  # features kept there
+        ...     torch.save(Resnet18().state_dict(), f"{folder}/weights.pth")  # untrained: leave weights out for the published
+        ...     for kind, colour in (("bright", "white"), ("dark", "black")):
+        ...         Path(folder, "pictures", kind).mkdir(parents=True)
+        ...         for number in range(10):
+        ...             Image.new("RGB", (16, 16), colour).save(f"{folder}/pictures/{kind}/{number}.png")
+        ...     own = {"size": 32, "views": 1, "weights": Path(folder, "weights.pth"), "rate": 0.01, "epochs": 2}
+        ...     config = ImageCompareConfig(Path(folder, "pictures"), ("relu", "or_ail"), seeds=2, **own)
+        ...     result = ImageCompareJob.prepare(config).run(Path(folder, "out"), progress=False)
+        >>> result.rates, result.summary.trained
+        ({'relu': 0.01, 'or_ail': 0.01}, 4)
+    """
 
     config: ImageCompareConfig
     plan: Plan

@@ -38,10 +38,17 @@ BASELINE_TEXTS = {MAJORITY: "guessing the majority class", MEAN: "guessing the m
 
 @dataclass(frozen=True)
 class CompareResult:
-    """What a comparison found; everything but the summary is None if it was interrupted before there was a result.
+    """What a comparison found; everything but the ``summary`` is None if it was interrupted before there was a result.
 
     ``rates`` are by activation and split; ``notes`` say what was left out to save time, and where the highest or lowest rate
-    was chosen on most splits.
+    was chosen on most splits. ``verdict`` as a string is what was found in words, and has the numbers; ``report`` is where it
+    was written, ``saved`` the model for `boolit.load`, with the score to expect.
+
+    Example:
+        >>> from boolit.lab import CompareResult, ExecutionSummary
+        >>> stopped = CompareResult(ExecutionSummary(0, 20, 0, 0, 40, 9.5))
+        >>> stopped.to_json()["complete"], stopped.to_json()["verdict"]
+        (False, None)
     """
 
     summary: ExecutionSummary
@@ -82,7 +89,27 @@ class CompareResult:
 class CompareJob:
     """A comparison that is ready to run: the prepared table, and a plan with one run per activation, repeated on every split.
 
-    ``notes`` say what was reduced to fit into a number of minutes.
+    Args:
+        config: what was asked for.
+        table: its columns, classes and rows, as prepared.
+        plan: one run per activation.
+        notes: what was reduced to fit into a number of minutes.
+
+    Example:
+        >>> import os, tempfile
+        >>> from unittest.mock import patch
+        >>> from boolit.lab import CompareConfig, CompareJob
+        >>> rows = "".join(f"{i % 7},{i % 5},{'odd' if (i % 7 + i % 5) % 2 else 'even'}\\n" for i in range(140))
+        >>> with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, BOOLIT_DATA=folder):  # data prepared there
+        ...     table, out = Path(folder, "sums.csv"), Path(folder, "out")
+        ...     _ = table.write_text("a,b,sum\\n" + rows)
+        ...     config = CompareConfig(table, "sum", activations=("relu", "xnor_ail"), splits=5, rates=(0.01,), epochs=2)
+        ...     job = CompareJob.prepare(config, progress=False).fit_minutes(5, out)
+        ...     result = job.run(out, progress=False)
+        >>> job.to_json()["classes"], job.splits, all(9_500 < count < 10_500 for count in job.parameters.values())
+        (['even', 'odd'], range(1, 6), True)
+        >>> sorted(result.verdict.activations), result.saved.path.name, result.summary.trained
+        (['relu', 'xnor_ail'], 'best.safetensors', 20)
     """
 
     config: CompareConfig

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, SerializeAsAny
 
@@ -73,7 +73,33 @@ DATASETS: Registry[Source] = Registry(
         }.items()
     },
 )
-register, dataset_names, source_type = DATASETS.register, DATASETS.names, DATASETS.get
+dataset_names, source_type = DATASETS.names, DATASETS.get
+SourceType = TypeVar("SourceType", bound=Source)
+
+
+def register(kind: type[SourceType]) -> type[SourceType]:
+    """Makes a dataset known by the default of its field ``name``, for the ``[data]`` table of studies: a class decorator.
+
+    Args:
+        kind: a subclass of `Source`; a name that one of boolit's own has is a ValueError.
+
+    Example:
+        >>> import torch
+        >>> from boolit.lab import Dataset, Source, Split, register_dataset
+        >>> @register_dataset
+        ... class Ring(Source):
+        ...     name: str = "ring"
+        ...     samples: int = 512
+        ...
+        ...     def load(self) -> Dataset:
+        ...         x = torch.randn(2 * self.samples, 2, generator=torch.Generator().manual_seed(0))
+        ...         y = (x.norm(dim=1, keepdim=True) > 1).float()
+        ...         halves = {"train": slice(None, self.samples), "test": slice(self.samples, None)}
+        ...         return Dataset({name: Split(x[part], y[part]) for name, part in halves.items()}, "binary", outputs=1)
+        >>> source({"name": "ring", "samples": 100}).load().description.samples
+        {'train': 100, 'test': 100}
+    """
+    return DATASETS.register(kind)
 
 
 def source(table: Mapping[str, Any]) -> Source:

@@ -24,6 +24,10 @@ class Split:
 
     Shape: ``x`` is ``(samples, …)``; ``y`` is ``(samples,)`` class numbers for the task ``classes``, otherwise
     ``(samples, outputs)`` floats.
+
+    Example:
+        >>> len(Split(torch.zeros(100, 2), torch.ones(100, 1)))
+        100
     """
 
     x: Tensor
@@ -81,8 +85,11 @@ def identity(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Dataset:
-    """The data itself: splits by name (``train``, and ``test`` unless it is for choosing), what is asked of a network, and how
-    many numbers it answers with.
+    """The data itself.
+
+    ``splits`` are by name: ``train``, ``test`` unless it is for choosing, and ``valid`` where there is one. ``task`` is
+    ``binary``, ``classes`` or ``regression``, ``outputs`` how many numbers a network answers with; ``probes`` are asked once at
+    the end of a training. The rest is for data that needs it.
 
     Samples may be stored small, as bytes or tokens: ``encode`` turns them into what a network reads, whatever axes come before
     a sample's own: ``(…, *stored)`` to ``(…, *inputs)``. ``draw`` makes the batch of a training step from stored samples, anew
@@ -95,6 +102,16 @@ class Dataset:
     ``input_shape`` is the shape of an encoded sample, where encoding one to see it would be expensive.
 
     Data that can be split in many ways has all its samples in ``pool``, and ``resample`` makes the split of a number.
+
+    Shape: as `Split` says; outputs are ``(samples, outputs)``.
+
+    Example:
+        >>> from boolit.lab import Dataset, Split
+        >>> x = torch.randn(100, 2)
+        >>> y = (x.prod(1, keepdim=True) > 0).float()
+        >>> data = Dataset({"train": Split(x[:80], y[:80]), "test": Split(x[80:], y[80:])}, task="binary", outputs=1)
+        >>> data.inputs, data.description.samples, data.extra_metric_names("test")
+        ((2,), {'train': 80, 'test': 20}, [])
     """
 
     splits: Mapping[str, Split]
@@ -117,7 +134,7 @@ class Dataset:
 
     @property
     def description(self) -> Description:
-        """What is known of it without its samples."""
+        """What a plan needs to know of it, and no sample."""
         samples = {name: len(split) for name, split in self.splits.items()}
         others = [name for name in samples if name != "train"]
         extra = tuple(self.extra_metric_names(others[0])) if others else ()
@@ -133,7 +150,15 @@ class Dataset:
 class Source(BaseModel, ABC):
     """A dataset by its name and options: the ``[data]`` table of a study, which is part of a run's key. It holds no data.
 
-    A dataset is one file: a subclass with a field ``name`` and one field per option, registered with `register`.
+    A dataset is one file: a subclass with a field ``name`` and one field per option, registered with
+    `boolit.lab.register_dataset`.
+
+    Example:
+        >>> from boolit.lab.datasets import source
+        >>> xor = source({"name": "xor", "spread": 0.2})  # of a study's [data]
+        >>> xor.prepare()  # nothing, for this one
+        >>> xor.describe().inputs, xor.load().splits["train"].x.shape[1:]
+        ((2,), torch.Size([2]))
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)

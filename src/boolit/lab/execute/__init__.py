@@ -40,9 +40,19 @@ SECONDS_BETWEEN_PASSES = 5.0  # over a plan of which another process has runs
 
 @dataclass(frozen=True)
 class ExecutionSummary:
-    """What became of a plan's runs: in the store already, trained now (of which diverged), another process's, not done.
+    """What became of a plan's runs, in numbers.
 
-    ``holders`` are the processes that train the runs elsewhere.
+    ``already`` are in the store, ``trained`` now, of which ``diverged``; ``elsewhere`` are those that other processes train,
+    the ``holders``; ``undone`` are left as it was stopped; and it took ``seconds``.
+
+    Example:
+        >>> from boolit.lab import ExecutionSummary
+        >>> first, later = ExecutionSummary(0, 60, 1, 0, 20, 9.5), ExecutionSummary(60, 20, 0, 0, 0, 3.0)
+        >>> first.interrupted, first.complete, first.elsewhere_message
+        (True, False, '')
+        >>> both = first.add(later, same_plan=True)
+        >>> both.already, both.trained, both.diverged, both.seconds, both.complete
+        (0, 80, 1, 12.5, True)
     """
 
     already: int
@@ -95,9 +105,24 @@ def execute(
 ) -> ExecutionSummary:
     """Trains what the store does not have yet. Safe to kill, to repeat and to run from several processes at once.
 
-    ``progress`` hides the bars, or the lines where there is no terminal. Ctrl-C or SIGTERM stops after the present step.
-    Checkpoints are written every so many seconds and, if given, every so many steps. Where several processes train together,
-    this is for their leader; the others `follow`.
+    Ctrl-C or SIGTERM stops after the present step. Where several processes train together, this is for their leader; the
+    others `boolit.lab.execute.follow`.
+
+    Args:
+        plan: what is to be trained.
+        store: where it is kept.
+        progress: False hides the bars, or the lines where there is no terminal.
+        checkpoint_every: seconds between checkpoints.
+        memory: bytes that a cohort may take.
+        checkpoint_steps: steps between checkpoints, too.
+
+    Example:
+        >>> import tempfile
+        >>> from boolit.lab import Store, execute_plan, load_study, plan
+        >>> planned = plan(load_study("xor"), seeds=2, sets=["training.epochs=1", "sweep.activation=['relu', 'xnor_ail']"])
+        >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder)) as store:
+        ...     execute_plan(planned, store, progress=False).trained, execute_plan(planned, store, progress=False).already
+        (4, 4)
     """
     keys = {run.key for run in plan.runs}
     if not keys <= store.finished() or _without_weights(plan.study, store, keys):
@@ -141,7 +166,9 @@ class _Execution:
 
     def run(self, cohorts: Sequence[Cohort], progress: bool | None) -> ExecutionSummary:
         started, total = time.monotonic(), sum(len(cohort.runs) for cohort in cohorts)
-        with StudyProgress(total, progress) as bars, stop_requests() as stop:
+        finished = self.store.finished()
+        already = sum(run.key in finished for cohort in cohorts for run in cohort.runs)
+        with StudyProgress(total, progress, already=already) as bars, stop_requests() as stop:
             for cohort in cohorts:
                 if stop():
                     distributed.broadcast(torch.full((len(cohort.runs),), END))
@@ -179,7 +206,7 @@ class _Execution:
 
     def _train(self, cohort: Cohort, bars: StudyProgress, stop: Callable[[], bool]) -> CohortResult | None:
         first = cohort.runs[0].config
-        bars.begin(f"{first.activation}, {first.parameters} parameters, {len(cohort.runs)} runs: epochs")
+        bars.begin(first.activation, first.parameters, len(cohort.runs))
         checkpoint = Checkpoint(self.store.checkpoint_folder(cohort.key), self.every, self.steps, cohort.key, bars.note)
 
         def watch(training: StackedTraining) -> bool:

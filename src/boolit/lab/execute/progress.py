@@ -8,17 +8,19 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, TaskID, TimeElapsedColumn, TimeRemainingColumn
 
-from boolit.lab.common.progress import progress_bars
+from boolit.lab.common.progress import LineProgress, progress_bars
+from boolit.lab.results.names import paper_name
 from boolit.lab.training import StackedTraining
 
 
 class StudyProgress(AbstractContextManager["StudyProgress"]):
     """Two bars on the error stream: all cohorts, weighed by their runs, and the epochs of the present one.
 
-    A line now and then where the stream is no terminal; nothing if ``shown`` is False.
+    Where the stream is no terminal, a line when the first cohort starts that says how many runs are to be trained, one every
+    ten seconds and one at the end; nothing if ``shown`` is False. ``already`` is how many runs are done before it begins.
     """
 
-    def __init__(self, total_runs: int, shown: bool | None = None, console: Console | None = None) -> None:
+    def __init__(self, total_runs: int, shown: bool | None = None, console: Console | None = None, already: int = 0) -> None:
         self._bars = progress_bars(
             MofNCompleteColumn(),
             TimeElapsedColumn(),
@@ -27,8 +29,10 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
             console=console,
         )
         self._study = self._bars.add_task("runs", total=total_runs)
-        self._cohort: TaskID = self._bars.add_task("epochs", total=None)
+        self._cohort: TaskID = self._bars.add_task("epochs", total=None, visible=False)
         self._before = 0.0
+        self._first_line = f"training {total_runs - already:,} runs …"
+        self._first_line += f" ({already:,} are there already)" if already else ""
 
     def __enter__(self) -> StudyProgress:
         self._bars.start()
@@ -41,9 +45,14 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
         """Prints a line on the error stream, above the bars if they are shown."""
         self._bars.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    def begin(self, name: str) -> None:
+    def begin(self, activation: str, parameters: int, runs: int) -> None:
         """A cohort starts."""
-        self._bars.reset(self._cohort, description=name, total=None)
+        if self._first_line and isinstance(self._bars, LineProgress):
+            self._bars.print_now(self._first_line)
+            self._first_line = ""
+        name = activation if self._bars.console.options.ascii_only else paper_name(activation)
+        what = f"{name}, {parameters:,} parameters, {runs:,} runs: epochs"
+        self._bars.reset(self._cohort, description=what, total=None, visible=True)
 
     def after_step(self, training: StackedTraining) -> None:
         """A step of the present cohort was made."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -24,7 +24,28 @@ MODELS: Registry[Family] = Registry(
         "tmn": f"{__name__}.tmn:Tmn",
     },
 )
-register = MODELS.register
+FamilyType = TypeVar("FamilyType", bound=Family)
+
+
+def register(kind: type[FamilyType]) -> type[FamilyType]:
+    """Makes a family of networks known by the default of its field ``name``, for the ``[model]`` table: a class decorator.
+
+    Args:
+        kind: a subclass of `Family`; a name that one of boolit's own has is a ValueError.
+
+    Example:
+        >>> from boolit.lab import register_model
+        >>> from boolit.lab.models.mlp import Mlp
+        >>> @register_model
+        ... class Pyramid(Mlp):
+        ...     name: str = "pyramid"
+        ...
+        ...     def widths(self, size, depth):
+        ...         return [size // 2**layer for layer in range(depth)]
+        >>> family({"name": "pyramid", "normalisation": "batch"}).widths(64, depth=3)
+        [64, 32, 16]
+    """
+    return MODELS.register(kind)
 
 
 def family(table: Mapping[str, Any]) -> Family:

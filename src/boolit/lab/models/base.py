@@ -18,7 +18,17 @@ Shape: TypeAlias = Sequence[int]  # of one sample
 
 
 class Stacked(nn.Module, ABC):
-    """Networks of one shape, one per run: every parameter and buffer has a leading axis of runs."""
+    """Networks of one shape, one per run: every parameter and buffer has a leading axis of runs.
+
+    Shape: ``(runs, batch, …)`` to ``(runs, batch, outputs)``.
+
+    Example:
+        >>> from boolit.lab.models import family
+        >>> networks = family({"name": "mlp"}).build(3, inputs=[2], outputs=1, widths=[4], spec="or_ail")
+        >>> networks.initialise(seeds=[0, 1, 2])
+        >>> networks(torch.zeros(3, 5, 2)).shape, networks.rate_factors()
+        (torch.Size([3, 5, 1]), {})
+    """
 
     @abstractmethod
     def initialise(self, seeds: Sequence[int]) -> None:
@@ -39,7 +49,21 @@ class Stacked(nn.Module, ABC):
 class Family(BaseModel, ABC):
     """Networks by a name and options: the ``[model]`` table of a study.
 
-    A family is one file: a subclass with a field ``name`` and one field per option, registered with `register`.
+    A family is one file: a subclass with a field ``name`` and one field per option, registered with
+    `boolit.lab.register_model`. It defines ``saved_numel`` and ``build``; the rest follows unless it has a rule of its own.
+
+    Example:
+        >>> from boolit import activation
+        >>> from boolit.lab.models import family
+        >>> mlp, gate = family({"name": "mlp"}), activation("or_ail")
+        >>> mlp.widths(32, depth=2), mlp.widths_for_activation([32, 32], [8], 1, gate), mlp.trains_alone
+        ([32, 32], [32, 32], False)
+        >>> mlp.widths_for_budget(1000, depth=2, inputs=[8], outputs=1, activation=gate)
+        [36, 36]
+        >>> mlp.parameters([8], 1, [36, 36], gate), count_parameters(mlp.network([8], 1, [36, 36], "or_ail"))
+        (1027, 1027)
+        >>> isinstance(mlp.build(3, [8], 1, [36, 36], "or_ail"), Stacked), mlp.saved_numel([8], 1, [36, 36], gate) > 72
+        (True, True)
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)

@@ -16,7 +16,15 @@ from boolit.lab.common.errors import UserError
 
 @dataclass(frozen=True)
 class PrintedCell:
-    """One cell of a table: an activation's score in one column, in the table's own unit, and the marks it carries."""
+    """One cell of a table: an ``activation``'s score in one ``column``, in the table's own unit, and the marks it carries.
+
+    ``mean``, ``standard_error`` (NaN where none is printed) and ``n`` seeds; ``bold``, ``underlined`` and ``italic``.
+
+    Example:
+        >>> from boolit.lab import paper_table
+        >>> [(cell.activation, cell.mean) for cell in paper_table("tab:mlp-covtype") if cell.column == "1" and cell.bold]
+        [('signed_geomean', 94.7213)]
+    """
 
     activation: str
     column: str
@@ -29,10 +37,11 @@ class PrintedCell:
 
 
 def tables() -> list[str]:
-    """The labels of the tables that are here.
+    """The labels of the paper's tables that are here.
 
     Example:
-        >>> "tab:mlp-covtype" in tables()
+        >>> from boolit.lab import paper_tables
+        >>> "tab:mlp-covtype" in paper_tables()
         True
     """
     names = (file.name for file in resources.files(__name__).iterdir() if file.name.endswith(".csv"))
@@ -40,10 +49,11 @@ def tables() -> list[str]:
 
 
 def table(label: str) -> list[PrintedCell]:
-    """A table of the paper by its LaTeX label.
+    """A table of the paper by its LaTeX ``label``, cell by cell; `paper_tables` has the labels.
 
     Example:
-        >>> table("tab:mlp-covtype")[0]  # doctest: +ELLIPSIS
+        >>> from boolit.lab import paper_table
+        >>> paper_table("tab:mlp-covtype")[0]  # doctest: +ELLIPSIS
         PrintedCell(activation='relu', column='1', mean=92.0644, standard_error=0.07, n=5, bold=False, ...)
     """
     if label not in tables():

@@ -40,7 +40,14 @@ Image = tuple[Path, str]  # a file and its caption
 class Report:
     """What was found, and where it was written; ``unfinished`` replaces the verdict while runs are missing.
 
+    ``verdict`` is a sentence, ``tables`` are in their order, ``page`` is the HTML file, and ``files`` all that was written.
     Without any runs there is no page.
+
+    Example:
+        >>> from boolit.lab import Report
+        >>> report = Report("", (), None, (), "Unfinished: 0 of 320 runs are done; there is no verdict before all are.")
+        >>> report.to_json()
+        {'tables': {}, 'files': []}
     """
 
     verdict: str
@@ -56,7 +63,21 @@ class Report:
 
 
 def report_study(plan: Plan, store: Store, method: ComparisonMethod | None = None, kind: Kind = "run") -> Report:
-    """Writes the report of those of a plan's runs that are in the store, as `write_report` does; nothing if there are none."""
+    """Writes the report of those of a plan's runs that are in the store, into its folder; nothing if there are none.
+
+    Args:
+        plan: the study's, which has its title, its metric and the runs there should be.
+        store: what has been trained.
+        method: how activations are compared; the paper's way unless given.
+        kind: which command asked for it.
+
+    Example:
+        >>> import tempfile
+        >>> from boolit.lab import Store, load_study, plan, report_study
+        >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder)) as store:
+        ...     report_study(plan(load_study("parity"), seeds=3), store).unfinished
+        'Unfinished: 0 of 24 runs are done; there is no verdict before all are.'
+    """
     records, info = store.records_of(plan.runs), ReportInfo.of_plan(kind, plan, method)
     if not records:
         return Report("", (), None, (), unfinished_sentence(0, info.planned))

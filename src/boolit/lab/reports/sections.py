@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import atomic_write, read_bounded
 from boolit.lab.reports.charts import ChartSet, run_charts, search_charts
-from boolit.lab.reports.figures.results import learning_curves, score_intervals
+from boolit.lab.reports.figures.results import MIDDLE_HALF, learning_curves, score_intervals
 from boolit.lab.reports.figures.study import NamedFigure, study_figures
 from boolit.lab.reports.tables import study_tables
 from boolit.lab.reports.tables.model import ResultTable
@@ -166,7 +166,7 @@ def study_section(
             keys = store.finished()
             own = [record for record in records if record.key in keys]
             if own:
-                yield from study_figures(own, store, solved)
+                yield from study_figures(own, store, solved, order if unfinished else ())  # a ranking would be a verdict
 
     return replace(
         _section(info, records, finished),
@@ -213,7 +213,8 @@ def split_figures(verdict: SplitVerdict, records: Sequence[Record]) -> Iterator[
     words = metric.key.replace("_", " ")
     caption = f"{words} with 95 % intervals; the dashed line is {verdict.baseline_text}."
     yield "scores", caption, score_intervals(shown, metric.key, (verdict.baseline, found[verdict.baseline].mean))
-    yield "curves", f"{words} by epoch, over the splits.", learning_curves(records, metric.key)
+    caption = f"{words} by epoch, over the splits: the median and {MIDDLE_HALF}; a curve ends when half of them have stopped."
+    yield "curves", caption, learning_curves(records, metric.key, order=verdict.activations)
 
 
 def search_section(records: Sequence[Record], info: ReportInfo) -> Section:

@@ -14,9 +14,14 @@ from boolit.lab.runs import Metric, Record
 
 @dataclass(frozen=True)
 class Score:
-    """The scores of one activation at one size: one value per seed that finished, and how many diverged.
+    """The scores of one ``activation`` at one ``size``: ``values``, one per seed that finished, and how many ``diverged``.
 
-    Runs of different depths are different scores, even where their sizes agree.
+    Runs of different ``depth`` are different scores, even where their sizes agree. `scores` makes them from records.
+
+    Example:
+        >>> from boolit.lab import Score
+        >>> Score("relu", 36, (0.5, 0.6, 0.55), diverged=1)
+        Score(activation='relu', size=36, values=(0.5, 0.6, 0.55), diverged=1, depth=0)
     """
 
     activation: str
@@ -28,9 +33,15 @@ class Score:
 
 @dataclass(frozen=True)
 class ScoreSummary:
-    """Mean and sample standard deviation of ``n`` values, from ``runs`` runs of which ``diverged`` diverged.
+    """``mean`` and sample standard deviation ``sd`` of ``n`` values, from ``runs`` runs of which ``diverged`` diverged.
 
-    ``solved`` is how many runs reached a threshold, if one was given.
+    They are of one ``activation``, ``size`` and ``depth``. ``solved`` is how many runs reached a threshold, if one was given.
+
+    Example:
+        >>> from boolit.lab import ScoreSummary
+        >>> printed = ScoreSummary.from_standard_error("relu", 92.06, 0.07, n=5)
+        >>> printed.mean, round(printed.sd, 3), printed.standard_error
+        (92.06, 0.157, 0.07)
     """
 
     activation: str
@@ -78,6 +89,17 @@ def scores(records: Sequence[Record], metric: str) -> list[Score]:
 
     A run counts as diverged if it says so or if its value is not finite. Two runs with one seed are an error: they differ in
     something else, and pooling them would look like more seeds.
+
+    Args:
+        records: of one study, as `Store.records` returns them.
+        metric: the name of a metric of theirs, such as ``test_accuracy``: `Metric.key`.
+
+    Example:
+        >>> from boolit.lab import Record, Run, scores
+        >>> runs = [Run.from_dict({"activation": "relu", "parameters": 36, "seed": seed}) for seed in range(3)]
+        >>> records = [Record(run.key, run.config, "finished", {"test_accuracy": 0.5 + run.config.seed / 10}) for run in runs]
+        >>> scores(records, "test_accuracy")
+        [Score(activation='relu', size=36, values=(0.5, 0.6, 0.7), diverged=0, depth=0)]
     """
     groups: dict[tuple[str, int, int], list[Record]] = defaultdict(list)
     for record in records:

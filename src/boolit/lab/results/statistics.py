@@ -137,7 +137,19 @@ def _effect(statistic: float, spread: _Spread, confidence: float) -> tuple[float
 
 @dataclass(frozen=True)
 class ComparisonMethod:
-    """How to compare: Student's t-test or Welch's, Holm's correction or none, the level, and how diverged runs count."""
+    """How to compare: Student's t-test or Welch's, Holm's correction or none, the level, and how diverged runs count.
+
+    Args:
+        welch: whether variances may differ.
+        holm: whether p-values are corrected for their number.
+        alpha: the level of significance.
+        diverged: ``exclude`` leaves such runs out, ``worst`` takes the worst value of any run for them.
+
+    Example:
+        >>> from boolit.lab import ComparisonMethod
+        >>> print(ComparisonMethod(welch=True, holm=True, diverged="worst"))
+        two-sided Welch's t-test, Holm-corrected, diverged runs counted as the worst
+    """
 
     welch: bool = False
     holm: bool = False
@@ -159,9 +171,19 @@ class ComparisonMethod:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The best activation, and its tests against each other one, the next best first.
+    """The ``best`` activation by a ``metric``, and its ``tests`` against each other one by a ``method``, the next best first.
 
-    ``solved`` is the threshold for a solved run, if one was given.
+    ``solved`` is the threshold for a solved run, if one was given. A test has the ``other`` activation's summary, the
+    ``difference`` (best − other) with its ``interval``, ``p``, ``p_holm``, and the ``effect`` (Hedges' g) with its interval.
+
+    Example:
+        >>> from boolit.lab import Metric, Score, compare_scores
+        >>> values = {"relu": (0.5, 0.6, 0.55), "xnor_ail": (0.9, 1.0, 0.95), "tanh": (0.9, 0.95, 0.91)}
+        >>> found = compare_scores([Score(name, 36, own) for name, own in values.items()], Metric(name="accuracy"))
+        >>> [summary.activation for summary in found.ranking], round(found.p(found.tests[0]), 2)
+        (['xnor_ail', 'tanh', 'relu'], 0.41)
+        >>> [test.other.activation for test in found.worse], [test.other.activation for test in found.indistinguishable]
+        (['relu'], ['tanh'])
     """
 
     metric: Metric
@@ -195,11 +217,16 @@ def compare(
 ) -> Comparison:
     """The paper's comparison of scores: of several sizes of an activation, the best one counts.
 
-    With a threshold ``solved``, the runs that reach it are counted.
+    Args:
+        scores: of all activations and sizes.
+        metric: what they are of, and whether higher is better.
+        method: the test; Student's without a correction unless given.
+        solved: a threshold; the runs that reach it are counted.
 
     Example:
+        >>> from boolit.lab import Metric, Score, compare_scores
         >>> relu, small = Score("relu", 36, (0.5, 0.6, 0.55)), Score("xnor_ail", 16, (0.6, 0.5, 0.5))
-        >>> result = compare([relu, small, Score("xnor_ail", 36, (0.9, 1.0, 0.95))], Metric(name="accuracy"))
+        >>> result = compare_scores([relu, small, Score("xnor_ail", 36, (0.9, 1.0, 0.95))], Metric(name="accuracy"))
         >>> result.best.activation, result.best.size, [test.other.activation for test in result.worse]
         ('xnor_ail', 36, ['relu'])
     """

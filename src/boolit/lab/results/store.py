@@ -43,15 +43,28 @@ class Store:
     process has died. (SQLite's write-ahead log needs shared memory, so processes of several hosts must not share a folder
     over a network: there, one host keeps the store and the others send it their records.)
 
+    Args:
+        folder: the output folder, such as ``results/parity-quick``.
+        create: whether it is made if it is not there; otherwise that is a `UserError`.
+        patience: seconds to wait for another process that is writing.
+
     Example:
         >>> import tempfile
-        >>> from boolit.lab.runs import Run
+        >>> from boolit.lab import Record, Run, Store
         >>> run = Run.from_dict({"activation": "relu", "seed": 1})
-        >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder)) as store:
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     store = Store(Path(folder))  # or ``with Store(…) as store:``, which closes it
         ...     mine = store.claim([run.key], owner="me")
+        ...     store.release(mine, owner="me")
+        ...     assert store.claim([run.key], owner="me") == mine and store.holders()[0].runs == 1
         ...     store.record([Record(run.key, run.config, "finished", {"test_accuracy": 0.93})])
-        ...     store.finished() == set(mine), store.claim([run.key], owner="me")
-        (True, [])
+        ...     assert store.finished() == {run.key} and store.claim([run.key], owner="me") == []
+        ...     [record] = store.records({"activation": "relu"})
+        ...     assert store.records_of([run]) == [record]
+        ...     places = store.checkpoint_folder("cohort").name, store.weights(run.key).suffix
+        ...     store.close()
+        >>> record.metrics, places
+        ({'test_accuracy': 0.93}, ('cohort', '.safetensors'))
     """
 
     def __init__(self, folder: Path, create: bool = True, patience: float = 60.0) -> None:

@@ -25,12 +25,11 @@ def _named(spec: str) -> str:
 
 
 def verdict(comparison: Comparison) -> str:
-    """Who is best, better than whom, not distinguishable from whom, and who diverged.
+    """A ``comparison`` in a sentence: who is best, better than whom, not distinguishable from whom, and who diverged.
 
     Example:
-        >>> from boolit.lab.results.scores import Score
-        >>> from boolit.lab.results.statistics import compare
-        >>> from boolit.lab.runs import Metric
+        >>> from boolit.lab import Metric, Score, verdict
+        >>> from boolit.lab import compare_scores as compare
         >>> values = {"relu": (0.5, 0.6, 0.55), "xnor_ail": (0.9, 1.0, 0.95), "tanh": (0.9, 0.95, 0.91)}
         >>> print(verdict(compare([Score(name, 36, v) for name, v in values.items()], Metric(name="accuracy"))))
         XNORₐᵢₗ is best (95 ± 3 %, n = 3); significantly better than ReLU (p = 6e-4), not distinguishable from Tanh (p = 0.41).

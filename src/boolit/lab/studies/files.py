@@ -36,7 +36,16 @@ _NAMES = "use up to 100 letters, digits, -, _, +, dots and blanks, and begin wit
 
 @dataclass(frozen=True)
 class StudyFile:
-    """A study as it is written: its tables, and its text for the lines of errors."""
+    """A study as it is written: its ``name``, its ``path``, its ``tables``, and its ``text`` for the lines of errors.
+
+    Example:
+        >>> from boolit.lab import load_study
+        >>> parity = load_study("parity")
+        >>> parity.title, parity.profiles, parity.default_profile
+        ('Parity of four logits with a network of 4 and 2 neurons', ['quick', 'paper'], 'quick')
+        >>> parity.resolve("paper", seeds=5, sets=["training.epochs=20"]).study.training.epochs
+        20
+    """
 
     name: str
     path: Path
@@ -61,7 +70,7 @@ class StudyFile:
     def resolve(
         self, profile: str | None = None, seeds: int | None = None, sets: Sequence[str] = (), hparams: Path | None = None
     ) -> ResolvedStudy:
-        """The study with a profile, then a file of hyper-parameters, then ``--set`` and ``--seeds`` applied."""
+        """The study with a profile, then a file ``hparams``, then ``sets`` and ``seeds`` applied, as its ``study``."""
         layers = [_Layer(str(self.path), {k: v for k, v in self.tables.items() if k != "profiles"}, self.text)]
         if profile is not None:
             layers.append(_Layer(str(self.path), self._profile(profile), self.text, ("profiles", profile)))
@@ -155,6 +164,12 @@ def _locate(layers: Sequence[_Layer], location: Location, rule: str) -> UserErro
 def load_study(name_or_path: str | Path) -> StudyFile:
     """The study with a name that ships with boolit, or of a TOML file; every profile is checked at once.
 
+    Args:
+        name_or_path: such as ``parity`` (`list_studies` has them all), or a file's path.
+
+    Raises:
+        UserError: if there is none, or for the first mistake in it, with its line.
+
     Example:
         >>> load_study("parity").profiles
         ['quick', 'paper']
@@ -180,7 +195,12 @@ def load_study(name_or_path: str | Path) -> StudyFile:
 
 
 def list_studies() -> list[StudyFile]:
-    """Every study that ships with boolit, by name."""
+    """Every study that ships with boolit, by name.
+
+    Example:
+        >>> [study.name for study in list_studies() if study.name.startswith("parity")]
+        ['parity', 'parity8']
+    """
     return [load_study(path) for path in sorted(SHIPPED.glob("*.toml"))]
 
 

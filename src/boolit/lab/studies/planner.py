@@ -53,7 +53,16 @@ class Cohort:
 
 @dataclass(frozen=True)
 class Plan:
-    """All runs of a study, in cohorts."""
+    """All runs of a study, in cohorts.
+
+    ``name`` and ``profile`` say whose; ``study`` has its data, model, training and metric; ``cohorts`` are trained one by one.
+
+    Example:
+        >>> from boolit.lab import load_study, plan
+        >>> planned = plan(load_study("parity"), seeds=2)
+        >>> planned.profile, len(planned.cohorts), len(planned.runs), planned.runs[0].config.activation
+        ('quick', 8, 16, 'relu')
+    """
 
     name: str
     study: Study
@@ -80,9 +89,21 @@ def plan(
     hparams: Path | None = None,
     memory: int = MEMORY,
 ) -> Plan:
-    """The runs of a study with a profile and overrides, in cohorts that fit into ``memory`` bytes.
+    """The runs of a study with a profile and overrides, in cohorts that fit into memory; nothing is trained yet.
 
-    Without a profile it is the study's own default: ``quick``, or the study as it stands where it has none of that name.
+    Args:
+        file: what `load_study` returns.
+        profile: one of its profiles; its default unless given: ``quick``, or the study as it stands if it has none.
+        seeds: how many seeds, instead of the study's.
+        sets: changes such as ``"training.epochs=20"``, as ``--set`` of the command takes them.
+        hparams: a file of hyper-parameters that ``boolit search`` wrote.
+        memory: bytes that a cohort may take.
+
+    Example:
+        >>> from boolit.lab import load_study, plan
+        >>> planned = plan(load_study("parity"), seeds=2, sets=["sweep.activation=['relu', 'xnor_ail']"])
+        >>> [(run.config.activation, run.config.width, run.config.seed) for run in planned.runs]
+        [('relu', [4, 2], 0), ('relu', [4, 2], 1), ('xnor_ail', [4, 2], 0), ('xnor_ail', [4, 2], 1)]
     """
     profile = profile if profile is not None else file.default_profile
     resolved = file.resolve(profile, seeds, sets, hparams)

@@ -41,7 +41,18 @@ __all__ = ["Conversion", "convert"]
 class Conversion:
     """A converted model and what was changed: print it to read that.
 
-    ``left`` are the activations that stayed, each with the reason; ``parameters`` the trainable ones before and after.
+    Args:
+        model: the converted model.
+        spec: what was put in.
+        budget: ``width`` or ``params``, as it was asked for.
+        changes: each with ``layer`` (its name in the model), ``was`` and ``now``.
+        left: the activations that stayed, by name, each with the reason.
+        parameters: the trainable ones before and after.
+
+    Example:
+        >>> done = convert(nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 1)), "or_ail")
+        >>> done.model[1].spec, done.parameters, str(done.changes[0])
+        ('or_ail', (641, 609), '1: ReLU() → or_ail')
     """
 
     model: nn.Module
@@ -74,12 +85,21 @@ def convert(
 ) -> Conversion:
     """A copy of a model with its activations replaced by ``spec``, and its layers resized so that it still runs.
 
-    ``budget="width"`` keeps the width before each activation, ``"params"`` scales all free widths by one factor to keep
-    the number of parameters; both round to multiples the activation can take. Layers of unchanged shape keep their
-    weights, resized ones are initialised anew by torch's defaults. ``replace`` says which activations go (names such as
-    "relu", or classes; by default torch's pointwise ones but sigmoids and shrinkages), ``only`` and ``keep`` choose
-    among them by name (patterns of fnmatch). Where the width cannot change it refuses, naming the activation;
-    ``skip_pinned=True`` leaves such ones as they are.
+    Layers of unchanged shape keep their weights, resized ones are initialised anew by torch's defaults. Where a width cannot
+    change it is a ValueError that names the activation.
+
+    Args:
+        model: any module that torch.fx can trace; for a 1→1 activation, any module.
+        spec: what `boolit.activation` takes.
+        budget: ``width`` keeps the width before each activation, ``params`` scales all free widths by one factor to keep the
+            number of parameters; both round to multiples the activation can take.
+        replace: which activations go: names such as "relu", or classes; torch's pointwise ones but sigmoids and shrinkages
+            unless given.
+        only: patterns of fnmatch for the names, in the model, of those to replace.
+        keep: patterns for the names of those to leave.
+        skip_pinned: whether to leave those whose width cannot change, instead of refusing.
+
+    Shape: of the model, as before.
 
     Example:
         >>> mlp = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 1))

@@ -38,6 +38,12 @@ class CatalogueFigure(NamedTuple):
 
 
 FIGURES: dict[str, CatalogueFigure] = {
+    "overview": CatalogueFigure(
+        "gates:overview",
+        None,
+        "OR, AND and XNOR each read two neurons, x and y, and answer a question about both: orange where the answer is true, "
+        "blue where it is false, white at 0. ReLU reads one neuron, and says nothing where it is negative.",
+    ),
     "gate-and": CatalogueFigure(
         "gates:gate",
         "fig:AND",
@@ -107,7 +113,7 @@ FIGURES: dict[str, CatalogueFigure] = {
         "networks:xor_by_hand",
         "fig:toy-xor",
         "XOR with one hidden layer of 2 units. ReLU joins two of the regions by a stripe that does not hold beyond the "
-        "samples (dashed box); XNOR has all four quadrants. Blue circles: negative samples; orange squares: positive ones; "
+        "samples (dashed box); XNOR has all four quadrants. White circles: negative samples; black squares: positive ones; "
         "background: probability. The weights are set by hand here; the study `xor` draws the same for trained networks.",
     ),
     "pathways": CatalogueFigure(
@@ -127,8 +133,8 @@ FIGURES: dict[str, CatalogueFigure] = {
     "normalised": CatalogueFigure(
         "approximation:normalised_densities",
         "tab:normalization-constants",
-        "Density of each gate's output for independent N(0, 1) operands: exact and approximate (above), and their normalised "
-        "forms (below), which have mean 0 and standard deviation 1. Exact XNOR has a logarithmic peak at 0, cut off here.",
+        "Density of each gate's output for independent N(0, 1) operands: exact and approximate (left), and their normalised "
+        "forms (right), which have mean 0 and standard deviation 1. Exact XNOR has a logarithmic peak at 0, cut off here.",
     ),
     "accuracy-of-package": CatalogueFigure(
         "approximation:saturation",
@@ -146,7 +152,21 @@ def draw(
     format: str = "png",  # noqa: A002 (the command's option has that name)
     progress: Callable[[Path], None] | None = None,
 ) -> list[Path]:
-    """Draws the named figures, or all if none is named, as ``out/NAME.FORMAT``; calls ``progress`` with each written file."""
+    """Draws the named figures, or all if none is named, as ``out/NAME.FORMAT``; returns the files.
+
+    Args:
+        names: of `FIGURES`.
+        out: the folder.
+        format: ``png``, ``svg`` or ``pdf``.
+        progress: called with each written file.
+
+    Example:
+        >>> import tempfile
+        >>> from boolit.lab import draw_figures
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     [path.name for path in draw_figures(["gate-or"], Path(folder), "svg")]
+        ['gate-or.svg']
+    """
     from boolit.lab.reports.figures.style import FORMATS, save
 
     chosen = list(dict.fromkeys(names)) or list(FIGURES)
@@ -161,7 +181,7 @@ def draw(
         figure = FIGURES[name].draw()
         try:
             out.mkdir(parents=True, exist_ok=True)
-            save(figure, path, FIGURES[name].caption)
+            save(figure, path, FIGURES[name].caption, small=True)
         except OSError as error:
             raise UserError(
                 f"cannot write {path}: {error.strerror or error}; choose a folder that can be written to"

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
@@ -134,7 +135,7 @@ def clamped_gate(op: str, x: Tensor, y: Tensor) -> Tensor:
 def saturation() -> Figure:
     """The gates along y = x, and the errors of both ways to compute them in float32."""
     t = torch.linspace(-40, 40, 241)
-    figure = Figure(figsize=(9.4, 3.6), layout="constrained")
+    figure = Figure(figsize=(7.4, 3.9), layout="constrained")
     value_axes, error_axes = figure.subplots(1, 2)
     for op in GATES:
         exact = combine(op, t.double(), t.double())
@@ -147,7 +148,7 @@ def saturation() -> Figure:
     error_axes.set(xlabel="x = y", ylabel="absolute error in float32", ylim=(5e-10, 1e2))
     for axes in (value_axes, error_axes):
         axes.grid(visible=True)
-    figure.legend(*value_axes.get_legend_handles_labels(), loc="outside right upper")
+    figure.legend(*value_axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
 
@@ -157,30 +158,32 @@ _PAIRS = 2**17
 
 @styled
 def normalised_densities() -> Figure:
-    """Densities of IL and AIL (above), of NIL and NAIL beside the normal distribution (below)."""
-    figure = Figure(figsize=(9.4, 5.4), layout="constrained")
-    panels = figure.subplots(2, len(GATES), sharex=True, sharey="row")
-    for column, op in enumerate(GATES):
-        for row, forms in enumerate((("il", "ail"), ("nil", "nail"))):
+    """Densities of IL and AIL (left), of NIL and NAIL beside the normal distribution (right), a row per gate."""
+    figure = Figure(figsize=(7.4, 6.6), layout="constrained")
+    panels = figure.subplots(len(GATES), 2, sharex=True, sharey="col")
+    for row, op in enumerate(GATES):
+        for column, forms in enumerate((("il", "ail"), ("nil", "nail"))):
             _draw_densities(panels[row, column], op, forms)
-        panels[1, column].set_xlabel("output")
-    for axes in panels[:, 0]:
-        axes.set_ylabel("density")
+        panels[row, 0].set_ylabel("density")
+    for axes in panels[-1]:
+        axes.set_xlabel("output")
     panels[0, 0].set_ylim(0, 1.5)
-    panels[1, 0].set_ylim(0, 0.8)
+    panels[0, 1].set_ylim(0, 0.8)
+    handles = [Patch(color="0.88", label="N(0, 1), and a vertical line at each mean")]
+    figure.legend(handles=handles, loc="outside lower center")
     return figure
 
 
 def _draw_densities(axes: Axes, op: str, forms: tuple[str, str]) -> None:
     normal = np.exp(-(EDGES**2) / 2) / math.sqrt(2 * math.pi)
-    axes.fill_between(EDGES, normal, color="0.88", linewidth=0, label="N(0, 1)")
+    axes.fill_between(EDGES, normal, color="0.88", linewidth=0)
     pairs = normal_pairs(_PAIRS)
     for form in forms:
         spec = f"{op}_{form}"
         mean, sd = moments(op, form)
         look: dict[str, Any] = {"color": style(spec).colour, "linestyle": style(spec).line}
-        name = f"{label(spec)}: mean {mean:.3f}, sd {sd:.3f}"
-        axes.plot((EDGES[1:] + EDGES[:-1]) / 2, density(spec, pairs), **look, linewidth=1.4, label=name)
+        name = f"{label(spec)}: mean {mean:.3f}, sd {sd:.3f}".replace("-", "−")
+        axes.plot((EDGES[1:] + EDGES[:-1]) / 2, density(spec, pairs), **look, linewidth=1.5, label=name)
         axes.axvline(mean, **look, linewidth=0.7)
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0))
 

@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
@@ -29,6 +31,7 @@ from boolit.lab.runs import Record
 PROBES = 32
 EDGES = np.linspace(-1, 1, 81).tolist()
 _COLUMNS = 3
+_MANY_PAIRS = 200
 
 
 @dataclass(frozen=True)
@@ -163,28 +166,35 @@ def row_correlations(found: Sequence[Correlations]) -> Figure:
     """A panel per activation: densities of the cosine similarity of paired rows and of all other pairs."""
     columns = min(_COLUMNS, len(found))
     rows = math.ceil(len(found) / columns)
-    figure = Figure(figsize=(3.2 * columns, 0.6 + 2.0 * rows), layout="constrained")
+    figure = Figure(figsize=(max(2.7 * columns, 4.4), 1.0 + 1.9 * rows), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True).flatten()
     several = len({each.study for each in found}) > 1
     for axes, each in zip(panels, found, strict=False):
         _panel(axes, each, f"{each.study}: " if several else "")
     for axes in panels[len(found) :]:
         axes.set_visible(False)
-    figure.supxlabel("cosine similarity of two rows of the weight matrix")
-    figure.supylabel("density")
+    for axes in panels[max(0, len(found) - columns) : len(found)]:
+        axes.tick_params(labelbottom=True)  # the lowest of its column
+    figure.supxlabel("cosine similarity of two rows of the weight matrix", fontsize=10)
+    figure.supylabel("density", fontsize=10)
+    looks = [
+        Patch(color="0.8", label="all other pairs"),
+        Line2D([], [], color="0.2", linewidth=1.6, label="pairs that a gate reads"),
+    ]
+    figure.legend(handles=looks, loc="outside upper center", ncols=2)
     return figure
 
 
 def _panel(axes: Axes, each: Correlations, study: str) -> None:
     metrics = each.metrics()
-    axes.hist(
-        each.others.numpy(), EDGES, density=len(each.others) > 0, color="0.8", label=f"others: sd {metrics['others_sd']:.2f}"
-    )
-    name = f"paired: {metrics['paired_mean']:+.2f} ± {metrics['paired_sd']:.2f}".replace("-", "−")
+    axes.hist(each.others.numpy(), EDGES, density=len(each.others) > 0, color="0.8")
     look: dict[str, Any] = {"histtype": "step", "linewidth": 1.6, "color": style(each.activation).colour}
-    axes.hist(each.paired.numpy(), EDGES[::2], density=len(each.paired) > 0, label=name, **look)
+    wider = EDGES[:: 2 if len(each.paired) >= _MANY_PAIRS else 5]  # few pairs in narrow bins are all spikes
+    axes.hist(each.paired.numpy(), wider, density=len(each.paired) > 0, **look)
     axes.axvline(0, color="0.4", linewidth=0.6)
-    axes.set_title(f"{study}{label(each.activation)}, {each.runs} runs of width {each.width}")
-    axes.legend(loc="upper right", fontsize="x-small")
-    axes.set_xticks([-1, -0.5, 0, 0.5, 1])
+    numbers = f"pairs {metrics['paired_mean']:+.2f}, sd {metrics['paired_sd']:.2f}; others sd {metrics['others_sd']:.2f}"
+    axes.set_title(f"{study}{label(each.activation)}, {each.runs} × {each.width} rows", pad=16)
+    axes.text(0.5, 1.02, numbers.replace("-", "−"), transform=axes.transAxes, ha="center", va="bottom", fontsize=8)
+    axes.set_xlim(-1, 1)
+    axes.set_xticks([-1, -0.5, 0, 0.5, 1], ["−1", "−0.5", "0", "0.5", "1"])
     axes.set_yticks([])

@@ -1,4 +1,4 @@
-"""Gates as heatmaps of two logits: exact, approximate, and simpler alternatives (fig:AND, fig:OR, fig:XNOR, a:relu)."""
+"""Gates as heatmaps of two logits: beside ReLU, exact, approximate, and simpler ones (fig:AND, fig:OR, fig:XNOR, a:relu)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.contour import QuadContourSet
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
-from matplotlib.patches import Rectangle
+from matplotlib.patches import FancyBboxPatch, Rectangle
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
@@ -94,7 +94,7 @@ def gate(op: str) -> Figure:
     values = [surface(spec, x, y) for spec in specs]
     limit = max(float(value.abs().max()) for value in values)
     step = 1 if limit < 7 else 2
-    figure = Figure(figsize=(9.6, 3.3), layout="compressed")
+    figure = Figure(figsize=(7.4, 2.75), layout="compressed")
     panels = figure.subplots(1, 3, sharex=True, sharey=True)
     for axes, spec, value in zip(panels, specs, values, strict=True):
         image = heatmap(axes, value, limit, range(-10, 11, step))
@@ -132,3 +132,64 @@ def _mark_dead(axes: Axes, region: Rectangle) -> None:
     box = {"facecolor": "white", "edgecolor": "none", "pad": 2}
     x, y = region.get_center()
     axes.text(x, y, "dead: 0", ha="center", va="center", bbox=box)
+
+
+# Of each panel: the activation, the question it answers, and what it says where x > 0 and where not, for y > 0 and then y < 0.
+OVERVIEW = {
+    "or_ail": ("is either true?", "++", "+−"),
+    "and_ail": ("are both true?", "+−", "−−"),
+    "xnor_ail": ("do they agree?", "+−", "−+"),
+    "relu": ("is it positive?", "+0", "+0"),
+}
+_OVERVIEW_LIMIT = 8.0  # of the colours: beyond it all is as true or as false as can be drawn
+
+
+@styled
+def overview() -> Figure:
+    """OR, AND and XNOR of two neurons beside ReLU of one: what each reads, what it asks, and what it answers."""
+    x, y = plane(points=200)
+    figure = Figure(figsize=(10, 3.4))
+    grid = figure.add_gridspec(2, 5, height_ratios=(0.95, 2.6), width_ratios=(1, 1, 1, 1, 0.08), hspace=0.13, wspace=0.2)
+    figure.subplots_adjust(left=0.035, right=0.925, bottom=0.08, top=1.0)
+    for column, (spec, (question, above, below)) in enumerate(OVERVIEW.items()):
+        wires, axes = (figure.add_subplot(grid[row, column]) for row in (0, 1))
+        reads = activation(spec).map[0]
+        _draw_neurons(wires, label(spec), reads)
+        image = heatmap(axes, surface(spec, x, y) if reads == 2 else torch.relu(x), _OVERVIEW_LIMIT)
+        if reads == 2:
+            axes.contour(x.numpy(), y.numpy(), surface(spec, x, y).numpy(), levels=[0], colors="0.15", linewidths=1.4)
+        _write_answers(axes, above, below)
+        axes.set_title(question, fontsize=17, pad=6)
+        axes.set(xticks=[], yticks=[], xlabel="", ylabel="")
+        axes.text(0.5, -0.03, "x", ha="center", va="top", fontsize=17, transform=axes.transAxes)
+        axes.text(-0.03, 0.5, "y", ha="right", va="center", fontsize=17, transform=axes.transAxes)
+    ends = [-_OVERVIEW_LIMIT, 0, _OVERVIEW_LIMIT]
+    bar = figure.colorbar(image, cax=figure.add_subplot(grid[1, 4]), extend="both", ticks=ends)
+    bar.ax.set_yticklabels(["false", "0", "true"], fontsize=17)
+    return figure
+
+
+def _draw_neurons(axes: Axes, name: str, reads: int) -> None:
+    """Neurons x and y, and the activation with a wire from each one that it reads."""
+    box = FancyBboxPatch(
+        (0.32, 0.19), 0.58, 0.62, boxstyle="round,pad=0,rounding_size=0.08", fc="white", ec="0.15", lw=2, zorder=3
+    )
+    axes.add_patch(box)
+    axes.text(0.61, 0.5, name, ha="center", va="center", fontsize=17, zorder=4)
+    axes.plot([0.9, 1.0], [0.5, 0.5], color="0.15", linewidth=2)
+    heights = (0.8, 0.2) if reads == 2 else (0.5,)
+    for letter, height in zip("xy", heights, strict=False):
+        axes.plot([0.1, 0.32], [height, 0.5], color="0.15", linewidth=2, zorder=1)
+        axes.plot(0.1, height, marker="o", markersize=21, markerfacecolor="white", markeredgecolor="0.15", markeredgewidth=2)
+        axes.text(0.1, height, letter, ha="center", va="center_baseline", fontsize=16)
+    axes.set(xlim=(0, 1), ylim=(-0.08, 1.08))
+    axes.axis("off")
+
+
+def _write_answers(axes: Axes, above: str, below: str) -> None:
+    """The sign of the output in each quadrant; once where y does not matter."""
+    for column, place in enumerate((REACH / 2, -REACH / 2)):
+        signs = (above[column], below[column])
+        heights = (0.0,) if above == below else (REACH / 2, -REACH / 2)
+        for sign, height in zip(signs, heights, strict=False):
+            axes.text(place, height, sign, ha="center", va="center", fontsize=26, fontweight="bold", color="0.1")

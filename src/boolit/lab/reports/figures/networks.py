@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
@@ -16,11 +17,13 @@ from torch import Tensor, nn
 
 from boolit.lab.reports.figures.gates import plane
 from boolit.lab.reports.figures.pathways import wiring
-from boolit.lab.reports.figures.style import DIVERGING, NEGATIVE, POSITIVE, style, styled
+from boolit.lab.reports.figures.style import NEGATIVE, POSITIVE, PROBABILITY, style, styled
 from boolit.lab.results.names import label
 from boolit.nn import activation
 
 _MAX_LINE_WIDTH = 5.0  # points, of the largest weight in a network
+_MAPS_IN_ROW = 4
+_MANY_SAMPLES = 100  # from which on they are drawn smaller
 _LAYER, _GATE = 2.2, 0.8  # how far a weight matrix and a gate reach to the right
 
 
@@ -122,26 +125,34 @@ Model = Callable[[Tensor], Tensor]
 
 
 @styled
-def xor_decision(models: Mapping[str, Model], points: Tensor, labels: Tensor, note: str = "") -> Figure:
+def xor_decision(models: Mapping[str, Model], points: Tensor, labels: Tensor, note: str | Mapping[str, str] = "") -> Figure:
     """The probability each model gives to every point of the plane, far beyond the training samples.
 
     Args:
         models: by spec or by any name; each maps points to one logit per point, or to two, one per class.
         points: the training samples.
         labels: 1 or True for positive samples.
-        note: written under each title.
+        note: written under each title, one for all or one for each model.
 
     Shape: points ``(n, 2)``, labels ``(n,)`` or ``(n, 1)``.
     """
     positive = labels.flatten().bool()
-    figure = Figure(figsize=(0.9 + 2.9 * len(models), 3.6), layout="compressed")
-    panels = figure.subplots(1, len(models), sharex=True, sharey=True, squeeze=False)[0]
-    for axes, (name, model) in zip(panels, models.items(), strict=True):
+    columns = min(_MAPS_IN_ROW, len(models))
+    rows = -(-len(models) // columns)
+    figure = Figure(figsize=(1.1 + 2.3 * columns, 0.5 + 2.95 * rows), layout="compressed")
+    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    for axes, (name, model) in zip(panels.flat, models.items(), strict=False):
         right = float((probability(model, points).gt(0.5) == positive).float().mean())
         image = _decision(axes, model, reach=2.5 * float(points.abs().max()))
-        _samples(axes, points, positive)
-        axes.set_title("\n".join(filter(None, [label(name), note, f"{right:.0%} of samples right"])))
-    figure.colorbar(image, ax=panels, label="probability of positive", pad=0.02, ticks=[0, 0.25, 0.5, 0.75, 1])
+        samples = _samples(axes, points, positive)
+        under = note if isinstance(note, str) else note.get(name, "")
+        axes.set_title("\n".join(filter(None, [label(name), under, f"{100 * right:.3g} % of samples right"])))
+    for axes in panels.flat[len(models) :]:
+        axes.set_visible(False)
+    figure.colorbar(
+        image, ax=panels, label="probability of positive", pad=0.02, aspect=18 * rows, ticks=[0, 0.25, 0.5, 0.75, 1]
+    )
+    figure.legend(handles=samples, loc="outside lower center", ncols=len(samples))
     return figure
 
 
@@ -159,7 +170,7 @@ def _decision(axes: Axes, model: Model, reach: float) -> AxesImage:
     x, y = plane(reach, 200)
     values = probability(model, torch.stack([x, y], -1).flatten(0, 1).float()).reshape(x.shape).numpy()
     corners = (-reach, reach, -reach, reach)
-    image = axes.imshow(values, cmap=DIVERGING, vmin=0, vmax=1, origin="lower", extent=corners)
+    image = axes.imshow(values, cmap=PROBABILITY, vmin=0, vmax=1, origin="lower", extent=corners)
     if values.min() < 0.5 < values.max():
         line = np.linspace(-reach, reach, len(values))
         axes.contour(line, line, values, levels=[0.5], colors="0.15", linewidths=1.4)
@@ -168,14 +179,20 @@ def _decision(axes: Axes, model: Model, reach: float) -> AxesImage:
     return image
 
 
-def _samples(axes: Axes, points: Tensor, positive: Tensor) -> None:
+def _samples(axes: Axes, points: Tensor, positive: Tensor) -> list[Artist]:
     """The samples, and a dashed box around all of them: what lies outside it is extrapolation."""
-    for chosen, colour, marker in ((~positive, NEGATIVE, "o"), (positive, POSITIVE, "s")):
+    drawn: list[Artist] = []
+    size = 26 if len(points) <= _MANY_SAMPLES else 14
+    looks = ((~positive, "white", "o", "negative sample"), (positive, "0.1", "s", "positive sample"))
+    for chosen, colour, marker, name in looks:
         x, y = points[chosen].T.numpy()
-        axes.scatter(x, y, c=colour, marker=marker, edgecolors="white", linewidths=0.8, s=36, zorder=3)
+        edge = "0.1" if colour == "white" else "white"
+        drawn.append(axes.scatter(x, y, c=colour, marker=marker, edgecolors=edge, linewidths=0.7, s=size, zorder=3, label=name))
     low, high = points.min(0).values.tolist(), points.max(0).values.tolist()
-    size = (high[0] - low[0], high[1] - low[1])
-    axes.add_patch(Rectangle((low[0], low[1]), *size, facecolor="none", edgecolor="0.15", linestyle="--", linewidth=0.8))
+    box = Rectangle((low[0], low[1]), high[0] - low[0], high[1] - low[1], facecolor="none", edgecolor="0.1", linestyle="--")
+    box.set(linewidth=1.1, label="box of all samples", zorder=2.5)
+    drawn.append(axes.add_patch(box))
+    return drawn
 
 
 def xor_by_hand() -> Figure:

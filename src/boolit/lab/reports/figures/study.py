@@ -18,10 +18,17 @@ from torch import Tensor
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import load, source
 from boolit.lab.models import restore
-from boolit.lab.reports.figures.results import accuracy_against_parameters, learning_curves, solved_share
+from boolit.lab.reports.figures.results import (
+    MIDDLE_HALF,
+    accuracy_against_parameters,
+    learning_curves,
+    rank_activations,
+    solved_share,
+)
 from boolit.lab.reports.figures.style import style, styled
 from boolit.lab.results.names import label
-from boolit.lab.results.scores import ScoreFormat, metric_of, scores
+from boolit.lab.results.scores import Score, ScoreFormat, metric_of, scores, size_of
+from boolit.lab.results.statistics import compare
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Metric, Record
 from boolit.lab.training.job import Job
@@ -34,48 +41,101 @@ if TYPE_CHECKING:
 NamedFigure = tuple[str, str, Figure]  # name, caption and figure
 SEEN_UNSEEN = {"test_seen", "test_unseen"}  # metrics of runs that choose pairs
 MAX_DRAWABLE_WIDTH = 16  # lines between more units cannot be told apart
+MAX_CURVES = 16  # of one figure: more cannot be followed
+MAX_MAPS = 8  # decision maps of one figure: two rows of four
 LEVELS = 5  # lines of one harmonic mean, about
+BEST_FIRST = " The best mean comes first, as in the table."
 
 
-def study_figures(records: Sequence[Record], store: Store, solved: float | None = None) -> Iterator[NamedFigure]:
-    """Every figure that the records can show."""
+def study_figures(
+    records: Sequence[Record], store: Store, solved: float | None = None, order: Sequence[str] = ()
+) -> Iterator[NamedFigure]:
+    """Every figure that the records can show, with activations in one order: the table's ranking, unless another is given."""
     metric = metric_of(records)
     found = scores(records, metric.key)
-    yield "curves", f"{_words(metric)} by epoch.", learning_curves(records, metric.key)
-    if len({(score.activation, score.size) for score in found}) > len({score.activation for score in found}):
-        yield "sizes", f"{_words(metric)} against parameters.", accuracy_against_parameters(found, metric.key)
+    words, ranked = _words(metric), "" if order else BEST_FIRST
+    order = order or rank_activations(found, metric)
+    several = len({(score.activation, score.size) for score in found}) > len({score.activation for score in found})
+    best = ", each activation at its best size" if several else ""
+    drawn = _first_of(order, MAX_CURVES)
+    listed = ranked + _omitted(order, drawn)
+    curves = [r for r in _of_best_sizes(records, found, metric) if r.config.activation in drawn]
+    caption = f"{words} by epoch{best}: the median and {MIDDLE_HALF}.{listed}"
+    yield "curves", caption, learning_curves(curves, metric.key, order=order)
+    if several:
+        caption = f"{words} against parameters: every run a dot, the median of each size, and {MIDDLE_HALF}.{listed}"
+        shown = [score for score in found if score.activation in drawn]
+        yield "sizes", caption, accuracy_against_parameters(shown, metric.key, order=order)
     if solved is not None:
-        caption = f"The share of runs whose {_words(metric)} reaches {solved:g}, with its 95 % interval."
-        yield "solved", caption, solved_share(found, solved, metric.key, metric.goal)
+        threshold = f"{100 * solved:g} %" if metric.percent else f"{solved:g}"
+        caption = f"The share of runs whose {words} reaches {threshold}, with its 95 % interval.{ranked}"
+        yield "solved", caption, solved_share(found, solved, metric.key, metric.goal, order)
     kept = [record for record in records if record.state == "finished" and store.weights(record.key).exists()]
-    yield from _of_weights(kept, metric, store)
+    yield from _of_weights(kept, metric, store, order)
 
 
-def _of_weights(records: Sequence[Record], metric: Metric, store: Store) -> Iterator[NamedFigure]:
+def _first_of(order: Sequence[str], most: int) -> list[str]:
+    """The first so many of the order, the last of them replaced by ReLU if that comes later."""
+    return [*order[: most - 1], "relu"] if "relu" in order[most:] else list(order[:most])
+
+
+def _omitted(order: Sequence[str], drawn: Sequence[str]) -> str:
+    return f" Not drawn: {len(order) - len(drawn)} further activations." if len(order) > len(drawn) else ""
+
+
+def _of_best_sizes(records: Sequence[Record], found: Sequence[Score], metric: Metric) -> list[Record]:
+    """Of each activation and depth the runs of the size that the table compares."""
+    depths = {score.depth for score in found}
+    comparisons = [compare([score for score in found if score.depth == depth], metric) for depth in depths]
+    best = {(each.activation, each.size, each.depth) for comparison in comparisons for each in comparison.ranking}
+    return [record for record in records if (record.config.activation, size_of(record), record.config.depth) in best]
+
+
+def _of_weights(records: Sequence[Record], metric: Metric, store: Store, order: Sequence[str]) -> Iterator[NamedFigure]:
     chosen = choose_by(records, metric)
     best = _best_of_each(records, chosen)
     drawable = [record for record in best if _drawable(record)]
+    places = {spec: place for place, spec in enumerate(order)}
+    listed = sorted(best, key=lambda record: places.get(record.config.activation, len(places)))
     if drawable:
         from boolit.lab.reports.figures.networks import learnt_weights
 
-        baseline = [record for record in drawable[1:] if record.config.activation == "relu"]
-        networks = [_mlp_weights(record, metric, store.weights(record.key)) for record in [*baseline, drawable[0]]]
+        leader, *others = drawable
+        other = next((record for record in others if record.config.activation == "relu"), others[0] if others else None)
+        networks = [_mlp_weights(r, metric, store.weights(r.key)) for r in listed if r is leader or r is other]
         caption = f"The weights that {_best_seed(chosen)} learnt: wider lines for larger ones, orange positive, blue negative."
         yield "weights", caption, learnt_weights(*networks)
     if any(not _drawable(record) for record in best if record.config.model["name"] == "mlp"):
         from boolit.lab.reports.figures.correlations import measure_correlations, row_correlations
 
-        caption = "How alike the rows of the first weight matrix are that a gate reads together, and all other pairs of rows."
-        yield "correlations", caption, row_correlations(measure_correlations(store, records=records))
-    yield from _of_pairs(best, chosen, store)
-    planes = [record for record in best if record.config.inputs == [2] and metric.percent]
+        caption = (
+            "How alike the rows of the first weight matrix are that a gate reads together (neighbours, where it reads one), "
+            "and all other pairs of rows. Titles: runs × rows; mean and standard deviation of pairs, and that of the others."
+        )
+        found = measure_correlations(store, records=records)
+        found.sort(key=lambda each: places.get(each.activation, len(places)))
+        yield "correlations", caption, row_correlations(found)
+    yield from _of_pairs(listed, chosen, store)
+    planes = [record for record in listed if record.config.inputs == [2] and metric.percent]
     if planes:
-        from boolit.lab.reports.figures.networks import xor_decision
+        yield "decisions", *_decisions(planes, chosen, metric, store)
 
-        samples = load(source(planes[0].config.data)).splits["train"]
-        models = {r.config.activation: _model(r, store.weights(r.key)) for r in reversed(planes)}
-        caption = f"What {_best_seed(chosen)} of each activation makes of the plane, far beyond its training samples."
-        yield "decisions", caption, xor_decision(models, samples.x, samples.y.flatten())
+
+def _decisions(planes: Sequence[Record], chosen: Metric, metric: Metric, store: Store) -> tuple[str, Figure]:
+    """The caption and the maps of the first `MAX_MAPS` activations, with ReLU among them."""
+    from boolit.lab.reports.figures.networks import xor_decision
+
+    activations = [record.config.activation for record in planes]
+    drawn = _first_of(activations, MAX_MAPS)
+    shown = [record for record in planes if record.config.activation in drawn]
+    samples = load(source(planes[0].config.data)).splits["train"]
+    models = {r.config.activation: _model(r, store.weights(r.key)) for r in shown}
+    notes = {r.config.activation: f"{_words(metric)} {_shown_score(r, metric)}" for r in shown}
+    caption = (
+        f"The probability that {_best_seed(chosen)} of each activation gives to every point of the plane. The dashed box holds "
+        "all training samples (circles negative, squares positive): beyond it, the network extrapolates."
+    )
+    return caption + _omitted(activations, drawn), xor_decision(models, samples.x, samples.y.flatten(), notes)
 
 
 def _of_pairs(best: Sequence[Record], chosen: Metric, store: Store) -> Iterator[NamedFigure]:
@@ -119,7 +179,7 @@ def seen_against_unseen(found: Sequence[RunCurve]) -> Figure:
     figure = Figure(figsize=(7.2, 4.4), layout="constrained")
     axes = figure.subplots()
     for each in found:
-        look = style(each.activation).plot_arguments() | {"markersize": 4, "linewidth": 1.3}
+        look = style(each.activation).plot_arguments() | {"markersize": 5, "markevery": 0.1, "linewidth": 1.4}
         name = f"{label(each.activation)}: {100 * each.curve.area:.1f}"
         axes.plot(each.curve.unseen.numpy(), each.curve.seen.numpy(), label=name, **look)
     axes.set(xlabel="accuracy on unseen pairs", ylabel="accuracy on seen pairs")
@@ -148,7 +208,7 @@ def _draw_harmonic_means(axes: Axes) -> None:
         x = np.linspace(level * top / (2 * top - level), right, 200)
         y = level * x / (2 * x - level)
         axes.plot(x, y, color="0.85", linewidth=0.8, zorder=0)
-        axes.annotate(f"{100 * level:g}", (x[-1], y[-1]), fontsize=7, color="0.6", annotation_clip=False)
+        axes.annotate(f"{100 * level:g}", (x[-1], y[-1]), fontsize=8, color="0.4", annotation_clip=False)
 
 
 def choose_by(records: Sequence[Record], metric: Metric) -> Metric:
@@ -176,8 +236,13 @@ def _mlp_weights(record: Record, metric: Metric, path: Path) -> MLPWeights:
 
     weights = load_file(path)
     layers = [weights[f"linear.{i}.weight"] for i in range(len(record.config.width) + 1)]
-    spec, shown = record.config.activation, ScoreFormat(metric.percent, 1 if metric.percent else 3)
-    return MLPWeights(spec, layers, f"{label(spec)}: {shown.number(record.metrics[metric.key])}{shown.unit}")
+    spec = record.config.activation
+    return MLPWeights(spec, layers, f"{label(spec)}: {_words(metric)} {_shown_score(record, metric)}")
+
+
+def _shown_score(record: Record, metric: Metric) -> str:
+    shown = ScoreFormat(metric.percent, 1 if metric.percent else 3)
+    return f"{shown.number(record.metrics[metric.key])}{shown.unit}"
 
 
 def _model(record: Record, path: Path) -> Callable[[Tensor], Tensor]:

@@ -54,7 +54,22 @@ _BACKGROUND = "Background: linear from worst (white) to best (black) in each col
 
 
 def register(make: MakeTable) -> MakeTable:
-    """Adds a table to the report of every study: a function of the study's records, or None where it has nothing to say."""
+    """Adds a table to the report of every study: a decorator of a function.
+
+    Args:
+        make: takes the study's records and returns a `ResultTable`, or None where it has nothing to say.
+
+    Example:
+        >>> from boolit.lab import Record, ResultCell, ResultRow, ResultTable, Run, register_table
+        >>> @register_table
+        ... def longest_run(records):
+        ...     longest = max(records, key=lambda record: record.seconds)
+        ...     cell = ResultCell(f"{longest.seconds:.1f}", data={"": longest.seconds})
+        ...     return ResultTable("The longest run", ("seconds",), (ResultRow(longest.config.activation, "", (cell,)),))
+        >>> run = Run.from_dict({"activation": "relu"})
+        >>> longest_run([Record(run.key, run.config, "finished", {}, seconds=2.5)]).rows[0].cells[0].text
+        '2.5'
+    """
     _REGISTERED[make.__name__] = make
     return make
 

@@ -33,7 +33,13 @@ class Marks:
 class ResultCell:
     """A text, a spread after it that is not marked, and a background from 0 (white) to 1 (black).
 
-    ``data`` is for programs: values by the suffix of the column's name, "" for the column itself.
+    It has a ``text``, ``spread``, ``marks`` and ``shade``. ``data`` is for programs: values by the suffix of the column's name,
+    "" for the column itself.
+
+    Example:
+        >>> from boolit.lab import ResultCell
+        >>> ResultCell("93.2", " ± 0.4", shade=0.9, data={"": 0.932, " standard error": 0.004}).dark
+        True
     """
 
     text: str
@@ -50,7 +56,13 @@ class ResultCell:
 
 @dataclass(frozen=True)
 class ResultRow:
-    """An activation, its map, and a cell for each column."""
+    """An ``activation``, its ``map`` (such as 2→1, or nothing), and ``cells``, one for each column.
+
+    Example:
+        >>> from boolit.lab import ResultCell, ResultRow
+        >>> ResultRow("or_ail", "2→1", (ResultCell("93.2"),)).cells[0].text
+        '93.2'
+    """
 
     activation: str
     map: str
@@ -59,7 +71,16 @@ class ResultRow:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Activations by columns. ``notes`` say how to read it, ``background`` what the shades mean where they are shown."""
+    """Activations by columns. ``notes`` say how to read it, ``background`` what the shades mean where they are shown.
+
+    It has a ``title``, the names of its ``columns``, and ``rows``, each with as many cells.
+
+    Example:
+        >>> from boolit.lab import ResultCell, ResultRow, ResultTable
+        >>> rows = (ResultRow("or_ail", "2→1", (ResultCell("93.2"),)),)
+        >>> ResultTable("Wine", ("accuracy (%)",), rows).heading
+        ('activation', 'map', 'accuracy (%)')
+    """
 
     title: str
     columns: tuple[str, ...]

@@ -1,0 +1,155 @@
+"""The site: Sphinx with MyST. `make docs` builds it into site/, without a network and without a warning."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import zlib
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+import boolit
+
+HERE = Path(__file__).parent
+
+project = "boolit"
+author = "The boolit authors"
+project_copyright = "The boolit authors; MIT licence"
+version = release = boolit.__version__
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "examples", "evidence", "auto_examples/**.ipynb", "**/.ipynb_checkpoints"]
+nitpicky = False
+default_role = "py:obj"  # single backticks in a docstring link to what they name, where that is in the reference
+
+# Pages
+myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist"]
+myst_heading_anchors = 4
+myst_links_external_new_tab = False
+
+# Notebooks and executable pages run anew at every build; one that fails fails the build.
+nb_execution_mode = "force"
+nb_execution_timeout = 120
+nb_execution_raise_on_error = True
+nb_execution_show_tb = True
+nb_merge_streams = True
+nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # would come from a content network
+
+# The gallery: docs/examples/plot_*.py run at every build, their pages are written into docs/auto_examples.
+sphinx_gallery_conf = {
+    "examples_dirs": "examples",
+    "gallery_dirs": "auto_examples",
+    "filename_pattern": r"plot_",
+    "within_subsection_order": "FileNameSortKey",
+    "doc_module": ("boolit",),
+    "reference_url": {"boolit": None},
+    "backreferences_dir": None,
+    "abort_on_example_error": True,
+    "capture_repr": (),  # what an example prints is shown, not what its last line happens to return
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "show_memory": False,
+    "show_signature": False,
+    "write_computation_times": False,
+    "min_reported_time": 3600,
+}
+
+# The reference
+autosummary_generate = True
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_type_aliases = {name: name for name in ("JSON", "npt.ArrayLike")}  # not what they stand for, which is long
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 100
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+
+# How it looks. Everything it shows is in the site itself: no font, script or picture comes from elsewhere.
+html_theme = "pydata_sphinx_theme"
+html_title = "boolit"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_favicon = "_static/gate.svg"
+html_copy_source = False
+html_show_sourcelink = False
+html_sidebars = {"**": ["sidebar-pages"], "index": []}
+templates_path = ["_templates"]
+html_context = {"default_mode": "auto"}  # light or dark, as the reader's system
+html_theme_options = {
+    "logo": {"text": "boolit", "image_light": "_static/gate.svg", "image_dark": "_static/gate.svg", "alt_text": "boolit, home"},
+    "navbar_center": ["header-links"],
+    "navbar_end": ["theme-switcher"],
+    "navbar_persistent": ["search-field"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "secondary_sidebar_items": ["page-toc"],
+    "show_toc_level": 2,
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+    "search_bar_text": "Search",
+}
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+copybutton_exclude = ".linenos, .gp, .go"
+
+
+def write_inventory(path: Path, project: str, lines: list[str]) -> None:
+    """The file that Sphinx looks names up in: a header, and compressed lines of name, kind, priority, address and title."""
+    entries = "".join(f"{name} py:{kind} 1 {address} -\n" for name, kind, address in (line.split() for line in lines))
+    header = (
+        "Sphinx inventory version 2",
+        f"Project: {project}",
+        "Version: ",
+        "The remainder of this file is compressed using zlib.",
+    )
+    path.write_bytes("".join(f"# {line}\n" for line in header).encode() + zlib.compress(entries.encode()))
+
+
+def inventories(folder: Path) -> dict[str, tuple[str, str]]:
+    """Where the names in inventories.txt lead to.
+
+    Sphinx would fetch the inventories of torch and the others at every build: megabytes, for the few names these pages link to,
+    and a build without a network would fail. So the names are listed in the repository, and the links are the same.
+    """
+    found = {}
+    for block in (HERE / "inventories.txt").read_text(encoding="utf-8").split("\n\n"):
+        heading, *lines = [line for line in block.splitlines() if not line.startswith("#")] or [""]
+        if heading:
+            project, address = heading.split()
+            write_inventory(folder / project, project, lines)
+            found[project] = (address, str(folder / project))
+    return found
+
+
+_folder = tempfile.TemporaryDirectory()  # is deleted when the build ends
+intersphinx_mapping = inventories(Path(_folder.name))
+
+
+def mark_shapes(_app: Sphinx, _what: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:
+    """A paragraph of a docstring that begins with "Shape: " becomes a field, beside the parameters."""
+    found = re.sub(r"(?m)^Shape: .+(?:\n.+)*", lambda m: ":" + m[0].replace("\n", "\n    "), "\n".join(lines))
+    lines[:] = found.split("\n")
+
+
+def shorten_types(
+    _app: Sphinx, _what: str, _name: str, _object: object, _options: object, *texts: str | None
+) -> tuple[str | None, ...]:
+    """An alias by its name, also within a union, which Sphinx writes otherwise; an array without its type parameters."""
+    short = [text and re.sub(r"TypeAliasForwardRef\('([\w.]+)'\)", r"\1", text).replace("npt.", "") for text in texts]
+    return tuple(text and re.sub(r"(numpy\.ndarray)\[tuple\[.*?\], .*?\[.*?\]\]", r"\1", text) for text in short)
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("autodoc-process-signature", shorten_types)
+    app.connect("autodoc-process-docstring", mark_shapes, priority=400)  # before napoleon, which has 500
