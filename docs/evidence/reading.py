@@ -208,10 +208,9 @@ def figure_html(figure: Figure, alt: str, caption: str) -> str:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": None})
     data = base64.b64encode(buffer.getvalue()).decode()
-    # The class keeps the theme from dimming a drawing that is made for white paper.
-    image = (
-        f'<img class="dark-light" src="data:image/png;base64,{data}" alt="{escape(alt)}" style="max-width:100%;height:auto">'
-    )
+    # The class and the padding keep the theme from dimming and framing a drawing that is made for white paper.
+    css = "max-width:100%;height:auto;padding:0;background:#fff"
+    image = f'<img class="dark-light" src="data:image/png;base64,{data}" alt="{escape(alt)}" style="{css}">'
     below = f'<figcaption style="color:#222">{escape(caption)}</figcaption>'
     return f'<figure style="background:#fff;color:#222">{image}{below}</figure>'
 
