@@ -7,6 +7,7 @@ import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from statistics import geometric_mean
 
 import pytest
 import torch
@@ -15,10 +16,11 @@ from boolit.cli import main
 from boolit.lab.bench import gates
 from boolit.lab.bench import settings as candidates
 from boolit.lab.bench.gates import measure_gates
-from boolit.lab.bench.presentation import remarks, tables
+from boolit.lab.bench.presentation import LEGEND, chart, remarks, tables
 from boolit.lab.bench.result import GatesResult, TimingGroup, stamp
 from boolit.lab.bench.settings import REFERENCES, BenchSettings, Candidate, CandidateKey, TensorCase, parse_settings
 from boolit.lab.bench.timing import WARM_UP, Timing
+from boolit.lab.results.names import label
 
 pytestmark = pytest.mark.usefixtures("_small_heap")
 TINY = (
@@ -40,6 +42,30 @@ def result() -> GatesResult:
     return measure_gates(
         parse_settings(["8x12", "2x12x3"], specs=["or_ail,xnor_il", "or_and_xnor_ail_d", "tanh"], repeats=2), threads=1
     )
+
+
+def test_the_chart_has_the_fastest_first_as_multiples_of_relu(result: GatesResult) -> None:
+    figure = chart(result)
+    groups = [group for group in result.groups if not group.call and group.direction == "forward+backward"]
+    names = [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
+    specs = ["or_ail", "xnor_il", "or_and_xnor_ail_d", "tanh"]
+    assert sorted(names) == sorted(label(name) for name in [*specs, *REFERENCES])
+    drawn = []
+    for panel, group in zip(figure.axes, groups, strict=True):
+        assert panel.get_xscale() == "log"
+        relu = group.timings[CandidateKey("torch", "relu")]
+        lines = [line for line in panel.lines if line.get_label() in ("boolit", "torch")]
+        times = {names[int(line.get_ydata()[0])]: float(line.get_xdata()[0]) for line in lines}
+        for maker, own in (("boolit", specs), ("torch", REFERENCES)):
+            for name in own:
+                assert times[label(name)] == pytest.approx(group.timings[CandidateKey(maker, name)].ratio(relu))
+        drawn.append(times)
+        assert times["ReLU"] == 1
+        assert any(set(line.get_xdata()) == {1} and line.get_linestyle() == "--" for line in panel.lines)
+        assert sum(line.get_label() == "published package" for line in panel.lines) == 3  # it has no tanh of its own
+    means = [geometric_mean([times[name] for times in drawn]) for name in names]
+    assert means == sorted(means)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(LEGEND)
 
 
 class TestRun:

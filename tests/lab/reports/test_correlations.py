@@ -7,11 +7,18 @@ from typing import Any
 
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from safetensors.torch import save_file
 
 from boolit.cli._app import run as run_command
 from boolit.lab.common.errors import UserError
-from boolit.lab.reports.figures.correlations import channels_read_together, measure_correlations, row_similarities
+from boolit.lab.reports.figures.correlations import (
+    channels_read_together,
+    measure_correlations,
+    row_correlations,
+    row_similarities,
+)
+from boolit.lab.results.names import label
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run
 
@@ -72,6 +79,19 @@ def test_of_each_activation_the_largest_size_counts_with_all_its_seeds(tmp_path:
     assert (found["or_ail"].width, found["or_ail"].runs, len(found["or_ail"].paired)) == (8, 3, 12)
     assert found["or_ail"].metrics()["paired_mean"] == pytest.approx(-1)
     assert found["or_ail"].metrics()["paired_negative"] == 1
+
+
+def test_the_figure_has_a_panel_for_each_and_a_legend_beside_them(tmp_path: Path) -> None:
+    records = [record(seed, spec, [8]) for seed in range(2) for spec in ("relu", "or_ail", "xnor_nail", "max")]
+    with stored(tmp_path, records) as store:
+        found = measure_correlations(store)
+    figure = row_correlations(found)
+    FigureCanvasAgg(figure).draw()
+    shown = [axes for axes in figure.axes if axes.get_visible()]
+    assert [axes.get_title() for axes in shown] == [f"{label(each.activation)}, 2 × 8 rows" for each in found]
+    assert [axes.texts[0].get_text().split(",")[0] for axes in shown] == ["pairs −1.00"] * 4
+    box = figure.legends[0].get_window_extent()
+    assert not any(box.overlaps(axes.get_tightbbox()) for axes in shown)
 
 
 def test_no_weights_and_no_such_layer_are_said(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,12 +12,16 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from boolit import activation
+from boolit.lab.execute import execute
 from boolit.lab.reports.figures import pathways as _pathways
 from boolit.lab.reports.figures.gates import plane
 from boolit.lab.reports.figures.networks import MLPWeights, hand_set_network, learnt_weights, probability, xor_decision
 from boolit.lab.reports.figures.pathways import wiring
+from boolit.lab.reports.figures.study import study_figures
 from boolit.lab.reports.figures.style import NEGATIVE, POSITIVE
 from boolit.lab.results.names import label
+from boolit.lab.results.store import Store
+from boolit.lab.studies import load_study, plan
 
 
 def quadrants(model: object, reach: float) -> bool:
@@ -67,6 +72,22 @@ def test_many_maps_are_in_rows_of_readable_panels_with_their_own_notes() -> None
     boxes = [axes.get_tightbbox() for axes in shown]
     assert all(not a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
     assert all(box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1 for box in boxes)
+
+
+def test_a_study_has_at_most_eight_maps_in_the_tables_order_and_relu_is_among_them(tmp_path: Path) -> None:
+    specs = ["or_ail", "and_ail", "xnor_ail", "max", "min", "tanh", "silu", "gelu", "elu", "relu"]
+    sets = ["data.train=32", "data.test=32", "training.epochs=1", f"sweep.activation={specs}"]
+    with Store(tmp_path) as store:
+        execute(plan(load_study("xor"), seeds=1, sets=sets), store, progress=False)
+        records = store.records()
+        order = ["gelu", *(spec for spec in specs if spec != "gelu")]
+        found = {name: (caption, figure) for name, caption, figure in study_figures(records, store, order=order)}
+    caption, figure = found["decisions"]
+    titles = [axes.get_title().split("\n") for axes in figure.axes if axes.get_title()]
+    assert [name for name, *_ in titles] == [label(spec) for spec in [*order[:7], "relu"]]
+    assert all(score.startswith("test accuracy ") and score.endswith(" %") for _, score, _ in titles)
+    assert "Not drawn: 2 further activations." in caption
+    assert len([axes for axes in found["weights"][1].axes if axes.get_title()]) == 2  # the best, and relu or another
 
 
 def pairs(start: int, stop: int) -> list[tuple[int, int]]:

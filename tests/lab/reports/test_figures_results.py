@@ -35,6 +35,7 @@ from boolit.lab.results.names import label
 from boolit.lab.results.scores import Score
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Metric, Record, RunConfig
+from boolit.nn import known_specs
 
 ACCURACY = Metric(name="accuracy")
 
@@ -115,6 +116,15 @@ def test_every_list_of_names_is_in_the_tables_order(tmp_path: Path) -> None:
     rows = [tick.get_text() for tick in figures["solved"].axes[0].get_yticklabels()]
     assert list(dict.fromkeys(name.rpartition(", ")[0] for name in rows)) == ranked
     assert legend(learning_curves(records[:8], "test_accuracy")) == ranked
+
+
+def test_of_many_activations_the_best_are_drawn_with_relu_and_the_caption_says_so(tmp_path: Path) -> None:
+    specs = [spec for spec in known_specs() if spec != "relu"][:19]
+    records = [record(spec, 0.9 - 0.01 * place) for place, spec in enumerate([*specs, "relu"])]
+    with Store(tmp_path) as store:
+        ((_, caption, figure),) = study_figures(records, store)
+    assert legend(figure) == [label(spec) for spec in [*specs[:15], "relu"]]
+    assert caption.endswith("The best mean comes first, as in the table. Not drawn: 4 further activations.")
 
 
 def test_another_order_is_kept_and_names_it_lacks_come_last() -> None:

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from boolit.lab.compare.study import MIN_PATIENCE, PATIENCE_SHARE
+from boolit.lab.results.names import paper_name
 from boolit.lab.runs import Record, Run, RunConfig
 from boolit.lab.studies import Plan
 from boolit.lab.studies.planner import MEMORY, cohorts
@@ -74,7 +75,7 @@ def edge_notes(rates: Mapping[ActivationSplit, float], tried: Sequence[float]) -
 
     Example:
         >>> edge_notes({("relu", 1): 0.1, ("relu", 2): 0.1, ("relu", 3): 0.01}, [0.01, 0.1, 0.03])
-        ['The highest rate tried, 0.1, was chosen on most splits for relu; a higher one may be better: --rates 0.03,0.1,0.3,1']
+        ['The highest rate tried, 0.1, was chosen on most splits for ReLU; a higher one may be better: --rates 0.03,0.1,0.3,1']
     """
     own: dict[str, list[float]] = defaultdict(list)
     for (spec, _), rate in rates.items():
@@ -84,7 +85,7 @@ def edge_notes(rates: Mapping[ActivationSplit, float], tried: Sequence[float]) -
         at = [spec for spec, chosen in own.items() if 2 * chosen.count(edge) > len(chosen)]
         if at:
             further = ",".join(f"{rate:g}" for rate in _beyond(tried, word == "high"))
-            where = f"The {word}est rate tried, {edge:g}, was chosen on most splits for {', '.join(at)}"
+            where = f"The {word}est rate tried, {edge:g}, was chosen on most splits for {', '.join(map(paper_name, at))}"
             notes.append(f"{where}; a {word}er one may be better: --rates {further}")
     return notes
 

@@ -34,6 +34,8 @@ MOST_EPOCHS = 100  # points of a curve
 DIGITS = 5  # significant ones of a number in a page
 ROW = 26  # pixels of an activation in a strip plot
 HEIGHT = 300
+MANY_DOTS = 1000  # from which on they are drawn smaller
+LOGARITHMIC = 30  # the ratio of values from which on their axis is
 GOLDEN = 0.618034  # multiples of it, without their integers, lie evenly: jitter that is the same every time
 DARK_BACKGROUND = "#14181d"  # as in page.css
 DASHES = {"-": [1, 0], "--": [6, 3], "-.": [6, 2, 1, 2], ":": [2, 2]}
@@ -112,7 +114,7 @@ def run_charts(records: Sequence[Record], metric: Metric, order: Sequence[str]) 
     runs, sizes = _run_table(records, metric, panel_of), _size_table(records, metric)
     shown = _curve_metric(records, metric)
     tables = {"runs": runs, "sizes": sizes, **({"curves": _curve_table(records, shown, panel_of)} if shown else {})}
-    plot = _Plots(activations, metric)
+    plot = _Plots(activations, metric, len(records))
     charts = [plot.strip(), *([plot.curves(shown)] if shown else [])]
     if len(set(sizes["parameters"])) > 1:
         charts.append(plot.against("parameters", "parameters", log=True))
@@ -131,9 +133,11 @@ def search_charts(records: Sequence[Record], metric: Metric, names: Sequence[str
     table["stage"] = _levels(str(record.config.search) for record in kept)
     for place, name in enumerate(names):
         table[f"p{place}"] = [_short(float(record.config.training.get(name, math.nan))) for record in kept]
-    plot = _Plots(activations, metric)
+    plot = _Plots(activations, metric, len(records))
     stages = sorted({str(record.config.search) for record in kept}, key=lambda stage: (stage == "final", stage))
-    charts = [plot.strip("stage", stages), *(plot.trials(f"p{place}", name) for place, name in enumerate(names))]
+    wide = {name: _is_wide(table[f"p{place}"]) for place, name in enumerate(names)}
+    others = (plot.trials(f"p{place}", name, wide[name]) for place, name in enumerate(names))
+    charts = [plot.strip("stage", stages), *others]
     return ChartSet(tuple(charts), {"runs": table}, activations)
 
 
@@ -150,14 +154,15 @@ def ratio_chart(name: str, title: str, ratios: Mapping[str, tuple[float, float |
     bars = alt.Chart().mark_bar(height={"band": 0.6}).encode(x=alt.X("ratio:Q", title=axis), y=rows, color=plot.colour())
     ticks = alt.Chart().mark_tick(thickness=3, height=18, color="#888").encode(x="limit:Q", y=rows)
     layers = alt.layer(bars.encode(tooltip=tooltip), ticks)
-    chart = Chart(name, title, f"{title}; a grey tick is the limit.", plot.finish(layers, "ratios", height={"step": ROW}))
+    chart = Chart(name, title, f"{title}; a grey tick is the limit.", plot.finish(layers, "ratios", height=ROW * len(names)))
     return ChartSet((chart,), {"ratios": table}, tuple(ratios))
 
 
 class _Plots:
     """Altair's charts of the tables below; names are the paper's."""
 
-    def __init__(self, activations: Sequence[str], metric: Metric | None) -> None:
+    def __init__(self, activations: Sequence[str], metric: Metric | None, dots: int = 0) -> None:
+        self.dot: dict[str, Any] = {"size": 45 if dots < MANY_DOTS else 20, "opacity": 0.6}
         self.names = [paper_name(spec) for spec in activations]
         self.styles = [style(spec) for spec in activations]
         self.percent = metric is not None and metric.percent
@@ -181,7 +186,7 @@ class _Plots:
         dots = (
             alt.Chart()
             .transform_calculate(jitter=f"(datum.seed * {GOLDEN}) % 1")
-            .mark_circle(size=22, opacity=0.55)
+            .mark_circle(**self.dot)
             .encode(
                 x=self.score(alt.X),
                 y=alt.Y(f"{row}:N", scale=alt.Scale(domain=domain), title=None, axis=alt.Axis(grid=True, labelLimit=260)),
@@ -192,7 +197,7 @@ class _Plots:
         )
         what = f"{self.title[:1].upper()}{self.title[1:]} of every run"
         text = f"{what}, one dot each, in rows by {row}; dots are spread within their row so that they do not hide each other."
-        spec = self.finish(dots, "runs", per_panel=row == "activation", height={"step": ROW})
+        spec = self.finish(dots, "runs", per_panel=row == "activation", height=ROW * len(domain))
         return Chart("runs", what, text, spec, per_panel=row == "activation")
 
     def curves(self, key: str) -> Chart:
@@ -218,7 +223,8 @@ class _Plots:
         seen = alt.condition(near, alt.value(1), alt.value(0))
         dots = base.mark_circle(size=70).encode(y="median:Q", opacity=seen, tooltip=tooltip).add_params(near)
         title = f"{label[:1].upper()}{label[1:]} by epoch"
-        text = f"{title}: the line is the median of an activation's runs, the band holds their {QUANTILES} quantiles."
+        text = f"{title}: the line is the median of an activation's runs, the band holds their {QUANTILES} quantiles"
+        text += ", as far as at least half of them were trained."
         return Chart("curves", title, text, self.finish(alt.layer(band, line, dots), "curves", per_panel=True), per_panel=True)
 
     def against(self, field: str, title: str, log: bool = False) -> Chart:
@@ -248,13 +254,14 @@ class _Plots:
         )
         return Chart(field, head, text, self.finish(alt.layer(bars, dots), "sizes"))
 
-    def trials(self, field: str, name: str) -> Chart:
+    def trials(self, field: str, name: str, log: bool) -> Chart:
         import altair as alt
 
         words = name.replace("_", " ")
-        across = alt.X(f"{field}:Q", title=words, scale=alt.Scale(type="log"), axis=alt.Axis(format="~g"))
+        scale = alt.Scale(type="log", nice=False) if log else alt.Scale(zero=False)
+        across = alt.X(f"{field}:Q", title=words, scale=scale, axis=alt.Axis(format="~g"))
         title = f"{self.title[:1].upper()}{self.title[1:]} against {words}"
-        dots = alt.Chart().mark_circle(size=22, opacity=0.55).encode(x=across, y=self.score(alt.Y), color=self.colour())
+        dots = alt.Chart().mark_circle(**self.dot).encode(x=across, y=self.score(alt.Y), color=self.colour())
         dots = dots.encode(tooltip=[*self.run_tooltip(), alt.Tooltip(f"{field}:Q", title=words, format=".4~g")])
         return Chart(name, title, f"{title}: every trial is a dot.", self.finish(dots, "runs"))
 
@@ -269,7 +276,7 @@ class _Plots:
             alt.Tooltip("key:N", title="run"),
         ]
 
-    def finish(self, chart: Any, table: str, per_panel: bool = False, height: Any = HEIGHT) -> dict[str, Any]:
+    def finish(self, chart: Any, table: str, per_panel: bool = False, height: int = HEIGHT) -> dict[str, Any]:
         """The specification with its table, parameters and size."""
         import altair as alt
 
@@ -319,7 +326,7 @@ def _curve_metric(records: Sequence[Record], metric: Metric) -> str:
 
 
 def _curve_table(records: Sequence[Record], key: str, panel_of: Any) -> Columns:
-    """Median and quantiles of the runs that have a finite value, at no more than `MOST_EPOCHS` epochs."""
+    """Median and quantiles of the finite values, where half of the runs have one, at no more than `MOST_EPOCHS` epochs."""
     groups: dict[tuple[str, str], list[list[float]]] = defaultdict(list)
     for record in records:
         if record.history.get(key):
@@ -333,7 +340,7 @@ def _curve_table(records: Sequence[Record], key: str, panel_of: Any) -> Columns:
         epochs = np.unique(np.linspace(0, table.shape[1] - 1, MOST_EPOCHS).round().astype(int))
         for epoch in epochs:
             values = table[:, epoch][~np.isnan(table[:, epoch])]
-            if values.size:
+            if 2 * values.size >= len(curves):  # where most have stopped, the rest would stand for all
                 low, median, high = np.quantile(values, (LOW, 0.5, HIGH))
                 own = (paper_name(spec), panel, int(epoch) + 1, _short(median), _short(low), _short(high), int(values.size))
                 for column, value in zip(columns.values(), own, strict=True):
@@ -383,6 +390,11 @@ def _best_panel(records: Sequence[Record], metric: Metric, panel_of: Any, activa
 def _score(record: Record, metric: Metric) -> float | None:
     value = record.metrics.get(metric.key, math.nan)
     return value if record.state == "finished" and math.isfinite(value) else None
+
+
+def _is_wide(values: Sequence[float | None]) -> bool:
+    known = [value for value in values if value is not None]
+    return bool(known) and min(known) > 0 and max(known) > LOGARITHMIC * min(known)
 
 
 def _levels(values: Iterable[Any]) -> dict[str, list[Any]]:

@@ -1,6 +1,7 @@
 "use strict";
 // Sorts tables, shows the charts that are in view, hides and shows activations, and, in a live page, fetches what is new.
 (() => {
+  const ERRORS = 1; // what Vega logs: no advice on specifications
   const root = document.documentElement;
   const state = { hidden: {}, panel: {}, sorted: {} }; // by place, so that a live page keeps what was chosen
   const dark = () => root.dataset.theme === "dark";
@@ -113,7 +114,8 @@
         if (each.name === "hidden") each.value = [...hidden];
         if (each.name === "panel") each.value = panel();
       });
-      const options = { renderer: "canvas", ast: true, actions: false, config: theme(), tooltip: { theme: dark() ? "dark" : "light" } };
+      const options = { renderer: "canvas", ast: true, logLevel: ERRORS, actions: false, config: theme(),
+        tooltip: { theme: dark() ? "dark" : "light" } };
       const plot = figure.querySelector(".plot");
       if (figure.shown) figure.shown.finalize();
       figure.shown = await vegaEmbed(plot, spec, options);
@@ -129,7 +131,8 @@
 
     function signal(name, value) {
       figures.forEach((figure) => {
-        if (figure.view && name in figure.view.getState({ data: () => false }).signals) figure.view.signal(name, value).runAsync();
+        const known = data.charts[figure.dataset.chart].params.some((each) => each.name === name);
+        if (figure.view && known) figure.view.signal(name, value).runAsync();
       });
     }
 

@@ -18,6 +18,12 @@ _MAX_NAMES, _MAX_PAIRS = 3, 4  # that a sentence lists
 _MAX_ROWS = 1_000_000
 
 
+def _named(spec: str) -> str:
+    """The paper's name, for a sentence; one with commas in it, which lists would hide, is in braces."""
+    name = paper_name(spec)
+    return f"{{{name}}}" if ", " in name else name
+
+
 def verdict(comparison: Comparison) -> str:
     """A ``comparison`` in a sentence: who is best, better than whom, not distinguishable from whom, and who diverged.
 
@@ -34,7 +40,7 @@ def verdict(comparison: Comparison) -> str:
     standard_errors = (summary.standard_error for summary in comparison.ranking)
     score = f"{score_format(comparison.metric, standard_errors).score(best)}, n = {best.n}"
     clauses = _clauses(comparison)
-    parts = [f"{paper_name(best.activation)} is best ({score})", ", ".join(clauses) or "there is no other to compare it with"]
+    parts = [f"{_named(best.activation)} is best ({score})", ", ".join(clauses) or "there is no other to compare it with"]
     if any(summary.diverged for summary in comparison.ranking):
         parts.append(_diverged(comparison.ranking))
     if clauses and comparison.method != ComparisonMethod(alpha=comparison.method.alpha):
@@ -46,7 +52,7 @@ def _clauses(comparison: Comparison) -> list[str]:
     clauses, same = [], comparison.indistinguishable
     # The reference stands for all that are worse; without it, the one that came closest.
     worse = sorted(comparison.worse, key=lambda test: test.other.activation != _REFERENCE)
-    untested = [f"{paper_name(test.other.activation)} (n = {test.other.n})" for test in comparison.tests if math.isnan(test.p)]
+    untested = [f"{_named(test.other.activation)} (n = {test.other.n})" for test in comparison.tests if math.isnan(test.p)]
     if worse:
         clauses.append(f"significantly better than {_describe_tests(comparison, worse, 1)}")
     if same:
@@ -59,11 +65,11 @@ def _clauses(comparison: Comparison) -> list[str]:
 
 
 def _diverged(summaries: Sequence[ScoreSummary]) -> str:
-    return "diverged: " + ", ".join(f"{paper_name(s.activation)} {s.diverged} of {s.runs}" for s in summaries if s.diverged)
+    return "diverged: " + ", ".join(f"{_named(s.activation)} {s.diverged} of {s.runs}" for s in summaries if s.diverged)
 
 
 def _describe_tests(comparison: Comparison, tests: Sequence[TwoSampleTest], most: int) -> str:
-    return _join([f"{paper_name(test.other.activation)} ({describe_p(comparison.p(test))})" for test in tests], most)
+    return _join([f"{_named(test.other.activation)} ({describe_p(comparison.p(test))})" for test in tests], most)
 
 
 def _join(names: Sequence[str], most: int | None = None) -> str:
@@ -130,42 +136,41 @@ class SplitVerdict:
             return []
         return [
             f"Nothing here beats {self.baseline_text} ({self.score(self.baseline)}): "
-            f"the {self.extreme} mean of a network is {self.score(self.leader)} ({paper_name(self.leader)})."
+            f"the {self.extreme} mean of a network is {self.score(self.leader)} ({_named(self.leader)})."
         ]
 
     def _win_sentences(self) -> list[str]:
         said = [
-            f"{paper_name(winner)} is significantly better than {self._losers(winner)}."
-            for winner in list(self.wins)[:_MAX_PAIRS]
+            f"{_named(winner)} is significantly better than {self._losers(winner)}." for winner in list(self.wins)[:_MAX_PAIRS]
         ]
         if len(self.wins) > _MAX_PAIRS:
             said.append("Further pairs are in the table.")
         rest = [name for name in self.activations[1:] if name not in self.wins.get(self.leader, [])]
         if rest:
             said.append(
-                f"The {self.extreme} mean is {paper_name(self.leader)}'s ({self.score(self.leader)}), "
-                f"with no evidence of a difference from {_join([paper_name(name) for name in rest])}."
+                f"The {self.extreme} mean is {_named(self.leader)}'s ({self.score(self.leader)}), "
+                f"with no evidence of a difference from {_join([_named(name) for name in rest])}."
             )
         return said
 
     def _other_sentences(self) -> list[str]:
         if len(self.activations) == 1:
-            return [f"{paper_name(self.leader)}: {self.score(self.leader)}. There is no other activation to compare it with."]
+            return [f"{_named(self.leader)}: {self.score(self.leader)}. There is no other activation to compare it with."]
         if any(self.comparison.is_better(a, b) for a, b in permutations(self.activations, 2)):
             return ["That some do less harm than others (see the table) is no reason to choose one of them."]
         other = self.reference if self.leader != self.reference else self.activations[1]
-        named = [f"{paper_name(name)}{' (reference)' * (name == self.reference)}" for name in (self.leader, other)]
+        named = [f"{_named(name)}{' (reference)' * (name == self.reference)}" for name in (self.leader, other)]
         p = describe_p(self.comparison.pair(self.leader, other).p_holm)
         seen = f"{named[0]} has the {self.extreme} mean, {self._distance(self.leader, other)} from {named[1]}'s"
         return [
-            f"No evidence of a difference between {_join([paper_name(name) for name in self.activations])}: {seen} "
+            f"No evidence of a difference between {_join([_named(name) for name in self.activations])}: {seen} "
             f"({p}). To detect a difference as large as the one seen, "
             f"{rows_text(self.comparison.rows_needed(self.leader, other))} rows would be needed."
         ]
 
     def _losers(self, winner: str) -> str:
         named = [
-            f"{paper_name(name)} ({'reference, ' * (name == self.reference)}by {self._distance(winner, name)}, "
+            f"{_named(name)} ({'reference, ' * (name == self.reference)}by {self._distance(winner, name)}, "
             f"{describe_p(self.comparison.pair(winner, name).p_holm)})"
             for name in self.wins[winner]
         ]

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 NamedFigure = tuple[str, str, Figure]  # name, caption and figure
 SEEN_UNSEEN = {"test_seen", "test_unseen"}  # metrics of runs that choose pairs
 MAX_DRAWABLE_WIDTH = 16  # lines between more units cannot be told apart
+MAX_CURVES = 16  # of one figure: more cannot be followed
 MAX_MAPS = 8  # decision maps of one figure: two rows of four
 LEVELS = 5  # lines of one harmonic mean, about
 BEST_FIRST = " The best mean comes first, as in the table."
@@ -52,21 +53,34 @@ def study_figures(
     """Every figure that the records can show, with activations in one order: the table's ranking, unless another is given."""
     metric = metric_of(records)
     found = scores(records, metric.key)
-    words, listed = _words(metric), "" if order else BEST_FIRST
+    words, ranked = _words(metric), "" if order else BEST_FIRST
     order = order or rank_activations(found, metric)
     several = len({(score.activation, score.size) for score in found}) > len({score.activation for score in found})
     best = ", each activation at its best size" if several else ""
+    drawn = _first_of(order, MAX_CURVES)
+    listed = ranked + _omitted(order, drawn)
+    curves = [r for r in _of_best_sizes(records, found, metric) if r.config.activation in drawn]
     caption = f"{words} by epoch{best}: the median and {MIDDLE_HALF}.{listed}"
-    yield "curves", caption, learning_curves(_of_best_sizes(records, found, metric), metric.key, order=order)
+    yield "curves", caption, learning_curves(curves, metric.key, order=order)
     if several:
         caption = f"{words} against parameters: every run a dot, the median of each size, and {MIDDLE_HALF}.{listed}"
-        yield "sizes", caption, accuracy_against_parameters(found, metric.key, order=order)
+        shown = [score for score in found if score.activation in drawn]
+        yield "sizes", caption, accuracy_against_parameters(shown, metric.key, order=order)
     if solved is not None:
         threshold = f"{100 * solved:g} %" if metric.percent else f"{solved:g}"
-        caption = f"The share of runs whose {words} reaches {threshold}, with its 95 % interval.{listed}"
+        caption = f"The share of runs whose {words} reaches {threshold}, with its 95 % interval.{ranked}"
         yield "solved", caption, solved_share(found, solved, metric.key, metric.goal, order)
     kept = [record for record in records if record.state == "finished" and store.weights(record.key).exists()]
     yield from _of_weights(kept, metric, store, order)
+
+
+def _first_of(order: Sequence[str], most: int) -> list[str]:
+    """The first so many of the order, the last of them replaced by ReLU if that comes later."""
+    return [*order[: most - 1], "relu"] if "relu" in order[most:] else list(order[:most])
+
+
+def _omitted(order: Sequence[str], drawn: Sequence[str]) -> str:
+    return f" Not drawn: {len(order) - len(drawn)} further activations." if len(order) > len(drawn) else ""
 
 
 def _of_best_sizes(records: Sequence[Record], found: Sequence[Score], metric: Metric) -> list[Record]:
@@ -111,8 +125,9 @@ def _decisions(planes: Sequence[Record], chosen: Metric, metric: Metric, store: 
     """The caption and the maps of the first `MAX_MAPS` activations, with ReLU among them."""
     from boolit.lab.reports.figures.networks import xor_decision
 
-    first = [r for place, r in enumerate(planes) if place < MAX_MAPS or r.config.activation == "relu"]
-    shown = first[: MAX_MAPS - 1] + first[-1:] if len(first) > MAX_MAPS else first
+    activations = [record.config.activation for record in planes]
+    drawn = _first_of(activations, MAX_MAPS)
+    shown = [record for record in planes if record.config.activation in drawn]
     samples = load(source(planes[0].config.data)).splits["train"]
     models = {r.config.activation: _model(r, store.weights(r.key)) for r in shown}
     notes = {r.config.activation: f"{_words(metric)} {_shown_score(r, metric)}" for r in shown}
@@ -120,8 +135,7 @@ def _decisions(planes: Sequence[Record], chosen: Metric, metric: Metric, store: 
         f"The probability that {_best_seed(chosen)} of each activation gives to every point of the plane. The dashed box holds "
         "all training samples (circles negative, squares positive): beyond it, the network extrapolates."
     )
-    omitted = f" Not drawn: {len(planes) - len(shown)} further activations." if len(planes) > len(shown) else ""
-    return caption + omitted, xor_decision(models, samples.x, samples.y.flatten(), notes)
+    return caption + _omitted(activations, drawn), xor_decision(models, samples.x, samples.y.flatten(), notes)
 
 
 def _of_pairs(best: Sequence[Record], chosen: Metric, store: Store) -> Iterator[NamedFigure]:
@@ -165,7 +179,7 @@ def seen_against_unseen(found: Sequence[RunCurve]) -> Figure:
     figure = Figure(figsize=(7.2, 4.4), layout="constrained")
     axes = figure.subplots()
     for each in found:
-        look = style(each.activation).plot_arguments() | {"markersize": 4, "linewidth": 1.3}
+        look = style(each.activation).plot_arguments() | {"markersize": 5, "markevery": 0.1, "linewidth": 1.4}
         name = f"{label(each.activation)}: {100 * each.curve.area:.1f}"
         axes.plot(each.curve.unseen.numpy(), each.curve.seen.numpy(), label=name, **look)
     axes.set(xlabel="accuracy on unseen pairs", ylabel="accuracy on seen pairs")
@@ -194,7 +208,7 @@ def _draw_harmonic_means(axes: Axes) -> None:
         x = np.linspace(level * top / (2 * top - level), right, 200)
         y = level * x / (2 * x - level)
         axes.plot(x, y, color="0.85", linewidth=0.8, zorder=0)
-        axes.annotate(f"{100 * level:g}", (x[-1], y[-1]), fontsize=7, color="0.6", annotation_clip=False)
+        axes.annotate(f"{100 * level:g}", (x[-1], y[-1]), fontsize=8, color="0.4", annotation_clip=False)
 
 
 def choose_by(records: Sequence[Record], metric: Metric) -> Metric:

@@ -88,8 +88,11 @@ Scale = tuple[float, float] | None
 
 
 def _scale(table: ResultTable, column: int) -> Scale:
-    """The lowest and highest end of the intervals of a column; None if it has none, or all are one point."""
-    found = [_interval(row.cells[column]) for row in table.rows]
+    """The ends of the intervals of a column; None if it has none, or all are one point.
+
+    A baseline that is far from every activation would leave no room for their differences: it has no say in it.
+    """
+    found = [_interval(row.cells[column]) for row in table.rows if all(map(map_of, row.activation.split(MINUS)))]
     ends = [value for interval in found if interval for value in interval]
     return (min(ends), max(ends)) if ends and min(ends) < max(ends) else None
 
@@ -119,7 +122,7 @@ def _html_cell(cell: ResultCell, scale: Scale) -> str:
     value, drawn = cell.data.get(""), ""
     sortable = isinstance(value, (int, float)) and math.isfinite(value)
     interval = _interval(cell)
-    if scale and interval:
+    if scale and interval and scale[0] <= interval[0] and interval[2] <= scale[1]:
         low, middle, high = (round(4 + 92 * (end - scale[0]) / (scale[1] - scale[0]), 1) for end in interval)
         drawn = (
             '<svg class="interval" viewBox="0 0 100 12" width="100" height="12" aria-hidden="true">'
