@@ -136,7 +136,7 @@ def inventories(folder: Path) -> dict[str, tuple[str, str]]:
 _folder = tempfile.TemporaryDirectory()  # is deleted when the build ends
 intersphinx_mapping = inventories(Path(_folder.name))
 
-# Notebooks run with no settings of whoever builds the site; each kernel would warn that it talks over TCP, to this machine alone.
+# Notebooks run with no settings of whoever builds the site; a kernel would warn that it talks over TCP, to this machine alone.
 _profile = Path(_folder.name) / "ipython" / "profile_default"
 _profile.mkdir(parents=True)
 (_profile / "ipython_kernel_config.py").write_text("get_config().IPKernelApp.log_level = 'ERROR'\n")
