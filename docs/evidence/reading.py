@@ -132,11 +132,12 @@ def _panels(path: Path) -> list[Panel]:
     for row in rows:
         sizes[row["activation"]].add(_size(row))
     groups: dict[tuple[int, ...], list[dict[str, str]]] = defaultdict(list)
-    shared = any(own & other for own, other in combinations(sizes.values(), 2))
+    several = any(len(own) > 1 for own in sizes.values())
+    budgets = several and any(own & other for own, other in combinations(sizes.values(), 2))
     for row in rows:
         size = _size(row)
         # A study of widths instead of budgets: the smallest networks of all are compared, then the next.
-        groups[size if shared else (sorted(sizes[row["activation"]]).index(size),)].append(row)
+        groups[size if budgets else (sorted(sizes[row["activation"]]).index(size),)].append(row)
     depths = {int(row["depth"]) for row in rows}
     return [_panel(path, _name(own, len(depths) > 1) if len(groups) > 1 else "", own) for _, own in sorted(groups.items())]
 
