@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 import zlib
@@ -134,6 +135,12 @@ def inventories(folder: Path) -> dict[str, tuple[str, str]]:
 
 _folder = tempfile.TemporaryDirectory()  # is deleted when the build ends
 intersphinx_mapping = inventories(Path(_folder.name))
+
+# Notebooks run with no settings of whoever builds the site; each kernel would warn that it talks over TCP, to this machine alone.
+_profile = Path(_folder.name) / "ipython" / "profile_default"
+_profile.mkdir(parents=True)
+(_profile / "ipython_kernel_config.py").write_text("get_config().IPKernelApp.log_level = 'ERROR'\n")
+os.environ["IPYTHONDIR"] = str(_profile.parent)
 
 
 def mark_shapes(_app: Sphinx, _what: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:

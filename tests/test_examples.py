@@ -185,6 +185,20 @@ def test_sizes_are_compared_each_for_itself(reading: ModuleType, tmp_path: Path)
         reading.read_panels(tmp_path)
 
 
+def test_widths_without_budgets_are_compared_by_their_order(reading: ModuleType, tmp_path: Path) -> None:
+    sizes = {"relu": (10, 30), "max": (8, 25)}
+    rows = [
+        f"toy,{spec},{size},2,{seed},test_accuracy,0.{seed + 5},1,,"
+        for spec in sizes
+        for size in sizes[spec]
+        for seed in (0, 1)
+    ]
+    write_csv(tmp_path / "toy.csv", rows)
+    panels = reading.read_panels(tmp_path)
+    assert [panel.title for panel in panels] == ["toy, 8 to 10 parameters", "toy, 25 to 30 parameters"]
+    assert all(panel.gain("max") is not None for panel in panels)
+
+
 def test_names_are_escaped(reading: ModuleType, tmp_path: Path) -> None:
     write_csv(tmp_path / "toy.csv", [f"<b>,<i>,9,2,{seed},test_accuracy,0.5,1,," for seed in (0, 1)])
     panels = reading.read_panels(tmp_path)

@@ -61,7 +61,7 @@ def gates(
     ] = None,
     chart: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.png", help="Draw the ratios to relu as a bar chart.", rich_help_panel=OUTPUT),
+        typer.Option(metavar="FILE.png", help="Draw the ratios to relu as a chart.", rich_help_panel=OUTPUT),
     ] = None,
     json: JsonOption = False,
 ) -> None:

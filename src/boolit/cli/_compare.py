@@ -151,7 +151,7 @@ def compare(
     Examples:
       boolit compare wine.csv --target quality
       boolit compare houses.parquet -t price --task regress --drop id --minutes 10
-      boolit compare wine.csv -t quality --activations relu,or_ail,xnor_nail --layers 3
+      boolit compare wine.csv -t quality --activations relu,or_ail --layers 3
     """
     from boolit.lab.compare.job import CompareJob
 

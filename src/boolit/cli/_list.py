@@ -42,7 +42,7 @@ def _print_catalogue(catalogue: Catalogue) -> None:
     for heading, rows in catalogue.groups.items():
         table = plain_table(*catalogue.columns)
         table.show_header = heading == next(iter(catalogue.groups))
-        for column, width in zip(table.columns, widths, strict=True):
+        for column, width in zip(table.columns[:-1], widths[:-1], strict=True):  # the last one may wrap
             column.min_width = width
         for row in rows:
             table.add_row(*map(escape, row))

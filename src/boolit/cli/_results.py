@@ -186,7 +186,7 @@ def export(
 
     Examples:
       boolit export results/parity-quick
-      boolit export results/parity-quick --format parquet --to runs.parquet --history
+      boolit export results/parity-quick --format parquet --history
     """
     from boolit.lab.results.export import export as write
     from boolit.lab.results.store import Store

@@ -183,7 +183,7 @@ def show(
 
     Examples:
       boolit show parity
-      boolit show covertype --profile paper
+      boolit show covertype-1 --profile paper
       boolit show parity --set sweep.depth=[2,3]
     """
     from boolit.lab.studies import load_study, plan
@@ -242,8 +242,8 @@ def _entry(report: Report, summary: ExecutionSummary) -> dict[str, Any]:
 
 def _print_plan(entry: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     console = output()
-    chosen = f"profile {entry['profile']}" if entry["profile"] else "as it stands, without a profile"
-    offered = f" of {', '.join(entry['profiles'])}" if entry["profiles"] else ""
+    chosen = f"Profile {entry['profile']}" if entry["profile"] else "As it stands, without a profile"
+    offered = f"; it has {', '.join(entry['profiles'])}" if entry["profiles"] else ""
     console.print(f"[bold]{escape(entry['title'])}[/]\n{escape(chosen + offered)}\n")
     table = plain_table("activation", "widths", "parameters", "runs", right=("parameters", "runs"))
     for row in rows:
@@ -288,7 +288,7 @@ def search(
 
     Examples:
       boolit search parity
-      boolit search covertype --activations relu,or_ail --rounds 2 --trials 20 --seeds 5
+      boolit search parity --activations relu,xnor_ail --rounds 2 --trials 20
       boolit run parity --hparams results/parity-search/hparams.toml
     """
     from boolit.lab.execute.search import SearchSettings, write_hparams
