@@ -157,6 +157,17 @@ def shorten_types(
     return tuple(text and re.sub(r"(numpy\.ndarray)\[tuple\[.*?\], .*?\[.*?\]\]", r"\1", text) for text in short)
 
 
+def unlist_signatures(_app: Sphinx, _page: str, _template: str, context: dict[str, object], _doctree: object) -> None:
+    """Sphinx lists parameters on lines of their own as definitions without terms, which screen readers announce as nonsense."""
+    listed = re.compile(r"<dl>\n((?:<dd><em class=\"sig-param\">.*</dd>\n)+)</dl>")
+    if isinstance(context.get("body"), str):
+        context["body"] = listed.sub(
+            lambda m: '<span class="sig-lines">' + m[1].replace("<dd>", "<span>").replace("</dd>", "</span>") + "</span>",
+            str(context["body"]),
+        )
+
+
 def setup(app: Sphinx) -> None:
+    app.connect("html-page-context", unlist_signatures)
     app.connect("autodoc-process-signature", shorten_types)
     app.connect("autodoc-process-docstring", mark_shapes, priority=400)  # before napoleon, which has 500
