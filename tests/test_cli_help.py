@@ -163,7 +163,7 @@ def test_choices_are_those_of_the_lab() -> None:
         ("run", "Missing argument 'STUDY'"),
         ("compare t.csv", "Missing option '--target'"),
         ("run parity --seed 3", "No such option: --seed"),
-        ("serch", "No such command 'serch'. Did you mean 'search'?"),
+        ("verfy", "No such command 'verfy'. Did you mean 'verify'?"),
     ],
 )
 def test_a_wrong_argument_is_one_line_with_the_value_and_the_rule(
