@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,22 +9,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from boolit.cli._terminal import JsonOption, output, print_json, progress
+from boolit.cli._terminal import OUTPUT, JsonOption, has_browser, output, print_json, progress
 from boolit.lab.common.errors import UserError
 
 if TYPE_CHECKING:
     from boolit.lab.reports.sections import Section
 
 FoldersArgument = Annotated[
-    list[Path], typer.Argument(metavar="DIR…", help="Folders that boolit run, compare, transfer or search wrote.")
+    list[Path], typer.Argument(metavar="DIR", help="Folders that boolit run, compare, transfer or search wrote.")
 ]
-OpenOption = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
+OpenOption = Annotated[bool, typer.Option("--open", help="Open the page in the browser.", rich_help_panel=OUTPUT)]
 
 
 def report(
     folders: FoldersArgument,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE.html", help="The page; DIR/report/report.html unless given.")
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE.html",
+            help="The page to write.",
+            show_default="DIR/report/report.html",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     open: OpenOption = False,  # noqa: A002 (the option's name)
     json: JsonOption = False,
@@ -35,6 +41,11 @@ def report(
 
     Nothing is trained, and a study that is not finished has a page, too. Several folders need --out; runs of one study that
     are in several of them are compared together, and everything else has a section of its own.
+
+    Examples:
+      boolit report results/parity-quick
+      boolit report results/parity-quick --open
+      boolit report results/parity-quick results/wine --out both.html
     """
     page, sections = _write(folders, out)
     if json:
@@ -52,13 +63,26 @@ def report(
 def watch(
     folders: FoldersArgument,
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="The port to serve it at; a free one unless given.")
+        int,
+        typer.Option(
+            "--port",
+            min=0,
+            max=65535,
+            metavar="N",
+            help="The port to serve it at.",
+            show_default="a free one",
+            rich_help_panel=OUTPUT,
+        ),
     ] = 0,
     open: OpenOption = False,  # noqa: A002 (the option's name)
 ) -> None:
     """Serve the report of a study that is running, to this machine only, until Ctrl-C.
 
     The page updates by itself when runs are added. It is served at 127.0.0.1, where no other machine can reach it.
+
+    Examples:
+      boolit watch results/parity-quick
+      boolit watch results/parity-quick --port 8000 --open
     """
     from boolit.lab.reports.server import ReportServer
 
@@ -71,13 +95,7 @@ def watch(
 
 def open_page(url: str) -> None:
     """Opens a page in the user's browser; an error where there is none."""
-    # Without a desktop, Python may find a browser for terminals, or one that fails when it starts.
-    desktop = sys.platform in ("win32", "darwin") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    try:
-        opened = bool(desktop or os.environ.get("BROWSER")) and webbrowser.open(url)
-    except webbrowser.Error:
-        opened = False
-    if not opened:
+    if not (has_browser() and webbrowser.open(url)):
         raise UserError(f"there is no desktop or browser to open {url} in; copy the page to where one is")
 
 

@@ -279,10 +279,14 @@ def gates_section(result: GatesResult) -> Section:
         paragraphs=remarks(result),
         tables=[_result_table(own.title, own.headings, [*own.rows, *own.references], _NOTE) for own in tables(result)],
         charts=[_ratios(group) for group in result.groups if not group.call and group.direction != "forward"],
-        recipe={name: str(value) for name, value in settings.items()},
+        recipe={name: _plain(value) for name, value in settings.items()},
         environment={name: str(value) for name, value in result.stamp.items() if isinstance(value, (str, int, float))},
         command=this_command(),
     )
+
+
+def _plain(value: object) -> str:
+    return ", ".join(map(_plain, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 def _ratios(group: TimingGroup) -> ChartSet:
