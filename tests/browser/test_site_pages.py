@@ -14,7 +14,7 @@ import pytest
 SIZES = [(width, scheme) for width in (390, 768, 1400) for scheme in ("light", "dark")]
 KINDS = (
     *("index", "tutorial", "choosing", "practitioner", "convert", "command-line", "paper", "speed", "changelog"),
-    *("reference/functional", "reference/lab", "auto_examples/index", "auto_examples/plot_parity"),
+    *("reference/nn", "auto_examples/index", "auto_examples/plot_parity"),
     "notebooks/compare-on-your-table",
 )
 
