@@ -15,7 +15,7 @@ demo: .venv/installed
 	@echo
 	@$(BIN)/boolit run parity --out results/demo --offer
 
-test: .venv/installed
+test: .venv/installed .venv/axe
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests --pyargs boolit
 
 # Set before Python starts: torch, oneDNN, MKL and boolit choose their instructions once.
@@ -60,6 +60,16 @@ docs: .venv/installed
 .venv/dependencies: requirements.lock
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	touch $@
+
+# For the tests of pages in a browser, which are skipped without it. A stamp is left where npm is missing, too: it is asked once.
+.venv/axe: .venv/dependencies
+	mkdir -p $@
+	if command -v npm > /dev/null; then npm install --silent --no-audit --no-fund --prefix $@ axe-core@4.10.3 || \
+	echo "axe-core cannot be fetched: pages are not checked with it"; \
+	else echo "npm is not installed: pages are not checked with axe-core"; fi
+	@for name in chromium chromium-browser google-chrome chrome; do command -v $$name > /dev/null && exit 0; done; \
+	echo "no Chromium is installed: pages are not tested in a browser"
 	touch $@
 
 .venv/installed: .venv/dependencies $(SOURCES)

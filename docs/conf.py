@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 import zlib
@@ -135,6 +136,12 @@ def inventories(folder: Path) -> dict[str, tuple[str, str]]:
 _folder = tempfile.TemporaryDirectory()  # is deleted when the build ends
 intersphinx_mapping = inventories(Path(_folder.name))
 
+# Notebooks run with no settings of whoever builds the site; a kernel would warn that it talks over TCP, to this machine alone.
+_profile = Path(_folder.name) / "ipython" / "profile_default"
+_profile.mkdir(parents=True)
+(_profile / "ipython_kernel_config.py").write_text("get_config().IPKernelApp.log_level = 'ERROR'\n")
+os.environ["IPYTHONDIR"] = str(_profile.parent)
+
 
 def mark_shapes(_app: Sphinx, _what: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:
     """A paragraph of a docstring that begins with "Shape: " becomes a field, beside the parameters."""
@@ -150,6 +157,17 @@ def shorten_types(
     return tuple(text and re.sub(r"(numpy\.ndarray)\[tuple\[.*?\], .*?\[.*?\]\]", r"\1", text) for text in short)
 
 
+def unlist_signatures(_app: Sphinx, _page: str, _template: str, context: dict[str, object], _doctree: object) -> None:
+    """Sphinx lists parameters on lines of their own as definitions without terms, which screen readers announce as nonsense."""
+    listed = re.compile(r"<dl>\n((?:<dd><em class=\"sig-param\">.*</dd>\n)+)</dl>")
+    if isinstance(context.get("body"), str):
+        context["body"] = listed.sub(
+            lambda m: '<span class="sig-lines">' + m[1].replace("<dd>", "<span>").replace("</dd>", "</span>") + "</span>",
+            str(context["body"]),
+        )
+
+
 def setup(app: Sphinx) -> None:
+    app.connect("html-page-context", unlist_signatures)
     app.connect("autodoc-process-signature", shorten_types)
     app.connect("autodoc-process-docstring", mark_shapes, priority=400)  # before napoleon, which has 500

@@ -140,6 +140,7 @@ def test_a_gain_over_relu_is_welchs_interval(reading: ModuleType, tmp_path: Path
     rows = [f"toy,relu,10,2,{seed},test_accuracy,{value},1,," for seed, value in enumerate(relu)]
     rows += [f"toy,xnor_ail,12,2,{seed},test_accuracy,{value},1,," for seed, value in enumerate(gate)]
     rows += ["toy,xnor_ail,12,2,9,test_accuracy,,1,,"]
+    rows += [f"toy,max,12,2,{seed},test_accuracy,0.4{seed},1,," for seed in (0, 1)]  # as large as another: still one panel
     write_csv(tmp_path / "toy.csv", rows)
     (panel,) = reading.read_panels(tmp_path)
     low, high = stats.ttest_ind(gate, relu, equal_var=False).confidence_interval(0.95)
@@ -148,7 +149,7 @@ def test_a_gain_over_relu_is_welchs_interval(reading: ModuleType, tmp_path: Path
     assert gain.verdict == "better"
     assert panel.gain("relu", "xnor_ail").verdict == "worse"
     assert panel.gain("relu") is None
-    assert panel.ranking == ["xnor_ail", "relu"]
+    assert panel.ranking == ["xnor_ail", "relu", "max"]
     assert "4 (+1 diverged)" in reading.panel_table(panel)
     assert "toy (XNORₐᵢₗ +" in reading.tally([panel], ["xnor_ail"])
 
@@ -183,6 +184,20 @@ def test_sizes_are_compared_each_for_itself(reading: ModuleType, tmp_path: Path)
     write_csv(tmp_path / "toy.csv", [*rows, rows[0]])
     with pytest.raises(ValueError, match="seed 0 of relu more than once"):
         reading.read_panels(tmp_path)
+
+
+def test_widths_without_budgets_are_compared_by_their_order(reading: ModuleType, tmp_path: Path) -> None:
+    sizes = {"relu": (10, 30), "max": (8, 25)}
+    rows = [
+        f"toy,{spec},{size},2,{seed},test_accuracy,0.{seed + 5},1,,"
+        for spec in sizes
+        for size in sizes[spec]
+        for seed in (0, 1)
+    ]
+    write_csv(tmp_path / "toy.csv", rows)
+    panels = reading.read_panels(tmp_path)
+    assert [panel.title for panel in panels] == ["toy, 8 to 10 parameters", "toy, 25 to 30 parameters"]
+    assert all(panel.gain("max") is not None for panel in panels)
 
 
 def test_names_are_escaped(reading: ModuleType, tmp_path: Path) -> None:

@@ -64,9 +64,9 @@ def read_places() -> dict[str, Place]:
         module = ""
         for block in BLOCK.findall(page.read_text(encoding="utf-8")):
             for found in DIRECTIVE.finditer(block):
-                if found["kind"] == "currentmodule":
+                if found["kind"] in ("currentmodule", "automodule"):
                     module = f"{found['name']}."
-                else:
+                if found["kind"] != "currentmodule":
                     whole = found["name"] if found["name"].startswith("boolit") else module + found["name"]
                     assert whole not in places, f"{whole} is in the reference twice"
                     places[whole] = Place(found["kind"], found["body"])

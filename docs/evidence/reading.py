@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from itertools import combinations
 from pathlib import Path
 from statistics import fmean, median
 
@@ -127,17 +128,33 @@ def read_panels(folder: Path = FOLDER) -> list[Panel]:
 def _panels(path: Path) -> list[Panel]:
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    sizes = defaultdict(set)
+    sizes: dict[str, set[_Size]] = defaultdict(set)
     for row in rows:
-        sizes[row["activation"]].add((int(row["depth"]), int(row["parameters"])))
+        sizes[row["activation"]].add(_size(row))
+    groups: dict[tuple[int, ...], list[dict[str, str]]] = defaultdict(list)
     several = any(len(own) > 1 for own in sizes.values())
-    groups: dict[tuple[int, int], list[dict[str, str]]] = defaultdict(list)
-    for row in rows:  # with one size each, all are compared, whatever their parameters
-        groups[(int(row["depth"]), int(row["parameters"])) if several else (0, 0)].append(row)
-    short = shorten_numbers(size for _, size in groups)
-    depths = {depth for depth, _ in groups}
-    names = {key: f"{key[0]} layers, {short[key[1]]}" if len(depths) > 1 else short[key[1]] for key in groups}
-    return [_panel(path, names[key] if several else "", groups[key]) for key in sorted(groups)]
+    budgets = several and any(own & other for own, other in combinations(sizes.values(), 2))
+    for row in rows:
+        size = _size(row)
+        # A study of widths instead of budgets: the smallest networks of all are compared, then the next.
+        groups[size if budgets else (sorted(sizes[row["activation"]]).index(size),)].append(row)
+    depths = {int(row["depth"]) for row in rows}
+    return [_panel(path, _name(own, len(depths) > 1) if len(groups) > 1 else "", own) for _, own in sorted(groups.items())]
+
+
+_Size = tuple[int, int]
+
+
+def _size(row: Mapping[str, str]) -> _Size:
+    return int(row["depth"]), int(row["parameters"])
+
+
+def _name(rows: Sequence[Mapping[str, str]], with_depth: bool) -> str:
+    """A size in words: its parameters, from the fewest to the most, and its layers."""
+    numbers = sorted({int(row["parameters"]) for row in rows})
+    short = shorten_numbers(numbers)
+    size = " to ".join(dict.fromkeys((short[numbers[0]], short[numbers[-1]])))
+    return f"{rows[0]['depth']} layers, {size}" if with_depth else size
 
 
 def _panel(path: Path, size: str, rows: Sequence[Mapping[str, str]]) -> Panel:
@@ -208,10 +225,9 @@ def figure_html(figure: Figure, alt: str, caption: str) -> str:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": None})
     data = base64.b64encode(buffer.getvalue()).decode()
-    # The class keeps the theme from dimming a drawing that is made for white paper.
-    image = (
-        f'<img class="dark-light" src="data:image/png;base64,{data}" alt="{escape(alt)}" style="max-width:100%;height:auto">'
-    )
+    # The class and the padding keep the theme from dimming and framing a drawing that is made for white paper.
+    css = "max-width:100%;height:auto;padding:0;background:#fff"
+    image = f'<img class="dark-light" src="data:image/png;base64,{data}" alt="{escape(alt)}" style="{css}">'
     below = f'<figcaption style="color:#222">{escape(caption)}</figcaption>'
     return f'<figure style="background:#fff;color:#222">{image}{below}</figure>'
 

@@ -23,13 +23,6 @@ AXE = Path(__file__).parents[2] / ".venv" / "axe" / "node_modules" / "axe-core" 
 INSIDE = ("data:", "file:", "blob:", "about:", "http://127.0.0.1:")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One process has the browser and what the pages are made of, however many run the tests."""
-    for item in items:
-        if Path(__file__).parent in Path(item.fspath).parents:
-            item.add_marker(pytest.mark.xdist_group("browser"))
-
-
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """The system's Chromium, started once."""

@@ -204,12 +204,12 @@ def test_the_legend_hides_and_shows_a_series_in_every_chart(study: str, open_pag
     gone = "(name) => [...document.querySelectorAll('.chart')].every((chart) => chart.view.signal('hidden').includes(name))"
     until(page, gone, name)
     for chart in ("runs", "curves", "parameters"):
-        page.evaluate(f"document.querySelector('.chart[data-chart={chart}]').view.runAsync()")
+        page.evaluate(f"document.querySelector('.chart[data-chart={chart}]').view.runAsync().then(() => 0)")
         assert name not in shown(page, chart)
         assert len(shown(page, chart)) == len(ACTIVATIONS) - 1
     button.press("Enter")
     until(page, "document.querySelector('.chart').view.signal('hidden').length === 0")
-    page.evaluate("document.querySelector('.chart').view.runAsync()")
+    page.evaluate("document.querySelector('.chart').view.runAsync().then(() => 0)")
     assert name in shown(page, "runs")
 
 
@@ -218,11 +218,12 @@ def test_hovering_shows_the_run(study: str, open_page: Any) -> None:
     page.locator(".chart[data-chart=runs]").scroll_into_view_if_needed()
     place = page.evaluate(  # of the mark that is drawn last, and so hidden by no other
         """() => {
-            const view = document.querySelector('.chart[data-chart=runs]').view, [left, top] = view.origin();
+            const view = document.querySelector('.chart[data-chart=runs]').view;
+            const [left, top] = view.origin(), edge = view.padding();
             const find = (node) => node.datum && node.datum.key && node.mark.marktype === 'symbol'
                 ? node : (node.items || []).map(find).findLast(Boolean);
             const mark = find(view.scenegraph().root), box = view.container().querySelector('canvas').getBoundingClientRect();
-            return {x: box.x + left + mark.x, y: box.y + top + mark.y, run: mark.datum.key};
+            return {x: box.x + edge.left + left + mark.x, y: box.y + edge.top + top + mark.y, run: mark.datum.key};
         }"""
     )
     page.mouse.move(place["x"] - 3, place["y"] - 3)
@@ -242,7 +243,7 @@ def test_a_size_is_chosen_for_the_charts_of_one(study: str, open_page: Any) -> N
     for panel in ("1k parameters", "4k parameters"):
         select.select_option(panel)
         until(page, "(name) => document.querySelector('.chart').view.signal('panel') === name", panel)
-        page.evaluate("document.querySelector('.chart').view.runAsync()")
+        page.evaluate("document.querySelector('.chart').view.runAsync().then(() => 0)")
         assert len(shown(page, "runs")) == len(ACTIVATIONS)
 
 

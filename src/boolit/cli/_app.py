@@ -7,10 +7,12 @@ asked for. It imports the lab inside the function, so that no help waits for tor
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import re
 import sys
+import unicodedata
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any, cast
@@ -88,6 +90,7 @@ EXIT_CODES = {
 }
 
 COMPLETION = "_BOOLIT_COMPLETE"  # set by the script that --install-completion gives a shell
+_SUBSCRIPT = re.compile("[ₐᵢₗₙ]+")  # as in the paper's names
 _EMPTY_OPTION = re.compile(r"--[a-z-]+=")
 
 
@@ -228,7 +231,15 @@ def _print_help(context: typer.Context) -> None:
 
 
 def _tolerate_narrow_encodings() -> None:
-    """A terminal that has no → shows a ? for it, instead of ending the command."""
+    """A terminal that has no → shows a ? for it, instead of ending the command, and XNOR_ail for the paper's subscript."""
+    codecs.register_error("boolit", _spell_out)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors="boolit")
+
+
+def _spell_out(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    missing = error.object[error.start : error.end]
+    spelled = _SUBSCRIPT.sub(lambda found: f"_{unicodedata.normalize('NFKD', found[0])}", missing)
+    return "".join(letter if letter.isascii() else "?" for letter in spelled), error.end

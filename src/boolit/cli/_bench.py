@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 HOW = "How to measure"
+PAGE = typer.Option("--report", metavar="FILE.html", help="Write tables and charts as an HTML page.", rich_help_panel=OUTPUT)
 
 
 def gates(
@@ -61,8 +62,9 @@ def gates(
     ] = None,
     chart: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.png", help="Draw the ratios to relu as a bar chart.", rich_help_panel=OUTPUT),
+        typer.Option(metavar="FILE.png", help="Draw the ratios to relu as a chart.", rich_help_panel=OUTPUT),
     ] = None,
+    report: Annotated[Path | None, PAGE] = None,
     json: JsonOption = False,
 ) -> None:
     """Compare our gates with relu, silu, gelu, glu, a copy and the published package.
@@ -76,14 +78,16 @@ def gates(
       boolit bench gates --dtype bfloat16 --repeats 10 --chart speed.png
     """
     from boolit.lab.bench.gates import measure_gates
-    from boolit.lab.bench.presentation import check_file, draw
+    from boolit.lab.bench.presentation import check_file, check_page, draw
     from boolit.lab.bench.settings import parse_settings
 
     settings = parse_settings(shape or (), dim or (), split_names(activations), repeats, dtype.value, compiled)
     if chart is not None:
         check_file(chart)
-    with _progress_bar(False if json else None) as report:
-        result = measure_gates(settings, report, threads)
+    if report is not None:
+        check_page(report)
+    with _progress_bar(False if json else None) as advance:
+        result = measure_gates(settings, advance, threads)
     if json:
         print_json(result.to_json())
     else:
@@ -91,6 +95,15 @@ def gates(
     if chart is not None:
         draw(result, chart)
         progress().print(f"wrote {chart}", markup=False, soft_wrap=True)
+    _write_page(result, report)
+
+
+def _write_page(result: GatesResult | TrainingResult, path: Path | None) -> None:
+    from boolit.lab.bench.presentation import write_bench_page
+
+    if path is not None:
+        write_bench_page(result, path)
+        progress().print(f"wrote {path}", markup=False, soft_wrap=True)
 
 
 @contextmanager
@@ -136,6 +149,7 @@ def _print_table(console: Console, table: BenchTable) -> None:
 
 def training(
     rounds: Annotated[int, typer.Option("--rounds", min=1, metavar="N", help="Epochs of each, measured in turn.")] = 7,
+    report: Annotated[Path | None, PAGE] = None,
     json: JsonOption = False,
 ) -> None:
     """Measure how much faster stacked training is than a plain loop of the same trainer, and a step of large networks.
@@ -148,14 +162,18 @@ def training(
       boolit bench training
       boolit bench training --rounds 3 --json
     """
+    from boolit.lab.bench.presentation import check_page
     from boolit.lab.bench.training import measure_training
 
+    if report is not None:
+        check_page(report)
     with count_progress(False if json else None) as begin:
         result = measure_training(rounds, begin)
     if json:
         print_json(result.to_json())
     else:
         _print_training(result)
+    _write_page(result, report)
 
 
 def _print_training(result: TrainingResult) -> None:

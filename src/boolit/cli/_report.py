@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from boolit.cli._terminal import OUTPUT, JsonOption, output, print_json, progress
+from boolit.cli._terminal import OUTPUT, JsonOption, has_browser, output, print_json, progress
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.progress import show_working
 
@@ -74,7 +72,7 @@ def watch(
             max=65535,
             metavar="N",
             help="The port to serve it at.",
-            show_default="0, a free one",
+            show_default="a free one",
             rich_help_panel=OUTPUT,
         ),
     ] = 0,
@@ -99,13 +97,7 @@ def watch(
 
 def open_page(url: str) -> None:
     """Opens a page in the user's browser; an error where there is none."""
-    # Without a desktop, Python may find a browser for terminals, or one that fails when it starts.
-    desktop = sys.platform in ("win32", "darwin") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    try:
-        opened = bool(desktop or os.environ.get("BROWSER")) and webbrowser.open(url)
-    except webbrowser.Error:
-        opened = False
-    if not opened:
+    if not (has_browser() and webbrowser.open(url)):
         raise UserError(f"there is no desktop or browser to open {url} in; copy the page to where one is")
 
 

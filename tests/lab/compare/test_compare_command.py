@@ -14,6 +14,7 @@ import boolit
 from boolit.cli import _compare
 from boolit.cli._app import run as main
 from boolit.lab.common.errors import UserError
+from boolit.lab.results.names import paper_name
 
 
 def run(*arguments: str | Path) -> tuple[str, str]:
@@ -62,7 +63,10 @@ def test_terminal_report_json_and_model_tell_one_story(folder: Path, tmp_path: P
         assert entry["verdict"] in told
         assert saved["reason"] in told
         assert entry["covers"] in told
-        assert f"Saved: {saved['activation']}, expected accuracy on new rows: {100 * saved['expected']['mean']:.1f}" in told
+        assert (
+            f"Saved: {paper_name(saved['activation'])}, expected accuracy on new rows: {100 * saved['expected']['mean']:.1f}"
+            in told
+        )
     assert model.description.activation == saved["activation"]
     assert (model.about["chosen"], model.about["expected"]) == (saved["reason"], saved["expected"])
     leader = max(entry["activations"], key=lambda name: entry["activations"][name]["mean"])
@@ -93,7 +97,7 @@ def test_rates_at_the_edge_are_told(folder: Path, tmp_path: Path) -> None:
     """With one rate, it is the highest and the lowest, and always chosen."""
     arguments = ("compare", folder / "classes.csv", "--target", "class", *SMALL, "--rates", "0.01", "--out", tmp_path / "out")
     out = plain(run(*arguments)[0])
-    assert "The highest rate tried, 0.01, was chosen on most splits for max, relu; a higher one may be better: --rates" in out
+    assert "The highest rate tried, 0.01, was chosen on most splits for Max, ReLU; a higher one may be better: --rates" in out
     with pytest.raises(UserError, match=r"--rates 0\.1;2 are not numbers"):
         run("compare", folder / "classes.csv", "--target", "class", "--rates", "0.1;2")
 

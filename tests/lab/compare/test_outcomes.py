@@ -130,5 +130,5 @@ def test_a_true_difference_is_found(folder: Path, tmp_path: Path) -> None:
     options: dict[str, Any] = {"activations": ("relu", "xnor_nail"), "budget": 13, "layers": 1, "epochs": 40}
     found = compared(table(folder / "signs.csv", x, same), tmp_path / "out", **options)
     assert found.wins == {"xnor_nail": ["relu"]}
-    assert "xnor_nail is significantly better than relu (reference, by " in str(found)
+    assert "XNORₙₐᵢₗ is significantly better than ReLU (reference, by " in str(found)
     assert found.comparison.pair("xnor_nail", "relu").p_holm < 0.01

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import html
+import io
 import math
 import re
 from html.parser import HTMLParser
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from scipy import stats
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.reports.tables import (
@@ -173,12 +175,35 @@ def test_html_escapes_everything_and_is_well_formed():
         reader = Reader()
         reader.feed(render(table, "html"))
         assert reader.open == []
-        assert reader.tags <= {"table", "caption", "thead", "tbody", "tr", "th", "td", "code", "p", "b", "u", "i"}
+        known = {"div", "table", "caption", "thead", "tbody", "tr", "th", "td", "code", "p", "b", "u", "i", "sub", "button"}
+        assert reader.tags <= known | {"svg", "line", "circle"}
     assert [cell for cell in reader.cells if "±" in cell] == ["92.1 ± 0.4", "96.3 ± 0.4", "94.6 ± 0.4", "98.0 ± 0.4"]
     text = render(scored(), "html")
-    assert '<td style="background:#000000;color:#fff"><b><u><i>94.6</i></u></b> ± 0.4</td>' in text
-    assert '<td style="background:#ffffff;color:#000"><u>92.1</u> ± 0.4</td>' in text
+    assert '<td data-value="0.9459"><b><u><i>94.6</i></u></b> ± 0.4<svg' in text
+    assert '<td data-value="0.9206"><u>92.1</u> ± 0.4<svg' in text
+    assert '<th scope="row" data-spec="or_ail" title="or_ail">OR<sub>AIL</sub><code class="spec">or_ail</code></th>' in text
     assert html.escape(NASTY) in text
+
+
+def test_intervals_are_drawn_on_one_scale_per_column():
+    """The lowest end is at the left, the highest at the right; what is no activation has no say in the scale."""
+    data = {"relu": (0.4, 0.5, 0.6), "tanh": (0.5, 0.7, 0.9), "majority class": (0.0, 0.1, 0.2)}
+    rows = (
+        ResultRow(name, "", (ResultCell("x", data={" low": low, "": middle, " high": high}),))
+        for name, (low, middle, high) in data.items()
+    )
+    text = render(ResultTable("t", ("c",), tuple(rows)), "html")
+    drawn = re.findall(r'<line x1="([\d.]+)" x2="([\d.]+)".*?<circle cx="([\d.]+)"', text)
+    assert [[float(end) for end in each] for each in drawn] == [[4.0, 40.8, 22.4], [22.4, 96.0, 59.2]]
+
+
+def test_a_mean_of_seeds_has_its_interval_by_students_t():
+    values = [0.5, 0.6, 0.7, 0.55]
+    table = comparison_table(compare([Score("relu", 36, tuple(values)), Score("tanh", 36, (0.99, 1.0))], ACCURACY), "t")
+    found = {row.activation: row.cells[1].data for row in table.rows}
+    low, high = stats.t.interval(0.95, 3, loc=sum(values) / 4, scale=stats.sem(values))
+    assert (found["relu"][" low"], found["relu"][" high"]) == pytest.approx((low, high))
+    assert found["tanh"][" high"] == 1.0  # no share lies beyond
 
 
 def test_latex_is_balanced_and_has_the_papers_marks():
@@ -196,8 +221,8 @@ def test_latex_is_balanced_and_has_the_papers_marks():
 
 def test_markdown_has_one_line_a_row_and_escapes_what_it_reads():
     text = render(scored(), "markdown")
-    assert "| `tanh` | 1→1 | <u>***94.6***</u> ± 0.4 |  |" in text.splitlines()
-    assert "| `relu` | 1→1 | <u>92.1</u> ± 0.4 | <u>96.3</u> ± 0.4 |" in text.splitlines()
+    assert "| Tanh | 1→1 | <u>***94.6***</u> ± 0.4 |  |" in text.splitlines()
+    assert "| ReLU | 1→1 | <u>92.1</u> ± 0.4 | <u>96.3</u> ± 0.4 |" in text.splitlines()
     rows = [line for line in render(nasty(), "markdown").splitlines() if line.startswith("|")]
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in rows} == {5}
     assert "<script>" not in render(nasty(), "markdown")
@@ -222,6 +247,20 @@ def test_terminal_shows_marks_background_and_nothing_of_the_texts_markup():
         plain.print(terminal_table(score_table({"[red]x": comparison(relu=0.5)}, "[bold]t")))
     assert "[bold]t" in captured.get()
     assert "[red]x" in captured.get()
+
+
+def test_a_terminal_has_the_papers_names_or_specs_where_it_has_ascii_only():
+    table = ResultTable("t", ("minus relu",), (ResultRow("xnor_ail − or_and_xnor_nail_d", "", (ResultCell("1"),)),))
+    written = {}
+    for encoding in ("utf-8", "ascii"):
+        console = Console(file=io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="replace"), width=200)
+        console.print(terminal_table(table))
+        console.file.seek(0)
+        written[encoding] = console.file.read()
+    assert "XNORₐᵢₗ − OR, AND, XNORₙₐᵢₗ (d)" in written["utf-8"]
+    assert "minus ReLU" in written["utf-8"]
+    assert "xnor_ail ? or_and_xnor_nail_d" in written["ascii"]
+    assert "minus relu" in written["ascii"]
 
 
 def test_an_unknown_format_is_named():

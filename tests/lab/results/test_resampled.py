@@ -109,7 +109,7 @@ def test_one_split_has_no_spread() -> None:
 def test_no_difference_is_told_with_the_rows_it_would_take() -> None:
     found = verdict({"relu": around(0.8), "max": around(0.802, turn=1), "majority class": around(0.5, turn=2)})
     assert found.wins == {}
-    assert str(found).startswith("No evidence of a difference between max and relu: max has the highest mean,")
+    assert str(found).startswith("No evidence of a difference between Max and ReLU: Max has the highest mean,")
     assert "rows would be needed" in str(found)
     assert "significantly" not in str(found)
     assert "best" not in str(found)
@@ -118,7 +118,7 @@ def test_no_difference_is_told_with_the_rows_it_would_take() -> None:
 def test_a_difference_is_told_with_its_size() -> None:
     found = verdict({"relu": around(0.6), "max": around(0.61, turn=1), "xnor_ail": around(0.9), "majority class": around(0.5)})
     assert found.wins["xnor_ail"] == ["relu", "max"]
-    assert "xnor_ail is significantly better than relu (reference, by 30.0 points, p = " in str(found)
+    assert "XNORₐᵢₗ is significantly better than ReLU (reference, by 30.0 points, p = " in str(found)
 
 
 def test_of_errors_the_lowest_leads() -> None:

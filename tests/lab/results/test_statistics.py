@@ -228,8 +228,8 @@ def summaries(**means: float) -> list[ScoreSummary]:
         (
             summaries(xnor_ail=0.932, xnor_nail=0.925, tanh=0.9, relu=0.6, or_ail=0.89),
             ComparisonMethod(),
-            "xnor_ail is best (93.2 ± 0.4 %, n = 32); significantly better than relu (p = 5e-56) and 2 others, "
-            "not distinguishable from xnor_nail (p = 0.22).",
+            "XNORₐᵢₗ is best (93.2 ± 0.4 %, n = 32); significantly better than ReLU (p = 5e-56) and 2 others, "
+            "not distinguishable from XNORₙₐᵢₗ (p = 0.22).",
         ),
         (
             summaries(a=0.932, b=0.931, c=0.93, d=0.929, e=0.928),
@@ -237,7 +237,7 @@ def summaries(**means: float) -> list[ScoreSummary]:
             "a is best (93.2 ± 0.4 %, n = 32); not distinguishable from b (p = 1), c (p = 1), d (p = 1) and 1 other; "
             "two-sided Welch's t-test, Holm-corrected.",
         ),
-        (summaries(relu=0.5), ComparisonMethod(), "relu is best (50.0 ± 0.4 %, n = 32); there is no other to compare it with."),
+        (summaries(relu=0.5), ComparisonMethod(), "ReLU is best (50.0 ± 0.4 %, n = 32); there is no other to compare it with."),
     ],
 )
 def test_verdict_of_summaries(given_summaries, method, sentence):

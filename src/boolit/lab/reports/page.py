@@ -33,6 +33,8 @@ from boolit.lab.studies import Plan
 SUFFIXES = {"markdown": "md", "latex": "tex", "csv": "csv"}
 CHARTED = ("curves", "sizes", "solved", "scores")  # figures of what the page's own charts and tables show
 NONE, SELF = "'none'", "'self'"  # in a content policy
+ALONE = "Made by boolit. Everything is in this one file: it connects to nothing."
+LIVE = "Served by boolit watch, to this machine only; it updates by itself while runs are added."
 Image = tuple[Path, str]  # a file and its caption
 
 
@@ -155,7 +157,7 @@ def html_page(sections: Sequence[Section], images: Sequence[Sequence[Image]] = (
         f'<main id="main"{f" data-state={escape(live)!r}" if live else ""}>',
         *(_html_section(section, number, own) for number, (section, own) in enumerate(zip(sections, pictures, strict=True))),
         "</main>",
-        "<footer><p>Made by boolit. This page is one file: it asks nobody for anything.</p></footer>",
+        f"<footer><p>{LIVE if live else ALONE}</p></footer>",
         f"<script>{vega}</script>",
         f"<script>{script}</script>",
     ]
@@ -186,7 +188,7 @@ def _navigation(sections: Sequence[Section]) -> str:
 
 def _parts(section: Section) -> list[str]:
     found = {
-        "Scores": section.tables,
+        _first_heading(section): section.tables,
         "Charts": section.charts,
         "Tables": section.tables[1:],
         "Recipe": section.recipe,
@@ -194,6 +196,10 @@ def _parts(section: Section) -> list[str]:
         "Repeat": section.command,
     }
     return [name for name, part in found.items() if part]
+
+
+def _first_heading(section: Section) -> str:
+    return {"bench": "Times", "search": "Settings"}.get(section.kind, "Scores")
 
 
 def _html_section(section: Section, number: int, images: Sequence[Image]) -> str:
@@ -207,7 +213,8 @@ def _html_section(section: Section, number: int, images: Sequence[Image]) -> str
         parts.append(f'<p class="verdict">{_html_sentence(section.verdict, section)}</p>')
     parts += [f"<p>{_html_sentence(paragraph, section)}</p>" for paragraph in section.paragraphs]
     if section.tables:
-        parts.append(f'<h3 id="{place}-scores">Scores</h3>{FORMATS["html"](section.tables[0])}')
+        heading = _first_heading(section)
+        parts.append(f'<h3 id="{place}-{heading.lower()}">{heading}</h3>{FORMATS["html"](section.tables[0])}')
     if section.charts:
         parts.append(f'<h3 id="{place}-charts">Charts</h3>')
         parts += [_html_charts(charts, f"{place}-{which}") for which, charts in enumerate(section.charts)]

@@ -7,7 +7,7 @@ from fractions import Fraction
 from html import escape
 
 from boolit.lab.runs import Metric
-from boolit.nn import Activation, Ensemble, Extremum, Gate, activation, known_specs
+from boolit.nn import Activation, Custom, Ensemble, Extremum, Gate, activation, known_specs
 
 _PROPER = {
     "relu": "ReLU",
@@ -80,6 +80,8 @@ def _module_name(module: Activation, subscript: Callable[[str], str]) -> str:
         return f"{gate_name(module)}{subscript(module.form.upper())}{_group(module.k)}"
     if isinstance(module, Extremum):
         return f"{module.name.capitalize()}{_group(module.k)}"
+    if isinstance(module, Custom):  # its own author's word
+        return module.spec
     return _PROPER.get(module.spec, module.spec.capitalize().replace("_", " "))
 
 

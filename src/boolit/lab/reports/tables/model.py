@@ -72,6 +72,7 @@ class ResultRow:
 @dataclass(frozen=True)
 class ResultTable:
     """Activations by columns. ``notes`` say how to read it, ``background`` what the shades mean where they are shown.
+    ``first`` is the name of the first column.
 
     It has a ``title``, the names of its ``columns``, and ``rows``, each with as many cells.
 
@@ -87,11 +88,12 @@ class ResultTable:
     rows: tuple[ResultRow, ...]
     notes: tuple[str, ...] = ()
     background: str = ""
+    first: str = "activation"
 
     @property
     def heading(self) -> tuple[str, ...]:
         """The names of all columns, the first two included."""
-        return ("activation", "map", *self.columns)
+        return (self.first, "map", *self.columns)
 
 
 def column_marks(comparison: Comparison, resolution: float = 0.0) -> dict[str, Marks]:
