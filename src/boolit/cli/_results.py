@@ -116,7 +116,9 @@ def paper(
 
 
 def correlations(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that boolit run wrote with --set keep_weights=true.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A folder that boolit run wrote, with the weights kept (keep_weights).")
+    ],
     layer: Annotated[
         int, typer.Option("--layer", min=1, metavar="N", help="Which hidden layer's weights, counted from 1.")
     ] = 1,

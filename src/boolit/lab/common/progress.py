@@ -128,8 +128,8 @@ class BarProgress(Progress):
 class LineProgress(Progress):
     """Tasks as rich has them, printed as a line every ten seconds by a thread, whether or not anything has moved.
 
-    What is over within two seconds prints nothing, unless `print_now` did; a last line says where it ended if there was one
-    before.
+    What is over within two seconds prints nothing, unless `print_now` did; a last line says where the counting ended if there
+    was one before.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class LineProgress(Progress):
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
-        if self._last:
+        if self._last and any(_is_counted(task) for task in self.tasks):
             self._print(self._status())
             self._last = ""
 
@@ -208,5 +208,9 @@ class LineProgress(Progress):
         return line if left is None else f"{line}; about {timedelta(seconds=round(left))} left"
 
     def _text(self, task: Task) -> str:
-        count = f" {task.completed / self._divisor:.0f}" if task.completed or task.total else " …"
+        count = f" {task.completed / self._divisor:.0f}" if _is_counted(task) else " …"
         return f"{task.description}{count}" + (f"/{task.total / self._divisor:.0f}{self._unit}" if task.total else "")
+
+
+def _is_counted(task: Task) -> bool:
+    return bool(task.completed or task.total)

@@ -31,7 +31,7 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
         self._study = self._bars.add_task("runs", total=total_runs)
         self._cohort: TaskID = self._bars.add_task("epochs", total=None, visible=False)
         self._before = 0.0
-        self._first_line = f"training {total_runs - already:,} runs …"
+        self._first_line = f"training {_count(total_runs - already)} …"
         self._first_line += f" ({already:,} are there already)" if already else ""
 
     def __enter__(self) -> StudyProgress:
@@ -51,7 +51,7 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
             self._bars.print_now(self._first_line)
             self._first_line = ""
         name = activation if self._bars.console.options.ascii_only else paper_name(activation)
-        what = f"{name}, {parameters:,} parameters, {runs:,} runs: epochs"
+        what = f"{name}, {parameters:,} parameters, {_count(runs)}: epochs"
         self._bars.reset(self._cohort, description=what, total=None, visible=True)
 
     def after_step(self, training: StackedTraining) -> None:
@@ -66,3 +66,7 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
         """Runs of the study are done, trained now or earlier."""
         self._before += runs
         self._bars.update(self._study, completed=self._before)
+
+
+def _count(runs: int) -> str:
+    return f"{runs:,} run{'' if runs == 1 else 's'}"
