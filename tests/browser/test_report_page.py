@@ -242,7 +242,7 @@ def test_a_size_is_chosen_for_the_charts_of_one(study: str, open_page: Any) -> N
     assert select.evaluate("(own) => [...own.options].map((option) => option.value)") == ["1k parameters", "4k parameters"]
     for panel in ("1k parameters", "4k parameters"):
         select.select_option(panel)
-        until(page, "(name) => document.querySelector('.chart').view.signal('panel') === name", panel)
+        until(page, "(name) => document.querySelector('.chart').view.data('runs').every((row) => row.panel === name)", panel)
         page.evaluate("document.querySelector('.chart').view.runAsync().then(() => 0)")
         assert len(shown(page, "runs")) == len(ACTIVATIONS)
 

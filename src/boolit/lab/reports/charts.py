@@ -1,8 +1,8 @@
 """Interactive charts of runs: Vega-Lite through Altair, and compact tables of what they show.
 
 A chart's data is not in its specification but in a table of columns that all charts of a section share; the page expands it.
-Colours are the page's to set (it knows whether it is light or dark): a scale here has a domain only. Two parameters, ``hidden``
-and ``panel``, are what the page's legend and its choice of a size set.
+Colours are the page's to set (it knows whether it is light or dark): a scale here has a domain only. The parameter ``hidden``
+has the names that the page's legend hides; of a table with the column ``panel``, charts get the rows of one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 LOW, HIGH = 0.1, 0.9  # the quantiles of runs between which a band lies
 QUANTILES = f"{100 * LOW:g}–{100 * HIGH:g} %"
-MOST_EPOCHS = 100  # points of a curve
+MOST_EPOCHS = 60  # points of a curve
 DIGITS = 5  # significant ones of a number in a page
 ROW = 26  # pixels of an activation in a strip plot
 HEIGHT = 300
@@ -55,13 +55,12 @@ Columns = dict[str, Any]  # by field: values, or levels and each row's place amo
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart, what it is called, and a sentence for those who cannot see it; ``per_panel`` if it shows one size at a time."""
+    """A chart, what it is called, and a sentence for those who cannot see it."""
 
     name: str
     title: str
     description: str
     spec: dict[str, Any]
-    per_panel: bool = False
 
 
 @dataclass(frozen=True)
@@ -197,8 +196,8 @@ class _Plots:
         )
         what = f"{self.title[:1].upper()}{self.title[1:]} of every run"
         text = f"{what}, one dot each, in rows by {row}; dots are spread within their row so that they do not hide each other."
-        spec = self.finish(dots, "runs", per_panel=row == "activation", height=ROW * len(domain))
-        return Chart("runs", what, text, spec, per_panel=row == "activation")
+        spec = self.finish(dots, "runs", height=ROW * len(domain))
+        return Chart("runs", what, text, spec)
 
     def curves(self, key: str) -> Chart:
         import altair as alt
@@ -225,7 +224,7 @@ class _Plots:
         title = f"{label[:1].upper()}{label[1:]} by epoch"
         text = f"{title}: the line is the median of an activation's runs, the band holds their {QUANTILES} quantiles"
         text += ", as far as at least half of them were trained."
-        return Chart("curves", title, text, self.finish(alt.layer(band, line, dots), "curves", per_panel=True), per_panel=True)
+        return Chart("curves", title, text, self.finish(alt.layer(band, line, dots), "curves"))
 
     def against(self, field: str, title: str, log: bool = False) -> Chart:
         import altair as alt
@@ -276,13 +275,11 @@ class _Plots:
             alt.Tooltip("key:N", title="run"),
         ]
 
-    def finish(self, chart: Any, table: str, per_panel: bool = False, height: int = HEIGHT) -> dict[str, Any]:
+    def finish(self, chart: Any, table: str, height: int = HEIGHT) -> dict[str, Any]:
         """The specification with its table, parameters and size."""
         import altair as alt
 
         shown = chart.transform_filter("indexof(hidden, datum.activation) < 0")
-        if per_panel:
-            shown = shown.transform_filter("datum.panel == panel").add_params(alt.param("panel", value=""))
         shown = shown.add_params(alt.param("hidden", value=[])).properties(data=alt.NamedData(table), width="container")
         fitted = alt.AutoSizeParams(type="fit-x", contains="padding")
         spec: dict[str, Any] = shown.properties(height=height, autosize=fitted).to_dict()
@@ -292,8 +289,9 @@ class _Plots:
 
 def _run_table(records: Sequence[Record], metric: Metric, panel_of: Any) -> Columns:
     kept = [record for record in records if _score(record, metric) is not None]
+    names = {spec: paper_name(spec) for spec in {record.config.activation for record in kept}}
     return {
-        "activation": _levels(paper_name(record.config.activation) for record in kept),
+        "activation": _levels(names[record.config.activation] for record in kept),
         "panel": _levels(panel_of(record) for record in kept),
         "seed": [record.config.seed for record in kept],
         "parameters": _levels(record.config.parameters for record in kept),
@@ -336,15 +334,18 @@ def _curve_table(records: Sequence[Record], key: str, panel_of: Any) -> Columns:
         table = np.full((len(curves), max(map(len, curves))), np.nan)
         for row, curve in zip(table, curves, strict=True):
             row[: len(curve)] = curve
-        table[~np.isfinite(table)] = np.nan
         epochs = np.unique(np.linspace(0, table.shape[1] - 1, MOST_EPOCHS).round().astype(int))
-        for epoch in epochs:
-            values = table[:, epoch][~np.isnan(table[:, epoch])]
-            if 2 * values.size >= len(curves):  # where most have stopped, the rest would stand for all
-                low, median, high = np.quantile(values, (LOW, 0.5, HIGH))
-                own = (paper_name(spec), panel, int(epoch) + 1, _short(median), _short(low), _short(high), int(values.size))
-                for column, value in zip(columns.values(), own, strict=True):
-                    column.append(value)
+        table = table[:, epochs]
+        counts = np.isfinite(table).sum(0)
+        table, epochs = table[:, 2 * counts >= len(curves)], epochs[2 * counts >= len(curves)]  # most have stopped in the rest
+        whole = np.where(np.isfinite(table), table, np.nan)
+        bands = (np.quantile if np.isfinite(table).all() else np.nanquantile)(whole, (LOW, 0.5, HIGH), axis=0)
+        columns["activation"] += [paper_name(spec)] * len(epochs)
+        columns["panel"] += [panel] * len(epochs)
+        columns["epoch"] += (epochs + 1).tolist()
+        columns["runs"] += np.isfinite(table).sum(0).tolist()
+        for name, band in zip(("low", "median", "high"), bands, strict=True):
+            columns[name] += [_short(value) for value in band.tolist()]
     return columns | {name: _levels(columns[name]) for name in ("activation", "panel")}
 
 

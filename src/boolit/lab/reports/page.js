@@ -102,18 +102,19 @@
       if ([...select.options].some((option) => option.value === state.panel[id])) select.value = state.panel[id];
     }
 
+    // Vega adds fields of its own to rows, so every chart has copies; of a table with panels, those of the chosen one.
+    function rowsOf(name) {
+      tables[name] = tables[name] || expand(data.tables[name]);
+      return tables[name].filter((row) => !("panel" in row) || row.panel === panel()).map((row) => ({ ...row }));
+    }
+
     async function draw(figure) {
       figure.wanted = true;
       const spec = structuredClone(data.charts[figure.dataset.chart]);
       const colours = Object.fromEntries(data.series.map((one) => [one.name, dark() ? one.dark : one.light]));
       setColours(spec, colours);
-      const name = spec.data.name;
-      tables[name] = tables[name] || expand(data.tables[name]);
-      spec.datasets = { [name]: tables[name].map((row) => ({ ...row })) };
-      (spec.params || []).forEach((each) => {
-        if (each.name === "hidden") each.value = [...hidden];
-        if (each.name === "panel") each.value = panel();
-      });
+      spec.datasets = { [spec.data.name]: rowsOf(spec.data.name) };
+      spec.params.forEach((each) => { if (each.name === "hidden") each.value = [...hidden]; });
       const options = { renderer: "canvas", ast: true, logLevel: ERRORS, actions: false, config: theme(),
         tooltip: { theme: dark() ? "dark" : "light" } };
       const plot = figure.querySelector(".plot");
@@ -129,13 +130,6 @@
     }), { rootMargin: "200px" });
     figures.forEach((figure) => observer.observe(figure));
 
-    function signal(name, value) {
-      figures.forEach((figure) => {
-        const known = data.charts[figure.dataset.chart].params.some((each) => each.name === name);
-        if (figure.view && known) figure.view.signal(name, value).runAsync();
-      });
-    }
-
     function colourLegend() {
       buttons.forEach((button, number) => {
         const one = data.series[number];
@@ -149,11 +143,14 @@
       if (!hidden.delete(name)) hidden.add(name);
       state.hidden[id] = [...hidden];
       colourLegend();
-      signal("hidden", [...hidden]);
+      figures.forEach((figure) => figure.view && figure.view.signal("hidden", [...hidden]).runAsync());
     }));
     if (select) select.addEventListener("change", () => {
       state.panel[id] = select.value;
-      signal("panel", select.value);
+      figures.filter((figure) => figure.view).forEach((figure) => {
+        const { name } = data.charts[figure.dataset.chart].data;
+        figure.view.data(name, rowsOf(name)).runAsync();
+      });
     });
     colourLegend();
     place.redraw = () => { colourLegend(); figures.filter((figure) => figure.wanted).forEach(draw); };

@@ -252,12 +252,11 @@ def _section(info: ReportInfo, records: Sequence[Record], done: int) -> Section:
 
 def recipe_of(records: Sequence[Record]) -> dict[str, str]:
     """The records' configurations as names and values: what they share, and which values the rest has."""
-    values: dict[str, list[Any]] = defaultdict(list)
+    values: dict[str, dict[Any, None]] = defaultdict(dict)  # in their order
     for config in (record.config.to_dict() for record in records):
         for name, value in _flat("", config):
-            if value not in values[name]:
-                values[name].append(value)
-    return {name: _listed(found) for name, found in values.items()}
+            values[name][value] = None
+    return {name: _listed(list(found)) for name, found in values.items()}
 
 
 def _flat(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -265,7 +264,13 @@ def _flat(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         if isinstance(value, Mapping):
             yield from _flat(f"{prefix}{name}.", value)
         elif value is not None:
-            yield f"{prefix}{name}", tuple(value) if isinstance(value, list) else value
+            yield f"{prefix}{name}", _frozen(value)
+
+
+def _frozen(value: Any) -> Any:
+    return (
+        tuple(map(_frozen, value)) if isinstance(value, (list, tuple)) else str(value) if isinstance(value, Mapping) else value
+    )
 
 
 def _listed(values: Sequence[Any]) -> str:
