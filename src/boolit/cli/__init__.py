@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from boolit import __version__
 from boolit._signals import INTERRUPTED, INTERRUPTS, READER_GONE, is_command, is_follower, print_interrupted
-from boolit.lab.common.errors import EXTRAS
+from boolit.lab.common.errors import EXTRAS, IMPORTED_AS
 
 __all__ = ["main", "print_error"]
 
@@ -34,7 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         if sys.stdout is not None:
             sys.stdout.flush()
     except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
+        module = (error.name or "").partition(".")[0]
+        package = IMPORTED_AS.get(module, module)
         if package not in EXTRAS["lab"]:
             raise
         print(f"boolit's commands need the extra: pip install 'boolit[lab]' ({package} is missing)", file=sys.stderr)

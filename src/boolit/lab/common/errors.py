@@ -44,9 +44,10 @@ def user_input() -> Iterator[None]:
 # Which packages each optional feature needs, by the names they are installed under.
 EXTRAS: dict[str, tuple[str, ...]] = {
     "lab": (
-        *("filelock", "kornia", "matplotlib", "numpy", "pillow", "platformdirs", "pooch", "pyarrow", "pydantic", "rich"),
-        *("safetensors", "scipy", "typer", *(() if sys.version_info >= (3, 11) else ("tomli",))),
+        *("altair", "filelock", "kornia", "matplotlib", "numpy", "pillow", "platformdirs", "pooch", "pyarrow", "pydantic"),
+        *("rich", "safetensors", "scipy", *(() if sys.version_info >= (3, 11) else ("tomli",)), "typer", "vl-convert-python"),
     ),
     "sklearn": ("scikit-learn",),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
 }
+IMPORTED_AS = {"PIL": "pillow", "vl_convert": "vl-convert-python"}  # where a package's modules have another name

@@ -20,6 +20,7 @@ import numpy as np
 from platformdirs import PlatformDirs
 
 from boolit.lab.common.files import atomic_write
+from boolit.lab.reports.figures.results import BAND
 from boolit.lab.reports.figures.style import style
 from boolit.lab.results.names import metric_label, paper_name, shorten_numbers
 from boolit.lab.results.scores import size_of
@@ -28,7 +29,7 @@ from boolit.lab.runs import Metric, Record, in_percent
 if TYPE_CHECKING:
     import altair as alt
 
-LOW, HIGH = 0.1, 0.9  # the quantiles of runs between which a band lies
+LOW, HIGH = BAND
 QUANTILES = f"{100 * LOW:g}–{100 * HIGH:g} %"
 MOST_EPOCHS = 60  # points of a curve
 DIGITS = 5  # significant ones of a number in a page

@@ -160,7 +160,7 @@ def quantiles_by_epoch(curves: Sequence[Sequence[float]]) -> tuple[Array, Array,
 
     Example:
         >>> low, median, high = quantiles_by_epoch([[0.5, 1.0], [0.5, 0.9], [0.6]])
-        >>> median.tolist(), high.max() <= 1
+        >>> median.tolist(), bool(high.max() <= 1)
         ([0.5, 0.95], True)
     """
     table = np.full((len(curves), max(map(len, curves))), np.nan)
