@@ -1,6 +1,6 @@
 # make demo   install, then show boolit at work
 # make test   install, then run the tests against the installed package
-# make processors   the numerical tests again, as on processors with AVX2 alone and with none of that, by 1 and 2 threads
+# make processors   the numerical tests again, as on processors with AVX2 alone, by 1 and 2 threads; those of gates with none of that
 # make lint types bench docs   what they say
 # Each target sets up what it needs, in .venv; nothing but Python and (for speed) a C++ compiler has to be there.
 
@@ -36,9 +36,8 @@ THREADED := tests/logic/test_kernels.py tests/nn/test_conv1x1.py tests/lab/model
 
 processors: .venv/installed
 	$(AVX2) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 $(NUMERICAL)
-	$(BASELINE) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 $(NUMERICAL)
+	$(BASELINE) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 $(filter-out tests/lab/% tests/paper tests/saved tests/test_sklearn.py,$(NUMERICAL))
 	$(AVX2) OMP_NUM_THREADS=2 $(BIN)/python -m pytest -q $(THREADED)
-	$(BASELINE) OMP_NUM_THREADS=2 $(BIN)/python -m pytest -q $(THREADED)
 
 slow: .venv/installed
 	$(BIN)/python -m pytest -m slow tests

@@ -94,8 +94,6 @@ def test_an_own_table_is_compared_and_predicted(machine: Machine) -> None:
     assert len(rows) == 1 + 178
     page = folder / "report" / "report.html"
     page.unlink()
-    told = machine.run(boolit, "report", folder, "--open", code=2)
-    assert told.startswith("error:")
-    assert told.count("\n") == 1
-    assert "browser" in told
+    *_, told = machine.run(boolit, "report", folder, "--open", code=2).splitlines()
+    assert told.startswith("error: there is no desktop or browser")
     assert page.is_file()

@@ -78,7 +78,8 @@ def gates(
       boolit bench gates --dtype bfloat16 --repeats 10 --chart speed.png
     """
     from boolit.lab.bench.gates import measure_gates
-    from boolit.lab.bench.presentation import check_file, check_page, draw
+    from boolit.lab.bench.page import check_page
+    from boolit.lab.bench.presentation import check_file, draw
     from boolit.lab.bench.settings import parse_settings
 
     settings = parse_settings(shape or (), dim or (), split_names(activations), repeats, dtype.value, compiled)
@@ -99,7 +100,7 @@ def gates(
 
 
 def _write_page(result: GatesResult | TrainingResult, path: Path | None) -> None:
-    from boolit.lab.bench.presentation import write_bench_page
+    from boolit.lab.bench.page import write_bench_page
 
     if path is not None:
         write_bench_page(result, path)
@@ -162,7 +163,7 @@ def training(
       boolit bench training
       boolit bench training --rounds 3 --json
     """
-    from boolit.lab.bench.presentation import check_page
+    from boolit.lab.bench.page import check_page
     from boolit.lab.bench.training import measure_training
 
     if report is not None:

@@ -41,7 +41,7 @@ def test_the_page_s_activation_dataset_and_study_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "mine.py").write_text("".join(blocks("extend.md", "python")))
-    (tmp_path / "mine.toml").write_text("".join(blocks("extend.md", "toml")))
+    (tmp_path / "mine.toml").write_text(blocks("extend.md", "toml")[0])
     few = ("--seeds", "2", "--set", "training.epochs=2", "--out", "out", "--json")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BOOLIT_DATA", str(tmp_path / "data"))

@@ -72,14 +72,14 @@ def test_the_choice_of_the_best_size_is_told(tmp_path: Path) -> None:
 def test_the_command_tells_both(half_done: tuple[Plan, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     _, folder = half_done
     command = ["run", "xor", "--seeds", "3", "--out", str(folder), *(word for each in SETS for word in ("--set", each))]
-    monkeypatch.setattr("boolit.lab.execute._Execution._train", lambda *_: None)  # as if it was stopped at once
-    told = json.loads(CliRunner().invoke(application(), [*command, "--json"]).stdout)
-    assert (told["complete"], told["verdict"]) == (False, None)
-    assert told["unfinished"].startswith("Unfinished: 3 of 6 runs are done; ")
-    stopped = CliRunner().invoke(application(), command).stdout
-    assert stopped.startswith("Unfinished: 3 of 6 runs are done; ")
-    assert "is best" not in stopped
-    monkeypatch.undo()
+    with monkeypatch.context() as patched:
+        patched.setattr("boolit.lab.execute._Execution._train", lambda *_: None)  # as if it was stopped at once
+        told = json.loads(CliRunner().invoke(application(), [*command, "--json"]).stdout)
+        assert (told["complete"], told["verdict"]) == (False, None)
+        assert told["unfinished"].startswith("Unfinished: 3 of 6 runs are done; ")
+        stopped = CliRunner().invoke(application(), command).stdout
+        assert stopped.startswith("Unfinished: 3 of 6 runs are done; ")
+        assert "is best" not in stopped
     told = json.loads(CliRunner().invoke(application(), [*command, "--json"]).stdout)
     assert (told["complete"], told["unfinished"], told["covers"]) == (True, None, COVERAGE)
     assert "is best" in told["verdict"]

@@ -1,8 +1,7 @@
-"""A result in tables of plain text, as a chart, and as a report."""
+"""A result in tables of plain text, and as a chart."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,22 +15,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from boolit.lab.bench import MET, MISSED
 from boolit.lab.bench.result import CALL, GatesResult, Ratio, TimingGroup, time_bars
 from boolit.lab.bench.settings import REFERENCES, CandidateKey
-from boolit.lab.bench.training import (
-    AUGMENTATION,
-    AUGMENTATION_BAR,
-    HEADS_BAR,
-    HEADS_BATCH,
-    RESNET_BATCH,
-    STACKING_BARS,
-    TrainingResult,
-)
 from boolit.lab.common.errors import UserError
-from boolit.lab.reports.charts import ChartSet, ratio_chart
 from boolit.lab.reports.figures.style import FORMATS, save, style, styled
-from boolit.lab.reports.page import html_page, write_page
-from boolit.lab.reports.sections import Section, this_command
-from boolit.lab.reports.tables.model import ResultCell, ResultRow, ResultTable
-from boolit.lab.results.names import label, map_of
+from boolit.lab.results.names import label
 
 INVERTED = ("published", "compiled")  # compared the other way round: how many times faster we are
 BUSY = 0.1  # a disturbance from which on the times are not to be trusted
@@ -103,10 +89,10 @@ def _cell(ratio: Ratio) -> str:
         text, bar = f"{_digits(1 / ratio.value)}×", "" if ratio.bar is None else f"≥{1 / ratio.bar:g}"
     else:
         text, bar = _digits(ratio.value), "" if ratio.bar is None else f"≤{ratio.bar:g}"
-    return _with_verdict(f"{text} {bar}".rstrip(), ratio.met)
+    return with_verdict(f"{text} {bar}".rstrip(), ratio.met)
 
 
-def _with_verdict(text: str, met: bool | None) -> str:
+def with_verdict(text: str, met: bool | None) -> str:
     return text if met is None else f"{text} {MET if met else MISSED}"
 
 
@@ -123,13 +109,13 @@ def _call(group: TimingGroup, spec: str) -> str:
     if spec not in group.specs:
         return "–"
     ratio = group.ratios(spec)["relu"]
-    return _with_verdict(_digits(ratio.value), ratio.met)
+    return with_verdict(_digits(ratio.value), ratio.met)
 
 
 def _kept(result: GatesResult, spec: str) -> tuple[str, str]:
     most, bar = result.worst_kept(CandidateKey("boolit", spec)), result.kept_bar(spec)
     assert most is not None  # our own are never left out
-    ours = f"{most:.4g}" if bar is None else _with_verdict(f"{most:.4g} ≤{bar:.4g}", most <= bar)
+    ours = f"{most:.4g}" if bar is None else with_verdict(f"{most:.4g} ≤{bar:.4g}", most <= bar)
     theirs = result.worst_kept(CandidateKey("published", spec))
     return ours, "–" if theirs is None else f"{theirs:.4g}"
 
@@ -244,117 +230,3 @@ def _draw_time(
     number, place = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}", (max(ratio, limit), row)
     beside: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 7.5}
     panel.annotate(number, place, (7, 0), bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6}, **beside)
-
-
-# The same as a report, one HTML file.
-
-_NUMBER = re.compile(r"[\d.,]*\d")
-_NOTE = "relu to copy: our time over theirs; published and compiled: how many times faster we are."
-
-
-def check_page(path: Path) -> None:
-    """Refuses a page that cannot be written, before a minute has gone into what it is to show."""
-    if path.suffix != ".html" or not path.parent.is_dir() or path.is_dir():
-        raise UserError(f"cannot write {str(path)!r}: name a file that ends in .html, in a folder that exists")
-
-
-def write_bench_page(result: GatesResult | TrainingResult, path: Path) -> None:
-    """Writes the report of a benchmark."""
-    section = gates_section(result) if isinstance(result, GatesResult) else training_section(result)
-    try:
-        write_page(html_page([section]), path)
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}; choose a file that can be written") from error
-
-
-def gates_section(result: GatesResult) -> Section:
-    """How many bars are met, every table, and the times as multiples of relu's."""
-    met, entry = result.verdicts(), result.to_json()
-    settings = entry["settings"]
-    assert isinstance(settings, dict)
-    return Section(
-        "Speed and memory of the gates",
-        "bench",
-        verdict=f"{sum(met)} of {len(met)} bars are met. {headline(result)}.",
-        paragraphs=remarks(result),
-        tables=[_result_table(own.title, own.headings, [*own.rows, *own.references], _NOTE) for own in tables(result)],
-        charts=[_ratios(group) for group in result.groups if not group.call and group.direction != "forward"],
-        recipe={name: _plain(value) for name, value in settings.items()},
-        environment={name: str(value) for name, value in result.stamp.items() if isinstance(value, (str, int, float))},
-        command=this_command(),
-    )
-
-
-def _plain(value: object) -> str:
-    return ", ".join(map(_plain, value)) if isinstance(value, (list, tuple)) else str(value)
-
-
-def _ratios(group: TimingGroup) -> ChartSet:
-    relu = group.timings[CandidateKey("torch", "relu")]
-    shown: dict[str, tuple[float, float | None]] = {}
-    for spec in group.specs:
-        ratios = group.ratios(spec)
-        bars = {name: limit for name, limit in time_bars(spec).items() if name in ratios and name in REFERENCES}
-        limits = [limit * group.timings[CandidateKey("torch", name)].ratio(relu) for name, limit in bars.items()]
-        shown[spec] = ratios["relu"].value, max(limits, default=None)
-    for name in REFERENCES:
-        if (key := CandidateKey("torch", name)) in group.timings:
-            shown.setdefault(name, (group.timings[key].ratio(relu), None))
-    return ratio_chart("ratios", f"{group.case}: time of {group.direction}", shown, "multiple of ReLU's time")
-
-
-def training_section(result: TrainingResult) -> Section:
-    """How much faster stacked training is, and what steps of large networks cost."""
-    base, cost, heads = result.steps["relu"], result.augmentation, result.heads
-    gains = [
-        (
-            name,
-            str(gain.runs),
-            f"{1e3 * gain.stacked:.1f}",
-            f"{1e3 * gain.loop:.0f}",
-            f"{gain.ratio:.1f}",
-            _bar(name, gain.ratio),
-        )
-        for name, gain in result.gains.items()
-    ]
-    steps = []
-    for spec, step in result.steps.items():
-        time, peak = step.seconds / base.seconds, step.peak / base.peak
-        cells = f"{step.parameters:,}", f"{step.seconds:.2f}", f"{time:.2f}", f"{step.peak / 1e6:.0f}", f"{peak:.2f}"
-        steps.append((spec, *cells))
-    bars = [gain.ratio >= STACKING_BARS[name] for name, gain in result.gains.items() if name in STACKING_BARS]
-    met = [*bars, cost.ratio <= AUGMENTATION_BAR, heads.ratio <= HEADS_BAR]
-    title = f"ResNet-50, batch {RESNET_BATCH}"
-    ratios = {spec: (step.seconds / base.seconds, None) for spec, step in result.steps.items()}
-    gain_headings = ("what", "runs", "stacked ms/epoch", "loop ms/epoch", "times faster", "bar")
-    step_headings = ("spec", "parameters", "s/step", "× relu's time", "peak MB", "× relu's peak")
-    return Section(
-        "Speed of training",
-        "bench",
-        verdict=f"{sum(met)} of {len(met)} bars are met.",
-        paragraphs=[
-            f"Augmentation {AUGMENTATION} takes {1e3 * cost.augmentation:.1f} ms, the step it feeds {1e3 * cost.step:.1f} ms: "
-            f"a ratio of {cost.ratio:.2f}, at most {AUGMENTATION_BAR}.",
-            f"A step of all {heads.heads} heads of the transfer study, of {HEADS_BATCH} images and with the encoder, costs "
-            f"{heads.ratio:.2f} times as much as one head's, at most {HEADS_BAR}.",
-        ],
-        tables=[_result_table("Stacked training", gain_headings, gains), _result_table(title, step_headings, steps)],
-        charts=[ratio_chart("steps", f"{title}: time of a step", ratios, "multiple of ReLU's time")],
-        command=this_command(),
-    )
-
-
-def _bar(name: str, ratio: float) -> str:
-    return _with_verdict(f"≥ {STACKING_BARS[name]}", ratio >= STACKING_BARS[name]) if name in STACKING_BARS else ""
-
-
-def _result_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> ResultTable:
-    """Cells of text, each sorted by the number it begins with."""
-    found = [ResultRow(name, map_of(name), tuple(_text_cell(text) for text in cells)) for name, *cells in rows]
-    first = "activation" if headings[0] == "spec" else headings[0]
-    return ResultTable(title, tuple(headings[1:]), tuple(found), (note,) if note else (), first=first)
-
-
-def _text_cell(text: str) -> ResultCell:
-    number = _NUMBER.search(text)
-    return ResultCell(text, data={"": float(number[0].replace(",", ""))} if number else {})

@@ -71,10 +71,10 @@ class ResultRow:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Activations by columns. ``notes`` say how to read it, ``background`` what the shades mean where they are shown.
-    ``first`` is the name of the first column.
+    """Activations by columns.
 
-    It has a ``title``, the names of its ``columns``, and ``rows``, each with as many cells.
+    It has a ``title``, the names of its ``columns``, and ``rows``, each with as many cells. ``notes`` say how to read it,
+    ``background`` what the shades mean where they are shown, and ``first`` is the name of the first column.
 
     Example:
         >>> from boolit.lab import ResultCell, ResultRow, ResultTable
