@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -14,6 +13,7 @@ from boolit.lab.bench import settings as candidates
 from boolit.lab.bench.result import GatesResult, TimingGroup, stamp
 from boolit.lab.bench.settings import DIRECTIONS, BenchSettings, Candidate, CandidateKey, Direction, Style, TensorCase
 from boolit.lab.bench.timing import WARM_UP, TimedCall, Timing, bytes_kept, interleave
+from boolit.lab.common.parallel import torch_threads
 
 SLOW_STRIDE = 12  # the published package and compiled formulas would take nine tenths of the run if they had every round
 SMALL = 8  # rows and channels of a tensor whose activation is all overhead
@@ -46,7 +46,7 @@ def measure_gates(
 ) -> GatesResult:
     """Measures everything; ``on_progress`` gets a label and the share of the whole that has just been done, between rounds."""
     bench = _Bench(settings, on_progress)
-    with _threads(threads):
+    with torch_threads(threads):
         stamped = stamp()
         groups: list[TimingGroup] = []
         kept = {}
@@ -54,23 +54,12 @@ def measure_gates(
             present, kept[case] = _try_out(bench, case, _candidates(bench, case.dim))
             groups += [_time_tensor(bench, case, present, direction) for direction in DIRECTIONS]
             bench.inputs.clear()
-    with _threads(1):  # gelu's would wait for each other even over 64 numbers
+    with torch_threads(1):  # gelu's would wait for each other even over 64 numbers
         modules = [*candidates.boolit_modules(settings.specs, -1), *candidates.torch_candidates("module")]
         functions = [*candidates.boolit_functions(settings.specs), *candidates.torch_candidates("function")]
         groups += [_time_small_calls(bench, modules, "module", direction) for direction in DIRECTIONS]
         groups += [_time_small_calls(bench, functions, "function", direction) for direction in DIRECTIONS]
     return GatesResult(stamped, settings, groups, kept, bench.skipped)
-
-
-@contextmanager
-def _threads(number: int | None) -> Iterator[None]:
-    """That many threads for torch, and so for our kernels, which share them."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(number or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _candidates(bench: _Bench, dim: int) -> list[Candidate]:

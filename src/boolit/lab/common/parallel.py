@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context
 from threading import Barrier
 from typing import TypeVar
@@ -24,6 +25,17 @@ from boolit.lab.common.errors import UserError
 P = TypeVar("P")
 R = TypeVar("R")
 WAITING = 3  # items per process, of which one is being worked on
+
+
+@contextmanager
+def torch_threads(number: int | None) -> Iterator[None]:
+    """That many threads for torch, and so for our kernels, which share them; as many as before if None."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def map_in_processes(work: Callable[[P], R], items: Iterable[P], processes: int, does: str) -> Iterator[R]:

@@ -65,6 +65,10 @@ def choose(names: Iterable[str]) -> list[CheckFamily]:
 
 
 def verify(families: Iterable[CheckFamily] = FAMILIES) -> Iterator[tuple[CheckFamily, list[Check]]]:
-    """Each family with its checks, computed as you iterate."""
+    """Each family with its checks, computed as you iterate, by one thread: all of it is small."""
+    from boolit.lab.common.parallel import torch_threads  # with torch, for which a list of the families need not wait
+
     for family in families:
-        yield family, list(family.checks())
+        with torch_threads(1):
+            checks = list(family.checks())
+        yield family, checks
