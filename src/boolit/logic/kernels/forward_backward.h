@@ -7,6 +7,11 @@ template <class T>
 struct Affine {
     T first_sign, other_sign, scale, shift;
 
+    // x and y with the signs of the first operand and of the others. Turned, not multiplied: multipliers are what is scarce.
+    ALWAYS_INLINE Pair<T> turned(Real<T> x, Real<T> y) const {
+        return {turned_by<T>(x, all<T>(first_sign)), turned_by<T>(y, all<T>(other_sign))};
+    }
+
     explicit Affine(const BoolitGate& gate) : scale(T(gate.scale)), shift(T(gate.shift)) {
         first_sign = gate.flips == 1 || gate.flips == 2 ? T(-1) : T(1);
         other_sign = gate.flips == 1 || gate.flips == 3 ? T(-1) : T(1);
@@ -51,7 +56,7 @@ struct Overflow {
     Real<T> seen;
     ALWAYS_INLINE void see(Real<T> value) {
         if constexpr (is_16_bit<S>) seen = most<T>(size_of<T>(value), seen);
-        else seen = value * T(0) + seen;
+        else seen = (value - value) + seen;
     }
     ALWAYS_INLINE bool happened() const {
         std::uint8_t lanes[W / 8];
@@ -90,12 +95,16 @@ struct Operands {
 
 template <class T, int kind>
 ALWAYS_INLINE Choice<T> choose(Pair<T> p, Affine<T> a) {
-    return kind == OR_AIL ? or_ail<T>(p.x * a.first_sign, p.y * a.other_sign) : xnor_ail<T>(p.x, p.y);
+    if constexpr (kind == OR_AIL) p = a.turned(p.x, p.y);
+    return kind == OR_AIL ? or_ail<T>(p.x, p.y) : xnor_ail<T>(p.x, p.y);
 }
 
 template <class T, int kind>
 ALWAYS_INLINE Real<T> pair_value(Pair<T> p, Affine<T> a) {
-    if constexpr (kind == OR_IL) return or_il<T>(p.x * a.first_sign, p.y * a.other_sign);
+    if constexpr (kind == OR_IL) {
+        const Pair<T> turned = a.turned(p.x, p.y);
+        return or_il<T>(turned.x, turned.y);
+    }
     if constexpr (kind == XNOR_IL) return xnor_il<T>(p.x, p.y);
     return choose<T, kind>(p, a).value;
 }
@@ -107,14 +116,23 @@ __attribute__((noinline)) void saturate_pairs(Affine<T> a, Operands<S, T, interl
         const Pair<T> p = v.at(i);
         const auto operand = [&](int j) { return j == 0 ? p.x * a.first_sign : p.y * a.other_sign; };
         const Int<T> certain = is_certain<T>(kind == OR_AIL || kind == OR_IL, 2, operand);
-        store<S, T>(out + i, saturated<S, T>(pair_value<T, kind>(p, a), certain, a));
+        store_by_pair<S, T, interleaved>(out + i, saturated<S, T>(pair_value<T, kind>(p, a), certain, a));
     }
 }
 
 template <class S, class T, bool interleaved, int kind, bool keep>
 void pair_forward(Affine<T> a, Operands<S, T, interleaved> v, int n, S* out, Bits<std::uint8_t> bits) {
     Overflow<S, T> overflow{all<T>(0)};
-    for (int i = 0; i < n; i += W) {
+    int i = 0;
+    if constexpr (kind == OR_IL || kind == XNOR_IL) {
+        for (; i + 2 * W <= n; i += 2 * W) {
+            const Pair<T> p = v.at(i), q = v.at(i + W);
+            const Real<T> first = pair_value<T, kind>(p, a) * a.scale + a.shift, second = pair_value<T, kind>(q, a) * a.scale + a.shift;
+            overflow.see(first), overflow.see(second);
+            store_by_pair<S, T, interleaved>(out + i, first), store_by_pair<S, T, interleaved>(out + i + W, second);
+        }
+    }
+    for (; i < n; i += W) {
         const Pair<T> p = v.at(i);
         Real<T> value;
         if constexpr (keep) {
@@ -126,7 +144,7 @@ void pair_forward(Affine<T> a, Operands<S, T, interleaved> v, int n, S* out, Bit
         }
         value = value * a.scale + a.shift;
         overflow.see(value);
-        store<S, T>(out + i, value);
+        store_by_pair<S, T, interleaved>(out + i, value);
     }
     if (overflow.happened()) saturate_pairs<S, T, interleaved, kind>(a, v, n, out);
 }
@@ -135,8 +153,8 @@ void pair_forward(Affine<T> a, Operands<S, T, interleaved> v, int n, S* out, Bit
 template <class S, class T, bool interleaved, int kind>
 ALWAYS_INLINE Pair<T> pair_partials(Affine<T> a, Operands<S, T, interleaved> v, Bits<const std::uint8_t> bits, int i) {
     if constexpr (kind == OR_IL) {
-        const Pair<T> p = v.at(i), partials = or_il_partials<T>(p.x * a.first_sign, p.y * a.other_sign);
-        return {partials.x * a.first_sign, partials.y * a.other_sign};
+        const Pair<T> p = v.at(i), turned = a.turned(p.x, p.y), partials = or_il_partials<T>(turned.x, turned.y);
+        return a.turned(partials.x, partials.y);
     } else if constexpr (kind == XNOR_IL) {
         const Pair<T> p = v.at(i);
         return xnor_il_partials<T>(p.x, p.y);
@@ -155,23 +173,33 @@ ALWAYS_INLINE Pair<T> pair_partials(Affine<T> a, Operands<S, T, interleaved> v, 
 // grad_x is laid out as the operands are; add: it is the sums of an ensemble instead, BLOCK apart.
 template <class S, class T, bool interleaved, int kind>
 void pair_backward(Affine<T> a, Operands<S, T, interleaved> v, Bits<const std::uint8_t> bits, const S* grad, int n, S* grad_x) {
-    for (int i = 0; i < n; i += W) {
-        const Real<T> g = load<S, T>(grad + i) * a.scale;
+    const auto product = [&](int i) __attribute__((always_inline)) {
+        const Real<T> g = load_by_pair<S, T, interleaved>(grad + i) * a.scale;
         const Pair<T> partials = pair_partials<S, T, interleaved, kind>(a, v, bits, i);
-        const Pair<T> product{partials.x * g, partials.y * g};
+        return Pair<T>{partials.x * g, partials.y * g};
+    };
+    const auto put = [&](int i, Pair<T> product) __attribute__((always_inline)) {
         if constexpr (interleaved) {
             store_pairs<S, T>(grad_x + 2 * i, product);
         } else {
             store<S, T>(grad_x + i, product.x);
             store<S, T>(grad_x + v.operand + i, product.y);
         }
+    };
+    int i = 0;
+    if constexpr (kind == OR_IL || kind == XNOR_IL) {
+        for (; i + 2 * W <= n; i += 2 * W) {
+            const Pair<T> first = product(i), second = product(i + W);
+            put(i, first), put(i + W, second);
+        }
     }
+    for (; i < n; i += W) put(i, product(i));
 }
 
 template <class S, class T, bool interleaved, int kind>
 void pair_backward_add(Affine<T> a, Operands<S, T, interleaved> v, Bits<const std::uint8_t> bits, const S* grad, int n, T* sums) {
     for (int i = 0; i < n; i += W) {
-        const Real<T> g = load<S, T>(grad + i) * a.scale;
+        const Real<T> g = load_by_pair<S, T, interleaved>(grad + i) * a.scale;
         const Pair<T> partials = pair_partials<S, T, interleaved, kind>(a, v, bits, i);
         store<T, T>(sums + i, load<T, T>(sums + i) + partials.x * g);
         store<T, T>(sums + BLOCK + i, load<T, T>(sums + BLOCK + i) + partials.y * g);

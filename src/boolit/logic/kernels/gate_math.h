@@ -11,7 +11,17 @@ struct Pair {
 // NaN where either operand is, 0 elsewhere (a mask of all ones is a NaN).
 template <class T>
 ALWAYS_INLINE Real<T> hole_of(Real<T> x, Real<T> y) {
+#if BOOLIT_MOVEMASK == 256  // one comparison; compilers make two
+    if constexpr (sizeof(T) == 4) return bits_of<Real<T>>(_mm256_cmp_ps(bits_of<__m256>(x), bits_of<__m256>(y), _CMP_UNORD_Q));
+#endif
     return bits_of<Real<T>>(Int<T>((x != x) | (y != y)));
+}
+
+// The two values, changed for each other where the mask is 0.
+template <class T>
+ALWAYS_INLINE Pair<T> swapped_unless(Int<T> mask, Real<T> a, Real<T> b) {
+    const Int<T> p = bits_of<Int<T>>(a), q = bits_of<Int<T>>(b), both = (p ^ q) & mask;
+    return {bits_of<Real<T>>(both ^ q), bits_of<Real<T>>(both ^ p)};
 }
 
 // Which operands an approximate gate took its value from.
@@ -66,37 +76,34 @@ ALWAYS_INLINE Real<T> within(Real<T> x, T limit) {
 template <class T>
 ALWAYS_INLINE Real<T> or_il(Real<T> x, Real<T> y) {
     const Real<T> high = most<T>(x, y), low = least<T>(y, x);
-    const Real<T> from_low = exp_of<T>(minus_size_of<T>(low)).lifted;
-    const Real<T> from_gap = exp_of<T>(least<T>(low, all<T>(0)) - high).lifted;
+    const Real<T> from_low = lifted_exp<T>(minus_size_of<T>(low)), from_gap = lifted_exp<T>(least<T>(low, all<T>(0)) - high);
     return high + most<T>(all<T>(0), low) + log1p_up_to_2<T>((from_low + from_gap) * sink<T>);
 }
 
 template <class T>
 ALWAYS_INLINE Pair<T> or_il_partials(Real<T> x, Real<T> y) {
-    const Int<T> first = x >= y;
     const Real<T> high = most<T>(x, y), low = least<T>(y, x);
-    const Real<T> from_low = exp_of<T>(minus_size_of<T>(low)).value;
-    const Real<T> from_gap = exp_of<T>(difference<T>(least<T>(low, all<T>(0)), high)).value;
-    const Real<T> unit = T(1) / (T(1) + from_low + from_gap + hole_of<T>(x, y));
-    const Real<T> to_high = (T(1) + from_low) * unit;
-    const Real<T> to_low = ((low > T(0) ? all<T>(1) : from_low) + from_gap) * unit;
-    return {first ? to_high : to_low, first ? to_low : to_high};
+    const Real<T> from_low = normal_exp<T>(minus_size_of<T>(low));
+    const Real<T> from_gap = normal_exp<T>(normal_difference<T>(least<T>(low, all<T>(0)), high));
+    const Real<T> over = T(1) + from_low, unit = T(1) / (over + from_gap + hole_of<T>(x, y));
+    const Real<T> rest = (low > T(0) ? all<T>(1) : from_low) + from_gap;
+    return swapped_unless<T>(x >= y, over * unit, rest * unit);
 }
 
-// On sizes m ≤ M with q = e^-m, E = e^(m-M) and Q = Eq: |f| = 2 atanh(s) with s = (1-q)(1-Q) / ((1+q)(1+Q)) for small M, and
-// |f| = m + 2 atanh(s) with s = -E(1-q²) / (2(1+qQ) + E(1-q²)) beyond. At M = 1.3 both |s| reach 1/3.
+// On sizes m ≤ M with q = e^-m, E = e^(m-M) and Q = Eq: |f| = 2 atanh(s) with s = (1-q)(1-Q) / ((1+q)(1+Q)) for M < 1, and
+// |f| = m + 2 atanh(s) with s = -E(1-q²) / (2(1+qQ) + E(1-q²)) beyond: |s| ≤ 0.276.
 template <class T>
 ALWAYS_INLINE Real<T> xnor_il(Real<T> x, Real<T> y) {
     const Real<T> size_x = size_of<T>(x), size_y = size_of<T>(y);
     const Real<T> m = least<T>(size_x, size_y), large = most<T>(size_x, size_y);
-    const Exp<T> q = exp_of<T>(-m), ratio = exp_of<T>(m - large);
-    const Int<T> few = large < T(1.3);
-    const Real<T> not_small = -q.minus_one, not_large = ratio.value * not_small - ratio.minus_one;
-    const Real<T> large_q = ratio.value * q.value, lost = ratio.value * (not_small + not_small * q.value);
-    const Real<T> above = few ? not_small * (not_large + not_large) : T(-2) * lost;
-    const Real<T> below = few ? (T(1) + q.value) * (T(1) + large_q) : T(2) * (T(1) + q.value * large_q) + lost;
-    const Real<T> twice = above / below, half = T(0.5) * twice, z = half * half;
-    const Real<T> size = (few ? all<T>(0) : m) + (twice + half * z * atanh_series<T, Lanes<T>::atanh_terms>(z));
+    const Expm1<T> q = normal_expm1<T>(-m), ratio = normal_expm1<T>(m - large);
+    const Int<T> few = large < T(1);
+    const Real<T> over = T(1) + q.value, minus_lost = ratio.value * (q.minus_one * over), large_q = ratio.value * q.value;
+    const Real<T> minus_not_large = ratio.value * q.minus_one + ratio.minus_one;
+    const Real<T> above = few ? q.minus_one * minus_not_large : minus_lost;
+    const Real<T> below = few ? over * large_q + over : T(2) * (q.value * large_q + T(1)) - minus_lost;
+    const Real<T> s = above / below, z = s * s, base = bits_of<Real<T>>(bits_of<Int<T>>(m) & ~few);
+    const Real<T> size = base + s * (T(2) + z * polynomial<T>(Lanes<T>::atanh_series, z));
     return turned_by<T>(turned_by<T>(size, x), y) + hole_of<T>(x, y);
 }
 
@@ -104,14 +111,15 @@ ALWAYS_INLINE Real<T> xnor_il(Real<T> x, Real<T> y) {
 template <class T>
 ALWAYS_INLINE Pair<T> xnor_il_partials(Real<T> x, Real<T> y) {
     const Real<T> size_x = size_of<T>(x), size_y = size_of<T>(y);
-    const Int<T> first = size_x <= size_y;
     const Real<T> m = least<T>(size_x, size_y), large = most<T>(size_x, size_y);
-    const Exp<T> q = exp_of<T>(-m), ratio = exp_of<T>(difference<T>(-large, -m));
-    const Real<T> large_q = ratio.value * q.value, not_large = -(ratio.value * q.minus_one + ratio.minus_one);
-    const Real<T> unit = T(1) / ((T(1) + ratio.value) * (T(1) + q.value * large_q) + hole_of<T>(x, y));
-    const Real<T> to_small = (not_large + not_large * large_q) * unit;
-    const Real<T> to_large = -(q.minus_one + q.minus_one * q.value) * ratio.value * unit;
-    return {turned_by<T>(first ? to_small : to_large, y), turned_by<T>(first ? to_large : to_small, x)};
+    const Difference<T> apart = normal_difference<T>(-large, -m);
+    const Expm1<T> q = normal_expm1<T>(-m), ratio = normal_expm1<T>(apart.rounded, apart.dropped);
+    const Real<T> large_q = ratio.value * q.value, minus_not_large = ratio.value * q.minus_one + ratio.minus_one;
+    const Real<T> below = T(1) + ratio.value, unit = T(-1) / (below + below * (q.value * large_q) + hole_of<T>(x, y));
+    const Real<T> to_small = (minus_not_large + minus_not_large * large_q) * unit;
+    const Real<T> to_large = (q.minus_one + q.minus_one * q.value) * (ratio.value * unit);
+    const Pair<T> partials = swapped_unless<T>(size_x <= size_y, to_small, to_large);
+    return {turned_by<T>(partials.x, y), turned_by<T>(partials.y, x)};
 }
 
 // ---------------------------------------------------------------- k operands, approximate

@@ -1,8 +1,8 @@
 // Vectors of W lanes, and exp, expm1 and log1p on them.
 //
 // Included once for each instruction set, inside a namespace of its own, so it has no include guard on purpose; W is the
-// number of lanes that suits the set. The series are Taylor's, cut where the next term falls below a tenth of the unit
-// round-off; their coefficients are what they say they are.
+// number of lanes that suits the set. The polynomials are Chebyshev's near-minimax ones on the intervals named beside them;
+// tests/logic/test_coefficients.py derives them again. Each adds less than a fifth of the unit round-off to its function.
 
 constexpr int W = BOOLIT_LANES;
 
@@ -16,10 +16,17 @@ struct Lanes<float> {
     using One = std::int32_t;
     static constexpr int mantissa = 23;
     static constexpr One bias = 127, root_half = 0x3f3504f3;
-    static constexpr int exp_terms = 8;          // (ln2/2)^8 / 9! < 2^-30
-    static constexpr int log_terms = 5;          // (1/5)^12 / 13 < 2^-31
-    static constexpr int atanh_terms = 7;        // (1/3)^16 / 17 < 2^-29
+    // (e^r - 1 - r) / r² for |r| ≤ ln2/2
+    static constexpr float exp_series[] = {0x1p-1f, 0x1.5554dcp-3f, 0x1.555518p-5f, 0x1.120bdep-7f, 0x1.6d117ap-10f};
+    // (2 atanh(s)/s - 2) / s², as a polynomial of s² from 0 to 1/4
+    static constexpr float log_series[] = {0x1.555554p-1f, 0x1.999c14p-2f, 0x1.242056p-2f, 0x1.d5ce5cp-3f, 0x1.09f92cp-3f, 0x1.4298b2p-2f};
+    // The same from 0 to 0.0763
+    static constexpr float atanh_series[] = {0x1.555554p-1f, 0x1.999fa2p-2f, 0x1.230b5ap-2f, 0x1.02b3a8p-2f};
+    static constexpr bool one_step = true;   // n ≤ 151: n · ln 2 with ln 2 rounded to float is wrong by less than 5u
+    static constexpr float ln2 = 0.6931471805599453f;
+    static constexpr float least_exp = -87.3f;    // e^x is a normal number above
     static constexpr float lowest_exp = -104.7f;  // rounds to n = -151 = -(bias + mantissa + 1): e^x is less than half the least subnormal
+    static constexpr float no_exp = -103.98f;  // n = -150: e^x / sink is the least normal number or less, which sinks to 0
     static constexpr float certain = 40.0f;       // 1 + e^-40 rounds to 1, and e^40 does not overflow
     static constexpr float ln2_high = 0.693359375f;  // 9 significant bits: n · ln2_high is exact
     static constexpr float ln2_low = float(0.6931471805599453094172321214581766 - 0.693359375);
@@ -32,10 +39,21 @@ struct Lanes<double> {
     using One = std::int64_t;
     static constexpr int mantissa = 52;
     static constexpr One bias = 1023, root_half = 0x3fe6a09e667f3bcd;
-    static constexpr int exp_terms = 14;  // (ln2/2)^14 / 15! < 2^-61
-    static constexpr int log_terms = 11;  // (1/5)^24 / 25 < 2^-60
-    static constexpr int atanh_terms = 16;  // (1/3)^34 / 35 < 2^-58
+    static constexpr double exp_series[] = {0x1.0000000000001p-1,  0x1.5555555555556p-3,  0x1.5555555553d38p-5,  0x1.11111111109a6p-7,
+                                            0x1.6c16c1789caa1p-10, 0x1.a01a01a7ce75dp-13, 0x1.a019b8cbe6585p-16, 0x1.71de0d863c737p-19,
+                                            0x1.2891d2ecb3ed9p-22, 0x1.af39091a8441ap-26};
+    static constexpr double log_series[] = {0x1.5555555555555p-1, 0x1.9999999999982p-2,  0x1.249249249409cp-2, 0x1.c71c71c58156bp-3,
+                                            0x1.745d17a833b94p-3, 0x1.3b13a3184d90ap-3,  0x1.1112632e765f2p-3, 0x1.e1b6c1f3ca95dp-4,
+                                            0x1.b116e91f2dcfep-4, 0x1.76524ce0b6671p-4,  0x1.bff5d5842ce7fp-4, -0x1.7b097a148d046p-7,
+                                            0x1.4f3162758726ep-2, -0x1.79de6d69a866cp-2, 0x1.cff32677aa2f2p-2};
+    static constexpr double atanh_series[] = {0x1.5555555555556p-1, 0x1.9999999998c78p-2, 0x1.24924925b0768p-2,
+                                              0x1.c71c709b8823cp-3, 0x1.745d659e22d5fp-3, 0x1.3b083a1016c14p-3,
+                                              0x1.120bce0e616c7p-3, 0x1.c93886e9c3291p-4, 0x1.28c12372b8b18p-3};
+    static constexpr bool one_step = false;
+    static constexpr double ln2 = 0.6931471805599453;
+    static constexpr double least_exp = -708.3;
     static constexpr double lowest_exp = -745.9;  // n = -1076
+    static constexpr double no_exp = -745.14;
     static constexpr double certain = 80.0;
     static constexpr double ln2_high = 0x1.62e42fefap-1;  // 36 significant bits
     static constexpr double ln2_low = double(0.693147180559945309417232121458176568L - 0x1.62e42fefap-1L);
@@ -121,24 +139,11 @@ BOOLIT_EXTREMUM(least, min)
 #undef BOOLIT_WIDE
 #endif
 
-constexpr double inverse_factorial(int n) { return n <= 1 ? 1.0 : inverse_factorial(n - 1) / n; }
-
-// Σ r^i / (i+2)!: expm1(r) = r + r² · this.
-template <class T, int i = 0>
-ALWAYS_INLINE Real<T> exp_series(Real<T> r) {
-    if constexpr (i + 2 >= Lanes<T>::exp_terms)
-        return all<T>(T(inverse_factorial(i + 2)));
-    else
-        return T(inverse_factorial(i + 2)) + r * exp_series<T, i + 1>(r);
-}
-
-// Σ 2 z^i / (2i+3): 2 atanh(s) = 2s + s z · this, with z = s².
-template <class T, int terms, int i = 0>
-ALWAYS_INLINE Real<T> atanh_series(Real<T> z) {
-    if constexpr (i + 1 >= terms)
-        return all<T>(T(2.0 / (2 * i + 3)));
-    else
-        return T(2.0 / (2 * i + 3)) + z * atanh_series<T, terms, i + 1>(z);
+// Σ c[i] x^i.
+template <class T, std::size_t n, std::size_t i = 0>
+ALWAYS_INLINE Real<T> polynomial(const T (&c)[n], Real<T> x) {
+    if constexpr (i + 1 == n) return all<T>(c[i]);
+    else return c[i] + x * polynomial<T, n, i + 1>(c, x);
 }
 
 // x - y for x ≤ y, and what rounding dropped from it if |x| ≥ |y|. No less than lowest_exp, where e^(x - y) is 0; so it is
@@ -158,6 +163,26 @@ ALWAYS_INLINE Difference<T> difference(Real<T> x, Real<T> y) {
 template <class T>
 constexpr T sink = T(1) / T(typename Lanes<T>::One(1) << (Lanes<T>::mantissa + 1));
 
+// What rounding dropped from x, where nothing is known of it.
+struct Nothing {};
+
+// x = n ln 2 + r with |r| ≤ ln2/2: r, and n + more in the exponent's place of a number.
+template <class T>
+struct Reduced {
+    Real<T> r;
+    Int<T> exponent;
+};
+
+template <class T, bool one_step, class Dropped>
+ALWAYS_INLINE Reduced<T> reduced(Real<T> x, Dropped dropped, int more) {
+    using L = Lanes<T>;
+    const T shift = rounder<T> + T(more);
+    const Real<T> shifted = x * T(1.44269504088896340736) + shift, n = shifted - shift;
+    Real<T> r = one_step ? x - n * L::ln2 : (x - n * L::ln2_high) - n * L::ln2_low;
+    if constexpr (!std::is_same<Dropped, Nothing>::value) r += dropped;
+    return {r, bits_of<Int<T>>(shifted) << L::mantissa};
+}
+
 // e^x / sink, e^x and e^x - 1, each to about one unit in the last place, and what rounding dropped from the last.
 template <class T>
 struct Exp {
@@ -168,14 +193,11 @@ struct Exp {
 template <class T>
 ALWAYS_INLINE Exp<T> exp_of(Difference<T> x) {
     using L = Lanes<T>;
-    const Real<T> shifted = x.rounded * T(1.44269504088896340736) + rounder<T>;
-    const Real<T> n = shifted - rounder<T>;
-    const Real<T> r = ((x.rounded - n * L::ln2_high) - n * L::ln2_low) + x.dropped;
-    const Real<T> tail = r * r * exp_series<T>(r), p = r + tail;
-    const Int<T> exponent = bits_of<Int<T>>(shifted) - bits_of<Int<T>>(all<T>(rounder<T> - T(L::bias + L::mantissa + 1)));
-    const Real<T> field = bits_of<Real<T>>(Int<T>(exponent << L::mantissa));  // 0 for the least n
-    const Real<T> scale = field * sink<T>, lifted = field * p + field, minus_one = scale * p + (scale - T(1));
-    const Real<T> dropped = (((scale - T(1)) - minus_one) + scale * p) + scale * ((r - p) + tail);
+    const Reduced<T> of = reduced<T, false>(x.rounded, x.dropped, L::bias + L::mantissa + 1);
+    const Real<T> tail = of.r * of.r * polynomial<T>(L::exp_series, of.r), p = of.r + tail;
+    const Real<T> field = bits_of<Real<T>>(of.exponent), scale = field * sink<T>;  // 0 for the least n
+    const Real<T> lifted = field * p + field, minus_one = scale * p + (scale - T(1));
+    const Real<T> dropped = (((scale - T(1)) - minus_one) + scale * p) + scale * ((of.r - p) + tail);
     return {lifted, lifted * sink<T>, minus_one, dropped};
 }
 
@@ -183,6 +205,57 @@ ALWAYS_INLINE Exp<T> exp_of(Difference<T> x) {
 template <class T>
 ALWAYS_INLINE Exp<T> exp_of(Real<T> x) {
     return exp_of<T>(Difference<T>{most<T>(x, all<T>(Lanes<T>::lowest_exp)), all<T>(0)});
+}
+
+// The exponentials of pairs, in as few operations as will do: fewer digits of ln 2, where they do not count (without a fused
+// multiplication they do).
+template <class T>
+constexpr bool one_step = Lanes<T>::one_step && BOOLIT_MOVEMASK != 0;
+
+// e^x 2^lift, where that is a normal number.
+template <class T, class Dropped>
+ALWAYS_INLINE Real<T> raised_exp(Real<T> x, Dropped dropped, int lift) {
+    const Reduced<T> of = reduced<T, one_step<T>>(x, dropped, lift);
+    const Real<T> value = T(1) + of.r * (T(1) + of.r * polynomial<T>(Lanes<T>::exp_series, of.r));
+    return bits_of<Real<T>>(bits_of<Int<T>>(value) + of.exponent);
+}
+
+// e^x / sink for x ≤ 0; NaN counts as -infinity.
+template <class T>
+ALWAYS_INLINE Real<T> lifted_exp(Real<T> x) {
+    return raised_exp<T>(most<T>(x, all<T>(Lanes<T>::no_exp)), Nothing{}, Lanes<T>::mantissa + 1);
+}
+
+// e^x and e^(x - y), for x ≤ y and |x| ≥ |y|, where what is smaller than a normal number need not be told from 0.
+template <class T>
+ALWAYS_INLINE Real<T> normal_exp(Real<T> x) {
+    return raised_exp<T>(most<T>(x, all<T>(Lanes<T>::least_exp)), Nothing{}, 0);
+}
+template <class T>
+ALWAYS_INLINE Difference<T> normal_difference(Real<T> x, Real<T> y) {
+    const Real<T> rounded = most<T>(x - y, all<T>(Lanes<T>::least_exp));
+    return {rounded, most<T>((x - rounded) - y, all<T>(-1))};
+}
+template <class T>
+ALWAYS_INLINE Real<T> normal_exp(Difference<T> x) {
+    return raised_exp<T>(x.rounded, x.dropped, 0);
+}
+
+// The same with e^x - 1.
+template <class T>
+struct Expm1 {
+    Real<T> value, minus_one;
+};
+template <class T, class Dropped>
+ALWAYS_INLINE Expm1<T> normal_expm1(Real<T> x, Dropped dropped) {
+    const Reduced<T> of = reduced<T, one_step<T>>(x, dropped, Lanes<T>::bias);
+    const Real<T> scale = bits_of<Real<T>>(of.exponent);
+    const Real<T> p = of.r + of.r * of.r * polynomial<T>(Lanes<T>::exp_series, of.r);
+    return {scale * p + scale, scale * p + (scale - T(1))};
+}
+template <class T>
+ALWAYS_INLINE Expm1<T> normal_expm1(Real<T> x) {
+    return normal_expm1<T>(most<T>(x, all<T>(Lanes<T>::least_exp)), Nothing{});
 }
 
 // a - b·c, where b·c is nearly a: rounded once.
@@ -198,6 +271,13 @@ ALWAYS_INLINE Real<T> residual(Real<T> a, Real<T> b, Real<T> c) {
 #endif
 }
 
+// For 0 ≤ t ≤ 2, as 2 atanh(s) with s = t / (2 + t), of which 2s = t - st.
+template <class T>
+ALWAYS_INLINE Real<T> log1p_up_to_2(Real<T> t) {
+    const Real<T> s = t / (T(2) + t), z = s * s;
+    return t - s * (t - z * polynomial<T>(Lanes<T>::log_series, z));
+}
+
 // For t ≥ 0. With 1 + t = 2^e (1 + f) and f within √½ - 1 … √2 - 1, f = 2^-e t + (2^-e - 1) is rounded once: no digit of a
 // small t is lost.
 template <class T>
@@ -208,27 +288,7 @@ ALWAYS_INLINE Real<T> log1p_of(Real<T> t) {
     const Real<T> e = bits_of<Real<T>>((above >> L::mantissa) + bits_of<Int<T>>(all<T>(rounder<T>))) - rounder<T>;
     const Real<T> scale = bits_of<Real<T>>(one - (above & ~fraction));
     const Real<T> f = scale * t + (scale - T(1));
-    const Real<T> s = f / (T(2) + f);
-    const Real<T> z = s * s;
-    const Real<T> small = e * L::ln2_low - s * (f - z * atanh_series<T, L::log_terms>(z));
+    const Real<T> s = f / (T(2) + f), z = s * s;  // |s| ≤ 0.1716, z ≤ 0.0295
+    const Real<T> small = e * L::ln2_low - s * (f - z * polynomial<T>(L::atanh_series, z));
     return e * L::ln2_high + (f + small);
-}
-
-// The same for t ≤ 2, where e is 0 or 1: f within -0.3 … 0.5, so |s| ≤ 1/5.
-template <class T>
-ALWAYS_INLINE Real<T> log1p_up_to_2(Real<T> t) {
-    using L = Lanes<T>;
-    Real<T> f, high, low;
-    if constexpr (sizeof(T) == 4) {
-        const Int<T> halve = t > T(0.41421356);
-        f = halve ? T(0.5) * t - T(0.5) : t;
-        high = halve ? all<T>(L::ln2_high) : all<T>(0), low = halve ? all<T>(L::ln2_low) : all<T>(0);
-    } else {  // GCC takes a comparison apart where a vector is wider than a register; so the nearest integer to 1.2 t, but 1 at most
-        const Real<T> e = least<T>((t * T(1.2) + rounder<T>) - rounder<T>, all<T>(1));
-        f = (t - e) * (T(1) - T(0.5) * e);
-        high = e * L::ln2_high, low = e * L::ln2_low;
-    }
-    const Real<T> s = f / (T(2) + f);
-    const Real<T> z = s * s;
-    return high + (f + (low - s * (f - z * atanh_series<T, L::log_terms>(z))));
 }
