@@ -2,7 +2,7 @@
 //
 // Included once for each instruction set, inside a namespace of its own, so it has no include guard on purpose; W is the
 // number of lanes that suits the set. The polynomials are Chebyshev's near-minimax ones on the intervals named beside them;
-// tests/logic/test_coefficients.py derives them again. Each adds less than a fifth of the unit round-off to its function.
+// tests/logic/test_coefficients.py derives them again. Each adds less than 0.3u to its function.
 
 constexpr int W = BOOLIT_LANES;
 
@@ -16,17 +16,15 @@ struct Lanes<float> {
     using One = std::int32_t;
     static constexpr int mantissa = 23;
     static constexpr One bias = 127, root_half = 0x3f3504f3;
-    // (e^r - 1 - r) / r² for |r| ≤ ln2/2
+    // (e^r - 1 - r) / r² for |r| ≤ ln2/2, and for |r| ≤ ln2/16
     static constexpr float exp_series[] = {0x1p-1f, 0x1.5554dcp-3f, 0x1.555518p-5f, 0x1.120bdep-7f, 0x1.6d117ap-10f};
-    // (2 atanh(s)/s - 2) / s², as a polynomial of s² from 0 to 1/4
-    static constexpr float log_series[] = {0x1.555554p-1f, 0x1.999c14p-2f, 0x1.242056p-2f, 0x1.d5ce5cp-3f, 0x1.09f92cp-3f, 0x1.4298b2p-2f};
-    // The same from 0 to 0.0763
-    static constexpr float atanh_series[] = {0x1.555554p-1f, 0x1.999fa2p-2f, 0x1.230b5ap-2f, 0x1.02b3a8p-2f};
-    static constexpr bool one_step = true;   // n ≤ 151: n · ln 2 with ln 2 rounded to float is wrong by less than 5u
+    static constexpr float short_exp_series[] = {0x1p-1f, 0x1.555b7ep-3f, 0x1.55597p-5f};
+    // (2 atanh(s) - 2s) / (2s)³ as a polynomial of (2s)², for |s| ≤ 1/3
+    static constexpr float atanh_series[] = {0x1.55554cp-4f, 0x1.99ad7cp-7f, 0x1.2122bcp-9f, 0x1.130324p-11f};
     static constexpr float ln2 = 0.6931471805599453f;
-    static constexpr float least_exp = -87.3f;    // e^x is a normal number above
+    static constexpr float least_exp = -88.0f;    // rounds to n = -bias: 2^n has 0 in its exponent's field, and is 0
     static constexpr float lowest_exp = -104.7f;  // rounds to n = -151 = -(bias + mantissa + 1): e^x is less than half the least subnormal
-    static constexpr float no_exp = -103.98f;  // n = -150: e^x / sink is the least normal number or less, which sinks to 0
+    static constexpr float half_ulp = 0x1p-18f;   // of least_exp
     static constexpr float certain = 40.0f;       // 1 + e^-40 rounds to 1, and e^40 does not overflow
     static constexpr float ln2_high = 0.693359375f;  // 9 significant bits: n · ln2_high is exact
     static constexpr float ln2_low = float(0.6931471805599453094172321214581766 - 0.693359375);
@@ -42,18 +40,13 @@ struct Lanes<double> {
     static constexpr double exp_series[] = {0x1.0000000000001p-1,  0x1.5555555555556p-3,  0x1.5555555553d38p-5,  0x1.11111111109a6p-7,
                                             0x1.6c16c1789caa1p-10, 0x1.a01a01a7ce75dp-13, 0x1.a019b8cbe6585p-16, 0x1.71de0d863c737p-19,
                                             0x1.2891d2ecb3ed9p-22, 0x1.af39091a8441ap-26};
-    static constexpr double log_series[] = {0x1.5555555555555p-1, 0x1.9999999999982p-2,  0x1.249249249409cp-2, 0x1.c71c71c58156bp-3,
-                                            0x1.745d17a833b94p-3, 0x1.3b13a3184d90ap-3,  0x1.1112632e765f2p-3, 0x1.e1b6c1f3ca95dp-4,
-                                            0x1.b116e91f2dcfep-4, 0x1.76524ce0b6671p-4,  0x1.bff5d5842ce7fp-4, -0x1.7b097a148d046p-7,
-                                            0x1.4f3162758726ep-2, -0x1.79de6d69a866cp-2, 0x1.cff32677aa2f2p-2};
-    static constexpr double atanh_series[] = {0x1.5555555555556p-1, 0x1.9999999998c78p-2, 0x1.24924925b0768p-2,
-                                              0x1.c71c709b8823cp-3, 0x1.745d659e22d5fp-3, 0x1.3b083a1016c14p-3,
-                                              0x1.120bce0e616c7p-3, 0x1.c93886e9c3291p-4, 0x1.28c12372b8b18p-3};
-    static constexpr bool one_step = false;
+    static constexpr double atanh_series[] = {0x1.5555555555555p-4,  0x1.999999999a3f5p-7,  0x1.24924923d2b49p-9,  0x1.c71c727285525p-12,
+                                              0x1.745cf0719db9fp-14, 0x1.3b18b983dd78cp-16, 0x1.10ac0430038acp-18, 0x1.eb98d0629b7acp-21,
+                                              0x1.684f4e9c48d37p-23, 0x1.4b37dcfe84abcp-24};
     static constexpr double ln2 = 0.6931471805599453;
-    static constexpr double least_exp = -708.3;
+    static constexpr double least_exp = -709.1;
     static constexpr double lowest_exp = -745.9;  // n = -1076
-    static constexpr double no_exp = -745.14;
+    static constexpr double half_ulp = 0x1p-44;
     static constexpr double certain = 80.0;
     static constexpr double ln2_high = 0x1.62e42fefap-1;  // 36 significant bits
     static constexpr double ln2_low = double(0.693147180559945309417232121458176568L - 0x1.62e42fefap-1L);
@@ -96,6 +89,12 @@ ALWAYS_INLINE Real<T> minus_size_of(Real<T> x) {
 template <class T>
 ALWAYS_INLINE Real<T> turned_by(Real<T> x, Real<T> y) {
     return bits_of<Real<T>>(bits_of<Int<T>>(x) ^ (bits_of<Int<T>>(y) & std::numeric_limits<typename Lanes<T>::One>::min()));
+}
+
+// x where the mask is set, 0 elsewhere.
+template <class T>
+ALWAYS_INLINE Real<T> where(Int<T> mask, Real<T> x) {
+    return bits_of<Real<T>>(bits_of<Int<T>>(x) & mask);
 }
 
 // Maximum and minimum; where either operand is NaN, both give the second. Compilers do not find these instructions in a ?:.
@@ -163,42 +162,24 @@ ALWAYS_INLINE Difference<T> difference(Real<T> x, Real<T> y) {
 template <class T>
 constexpr T sink = T(1) / T(typename Lanes<T>::One(1) << (Lanes<T>::mantissa + 1));
 
-// What rounding dropped from x, where nothing is known of it.
-struct Nothing {};
-
-// x = n ln 2 + r with |r| ≤ ln2/2: r, and n + more in the exponent's place of a number.
-template <class T>
-struct Reduced {
-    Real<T> r;
-    Int<T> exponent;
-};
-
-template <class T, bool one_step, class Dropped>
-ALWAYS_INLINE Reduced<T> reduced(Real<T> x, Dropped dropped, int more) {
-    using L = Lanes<T>;
-    const T shift = rounder<T> + T(more);
-    const Real<T> shifted = x * T(1.44269504088896340736) + shift, n = shifted - shift;
-    Real<T> r = one_step ? x - n * L::ln2 : (x - n * L::ln2_high) - n * L::ln2_low;
-    if constexpr (!std::is_same<Dropped, Nothing>::value) r += dropped;
-    return {r, bits_of<Int<T>>(shifted) << L::mantissa};
-}
-
-// e^x / sink, e^x and e^x - 1, each to about one unit in the last place, and what rounding dropped from the last.
+// e^x and e^x - 1, each to about one unit in the last place, and what rounding dropped from the latter.
 template <class T>
 struct Exp {
-    Real<T> lifted, value, minus_one, dropped;
+    Real<T> value, minus_one, dropped;
 };
 
 // e^(rounded + dropped), for a sum from lowest_exp, where it is 0, to 0.
 template <class T>
 ALWAYS_INLINE Exp<T> exp_of(Difference<T> x) {
     using L = Lanes<T>;
-    const Reduced<T> of = reduced<T, false>(x.rounded, x.dropped, L::bias + L::mantissa + 1);
-    const Real<T> tail = of.r * of.r * polynomial<T>(L::exp_series, of.r), p = of.r + tail;
-    const Real<T> field = bits_of<Real<T>>(of.exponent), scale = field * sink<T>;  // 0 for the least n
-    const Real<T> lifted = field * p + field, minus_one = scale * p + (scale - T(1));
-    const Real<T> dropped = (((scale - T(1)) - minus_one) + scale * p) + scale * ((of.r - p) + tail);
-    return {lifted, lifted * sink<T>, minus_one, dropped};
+    constexpr T shift = rounder<T> + T(L::bias + L::mantissa + 1);
+    const Real<T> shifted = x.rounded * T(1.44269504088896340736) + shift, n = shifted - shift;
+    const Real<T> r = (x.rounded - n * L::ln2_high) - n * L::ln2_low + x.dropped;
+    const Real<T> tail = r * r * polynomial<T>(L::exp_series, r), p = r + tail;
+    const Real<T> field = bits_of<Real<T>>(bits_of<Int<T>>(shifted) << L::mantissa), scale = field * sink<T>;  // 0 for the least n
+    const Real<T> minus_one = scale * p + (scale - T(1));
+    const Real<T> dropped = (((scale - T(1)) - minus_one) + scale * p) + scale * ((r - p) + tail);
+    return {(field * p + field) * sink<T>, minus_one, dropped};
 }
 
 // For x ≤ 0; NaN counts as -infinity.
@@ -207,55 +188,93 @@ ALWAYS_INLINE Exp<T> exp_of(Real<T> x) {
     return exp_of<T>(Difference<T>{most<T>(x, all<T>(Lanes<T>::lowest_exp)), all<T>(0)});
 }
 
-// The exponentials of pairs, in as few operations as will do: fewer digits of ln 2, where they do not count (without a fused
-// multiplication they do).
-template <class T>
-constexpr bool one_step = Lanes<T>::one_step && BOOLIT_MOVEMASK != 0;
+// ---------------------------------------------------------------- exponentials of pairs: as few operations as will do
 
-// e^x 2^lift, where that is a normal number.
-template <class T, class Dropped>
-ALWAYS_INLINE Real<T> raised_exp(Real<T> x, Dropped dropped, int lift) {
-    const Reduced<T> of = reduced<T, one_step<T>>(x, dropped, lift);
-    const Real<T> value = T(1) + of.r * (T(1) + of.r * polynomial<T>(Lanes<T>::exp_series, of.r));
-    return bits_of<Real<T>>(bits_of<Int<T>>(value) + of.exponent);
-}
-
-// e^x / sink for x ≤ 0; NaN counts as -infinity.
-template <class T>
-ALWAYS_INLINE Real<T> lifted_exp(Real<T> x) {
-    return raised_exp<T>(most<T>(x, all<T>(Lanes<T>::no_exp)), Nothing{}, Lanes<T>::mantissa + 1);
-}
-
-// e^x and e^(x - y), for x ≤ y and |x| ≥ |y|, where what is smaller than a normal number need not be told from 0.
-template <class T>
-ALWAYS_INLINE Real<T> normal_exp(Real<T> x) {
-    return raised_exp<T>(most<T>(x, all<T>(Lanes<T>::least_exp)), Nothing{}, 0);
-}
-template <class T>
-ALWAYS_INLINE Difference<T> normal_difference(Real<T> x, Real<T> y) {
-    const Real<T> rounded = most<T>(x - y, all<T>(Lanes<T>::least_exp));
-    return {rounded, most<T>((x - rounded) - y, all<T>(-1))};
-}
-template <class T>
-ALWAYS_INLINE Real<T> normal_exp(Difference<T> x) {
-    return raised_exp<T>(x.rounded, x.dropped, 0);
-}
-
-// The same with e^x - 1.
+// e^x - 1 too, where wanted.
 template <class T>
 struct Expm1 {
     Real<T> value, minus_one;
 };
-template <class T, class Dropped>
-ALWAYS_INLINE Expm1<T> normal_expm1(Real<T> x, Dropped dropped) {
-    const Reduced<T> of = reduced<T, one_step<T>>(x, dropped, Lanes<T>::bias);
-    const Real<T> scale = bits_of<Real<T>>(of.exponent);
-    const Real<T> p = of.r + of.r * of.r * polynomial<T>(Lanes<T>::exp_series, of.r);
-    return {scale * p + scale, scale * p + (scale - T(1))};
-}
+
+// e^x 2^lift = scale e^r, where that is a normal number.
 template <class T>
-ALWAYS_INLINE Expm1<T> normal_expm1(Real<T> x) {
-    return normal_expm1<T>(most<T>(x, all<T>(Lanes<T>::least_exp)), Nothing{});
+struct Scaled {
+    Real<T> scale, r;
+};
+
+// float32 with a fused multiplication: n ln 2 with ln 2 rounded to float is wrong by less than 5u, as |n| ≤ 151.
+template <class T>
+constexpr bool is_fused_single = sizeof(T) == 4 && BOOLIT_MOVEMASK != 0;
+
+template <class T>
+ALWAYS_INLINE Scaled<T> scaled(Difference<T> x, int lift) {
+    using L = Lanes<T>;
+    const T shift = rounder<T> + T(L::bias + lift);
+    const Real<T> shifted = x.rounded * T(1.44269504088896340736) + shift, n = shifted - shift;
+    const Real<T> scale = bits_of<Real<T>>(bits_of<Int<T>>(shifted) << L::mantissa);
+    if constexpr (is_fused_single<T>) return {scale, (x.rounded - n * L::ln2) + x.dropped};
+    else return {scale, (x.rounded - n * L::ln2_high) - n * L::ln2_low + x.dropped};
+}
+
+// The same in float32 by eighths: x = n ln2/8 + r, with a polynomial of r that is two terms shorter. Shifted by 20 bits, n adds
+// n / 8 to the exponent and i = n modulo 8 to the top of the fraction: the table has 2^(i/8) less that i. A look-up takes n itself, since
+// it heeds the lowest bits only.
+#if BOOLIT_MOVEMASK != 0
+ALWAYS_INLINE Scaled<float> scaled_by_eighths(Difference<float> x, int lift) {
+    constexpr std::int32_t a = 0x3f800000, b = 0x3f7b95c2, c = 0x3f7837f0, d = 0x3f75fed7;
+    constexpr std::int32_t e = 0x3f7504f3, f = 0x3f75672a, g = 0x3f7744fd, h = 0x3f7ac0c7;
+    const float shift = rounder<float> + float(8 * lift);
+    const Real<float> shifted = x.rounded * float(8 * 1.44269504088896340736) + shift, n = shifted - shift;
+    const Int<float> bits = bits_of<Int<float>>(shifted);
+#if BOOLIT_MOVEMASK == 512
+    const __m512i table = _mm512_setr_epi32(a, b, c, d, e, f, g, h, a, b, c, d, e, f, g, h);
+    const Int<float> root = bits_of<Int<float>>(_mm512_permutexvar_epi32(bits_of<__m512i>(bits), table));
+#else
+    const __m256i table = _mm256_setr_epi32(a, b, c, d, e, f, g, h);
+    const Int<float> root = bits_of<Int<float>>(_mm256_permutevar8x32_epi32(table, bits_of<__m256i>(bits)));
+#endif
+    return {bits_of<Real<float>>(root + (bits << 20)), (x.rounded - n * (Lanes<float>::ln2 / 8)) + x.dropped};
+}
+#endif
+
+// e^x 2^lift and e^x - 1, both right to about 1u.
+template <class T>
+ALWAYS_INLINE Expm1<T> fine_expm1(Difference<T> x, int lift = 0) {
+    const Scaled<T> of = scaled<T>(x, lift);
+    const Real<T> p = of.r + of.r * of.r * polynomial<T>(Lanes<T>::exp_series, of.r);
+    return {of.scale + of.scale * p, (of.scale - T(1)) + of.scale * p};
+}
+
+// The same by the table, where there is one: e^x - 1 is then wrong by as much as e^x is.
+template <class T>
+ALWAYS_INLINE Expm1<T> quick_expm1(Difference<T> x, int lift = 0) {
+#if BOOLIT_MOVEMASK != 0
+    if constexpr (sizeof(T) == 4) {
+        const Scaled<T> of = scaled_by_eighths(x, lift);
+        const Real<T> rise = of.scale * of.r, slope = T(1) + of.r * polynomial<T>(Lanes<T>::short_exp_series, of.r);
+        return {of.scale + rise * slope, (of.scale - T(1)) + rise * slope};
+    }
+#endif
+    return fine_expm1<T>(x, lift);
+}
+
+// Arguments of exponentials of which only the normal numbers count: what is smaller is 0, or no better than 0. NaN counts as -infinity.
+template <class T>
+ALWAYS_INLINE Difference<T> at_least_normal(Real<T> x) {
+    return {most<T>(x, all<T>(Lanes<T>::least_exp)), all<T>(-0.0)};
+}
+
+// x - y, for x ≤ y and |x| ≥ |y|.
+template <class T>
+ALWAYS_INLINE Difference<T> at_least_normal(Real<T> x, Real<T> y) {
+    const Real<T> rounded = most<T>(x - y, all<T>(Lanes<T>::least_exp));
+    return {rounded, most<T>((x - rounded) - y, all<T>(-Lanes<T>::half_ulp))};
+}
+
+// e^x / sink for x ≤ 0, and 0 at lowest_exp, where the exponent's field is 0; NaN counts as -infinity.
+template <class T>
+ALWAYS_INLINE Real<T> lifted_exp(Real<T> x) {
+    return quick_expm1<T>({most<T>(x, all<T>(Lanes<T>::lowest_exp)), all<T>(-0.0)}, Lanes<T>::mantissa + 1).value;
 }
 
 // a - b·c, where b·c is nearly a: rounded once.
@@ -271,15 +290,23 @@ ALWAYS_INLINE Real<T> residual(Real<T> a, Real<T> b, Real<T> c) {
 #endif
 }
 
-// For 0 ≤ t ≤ 2, as 2 atanh(s) with s = t / (2 + t), of which 2s = t - st.
+// 2 atanh(s) / 2s - 1 from double_s = 2s, for |s| ≤ 1/3.
 template <class T>
-ALWAYS_INLINE Real<T> log1p_up_to_2(Real<T> t) {
-    const Real<T> s = t / (T(2) + t), z = s * s;
-    return t - s * (t - z * polynomial<T>(Lanes<T>::log_series, z));
+ALWAYS_INLINE Real<T> atanh_excess(Real<T> double_s) {
+    const Real<T> z = double_s * double_s;
+    return z * polynomial<T>(Lanes<T>::atanh_series, z);
+}
+
+// base + log1p(t) for 0 ≤ t ≤ 2, as log(1 + c) + 2 atanh((t - c) / (2 + t + c)) with c = 1 for t > ½, else 0: |s| ≤ 0.2.
+template <class T>
+ALWAYS_INLINE Real<T> plus_log1p(Real<T> base, Real<T> t) {
+    const Int<T> large = t > T(0.5);
+    const Real<T> c = where<T>(large, all<T>(1)), double_s = (t - c) / (T(1) + T(0.5) * (t + c));
+    return (base + where<T>(large, all<T>(Lanes<T>::ln2))) + double_s * (T(1) + atanh_excess<T>(double_s));
 }
 
 // For t ≥ 0. With 1 + t = 2^e (1 + f) and f within √½ - 1 … √2 - 1, f = 2^-e t + (2^-e - 1) is rounded once: no digit of a
-// small t is lost.
+// small t is lost; and neither is one of f, as log1p(f) = f - s(f - 2s(2s)² P) with s = f / (2 + f).
 template <class T>
 ALWAYS_INLINE Real<T> log1p_of(Real<T> t) {
     using L = Lanes<T>;
@@ -287,8 +314,8 @@ ALWAYS_INLINE Real<T> log1p_of(Real<T> t) {
     const Int<T> above = bits_of<Int<T>>(T(1) + t) - L::root_half;  // not negative, since 1 + t ≥ 1
     const Real<T> e = bits_of<Real<T>>((above >> L::mantissa) + bits_of<Int<T>>(all<T>(rounder<T>))) - rounder<T>;
     const Real<T> scale = bits_of<Real<T>>(one - (above & ~fraction));
-    const Real<T> f = scale * t + (scale - T(1));
-    const Real<T> s = f / (T(2) + f), z = s * s;  // |s| ≤ 0.1716, z ≤ 0.0295
-    const Real<T> small = e * L::ln2_low - s * (f - z * polynomial<T>(L::atanh_series, z));
+    const Real<T> f = scale * t + (scale - T(1)), half = T(0.5) * f;
+    const Real<T> double_s = f / (T(1) + half), z = double_s * double_s;
+    const Real<T> small = e * L::ln2_low - double_s * (half - z * polynomial<T>(L::atanh_series, z));
     return e * L::ln2_high + (f + small);
 }
