@@ -158,7 +158,10 @@ void pair_forward(Affine<T> a, Operands<S, T, interleaved> v, int n, S* out, Bit
     } else {
         for (int i = 0; i < n; i += W) {
             const Choice<T> choice = choose<T, kind>(v.at(i), a);
-            if constexpr (keep) store_bits<T>(bits.at(0, i), choice.first), store_bits<T>(bits.at(1, i), choice.second);
+            if constexpr (keep) {
+                store_bits_by_pair<S, T, interleaved>(bits.at(0, i), choice.first);
+                store_bits_by_pair<S, T, interleaved>(bits.at(1, i), choice.second);
+            }
             put(i, choice.value);
         }
     }
@@ -177,8 +180,12 @@ ALWAYS_INLINE Pair<T> pair_gradient(Affine<T> a, Operands<S, T, interleaved> v, 
         return xnor_il_gradient<T>(p.x, p.y, g);
     } else {
         Choice<T> choice{};
-        if (bits.start != nullptr) choice.first = load_bits<T>(bits.at(0, i)), choice.second = load_bits<T>(bits.at(1, i));
-        else choice = choose<T, kind>(v.at(i), a);
+        if (bits.start == nullptr) {
+            choice = choose<T, kind>(v.at(i), a);
+        } else {
+            choice.first = load_bits_by_pair<S, T, interleaved>(bits.at(0, i));
+            choice.second = load_bits_by_pair<S, T, interleaved>(bits.at(1, i));
+        }
         const Real<T> none = all<T>(0);
         if constexpr (kind == OR_AIL)
             return {(choice.first ? all<T>(a.first_sign) : none) * g, (choice.second ? all<T>(a.other_sign) : none) * g};

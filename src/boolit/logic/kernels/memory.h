@@ -183,3 +183,21 @@ ALWAYS_INLINE Int<T> load_bits(const std::uint8_t* source) {
     const Int<float> set = (Int<float>{} + std::int32_t(bits)) & powers_of_two(Count{});
     return __builtin_convertvector(set != 0, Int<T>);
 }
+
+// The same for W pairs, in the order of memory, so that those of a cut vector end in the bytes that are kept of it. Where a vector
+// has one byte, they do in any order.
+template <class S, bool interleaved>
+constexpr bool are_bits_ordered = interleaved && is_shuffled<S> && W > 8;
+
+template <class S, class T, bool interleaved>
+ALWAYS_INLINE void store_bits_by_pair(std::uint8_t* target, Int<T> mask) {
+    if constexpr (are_bits_ordered<S, interleaved>) store_bits<T>(target, pick(mask, mask, decltype(lanes_by_pair(Count{})){}));
+    else store_bits<T>(target, mask);
+}
+
+template <class S, class T, bool interleaved>
+ALWAYS_INLINE Int<T> load_bits_by_pair(const std::uint8_t* source) {
+    const Int<T> mask = load_bits<T>(source);
+    if constexpr (are_bits_ordered<S, interleaved>) return pick(mask, mask, decltype(pairs_by_lane(Count{})){});
+    else return mask;
+}
