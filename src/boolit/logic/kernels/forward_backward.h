@@ -137,12 +137,15 @@ void pair_forward(Affine<T> a, Operands<S, T, interleaved> v, int n, S* out, Bit
     };
     if constexpr (kind == OR_IL || kind == XNOR_IL) {
         // Two loops, each with half of the chain of dependent operations and two vectors at a time, keep more of them in flight.
-        alignas(64) T base[BLOCK], more[BLOCK];
+        alignas(64) T base[BLOCK], more[BLOCK], dropped[BLOCK];
         const auto keep_parts = [&](int i, Parts<T> parts) __attribute__((always_inline)) {
             store<T, T>(base + i, parts.base), store<T, T>(more + i, parts.more);
+            if constexpr (kind == OR_IL) store<T, T>(dropped + i, parts.dropped);
         };
         const auto value_at = [&](int i) __attribute__((always_inline)) {
-            return exact_value<T, kind>({load<T, T>(base + i), load<T, T>(more + i)});
+            Parts<T> parts{load<T, T>(base + i), load<T, T>(more + i), all<T>(-0.0)};
+            if constexpr (kind == OR_IL) parts.dropped = load<T, T>(dropped + i);
+            return exact_value<T, kind>(parts);
         };
         int i = 0;
         for (; i + 2 * W <= n; i += 2 * W) {

@@ -72,10 +72,11 @@ ALWAYS_INLINE Real<T> within(Real<T> x, T limit) {
 
 // ---------------------------------------------------------------- two operands, exact
 
-// A value comes in two steps, for loops to run them apart: a base and what is to be added to it, once a logarithm is taken.
+// A value comes in two steps, for loops to run them apart: a base and what is to be added to it, once a logarithm is taken; and for
+// OR what rounding dropped from the latter, without which the error exceeds 4u·c where e^-|low| + e^gap is a little more than ½.
 template <class T>
 struct Parts {
-    Real<T> base, more;
+    Real<T> base, more, dropped;
 };
 
 // high + max(low, 0) and e^-|low| + e^(min(low,0) - high); high and low are chosen so that a NaN ends in one of them.
@@ -83,12 +84,13 @@ template <class T>
 ALWAYS_INLINE Parts<T> or_il_parts(Real<T> x, Real<T> y) {
     const Real<T> high = most<T>(x, y), low = least<T>(y, x);
     const Real<T> from_low = lifted_exp<T>(minus_size_of<T>(low)), from_gap = lifted_exp<T>(least<T>(low, all<T>(0)) - high);
-    return {high + most<T>(all<T>(0), low), (from_low + from_gap) * sink<T>};
+    const Real<T> t = from_low + from_gap, dropped = from_gap - (t - from_low);
+    return {high + most<T>(all<T>(0), low), t * sink<T>, dropped * sink<T>};
 }
 
 template <class T>
 ALWAYS_INLINE Real<T> or_il(Parts<T> parts) {
-    return plus_log1p<T>(parts.base, parts.more);
+    return plus_log1p<T>(parts.base, parts.more, parts.dropped);
 }
 
 // The partial derivatives times g.
@@ -115,7 +117,7 @@ ALWAYS_INLINE Parts<T> xnor_il_parts(Real<T> x, Real<T> y) {
     const Real<T> above = (q.minus_one + q.minus_one) * (few ? minus_not_large : ratio.value + large_q);
     const Real<T> below = (T(1) + q.value * large_q) + (few ? q.value + large_q : T(1) + ratio.value);
     const Real<T> sign = bits_of<Real<T>>(bits_of<Int<T>>(x) ^ bits_of<Int<T>>(y));
-    return {turned_by<T>(where<T>(~few, m), sign) + hole_of<T>(x, y), turned_by<T>(above / below, sign)};
+    return {turned_by<T>(where<T>(~few, m), sign) + hole_of<T>(x, y), turned_by<T>(above / below, sign), all<T>(-0.0)};
 }
 
 template <class T>

@@ -297,12 +297,17 @@ ALWAYS_INLINE Real<T> atanh_excess(Real<T> double_s) {
     return z * polynomial<T>(Lanes<T>::atanh_series, z);
 }
 
-// base + log1p(t) for 0 ≤ t ≤ 2, as log(1 + c) + 2 atanh((t - c) / (2 + t + c)) with c = 1 for t > ½, else 0: |s| ≤ 0.2.
+// base + log1p(t + dropped) for 0 ≤ t ≤ 2, as log(1 + c) + 2 atanh((t - c) / (2 + t + c)) with c = 1 for t > ½, else 0: |s| ≤ 0.2.
 template <class T>
-ALWAYS_INLINE Real<T> plus_log1p(Real<T> base, Real<T> t) {
+ALWAYS_INLINE Real<T> plus_log1p(Real<T> base, Real<T> t, Real<T> dropped = all<T>(-0.0)) {
     const Int<T> large = t > T(0.5);
-    const Real<T> c = where<T>(large, all<T>(1)), double_s = (t - c) / (T(1) + T(0.5) * (t + c));
-    return (base + where<T>(large, all<T>(Lanes<T>::ln2))) + double_s * (T(1) + atanh_excess<T>(double_s));
+    const Real<T> c = where<T>(large, all<T>(1)), double_s = ((t - c) + dropped) / (T(1) + T(0.5) * (t + c));
+    const Real<T> excess = atanh_excess<T>(double_s), start = base + where<T>(large, all<T>(Lanes<T>::ln2));
+#if BOOLIT_MOVEMASK == 0  // no fused multiplication: this rounds a small product and a sum, the other way two numbers as large as 2s
+    return start + (double_s + double_s * excess);
+#else
+    return start + double_s * (T(1) + excess);
+#endif
 }
 
 // For t ≥ 0. With 1 + t = 2^e (1 + f) and f within √½ - 1 … √2 - 1, f = 2^-e t + (2^-e - 1) is rounded once: no digit of a
