@@ -32,6 +32,9 @@ ONCE_WRONG = [
     ("or", torch.float32, [-0.0, -88.0, -88.0]),  # 0
     ("or", torch.float64, [-700.0, -709.0, -745.0, 0.0]),  # off by 1.2e-4 (as AND of the negated)
     ("or", torch.float64, [0.0, -720.0]),
+    ("or", torch.float32, [-0.0074166906997561455, -1.3261431455612183]),  # 4.2u·c
+    ("or", torch.float64, [0.08195278275920119, -1.2947541610670195]),  # 4.6u·c
+    ("or", torch.float64, [0.05971213747184649, -1.227541246706603]),  # 4.3u·c
     ("xnor", torch.float32, [1e-25, 1e-19, 1.8225784, 4.7523141]),  # a product that is subnormal on its way
     *(("xnor", dtype, [1.2095623016357422] * 64) for dtype in (torch.float32, torch.float64)),  # derivatives: 152u
     *(("or", dtype, [1.8127402067184448] * 64) for dtype in (torch.float32, torch.float64)),  # 31u·c

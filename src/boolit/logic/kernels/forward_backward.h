@@ -7,6 +7,11 @@ template <class T>
 struct Affine {
     T first_sign, other_sign, scale, shift;
 
+    // x and y with the signs of the first operand and of the others. Turned, not multiplied: multipliers are what is scarce.
+    ALWAYS_INLINE Pair<T> turned(Real<T> x, Real<T> y) const {
+        return {turned_by<T>(x, all<T>(first_sign)), turned_by<T>(y, all<T>(other_sign))};
+    }
+
     explicit Affine(const BoolitGate& gate) : scale(T(gate.scale)), shift(T(gate.shift)) {
         first_sign = gate.flips == 1 || gate.flips == 2 ? T(-1) : T(1);
         other_sign = gate.flips == 1 || gate.flips == 3 ? T(-1) : T(1);
@@ -44,18 +49,18 @@ void with_kind(std::int32_t kind, const Body& body) {
 
 // ---------------------------------------------------------------- finite in, finite out
 
-// Whether some result of a block may have overflowed: the largest size so far where S is narrower than T, and NaN, which
-// 0 · infinity is and stays, where it is not.
+// Whether some result of a block may have overflowed. Where S is narrower than T, the largest size so far tells; elsewhere the
+// sum of all results, which an infinite one or NaN never leaves (and some huge ones overflow, which costs time only).
 template <class S, class T>
 struct Overflow {
     Real<T> seen;
     ALWAYS_INLINE void see(Real<T> value) {
         if constexpr (is_16_bit<S>) seen = most<T>(size_of<T>(value), seen);
-        else seen = value * T(0) + seen;
+        else seen += value;
     }
     ALWAYS_INLINE bool happened() const {
         std::uint8_t lanes[W / 8];
-        store_bits<T>(lanes, is_16_bit<S> ? seen >= Range<S>::overflow : seen != seen);
+        store_bits<T>(lanes, is_16_bit<S> ? seen >= Range<S>::overflow : ~(size_of<T>(seen) <= std::numeric_limits<T>::max()));
         return lanes[0] != 0 || lanes[W / 8 - 1] != 0;  // W is 8 or 16
     }
 };
@@ -90,14 +95,25 @@ struct Operands {
 
 template <class T, int kind>
 ALWAYS_INLINE Choice<T> choose(Pair<T> p, Affine<T> a) {
-    return kind == OR_AIL ? or_ail<T>(p.x * a.first_sign, p.y * a.other_sign) : xnor_ail<T>(p.x, p.y);
+    if constexpr (kind == OR_AIL) p = a.turned(p.x, p.y);
+    return kind == OR_AIL ? or_ail<T>(p.x, p.y) : xnor_ail<T>(p.x, p.y);
+}
+
+template <class T, int kind>
+ALWAYS_INLINE Parts<T> exact_parts(Pair<T> p, Affine<T> a) {
+    if constexpr (kind == OR_IL) p = a.turned(p.x, p.y);
+    return kind == OR_IL ? or_il_parts<T>(p.x, p.y) : xnor_il_parts<T>(p.x, p.y);
+}
+
+template <class T, int kind>
+ALWAYS_INLINE Real<T> exact_value(Parts<T> parts) {
+    return kind == OR_IL ? or_il<T>(parts) : xnor_il<T>(parts);
 }
 
 template <class T, int kind>
 ALWAYS_INLINE Real<T> pair_value(Pair<T> p, Affine<T> a) {
-    if constexpr (kind == OR_IL) return or_il<T>(p.x * a.first_sign, p.y * a.other_sign);
-    if constexpr (kind == XNOR_IL) return xnor_il<T>(p.x, p.y);
-    return choose<T, kind>(p, a).value;
+    if constexpr (kind == OR_IL || kind == XNOR_IL) return exact_value<T, kind>(exact_parts<T, kind>(p, a));
+    else return choose<T, kind>(p, a).value;
 }
 
 // Does a block again of which some result overflowed: so rare that the usual loop only looks whether it happened.
@@ -107,74 +123,109 @@ __attribute__((noinline)) void saturate_pairs(Affine<T> a, Operands<S, T, interl
         const Pair<T> p = v.at(i);
         const auto operand = [&](int j) { return j == 0 ? p.x * a.first_sign : p.y * a.other_sign; };
         const Int<T> certain = is_certain<T>(kind == OR_AIL || kind == OR_IL, 2, operand);
-        store<S, T>(out + i, saturated<S, T>(pair_value<T, kind>(p, a), certain, a));
+        store_by_pair<S, T, interleaved>(out + i, saturated<S, T>(pair_value<T, kind>(p, a), certain, a));
     }
 }
 
 template <class S, class T, bool interleaved, int kind, bool keep>
 void pair_forward(Affine<T> a, Operands<S, T, interleaved> v, int n, S* out, Bits<std::uint8_t> bits) {
     Overflow<S, T> overflow{all<T>(0)};
-    for (int i = 0; i < n; i += W) {
-        const Pair<T> p = v.at(i);
-        Real<T> value;
-        if constexpr (keep) {
-            const Choice<T> choice = choose<T, kind>(p, a);
-            value = choice.value;
-            store_bits<T>(bits.at(0, i), choice.first), store_bits<T>(bits.at(1, i), choice.second);
-        } else {
-            value = pair_value<T, kind>(p, a);
-        }
+    const auto put = [&](int i, Real<T> value) __attribute__((always_inline)) {
         value = value * a.scale + a.shift;
         overflow.see(value);
-        store<S, T>(out + i, value);
+        store_by_pair<S, T, interleaved>(out + i, value);
+    };
+    if constexpr (kind == OR_IL || kind == XNOR_IL) {
+        // Two loops, each with half of the chain of dependent operations and two vectors at a time, keep more of them in flight.
+        alignas(64) T base[BLOCK], more[BLOCK], dropped[BLOCK];
+        const auto keep_parts = [&](int i, Parts<T> parts) __attribute__((always_inline)) {
+            store<T, T>(base + i, parts.base), store<T, T>(more + i, parts.more);
+            if constexpr (kind == OR_IL) store<T, T>(dropped + i, parts.dropped);
+        };
+        const auto value_at = [&](int i) __attribute__((always_inline)) {
+            Parts<T> parts{load<T, T>(base + i), load<T, T>(more + i), all<T>(-0.0)};
+            if constexpr (kind == OR_IL) parts.dropped = load<T, T>(dropped + i);
+            return exact_value<T, kind>(parts);
+        };
+        int i = 0;
+        for (; i + 2 * W <= n; i += 2 * W) {
+            const Parts<T> first = exact_parts<T, kind>(v.at(i), a), second = exact_parts<T, kind>(v.at(i + W), a);
+            keep_parts(i, first), keep_parts(i + W, second);
+        }
+        for (; i < n; i += W) keep_parts(i, exact_parts<T, kind>(v.at(i), a));
+        for (i = 0; i + 2 * W <= n; i += 2 * W) {
+            const Real<T> first = value_at(i), second = value_at(i + W);
+            put(i, first), put(i + W, second);
+        }
+        for (; i < n; i += W) put(i, value_at(i));
+    } else {
+        for (int i = 0; i < n; i += W) {
+            const Choice<T> choice = choose<T, kind>(v.at(i), a);
+            if constexpr (keep) {
+                store_bits_by_pair<S, T, interleaved>(bits.at(0, i), choice.first);
+                store_bits_by_pair<S, T, interleaved>(bits.at(1, i), choice.second);
+            }
+            put(i, choice.value);
+        }
     }
     if (overflow.happened()) saturate_pairs<S, T, interleaved, kind>(a, v, n, out);
 }
 
-// The partial derivatives, for vector i; from the bits where they are kept, else from the operands.
+// The partial derivatives times g, for vector i; from the bits where they are kept, else from the operands.
 template <class S, class T, bool interleaved, int kind>
-ALWAYS_INLINE Pair<T> pair_partials(Affine<T> a, Operands<S, T, interleaved> v, Bits<const std::uint8_t> bits, int i) {
+ALWAYS_INLINE Pair<T> pair_gradient(Affine<T> a, Operands<S, T, interleaved> v, Bits<const std::uint8_t> bits, const S* grad, int i) {
+    const Real<T> g = load_by_pair<S, T, interleaved>(grad + i) * a.scale;
     if constexpr (kind == OR_IL) {
-        const Pair<T> p = v.at(i), partials = or_il_partials<T>(p.x * a.first_sign, p.y * a.other_sign);
-        return {partials.x * a.first_sign, partials.y * a.other_sign};
+        const Pair<T> p = v.at(i), turned = a.turned(p.x, p.y), gradient = or_il_gradient<T>(turned.x, turned.y, g);
+        return a.turned(gradient.x, gradient.y);
     } else if constexpr (kind == XNOR_IL) {
         const Pair<T> p = v.at(i);
-        return xnor_il_partials<T>(p.x, p.y);
+        return xnor_il_gradient<T>(p.x, p.y, g);
     } else {
         Choice<T> choice{};
-        if (bits.start != nullptr) choice.first = load_bits<T>(bits.at(0, i)), choice.second = load_bits<T>(bits.at(1, i));
-        else choice = choose<T, kind>(v.at(i), a);
+        if (bits.start == nullptr) {
+            choice = choose<T, kind>(v.at(i), a);
+        } else {
+            choice.first = load_bits_by_pair<S, T, interleaved>(bits.at(0, i));
+            choice.second = load_bits_by_pair<S, T, interleaved>(bits.at(1, i));
+        }
         const Real<T> none = all<T>(0);
         if constexpr (kind == OR_AIL)
-            return {choice.first ? all<T>(a.first_sign) : none, choice.second ? all<T>(a.other_sign) : none};
+            return {(choice.first ? all<T>(a.first_sign) : none) * g, (choice.second ? all<T>(a.other_sign) : none) * g};
         const Real<T> along = choice.second ? all<T>(-1) : all<T>(1);
-        return {choice.first ? none : along, choice.first ? along : none};
+        return {(choice.first ? none : along) * g, (choice.first ? along : none) * g};
     }
 }
 
-// grad_x is laid out as the operands are; add: it is the sums of an ensemble instead, BLOCK apart.
+// grad_x is laid out as the operands are.
 template <class S, class T, bool interleaved, int kind>
 void pair_backward(Affine<T> a, Operands<S, T, interleaved> v, Bits<const std::uint8_t> bits, const S* grad, int n, S* grad_x) {
-    for (int i = 0; i < n; i += W) {
-        const Real<T> g = load<S, T>(grad + i) * a.scale;
-        const Pair<T> partials = pair_partials<S, T, interleaved, kind>(a, v, bits, i);
-        const Pair<T> product{partials.x * g, partials.y * g};
+    const auto put = [&](int i, Pair<T> gradient) __attribute__((always_inline)) {
         if constexpr (interleaved) {
-            store_pairs<S, T>(grad_x + 2 * i, product);
+            store_pairs<S, T>(grad_x + 2 * i, gradient);
         } else {
-            store<S, T>(grad_x + i, product.x);
-            store<S, T>(grad_x + v.operand + i, product.y);
+            store<S, T>(grad_x + i, gradient.x);
+            store<S, T>(grad_x + v.operand + i, gradient.y);
+        }
+    };
+    int i = 0;
+    if constexpr (kind == OR_IL || kind == XNOR_IL) {
+        for (; i + 2 * W <= n; i += 2 * W) {
+            const Pair<T> first = pair_gradient<S, T, interleaved, kind>(a, v, bits, grad, i);
+            const Pair<T> second = pair_gradient<S, T, interleaved, kind>(a, v, bits, grad, i + W);
+            put(i, first), put(i + W, second);
         }
     }
+    for (; i < n; i += W) put(i, pair_gradient<S, T, interleaved, kind>(a, v, bits, grad, i));
 }
 
+// The gradient is added to the sums of an ensemble, BLOCK apart.
 template <class S, class T, bool interleaved, int kind>
 void pair_backward_add(Affine<T> a, Operands<S, T, interleaved> v, Bits<const std::uint8_t> bits, const S* grad, int n, T* sums) {
     for (int i = 0; i < n; i += W) {
-        const Real<T> g = load<S, T>(grad + i) * a.scale;
-        const Pair<T> partials = pair_partials<S, T, interleaved, kind>(a, v, bits, i);
-        store<T, T>(sums + i, load<T, T>(sums + i) + partials.x * g);
-        store<T, T>(sums + BLOCK + i, load<T, T>(sums + BLOCK + i) + partials.y * g);
+        const Pair<T> gradient = pair_gradient<S, T, interleaved, kind>(a, v, bits, grad, i);
+        store<T, T>(sums + i, load<T, T>(sums + i) + gradient.x);
+        store<T, T>(sums + BLOCK + i, load<T, T>(sums + BLOCK + i) + gradient.y);
     }
 }
 

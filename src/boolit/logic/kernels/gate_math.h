@@ -11,7 +11,17 @@ struct Pair {
 // NaN where either operand is, 0 elsewhere (a mask of all ones is a NaN).
 template <class T>
 ALWAYS_INLINE Real<T> hole_of(Real<T> x, Real<T> y) {
+#if BOOLIT_MOVEMASK == 256  // one comparison; compilers make two
+    if constexpr (sizeof(T) == 4) return bits_of<Real<T>>(_mm256_cmp_ps(bits_of<__m256>(x), bits_of<__m256>(y), _CMP_UNORD_Q));
+#endif
     return bits_of<Real<T>>(Int<T>((x != x) | (y != y)));
+}
+
+// The two values, changed for each other where the mask is 0.
+template <class T>
+ALWAYS_INLINE Pair<T> swapped_unless(Int<T> mask, Real<T> a, Real<T> b) {
+    const Real<T> chosen = mask ? a : b;
+    return {chosen, bits_of<Real<T>>(bits_of<Int<T>>(a) ^ bits_of<Int<T>>(b) ^ bits_of<Int<T>>(chosen))};
 }
 
 // Which operands an approximate gate took its value from.
@@ -62,56 +72,71 @@ ALWAYS_INLINE Real<T> within(Real<T> x, T limit) {
 
 // ---------------------------------------------------------------- two operands, exact
 
-// high and low are chosen so that a NaN ends in one of them.
+// A value comes in two steps, for loops to run them apart: a base and what is to be added to it, once a logarithm is taken; and for
+// OR what rounding dropped from the latter, without which the error exceeds 4u·c where e^-|low| + e^gap is a little more than ½.
 template <class T>
-ALWAYS_INLINE Real<T> or_il(Real<T> x, Real<T> y) {
+struct Parts {
+    Real<T> base, more, dropped;
+};
+
+// high + max(low, 0) and e^-|low| + e^(min(low,0) - high); high and low are chosen so that a NaN ends in one of them.
+template <class T>
+ALWAYS_INLINE Parts<T> or_il_parts(Real<T> x, Real<T> y) {
     const Real<T> high = most<T>(x, y), low = least<T>(y, x);
-    const Real<T> from_low = exp_of<T>(minus_size_of<T>(low)).lifted;
-    const Real<T> from_gap = exp_of<T>(least<T>(low, all<T>(0)) - high).lifted;
-    return high + most<T>(all<T>(0), low) + log1p_up_to_2<T>((from_low + from_gap) * sink<T>);
+    const Real<T> from_low = lifted_exp<T>(minus_size_of<T>(low)), from_gap = lifted_exp<T>(least<T>(low, all<T>(0)) - high);
+    const Real<T> t = from_low + from_gap, dropped = from_gap - (t - from_low);
+    return {high + most<T>(all<T>(0), low), t * sink<T>, dropped * sink<T>};
 }
 
 template <class T>
-ALWAYS_INLINE Pair<T> or_il_partials(Real<T> x, Real<T> y) {
-    const Int<T> first = x >= y;
-    const Real<T> high = most<T>(x, y), low = least<T>(y, x);
-    const Real<T> from_low = exp_of<T>(minus_size_of<T>(low)).value;
-    const Real<T> from_gap = exp_of<T>(difference<T>(least<T>(low, all<T>(0)), high)).value;
-    const Real<T> unit = T(1) / (T(1) + from_low + from_gap + hole_of<T>(x, y));
-    const Real<T> to_high = (T(1) + from_low) * unit;
-    const Real<T> to_low = ((low > T(0) ? all<T>(1) : from_low) + from_gap) * unit;
-    return {first ? to_high : to_low, first ? to_low : to_high};
+ALWAYS_INLINE Real<T> or_il(Parts<T> parts) {
+    return plus_log1p<T>(parts.base, parts.more, parts.dropped);
 }
 
-// On sizes m ≤ M with q = e^-m, E = e^(m-M) and Q = Eq: |f| = 2 atanh(s) with s = (1-q)(1-Q) / ((1+q)(1+Q)) for small M, and
-// |f| = m + 2 atanh(s) with s = -E(1-q²) / (2(1+qQ) + E(1-q²)) beyond. At M = 1.3 both |s| reach 1/3.
+// The partial derivatives times g.
 template <class T>
-ALWAYS_INLINE Real<T> xnor_il(Real<T> x, Real<T> y) {
+ALWAYS_INLINE Pair<T> or_il_gradient(Real<T> x, Real<T> y, Real<T> g) {
+    const Real<T> high = most<T>(x, y), low = least<T>(y, x), negative = least<T>(low, all<T>(0));
+    const Real<T> from_low = quick_expm1<T>(at_least_normal<T>(minus_size_of<T>(low))).value;
+    const Real<T> from_gap = quick_expm1<T>(at_least_normal<T>(negative, high)).value;
+    const Real<T> to_high = T(1) + from_low, unit = g / (to_high + from_gap + hole_of<T>(x, y));
+    const Real<T> to_low = most<T>(from_low, T(1) + negative) + from_gap;  // e^min(low,0) + e^gap, since 1 + x ≤ e^x
+    const Pair<T> partials = swapped_unless<T>(x >= y, to_high, to_low);
+    return {partials.x * unit, partials.y * unit};
+}
+
+// On sizes m ≤ M with q = e^-m, E = e^(m-M) and Q = Eq: |f| = 2 atanh(s) with s = (1-q)(1-Q) / (1+q+Q+qQ) for M < 1, and
+// |f| = m + 2 atanh(s) with s = -(1-q)(E+Q) / (2+E+qQ) beyond: |s| ≤ 1/3. Gives 0 or m, and 2s, with the sign of f.
+template <class T>
+ALWAYS_INLINE Parts<T> xnor_il_parts(Real<T> x, Real<T> y) {
     const Real<T> size_x = size_of<T>(x), size_y = size_of<T>(y);
     const Real<T> m = least<T>(size_x, size_y), large = most<T>(size_x, size_y);
-    const Exp<T> q = exp_of<T>(-m), ratio = exp_of<T>(m - large);
-    const Int<T> few = large < T(1.3);
-    const Real<T> not_small = -q.minus_one, not_large = ratio.value * not_small - ratio.minus_one;
-    const Real<T> large_q = ratio.value * q.value, lost = ratio.value * (not_small + not_small * q.value);
-    const Real<T> above = few ? not_small * (not_large + not_large) : T(-2) * lost;
-    const Real<T> below = few ? (T(1) + q.value) * (T(1) + large_q) : T(2) * (T(1) + q.value * large_q) + lost;
-    const Real<T> twice = above / below, half = T(0.5) * twice, z = half * half;
-    const Real<T> size = (few ? all<T>(0) : m) + (twice + half * z * atanh_series<T, Lanes<T>::atanh_terms>(z));
-    return turned_by<T>(turned_by<T>(size, x), y) + hole_of<T>(x, y);
+    const Expm1<T> q = fine_expm1<T>(at_least_normal<T>(-m)), ratio = fine_expm1<T>(at_least_normal<T>(m - large));
+    const Int<T> few = large < T(1);
+    const Real<T> large_q = ratio.value * q.value, minus_not_large = ratio.value * q.minus_one + ratio.minus_one;
+    const Real<T> above = (q.minus_one + q.minus_one) * (few ? minus_not_large : ratio.value + large_q);
+    const Real<T> below = (T(1) + q.value * large_q) + (few ? q.value + large_q : T(1) + ratio.value);
+    const Real<T> sign = bits_of<Real<T>>(bits_of<Int<T>>(x) ^ bits_of<Int<T>>(y));
+    return {turned_by<T>(where<T>(~few, m), sign) + hole_of<T>(x, y), turned_by<T>(above / below, sign), all<T>(-0.0)};
 }
 
-// ∂/∂m = (1-Q)(1+Q) / ((1+E)(1+qQ)) and ∂/∂M = (1-q)(1+q) E / ((1+E)(1+qQ)).
 template <class T>
-ALWAYS_INLINE Pair<T> xnor_il_partials(Real<T> x, Real<T> y) {
+ALWAYS_INLINE Real<T> xnor_il(Parts<T> parts) {
+    return (parts.base + parts.more) + parts.more * atanh_excess<T>(parts.more);  // without a base, 2s is not rounded again
+}
+
+// The partial derivatives times g: ∂/∂m = (1-Q)(1+Q) / ((1+E)(1+qQ)) and ∂/∂M = (1-q)(1+q) E / ((1+E)(1+qQ)).
+template <class T>
+ALWAYS_INLINE Pair<T> xnor_il_gradient(Real<T> x, Real<T> y, Real<T> g) {
     const Real<T> size_x = size_of<T>(x), size_y = size_of<T>(y);
-    const Int<T> first = size_x <= size_y;
     const Real<T> m = least<T>(size_x, size_y), large = most<T>(size_x, size_y);
-    const Exp<T> q = exp_of<T>(-m), ratio = exp_of<T>(difference<T>(-large, -m));
-    const Real<T> large_q = ratio.value * q.value, not_large = -(ratio.value * q.minus_one + ratio.minus_one);
-    const Real<T> unit = T(1) / ((T(1) + ratio.value) * (T(1) + q.value * large_q) + hole_of<T>(x, y));
-    const Real<T> to_small = (not_large + not_large * large_q) * unit;
-    const Real<T> to_large = -(q.minus_one + q.minus_one * q.value) * ratio.value * unit;
-    return {turned_by<T>(first ? to_small : to_large, y), turned_by<T>(first ? to_large : to_small, x)};
+    const Expm1<T> q = quick_expm1<T>(at_least_normal<T>(-m)), ratio = quick_expm1<T>(at_least_normal<T>(-large, -m));
+    const Real<T> large_q = ratio.value * q.value, minus_not_large = ratio.value * q.minus_one + ratio.minus_one;
+    const Real<T> below = T(1) + ratio.value, unit = -g / (below + below * (q.value * large_q) + hole_of<T>(x, y));
+    const Real<T> to_small = minus_not_large + minus_not_large * large_q;
+    const Real<T> to_large = (q.minus_one + q.minus_one * q.value) * ratio.value;
+    const Pair<T> partials = swapped_unless<T>(size_x <= size_y, to_small, to_large);
+    return {turned_by<T>(partials.x * unit, y), turned_by<T>(partials.y * unit, x)};
 }
 
 // ---------------------------------------------------------------- k operands, approximate
@@ -167,7 +192,7 @@ template <class T>
 ALWAYS_INLINE Event<T> event(Real<T> p, Real<T> floor) {
     const Real<T> decay = exp_of<T>(minus_size_of<T>(p)).value;
     const Real<T> lift = exp_of<T>(difference<T>(least<T>(p, all<T>(0)), floor)).value;
-    return {lift / (T(1) + decay), (p > T(0) ? p : all<T>(0)) + log1p_up_to_2<T>(decay)};
+    return {lift / (T(1) + decay), plus_log1p<T>(p > T(0) ? p : all<T>(0), decay)};
 }
 
 // A sum that carries what rounding drops from it (Kahan); an infinite one carries nothing.

@@ -156,11 +156,13 @@ namespace baseline {
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define BOOLIT_X86_64_LEVELS 1
+// The exact gates take two vectors at a time; GCC weaves them together only if it schedules before it allocates registers.
 
 #define BOOLIT_LANES 8
 #define BOOLIT_MOVEMASK 256
 #pragma GCC push_options
 #pragma GCC target("arch=x86-64-v3")
+#pragma GCC optimize("schedule-insns,sched-pressure")
 namespace x86_64_v3 {
 #include "vector_math.h"
 #include "gate_math.h"
@@ -175,6 +177,7 @@ namespace x86_64_v3 {
 #define BOOLIT_MOVEMASK 512
 #pragma GCC push_options
 #pragma GCC target("arch=x86-64-v4,prefer-vector-width=512")
+#pragma GCC optimize("schedule-insns,sched-pressure")
 namespace x86_64_v4 {
 #include "vector_math.h"
 #include "gate_math.h"

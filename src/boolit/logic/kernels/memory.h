@@ -89,18 +89,32 @@ ALWAYS_INLINE V pick(V a, V b, std::integer_sequence<int, index...>) {
 #endif
 }
 
-template <int... i>
-std::integer_sequence<int, (2 * i)...> evens(std::integer_sequence<int, i...>);
-template <int... i>
-std::integer_sequence<int, (2 * i + 1)...> odds(std::integer_sequence<int, i...>);
-template <int start, int... i>
-std::integer_sequence<int, (i % 2 ? start + i / 2 + W : start + i / 2)...> zipped(std::integer_sequence<int, i...>);
+// W pairs whose operands lie side by side are split by shuffles within 128 bits, one each, so that the groups of 4 lanes come in
+// another order than in memory: lanes 4g … 4g+3 hold pairs 2g, 2g+1, W/2+2g and W/2+2g+1. Where vectors are not shuffled so, or
+// pairs are not split at all, the order is that of memory.
+template <class S>
+constexpr bool is_shuffled = sizeof(S) == 4 && BOOLIT_MOVEMASK != 0;
+
+template <bool shuffled>
+constexpr int pair_of(int lane) {
+    return shuffled ? lane % 4 / 2 * (W / 2) + lane / 4 * 2 + lane % 2 : lane;
+}
+template <bool shuffled>
+constexpr int lane_of(int pair) {
+    return shuffled ? pair % (W / 2) / 2 * 4 + pair / (W / 2) * 2 + pair % 2 : pair;
+}
+
+template <bool shuffled, int operand, int... lane>
+std::integer_sequence<int, (2 * pair_of<shuffled>(lane) + operand)...> split(std::integer_sequence<int, lane...>);
+// Place i of the memory behind `start` has operand i % 2 of pair (start + i) / 2; operands y are W lanes beyond operands x.
+template <bool shuffled, int start, int... i>
+std::integer_sequence<int, (lane_of<shuffled>((start + i) / 2) + i % 2 * W)...> joined(std::integer_sequence<int, i...>);
+template <int... pair>
+std::integer_sequence<int, lane_of<true>(pair)...> lanes_by_pair(std::integer_sequence<int, pair...>);
+template <int... lane>
+std::integer_sequence<int, pair_of<true>(lane)...> pairs_by_lane(std::integer_sequence<int, lane...>);
 
 using Count = std::make_integer_sequence<int, W>;
-using Evens = decltype(evens(Count{}));
-using Odds = decltype(odds(Count{}));
-using ZippedLow = decltype(zipped<0>(Count{}));
-using ZippedHigh = decltype(zipped<W / 2>(Count{}));
 
 // W pairs whose operands lie side by side.
 template <class S, class T>
@@ -111,7 +125,7 @@ ALWAYS_INLINE Pair<T> load_pairs(const S* source) {
         return {widen<S>(words & 0xffffu), widen<S>(words >> 16)};
     } else {
         const Real<T> low = load<S, T>(source), high = load<S, T>(source + W);
-        return {pick(low, high, Evens{}), pick(low, high, Odds{})};
+        return {pick(low, high, decltype(split<is_shuffled<S>, 0>(Count{})){}), pick(low, high, decltype(split<is_shuffled<S>, 1>(Count{})){})};
     }
 }
 
@@ -121,9 +135,23 @@ ALWAYS_INLINE void store_pairs(S* target, Pair<T> pair) {
         const Words words = narrow<S>(pair.x) | narrow<S>(pair.y) << 16;
         std::memcpy(target, &words, sizeof(words));
     } else {
-        store<S, T>(target, pick(pair.x, pair.y, ZippedLow{}));
-        store<S, T>(target + W, pick(pair.x, pair.y, ZippedHigh{}));
+        store<S, T>(target, pick(pair.x, pair.y, decltype(joined<is_shuffled<S>, 0>(Count{})){}));
+        store<S, T>(target + W, pick(pair.x, pair.y, decltype(joined<is_shuffled<S>, W>(Count{})){}));
     }
+}
+
+// One value for each of W pairs, whose lanes are in the order of `load_pairs`, where pairs are interleaved.
+template <class S, class T, bool interleaved>
+ALWAYS_INLINE Real<T> load_by_pair(const S* source) {
+    const Real<T> values = load<S, T>(source);
+    if constexpr (interleaved && is_shuffled<S>) return pick(values, values, decltype(pairs_by_lane(Count{})){});
+    else return values;
+}
+
+template <class S, class T, bool interleaved>
+ALWAYS_INLINE void store_by_pair(S* target, Real<T> values) {
+    if constexpr (interleaved && is_shuffled<S>) store<S, T>(target, pick(values, values, decltype(lanes_by_pair(Count{})){}));
+    else store<S, T>(target, values);
 }
 
 // ---------------------------------------------------------------- masks ⇄ bits: lane i is bit i % 8 of byte i / 8
@@ -154,4 +182,22 @@ ALWAYS_INLINE Int<T> load_bits(const std::uint8_t* source) {
     std::memcpy(&bits, source, W / 8);
     const Int<float> set = (Int<float>{} + std::int32_t(bits)) & powers_of_two(Count{});
     return __builtin_convertvector(set != 0, Int<T>);
+}
+
+// The same for W pairs, in the order of memory, so that those of a cut vector end in the bytes that are kept of it. Where a vector
+// has one byte, they do in any order.
+template <class S, bool interleaved>
+constexpr bool are_bits_ordered = interleaved && is_shuffled<S> && W > 8;
+
+template <class S, class T, bool interleaved>
+ALWAYS_INLINE void store_bits_by_pair(std::uint8_t* target, Int<T> mask) {
+    if constexpr (are_bits_ordered<S, interleaved>) store_bits<T>(target, pick(mask, mask, decltype(lanes_by_pair(Count{})){}));
+    else store_bits<T>(target, mask);
+}
+
+template <class S, class T, bool interleaved>
+ALWAYS_INLINE Int<T> load_bits_by_pair(const std::uint8_t* source) {
+    const Int<T> mask = load_bits<T>(source);
+    if constexpr (are_bits_ordered<S, interleaved>) return pick(mask, mask, decltype(pairs_by_lane(Count{})){});
+    else return mask;
 }
