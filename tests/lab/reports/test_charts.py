@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from boolit.lab.reports import charts
-from boolit.lab.reports.charts import DARK_BACKGROUND, QUANTILES, dark_colour, ratio_chart, run_charts, vega_script
+from boolit.lab.reports.charts import DARK_BACKGROUND, HIGH, LOW, QUANTILES, dark_colour, ratio_chart, run_charts, vega_script
 from boolit.lab.reports.figures.style import style
 from boolit.lab.results.names import paper_name
 from boolit.lab.runs import Metric, Record, Run
@@ -40,7 +40,7 @@ def test_a_band_holds_quantiles_of_runs_and_no_share_lies_beyond_one() -> None:
     found = run_charts([record("relu", seed, curve.tolist()) for seed, curve in enumerate(drawn)], ACCURACY, []).tables[
         "curves"
     ]
-    low, median, high = np.quantile(drawn, (0.1, 0.5, 0.9), axis=0)
+    low, median, high = np.quantile(drawn, (LOW, 0.5, HIGH), axis=0)
     for name, expected in (("low", low), ("median", median), ("high", high)):
         assert found[name] == pytest.approx(expected.tolist(), rel=1e-4)
     assert max(found["high"]) <= 1
