@@ -45,7 +45,7 @@ def test_a_band_holds_quantiles_of_runs_and_no_share_lies_beyond_one() -> None:
         assert found[name] == pytest.approx(expected.tolist(), rel=1e-4)
     assert max(found["high"]) <= 1
     assert found["epoch"] == list(range(1, 31))
-    assert QUANTILES == "10–90 %"
+    assert QUANTILES == "25–75 %"
 
 
 def test_a_curve_ends_where_most_of_its_runs_have_stopped() -> None:
