@@ -15,9 +15,8 @@ demo: .venv/installed
 	@echo
 	@$(BIN)/boolit run parity --out results/demo --offer
 
-# Three processes for two cores: some tests wait, for a browser or for other processes.
 test: .venv/installed .venv/axe
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal tests --pyargs boolit
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests --pyargs boolit
 
 # Set before Python starts: torch, oneDNN, MKL and boolit choose their instructions once.
 AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 BOOLIT_INSTRUCTIONS=x86-64-v3
