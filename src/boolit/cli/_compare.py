@@ -22,7 +22,7 @@ from boolit.cli._options import (
     values,
 )
 from boolit.cli._run import end_unless_complete
-from boolit.cli._terminal import OUTPUT, JsonOption, activation_name, output, print_json, progress
+from boolit.cli._terminal import OUTPUT, JsonOption, activation_name, output, print_json, progress, wrap
 from boolit.lab.common.errors import UserError
 from boolit.lab.compare.config import MANY_ROWS, MIN_SPLITS, SPLITS, SPLITS_OF_MANY_ROWS, CompareConfig
 
@@ -256,9 +256,9 @@ def _print(result: CompareResult) -> None:
     if result.report and result.verdict:
         console.print(terminal_table(result.report.tables[0], console.width))
         console.print()
-        console.print(f"[bold]{escape(str(result.verdict))}[/]\n")
+        console.print(f"[bold]{escape(wrap(str(result.verdict), console.width))}[/]\n", soft_wrap=True)
         if result.saved:
-            console.print(f"{escape(result.saved.describe(result.verdict))}\n")
+            console.print(f"{escape(wrap(result.saved.describe(result.verdict), console.width))}\n", soft_wrap=True)
     for note in result.notes:
         console.print(f"Note: {escape(note)}", soft_wrap=True)
     summary = result.summary

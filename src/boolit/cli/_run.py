@@ -33,6 +33,7 @@ from boolit.cli._terminal import (
     plain_table,
     print_json,
     progress,
+    wrap,
 )
 from boolit.lab.common.errors import UserError, user_input
 from boolit.lab.common.progress import show_working
@@ -213,7 +214,7 @@ def _print(report: Report, summary: ExecutionSummary, notes: Sequence[str] = ())
         console.print(terminal_table(table, console.width))
         console.print()
     if report.verdict:
-        console.print(f"[bold]{escape(report.verdict)}[/]\n")
+        console.print(f"[bold]{escape(wrap(report.verdict, console.width))}[/]\n", soft_wrap=True)
     for note in notes:
         console.print(f"Note: {escape(note)}", soft_wrap=True)
     if summary.interrupted:

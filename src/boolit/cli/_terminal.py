@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
+import textwrap
 import webbrowser
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +19,7 @@ from boolit.lab.common.progress import error_stream
 
 OUTPUT = "Output"  # the group of a help text with what the command writes, and where
 JsonOption = Annotated[bool, typer.Option("--json", help="Print a JSON object for programs.", rich_help_panel=OUTPUT)]
+_TOGETHER = re.compile(r"\bp [=<] |\S+ ± \S+ %|\d %| \([dp]\)")
 UNCUT = 10_000  # columns of what is no terminal: a file has no edge at which words would be cut
 
 
@@ -48,6 +51,18 @@ def plain_table(*headings: str, right: tuple[str, ...] = ()) -> Table:
 def print_json(value: Any) -> None:
     """Indented, and strictly JSON: NaN and infinities are refused rather than written."""
     print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def wrap(text: str, width: int) -> str:
+    """Sentences in lines of at most that width; a p-value, a number with its error and an ensemble's (d) stay in one line.
+
+    Example:
+        >>> print(wrap("XNORᵢₗ is better than ReLU (p = 3e-15).", 34))
+        XNORᵢₗ is better than ReLU
+        (p = 3e-15).
+    """
+    kept = _TOGETHER.sub(lambda found: found[0].replace(" ", "\u00a0"), text)  # which textwrap does not break at
+    return textwrap.fill(kept, width, break_long_words=False, break_on_hyphens=False).replace("\u00a0", " ")
 
 
 def activation_name(spec: str, console: Console) -> str:
