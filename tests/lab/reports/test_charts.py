@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from boolit.lab.reports import charts
-from boolit.lab.reports.charts import DARK_BACKGROUND, HIGH, LOW, QUANTILES, dark_colour, ratio_chart, run_charts, vega_script
+from boolit.lab.reports.chart_data import HIGH, LOW, MOST_EPOCHS
+from boolit.lab.reports.charts import DARK_BACKGROUND, QUANTILES, dark_colour, ratio_chart, run_charts, vega_script
 from boolit.lab.reports.figures.style import style
 from boolit.lab.results.names import paper_name
 from boolit.lab.runs import Metric, Record, Run
@@ -58,7 +59,7 @@ def test_a_curve_ends_where_most_of_its_runs_have_stopped() -> None:
 
 def test_long_curves_are_thinned_and_keep_their_ends() -> None:
     found = run_charts([record("relu", 0, [epoch / 1000 for epoch in range(1, 1001)])], ACCURACY, []).tables["curves"]
-    assert len(found["epoch"]) == charts.MOST_EPOCHS
+    assert len(found["epoch"]) == MOST_EPOCHS
     assert (found["epoch"][0], found["epoch"][-1]) == (1, 1000)
 
 

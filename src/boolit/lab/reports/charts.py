@@ -9,30 +9,38 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from platformdirs import PlatformDirs
 
 from boolit.lab.common.files import atomic_write
-from boolit.lab.reports.figures.results import BAND
+from boolit.lab.reports.chart_data import (
+    HIGH,
+    LOW,
+    Columns,
+    best_panel,
+    curve_metric,
+    curve_table,
+    finite_score,
+    levels,
+    panel_namer,
+    panel_order,
+    run_table,
+    short,
+    size_table,
+)
 from boolit.lab.reports.figures.style import style
-from boolit.lab.results.names import metric_label, paper_name, shorten_numbers
-from boolit.lab.results.scores import size_of
+from boolit.lab.results.names import metric_label, paper_name
 from boolit.lab.runs import Metric, Record, in_percent
 
 if TYPE_CHECKING:
     import altair as alt
 
-LOW, HIGH = BAND
 QUANTILES = f"{100 * LOW:g}–{100 * HIGH:g} %"
-MOST_EPOCHS = 60  # points of a curve
-DIGITS = 5  # significant ones of a number in a page
 ROW = 26  # pixels of an activation in a strip plot
 HEIGHT = 300
 MANY_DOTS = 1000  # from which on they are drawn smaller
@@ -50,8 +58,6 @@ SHAPES = {
     "<": "triangle-left",
     ">": "triangle-right",
 }
-
-Columns = dict[str, Any]  # by field: values, or levels and each row's place among them
 
 
 @dataclass(frozen=True)
@@ -108,31 +114,31 @@ def vega_script() -> str:
 
 def run_charts(records: Sequence[Record], metric: Metric, order: Sequence[str]) -> ChartSet:
     """Every run as a dot, learning curves, and parameters and seconds against the score, in the order of a table."""
-    panel_of = _panels(records)
+    panel_of = panel_namer(records)
     known = {record.config.activation for record in records}
     activations = tuple(dict.fromkeys([*(spec for spec in order if spec in known), *sorted(known)]))
-    runs, sizes = _run_table(records, metric, panel_of), _size_table(records, metric)
-    shown = _curve_metric(records, metric)
-    tables = {"runs": runs, "sizes": sizes, **({"curves": _curve_table(records, shown, panel_of)} if shown else {})}
+    runs, sizes = run_table(records, metric, panel_of), size_table(records, metric)
+    shown = curve_metric(records, metric)
+    tables = {"runs": runs, "sizes": sizes, **({"curves": curve_table(records, shown, panel_of)} if shown else {})}
     plot = _Plots(activations, metric, len(records))
     charts = [plot.strip(), *([plot.curves(shown)] if shown else [])]
     if len(set(sizes["parameters"])) > 1:
         charts.append(plot.against("parameters", "parameters", log=True))
     if any(sizes["seconds"]):
         charts.append(plot.against("seconds", "seconds per run"))
-    panels = tuple(sorted({panel_of(record) for record in records}, key=_panel_order))
-    first = _best_panel(records, metric, panel_of, activations)
+    panels = tuple(sorted({panel_of(record) for record in records}, key=panel_order))
+    first = best_panel(records, metric, panel_of, activations)
     return ChartSet(tuple(charts), tables, activations, panels if len(panels) > 1 else (), first)
 
 
 def search_charts(records: Sequence[Record], metric: Metric, names: Sequence[str]) -> ChartSet:
     """Every trial of a search as a dot: by stage, and against each hyper-parameter that was searched."""
-    kept = [record for record in records if _score(record, metric) is not None]
+    kept = [record for record in records if finite_score(record, metric) is not None]
     activations = tuple(dict.fromkeys(record.config.activation for record in kept))
-    table = _run_table(kept, metric, lambda _: "")
-    table["stage"] = _levels(str(record.config.search) for record in kept)
+    table = run_table(kept, metric, lambda _: "")
+    table["stage"] = levels(str(record.config.search) for record in kept)
     for place, name in enumerate(names):
-        table[f"p{place}"] = [_short(float(record.config.training.get(name, math.nan))) for record in kept]
+        table[f"p{place}"] = [short(float(record.config.training.get(name, math.nan))) for record in kept]
     plot = _Plots(activations, metric, len(records))
     stages = sorted({str(record.config.search) for record in kept}, key=lambda stage: (stage == "final", stage))
     wide = {name: _is_wide(table[f"p{place}"]) for place, name in enumerate(names)}
@@ -146,8 +152,8 @@ def ratio_chart(name: str, title: str, ratios: Mapping[str, tuple[float, float |
     import altair as alt
 
     names = [paper_name(spec) for spec in ratios]
-    limits = [None if limit is None else _short(limit) for _, limit in ratios.values()]
-    table = {"activation": names, "ratio": [_short(value) for value, _ in ratios.values()], "limit": limits}
+    limits = [None if limit is None else short(limit) for _, limit in ratios.values()]
+    table = {"activation": names, "ratio": [short(value) for value, _ in ratios.values()], "limit": limits}
     plot = _Plots(tuple(ratios), None)
     rows = alt.Y("activation:N", scale=alt.Scale(domain=names), title=None, axis=alt.Axis(labelLimit=260))
     tooltip = [alt.Tooltip("activation:N"), alt.Tooltip("ratio:Q", format=".3~f"), alt.Tooltip("limit:Q", format=".3~f")]
@@ -288,126 +294,9 @@ class _Plots:
         return spec
 
 
-def _run_table(records: Sequence[Record], metric: Metric, panel_of: Any) -> Columns:
-    kept = [record for record in records if _score(record, metric) is not None]
-    names = {spec: paper_name(spec) for spec in {record.config.activation for record in kept}}
-    return {
-        "activation": _levels(names[record.config.activation] for record in kept),
-        "panel": _levels(panel_of(record) for record in kept),
-        "seed": [record.config.seed for record in kept],
-        "parameters": _levels(record.config.parameters for record in kept),
-        "score": [_short(record.metrics[metric.key]) for record in kept],
-        "key": [record.key for record in kept],
-    }
-
-
-def _size_table(records: Sequence[Record], metric: Metric) -> Columns:
-    """The runs of an activation and a size, summarised."""
-    groups: dict[tuple[str, int, int], list[Record]] = defaultdict(list)
-    for record in records:
-        if _score(record, metric) is not None:
-            groups[record.config.activation, record.config.depth, record.config.parameters].append(record)
-    columns: Columns = {name: [] for name in ("activation", "parameters", "seconds", "median", "low", "high", "runs")}
-    for (spec, _, parameters), group in groups.items():
-        low, median, high = np.quantile([record.metrics[metric.key] for record in group], (LOW, 0.5, HIGH))
-        seconds = float(np.median([record.seconds for record in group]))
-        values = (paper_name(spec), parameters, _short(seconds), _short(median), _short(low), _short(high), len(group))
-        for column, value in zip(columns.values(), values, strict=True):
-            column.append(value)
-    return columns
-
-
-def _curve_metric(records: Sequence[Record], metric: Metric) -> str:
-    """The metric whose curves are shown: the one that is compared, or the nearest that was followed; nothing if none was."""
-    known = {name for record in records for name in record.history}
-    others = (f"{split}_{name}" for name in (metric.name, "loss") for split in ("valid", "train"))
-    return next((name for name in (metric.key, *others) if name in known), "")
-
-
-def _curve_table(records: Sequence[Record], key: str, panel_of: Any) -> Columns:
-    """Median and quantiles of the finite values, where half of the runs have one, at no more than `MOST_EPOCHS` epochs."""
-    groups: dict[tuple[str, str], list[list[float]]] = defaultdict(list)
-    for record in records:
-        if record.history.get(key):
-            groups[record.config.activation, panel_of(record)].append(record.history[key])
-    columns: Columns = {name: [] for name in ("activation", "panel", "epoch", "median", "low", "high", "runs")}
-    for (spec, panel), curves in groups.items():
-        table = np.full((len(curves), max(map(len, curves))), np.nan)
-        for row, curve in zip(table, curves, strict=True):
-            row[: len(curve)] = curve
-        epochs = np.unique(np.linspace(0, table.shape[1] - 1, MOST_EPOCHS).round().astype(int))
-        table = table[:, epochs]
-        counts = np.isfinite(table).sum(0)
-        table, epochs = table[:, 2 * counts >= len(curves)], epochs[2 * counts >= len(curves)]  # most have stopped in the rest
-        whole = np.where(np.isfinite(table), table, np.nan)
-        bands = (np.quantile if np.isfinite(table).all() else np.nanquantile)(whole, (LOW, 0.5, HIGH), axis=0)
-        columns["activation"] += [paper_name(spec)] * len(epochs)
-        columns["panel"] += [panel] * len(epochs)
-        columns["epoch"] += (epochs + 1).tolist()
-        columns["runs"] += np.isfinite(table).sum(0).tolist()
-        for name, band in zip(("low", "median", "high"), bands, strict=True):
-            columns[name] += [_short(value) for value in band.tolist()]
-    return columns | {name: _levels(columns[name]) for name in ("activation", "panel")}
-
-
-def _panels(records: Sequence[Record]) -> Any:
-    """A function that names the depth and size of a run, as far as they differ between the runs of an activation."""
-    depths = {record.config.depth for record in records}
-    budgets = {size_of(record) for record in records if record.config.budget is not None}
-    by_activation: dict[str, set[tuple[int, ...]]] = defaultdict(set)
-    for record in records:
-        by_activation[record.config.activation, record.config.depth].add(tuple(record.config.width))  # type: ignore[index]
-    widths = not budgets and any(len(own) > 1 for own in by_activation.values())
-    names = shorten_numbers(sorted(budgets))
-
-    def panel_of(record: Record) -> str:
-        config, words = record.config, []
-        if len(depths) > 1:
-            words.append(f"{config.depth or 'no'} hidden layer{'s' * (config.depth != 1)}")
-        if len(budgets) > 1 and config.budget is not None:
-            words.append(f"{names[size_of(record)]} parameters")
-        elif widths and config.width:
-            words.append(f"width {'-'.join(map(str, config.width))}")
-        return ", ".join(words)
-
-    return panel_of
-
-
-def _panel_order(name: str) -> list[tuple[float, str]]:
-    """Numbers by their value."""
-    words = name.replace("-", " ").replace(",", "").replace("k ", "000 ").replace("M ", "000000 ").split()
-    return [(float(word), "") if word.replace(".", "", 1).isdigit() else (math.inf, word) for word in words]
-
-
-def _best_panel(records: Sequence[Record], metric: Metric, panel_of: Any, activations: Sequence[str]) -> str:
-    """Where the first activation of the table has its best mean."""
-    merits: dict[str, list[float]] = defaultdict(list)
-    for record in records:
-        value = _score(record, metric)
-        if value is not None and record.config.activation == activations[0]:
-            merits[panel_of(record)].append(metric.merit(value))
-    return max(merits, key=lambda panel: float(np.mean(merits[panel])), default="")
-
-
-def _score(record: Record, metric: Metric) -> float | None:
-    value = record.metrics.get(metric.key, math.nan)
-    return value if record.state == "finished" and math.isfinite(value) else None
-
-
 def _is_wide(values: Sequence[float | None]) -> bool:
     known = [value for value in values if value is not None]
     return bool(known) and min(known) > 0 and max(known) > LOGARITHMIC * min(known)
-
-
-def _levels(values: Iterable[Any]) -> dict[str, list[Any]]:
-    """Values that repeat, as levels and each row's place among them."""
-    levels: dict[Any, int] = {}
-    rows = [levels.setdefault(value, len(levels)) for value in values]
-    return {"levels": list(levels), "rows": rows if len(levels) > 1 else [len(rows)]}  # of one level, how many rows
-
-
-def _short(value: float) -> float | None:
-    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
 
 
 def _format(percent: bool) -> str:

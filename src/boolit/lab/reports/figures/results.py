@@ -166,11 +166,11 @@ def quantiles_by_epoch(curves: Sequence[Sequence[float]]) -> tuple[Array, Array,
     table = np.full((len(curves), max(map(len, curves))), np.nan)
     for row, curve in zip(table, curves, strict=True):
         row[: len(curve)] = curve
+    table[~np.isfinite(table)] = np.nan
+    told = 2 * np.isfinite(table).sum(0) >= len(curves)
     found = np.full((3, table.shape[1]), np.nan)
-    for epoch, column in enumerate(table.T):
-        finite = column[np.isfinite(column)]
-        if 2 * len(finite) >= len(curves):
-            found[:, epoch] = np.quantile(finite, (BAND[0], 0.5, BAND[1]))
+    of_finite = np.nanquantile if np.isnan(table[:, told]).any() else np.quantile  # the latter is many times faster
+    found[:, told] = of_finite(table[:, told], (BAND[0], 0.5, BAND[1]), axis=0)
     low, median, high = found
     return low, median, high
 

@@ -1,0 +1,134 @@
+"""What charts of runs show, as compact tables: columns of short numbers, and of levels where values repeat."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from boolit.lab.reports.figures.results import BAND, quantiles_by_epoch
+from boolit.lab.results.names import paper_name, shorten_numbers
+from boolit.lab.results.scores import size_of
+from boolit.lab.runs import Metric, Record
+
+LOW, HIGH = BAND
+MOST_EPOCHS = 60  # points of a curve
+DIGITS = 5  # significant ones of a number in a page
+
+Columns: TypeAlias = dict[str, Any]  # by field: values, or levels and each row's place among them
+PanelOf: TypeAlias = Callable[[Record], str]
+
+
+def run_table(records: Sequence[Record], metric: Metric, panel_of: PanelOf) -> Columns:
+    kept = [record for record in records if finite_score(record, metric) is not None]
+    names = {spec: paper_name(spec) for spec in {record.config.activation for record in kept}}
+    return {
+        "activation": levels(names[record.config.activation] for record in kept),
+        "panel": levels(panel_of(record) for record in kept),
+        "seed": [record.config.seed for record in kept],
+        "parameters": levels(record.config.parameters for record in kept),
+        "score": [short(record.metrics[metric.key]) for record in kept],
+        "key": [record.key for record in kept],
+    }
+
+
+def size_table(records: Sequence[Record], metric: Metric) -> Columns:
+    """The runs of an activation and a size, summarised."""
+    groups: dict[tuple[str, int, int], list[Record]] = defaultdict(list)
+    for record in records:
+        if finite_score(record, metric) is not None:
+            groups[record.config.activation, record.config.depth, record.config.parameters].append(record)
+    columns: Columns = {name: [] for name in ("activation", "parameters", "seconds", "median", "low", "high", "runs")}
+    for (spec, _, parameters), group in groups.items():
+        low, median, high = np.quantile([record.metrics[metric.key] for record in group], (LOW, 0.5, HIGH))
+        seconds = float(np.median([record.seconds for record in group]))
+        values = (paper_name(spec), parameters, short(seconds), short(median), short(low), short(high), len(group))
+        for column, value in zip(columns.values(), values, strict=True):
+            column.append(value)
+    return columns
+
+
+def curve_metric(records: Sequence[Record], metric: Metric) -> str:
+    """The metric whose curves are shown: the one that is compared, or the nearest that was followed; nothing if none was."""
+    known = {name for record in records for name in record.history}
+    others = (f"{split}_{name}" for name in (metric.name, "loss") for split in ("valid", "train"))
+    return next((name for name in (metric.key, *others) if name in known), "")
+
+
+def curve_table(records: Sequence[Record], key: str, panel_of: PanelOf) -> Columns:
+    """Median and quantiles of the finite values, where half of the runs have one, at no more than `MOST_EPOCHS` epochs."""
+    groups: dict[tuple[str, str], list[list[float]]] = defaultdict(list)
+    for record in records:
+        if record.history.get(key):
+            groups[record.config.activation, panel_of(record)].append(record.history[key])
+    columns: Columns = {name: [] for name in ("activation", "panel", "epoch", "median", "low", "high", "runs")}
+    for (spec, panel), curves in groups.items():
+        low, median, high = quantiles_by_epoch(curves)
+        epochs = np.unique(np.linspace(0, len(median) - 1, MOST_EPOCHS).round().astype(int))
+        epochs = epochs[np.isfinite(median[epochs])]
+        runs = [sum(epoch < len(curve) and math.isfinite(curve[epoch]) for curve in curves) for epoch in epochs.tolist()]
+        columns["activation"] += [paper_name(spec)] * len(epochs)
+        columns["panel"] += [panel] * len(epochs)
+        columns["epoch"] += (epochs + 1).tolist()
+        columns["runs"] += runs
+        for name, band in (("low", low), ("median", median), ("high", high)):
+            columns[name] += [short(value) for value in band[epochs].tolist()]
+    return columns | {name: levels(columns[name]) for name in ("activation", "panel")}
+
+
+def panel_namer(records: Sequence[Record]) -> PanelOf:
+    """A function that names the depth and size of a run, as far as they differ between the runs of an activation."""
+    depths = {record.config.depth for record in records}
+    budgets = {size_of(record) for record in records if record.config.budget is not None}
+    by_network: dict[tuple[str, int], set[tuple[int, ...]]] = defaultdict(set)
+    for record in records:
+        by_network[record.config.activation, record.config.depth].add(tuple(record.config.width))
+    widths = not budgets and any(len(own) > 1 for own in by_network.values())
+    names = shorten_numbers(sorted(budgets))
+
+    def panel_of(record: Record) -> str:
+        config, words = record.config, []
+        if len(depths) > 1:
+            words.append(f"{config.depth or 'no'} hidden layer{'s' * (config.depth != 1)}")
+        if len(budgets) > 1 and config.budget is not None:
+            words.append(f"{names[size_of(record)]} parameters")
+        elif widths and config.width:
+            words.append(f"width {'-'.join(map(str, config.width))}")
+        return ", ".join(words)
+
+    return panel_of
+
+
+def panel_order(name: str) -> list[tuple[float, str]]:
+    """Numbers by their value."""
+    words = name.replace("-", " ").replace(",", "").replace("k ", "000 ").replace("M ", "000000 ").split()
+    return [(float(word), "") if word.replace(".", "", 1).isdigit() else (math.inf, word) for word in words]
+
+
+def best_panel(records: Sequence[Record], metric: Metric, panel_of: PanelOf, activations: Sequence[str]) -> str:
+    """Where the first activation of the table has its best mean."""
+    merits: dict[str, list[float]] = defaultdict(list)
+    for record in records:
+        value = finite_score(record, metric)
+        if value is not None and record.config.activation == activations[0]:
+            merits[panel_of(record)].append(metric.merit(value))
+    return max(merits, key=lambda panel: float(np.mean(merits[panel])), default="")
+
+
+def finite_score(record: Record, metric: Metric) -> float | None:
+    value = record.metrics.get(metric.key, math.nan)
+    return value if record.state == "finished" and math.isfinite(value) else None
+
+
+def levels(values: Iterable[Any]) -> dict[str, list[Any]]:
+    """Values that repeat, as levels and each row's place among them."""
+    levels: dict[Any, int] = {}
+    rows = [levels.setdefault(value, len(levels)) for value in values]
+    return {"levels": list(levels), "rows": rows if len(levels) > 1 else [len(rows)]}  # of one level, how many rows
+
+
+def short(value: float) -> float | None:
+    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
