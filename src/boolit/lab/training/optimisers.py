@@ -161,11 +161,12 @@ class StackedAdam(StackedOptimiser):
         beta1, beta2 = self.hyper["beta1"], self.hyper["beta2"]
         self._minus = self._own(-rates / (1 - beta1**steps))
         self._root = self._own((1 - beta2**steps).rsqrt())
-        self._shrinkage = rates * self.hyper["weight_decay"]
+        shrinkage = rates * self.hyper["weight_decay"]
+        self._shrinkage, self._remaining = self._own(shrinkage), self._own(1 - shrinkage)
 
     def step(self, gradients: Tensor, index: int) -> None:
         if self.decays and self.decoupled:
-            self.values.mul_(self._own(1 - self._scaled(self._shrinkage[index])))
+            self.values.mul_(1 - self._scaled(self._shrinkage[index]) if self.factors is not None else self._remaining[index])
         elif self.decays:
             gradients.addcmul_(self.values, self.decay)
         mean, square = self.state["mean"], self.state["square"]
