@@ -26,7 +26,10 @@ def standin() -> ModuleType:
 
 @pytest.fixture(autouse=True)
 def _formulas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("boolit.logic.kernels.operators.fits", lambda *_: False)
+    for place in ("boolit.functional", "boolit.logic.kernels.operators"):
+        monkeypatch.setattr(f"{place}.call_kernel", lambda *_: None)
+    for place in ("boolit.logic.kernels.operators", "boolit.logic.kernels.training"):
+        monkeypatch.setattr(f"{place}.fits", lambda *_: False)
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,8 @@ NAME = "standin"
 ON_CPU, ON_EXTENSION = 1, 12  # DLPack's kDLCPU and kDLExtDev, the latter torch's PrivateUse1
 CPU = torch.device("cpu")
 aten = torch.ops.aten
-transfers: Counter[str] = Counter()  # copies to the CPU, copies from it, and numbers read by Python, since it was cleared
+# Copies to the CPU, copies from it, and numbers read by Python; the same object however often this file is imported.
+transfers: Counter[str] = getattr(getattr(torch, NAME, None), "transfers", Counter())
 
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
@@ -94,6 +95,8 @@ def _layer_norm(*args: object) -> object:
 
 class _Module(_DummyBackendModule):
     """What torch asks of a device's module, ``torch.standin``."""
+
+    transfers = transfers
 
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
         return [torch.float16, torch.bfloat16]

@@ -218,7 +218,7 @@ class SingleTraining(StackedTraining):
             self.skipped_steps += 1
             self._prepare_optimiser()  # Adam's bias correction counts the steps that were taken
             return
-        self.optimiser.step(self._clip(gradients), self.at.step)
+        self.optimiser.step(self._clip([gradients]), self.at.step)
         if self.average:
             self.average.update()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -194,14 +195,16 @@ class StackedTraining:
         self.loss_sum += self.loss
         self.score_sum += metrics.mean_of_run(metrics.scores(self.job.dataset.task, outputs.detach(), y))
 
-    def _clip(self, gradients: Tensor) -> Tensor:
-        """Every run's gradient, scaled down in place to the recipe's ``clip`` where it is longer.
+    def _clip(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Every run's gradient, scaled down to the recipe's ``clip`` where it is longer.
 
-        Shape: ``(runs, parameters)``, unchanged.
+        Shape: ``(runs, …)`` each, in as many parts or in one of ``(runs, parameters)``.
         """
-        if self.job.recipe.clip:
-            gradients.mul_((self.job.recipe.clip / (gradients.norm(dim=1, keepdim=True) + TINY)).clamp(max=1))
-        return gradients
+        if not self.job.recipe.clip:
+            return gradients
+        parts = [gradient.flatten(1) for gradient in gradients]
+        whole = parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+        return [whole.mul_((self.job.recipe.clip / (whole.norm(dim=1, keepdim=True) + TINY)).clamp(max=1))]
 
     def _mean_weights(self, loss: Tensor) -> Tensor:
         """What turns losses into the mean of each run; made once, as it never changes."""
