@@ -17,7 +17,7 @@ setup(
     ext_modules=[
         Extension(
             "boolit.logic.kernels._gates",
-            [f"{FOLDER}/gates.cpp"],
+            [f"{FOLDER}/gates.cpp", f"{FOLDER}/python_module.cpp"],
             depends=[f"{FOLDER}/{name}.h" for name in ("vector_math", "gate_math", "memory", "forward_backward")],
             extra_compile_args=[*COMPILE, *QUIET, *OPENMP],
             extra_link_args=OPENMP,
