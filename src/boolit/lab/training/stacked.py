@@ -158,8 +158,13 @@ class StackedTraining:
         steps = max(1, BLOCK_NUMEL // (job.runs * job.batch * math.prod(job.dataset.inputs)))
         start = self.at.step // steps * steps
         self._block = range(start, min(start + steps, job.steps_per_epoch))
-        x, self._y = self._gather_rows(self._order[:, start * job.batch : self._block.stop * job.batch])
-        self._x = x if self._redraws else self._lay_out(job.dataset.encode(x))
+        rows = self._order[:, start * job.batch : self._block.stop * job.batch]
+        train, encode = job.dataset.splits["train"], job.dataset.encode
+        if self._redraws or self._own_rows:
+            x, self._y = self._gather_rows(rows)
+            self._x = x if self._redraws else self._lay_out(encode(x))
+        else:
+            self._x, self._y = metrics.gather_encoded(train.x, rows, encode), metrics.gather(train.y, rows)
 
     def _gather_rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Stored samples of every run and their targets.
