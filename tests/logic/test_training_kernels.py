@@ -195,7 +195,7 @@ def test_a_runs_batch_norm_depends_neither_on_other_runs_nor_on_threads(dtype: t
 def test_batch_norm_has_the_right_gradient_of_tensors_however_they_lie() -> None:
     inputs, _ = norm_inputs(6, torch.float64, 0.5)
     x, mean, var, weight, bias = inputs
-    x = x.mT.contiguous().mT
+    x, weight = x.mT.contiguous().mT, torch.cat([bias, weight], 1)[:, 7:]  # as the columns of a matrix of all parameters
 
     def function(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         return batch_norm(x, mean.clone(), var.clone(), weight, bias, 0.1, 1e-3).mT

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -48,11 +49,12 @@ struct BoolitUpdate {
     }
 };
 
-// Rows of `samples` elements; scale is 1 / sqrt(variance + eps). Forward writes out, mean, scale and the running statistics;
-// backward takes the gradient above and writes out and the gradients of weight and bias.
+// Rows of `samples` elements, `features` of them in each run; weights and biases of two runs lie as far apart as is said, all
+// else is contiguous. scale is 1 / sqrt(variance + eps). Forward writes out, mean, scale and the running statistics; backward
+// takes the gradient above and writes out and the gradients of weight and bias.
 struct BoolitNorm {
     std::int32_t type, unused;
-    std::int64_t rows, samples;
+    std::int64_t rows, samples, features, weight_stride, bias_stride;
     double eps, momentum;
     const void *x, *above, *weight, *bias;
     void *out, *mean, *scale, *running_mean, *running_var, *weight_gradient, *bias_gradient;

@@ -41,7 +41,7 @@ class NormStruct(ctypes.Structure):
 
     _fields_ = [
         *((name, ctypes.c_int32) for name in ("type", "unused")),
-        *((name, ctypes.c_int64) for name in ("rows", "samples")),
+        *((name, ctypes.c_int64) for name in ("rows", "samples", "features", "weight_stride", "bias_stride")),
         *((name, ctypes.c_double) for name in ("eps", "momentum")),
         *((name, pointer) for name in ("x", "above", "weight", "bias")),
         *((name, pointer) for name in ("out", "mean", "scale", "running_mean", "running_var")),
@@ -182,7 +182,7 @@ def batch_norm(
     Shape: ``(runs, features, batch)``, unchanged; the others ``(runs, features)``.
     """
     statistics = (running_mean, running_var)
-    whole = x.dim() == 3 and x.shape[2] > 1 and all(own.is_contiguous() for own in (*statistics, weight, bias))
+    whole = x.shape[2] > 1 and all(own.is_contiguous() for own in statistics) and weight.stride(1) == bias.stride(1) == 1
     # A mode that stands for F.batch_norm, or a compiler, has to see that function.
     if not whole or not fits(x, *statistics, weight, bias) or has_torch_function_unary(x) or torch.compiler.is_compiling():
         mean, var, scale, shift = (values.reshape(-1) for values in (*statistics, weight, bias))
@@ -200,11 +200,12 @@ class _BatchNorm(torch.autograd.Function):
         assert LIBRARY is not None
         x = x.contiguous()
         out, own = torch.empty_like(x), x.new_empty(2, *weight.shape)
-        struct = NormStruct(TYPES[x.dtype], 0, weight.numel(), x.shape[2], eps, momentum)
-        struct.x, struct.weight, struct.bias, struct.out = x.data_ptr(), weight.data_ptr(), bias.data_ptr(), out.data_ptr()
-        struct.mean = own.data_ptr()
-        struct.scale = struct.mean + own.nbytes // 2
-        struct.running_mean, struct.running_var = mean.data_ptr(), var.data_ptr()
+        start, (features, samples) = own.data_ptr(), x.shape[1:]
+        strides = weight.stride(0), bias.stride(0)  # a model's parameters may be columns of a matrix
+        sizes = TYPES[x.dtype], 0, weight.numel(), samples, features, *strides, eps, momentum
+        inputs = x.data_ptr(), None, weight.data_ptr(), bias.data_ptr()
+        statistics = start, start + own.nbytes // 2, mean.data_ptr(), var.data_ptr()
+        struct = NormStruct(*sizes, *inputs, out.data_ptr(), *statistics)
         LIBRARY.boolit_normalise(ctypes.addressof(struct))
         ctx.save_for_backward(x, weight, own)
         return out
@@ -216,12 +217,9 @@ class _BatchNorm(torch.autograd.Function):
         x, weight, own = ctx.saved_tensors
         above = above.contiguous()
         out, of_parameters = torch.empty_like(x), torch.empty_like(own)
-        struct = NormStruct(TYPES[x.dtype], 0, weight.numel(), x.shape[2])
-        struct.x, struct.above, struct.weight, struct.out = x.data_ptr(), above.data_ptr(), weight.data_ptr(), out.data_ptr()
-        struct.mean = own.data_ptr()
-        struct.scale = struct.mean + own.nbytes // 2
-        struct.weight_gradient = of_parameters.data_ptr()
-        struct.bias_gradient = struct.weight_gradient + own.nbytes // 2
+        start, of_weight, half = own.data_ptr(), of_parameters.data_ptr(), own.nbytes // 2
+        sizes = TYPES[x.dtype], 0, weight.numel(), x.shape[2], x.shape[1], weight.stride(0), 0, 0.0, 0.0
+        inputs = x.data_ptr(), above.data_ptr(), weight.data_ptr(), None
+        struct = NormStruct(*sizes, *inputs, out.data_ptr(), start, start + half, None, None, of_weight, of_weight + half)
         LIBRARY.boolit_normalise_backward(ctypes.addressof(struct))
-        of_weight, of_bias = of_parameters.unbind()
-        return out, of_weight, of_bias, None, None, None, None
+        return out, *of_parameters.unbind(), None, None, None, None
