@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from boolit.cli._options import RESULTS, TRAINING, WHAT, activations_option, out_option, split_names
-from boolit.cli._run import show_report
+from boolit.cli._options import (
+    RESULTS,
+    TRAINING,
+    WHAT,
+    ClusterOption,
+    WorkersOption,
+    activations_option,
+    out_option,
+    split_names,
+)
+from boolit.cli._run import open_cluster, show_report
 from boolit.cli._terminal import JsonOption, activation_name, progress
 from boolit.lab.compare.config import ImageCompareConfig
 
@@ -79,6 +88,8 @@ def transfer(
         int,
         typer.Option("--epochs", min=2, metavar="N", help="How often every picture is seen.", rich_help_panel=TRAINING),
     ] = ImageCompareConfig.epochs,
+    workers: WorkersOption = None,
+    cluster: ClusterOption = None,
     out: Annotated[Path | None, out_option("results/transfer-FOLDER")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -100,7 +111,8 @@ def transfer(
     if not json:
         _tell(job.plan, views)
     path = out or RESULTS / f"transfer-{config.name}"
-    result = job.run(path, False if json else None, None if json else _tell_rates)
+    with open_cluster(workers, cluster) as on:
+        result = job.run(path, False if json else None, None if json else _tell_rates, on)
     found = {} if result.rates is None else {"rates": result.rates, "notes": result.notes}
     show_report(result.report, result.summary, json, found)
 
