@@ -19,6 +19,7 @@ from boolit.cli._options import (
     UNFINISHED,
     WHAT,
     ClusterOption,
+    DeviceOption,
     ProfileOption,
     SetOption,
     StudyArgument,
@@ -73,6 +74,7 @@ def run(
             rich_help_panel=TRAINING,
         ),
     ] = None,
+    device: DeviceOption = "auto",
     wait: Annotated[
         bool,
         typer.Option(
@@ -108,6 +110,7 @@ def run(
       boolit run covertype-2 --workers 4
       boolit run covertype-2 --cluster tcp://10.0.0.1:8786
     """
+    from boolit.lab.common.devices import use_device
     from boolit.lab.datasets import load
     from boolit.lab.execute import execute, execute_and_wait, follow
     from boolit.lab.reports.page import report_study
@@ -118,9 +121,11 @@ def run(
     from boolit.lab.training.distributed import is_leader, leader_first, processes, size
 
     shown = False if json else None
-    with processes():
+    with processes(), use_device(local_device(device, cluster)) as chosen:
         if wait and size() > 1:
             raise UserError("--wait is for a single process; leave it out under torchrun")
+        if size() > 1 and (chosen.type not in ("cpu", "cuda") or ":" in device):
+            raise UserError(f"--device {device} is one device, and torchrun's processes have one each; write cuda or cpu")
         with leader_first():
             with show_working("planning the runs", shown):
                 planned = plan(load_study(study), profile, seeds, [*(sets or ()), *_sweep(activations)], hparams)
@@ -131,7 +136,7 @@ def run(
             follow(planned)
             return
         folder = out or RESULTS / "-".join(filter(None, (planned.name, planned.profile)))
-        with Store(folder) as store, open_cluster(workers, cluster) as on:
+        with Store(folder) as store, open_cluster(workers, cluster, device) as on:
             method = ComparisonMethod(welch=welch, holm=holm)
             ReportInfo.of_plan("run", planned, method).write(store.folder)
             if wait:
@@ -145,7 +150,12 @@ def run(
         offer_to_open(report.page)
 
 
-def open_cluster(workers: int | None, address: str | None) -> AbstractContextManager[Cluster | None]:
+def local_device(device: str, cluster: str | None) -> str:
+    """What ``--device`` means for this process: where a cluster of other machines trains, the device is theirs."""
+    return device if cluster is None else "auto"
+
+
+def open_cluster(workers: int | None, address: str | None, device: str) -> AbstractContextManager[Cluster | None]:
     """The workers that ``--workers`` or ``--cluster`` ask for; None if neither is given."""
     from boolit.lab.training.distributed import size
 
@@ -159,7 +169,7 @@ def open_cluster(workers: int | None, address: str | None) -> AbstractContextMan
     from boolit.lab.execute.cluster import Cluster
 
     with show_working("starting the workers" if address is None else "connecting to the cluster"):
-        return Cluster.open(workers, address)
+        return Cluster.open(workers, address, device)
 
 
 def _sweep(activations: str | None) -> list[str]:
@@ -310,6 +320,7 @@ def search(
             rich_help_panel=TRAINING,
         ),
     ] = 120,
+    device: DeviceOption = "auto",
     workers: WorkersOption = None,
     cluster: ClusterOption = None,
     out: Annotated[Path | None, out_option("results/STUDY-search")] = None,
@@ -326,13 +337,15 @@ def search(
       boolit search parity --activations relu,xnor_ail --rounds 2 --trials 20
       boolit run parity --hparams results/parity-search/hparams.toml
     """
+    from boolit.lab.common.devices import use_device
     from boolit.lab.execute.search import SearchSettings, write_hparams
     from boolit.lab.execute.search import search as find
     from boolit.lab.results.store import Store
     from boolit.lab.studies import load_study
 
     file = load_study(study)
-    with Store(out or RESULTS / f"{file.name}-search") as store, open_cluster(workers, cluster) as on:
+    folder = out or RESULTS / f"{file.name}-search"
+    with use_device(local_device(device, cluster)), Store(folder) as store, open_cluster(workers, cluster, device) as on:
         how = SearchSettings(store, rounds, trials, seeds, progress=False if json else None, cluster=on)
         found = find(file, how, None, profile, [*(sets or ()), *_sweep(activations)])
         if found is None:

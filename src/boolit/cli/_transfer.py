@@ -14,12 +14,13 @@ from boolit.cli._options import (
     TRAINING,
     WHAT,
     ClusterOption,
+    DeviceOption,
     WorkersOption,
     activations_option,
     out_option,
     split_names,
 )
-from boolit.cli._run import open_cluster, show_report
+from boolit.cli._run import local_device, open_cluster, show_report
 from boolit.cli._terminal import JsonOption, activation_name, progress
 from boolit.lab.compare.config import ImageCompareConfig
 
@@ -88,6 +89,7 @@ def transfer(
         int,
         typer.Option("--epochs", min=2, metavar="N", help="How often every picture is seen.", rich_help_panel=TRAINING),
     ] = ImageCompareConfig.epochs,
+    device: DeviceOption = "auto",
     workers: WorkersOption = None,
     cluster: ClusterOption = None,
     out: Annotated[Path | None, out_option("results/transfer-FOLDER")] = None,
@@ -104,15 +106,17 @@ def transfer(
       boolit transfer flowers/ --activations relu,or_ail --seeds 10
       boolit transfer flowers/ --weights resnet18.pth --views 1
     """
+    from boolit.lab.common.devices import use_device
     from boolit.lab.compare.images import ImageCompareJob
 
     config = ImageCompareConfig(folder, split_names(activations), seeds, size, views, weights, rate, batch, epochs)
-    job = ImageCompareJob.prepare(config)
-    if not json:
-        _tell(job.plan, views)
-    path = out or RESULTS / f"transfer-{config.name}"
-    with open_cluster(workers, cluster) as on:
-        result = job.run(path, False if json else None, None if json else _tell_rates, on)
+    with use_device(local_device(device, cluster)):
+        job = ImageCompareJob.prepare(config)
+        if not json:
+            _tell(job.plan, views)
+        path = out or RESULTS / f"transfer-{config.name}"
+        with open_cluster(workers, cluster, device) as on:
+            result = job.run(path, False if json else None, None if json else _tell_rates, cluster=on)
     found = {} if result.rates is None else {"rates": result.rates, "notes": result.notes}
     show_report(result.report, result.summary, json, found)
 

@@ -14,6 +14,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from boolit.lab.common.devices import use_device
 from boolit.lab.compare.config import ImageCompareConfig
 from boolit.lab.compare.rates import LOSS
 from boolit.lab.datasets import Source, load, source
@@ -96,13 +99,14 @@ class ImageCompareJob:
         out: Path,
         progress: bool | None = None,
         on_rates: Callable[[Mapping[str, float]], None] | None = None,
+        device: str | torch.device | None = None,
         cluster: Cluster | None = None,
     ) -> ImageCompareResult:
-        """Trains what is not in the folder yet, here or on a cluster, and writes the report there.
+        """Encodes and trains what is not in the folder yet, and writes the report there.
 
-        ``on_rates`` is called with the chosen rates.
+        ``on_rates`` is called with the chosen rates; ``device`` and ``cluster`` as for `execute`.
         """
-        with Store(out) as store:
+        with Store(out) as store, use_device(device):
             trials: Plan | None = None
             if self.config.rate is not None:
                 before, rates = None, dict.fromkeys(self.config.activations, self.config.rate)

@@ -32,8 +32,8 @@ from boolit.lab.studies import Cohort
 from boolit.lab.studies.planner import cohorts as plan_cohorts
 from boolit.lab.studies.planner import divide
 
+GPU = "GPU"  # what Dask's documentation calls this resource of workers
 CONNECT_SECONDS = 10.0
-CANCEL_SECONDS = 10.0
 SECONDS_BETWEEN_LOOKS = 0.2  # at a request to stop
 SECONDS_BETWEEN_COUNTS = 1.0  # of the workers
 SHARE_OF_MEMORY = 0.5  # of a worker's that a cohort may take: torch, the data and the results need the rest
@@ -47,6 +47,7 @@ class Cluster(AbstractContextManager["Cluster"]):
     Args:
         client: a connection to Dask's scheduler.
         name: what errors call it.
+        device: what workers train on, as `execute_plan` takes it; for a GPU, those with Dask's resource ``GPU`` alone are used.
         local: the cluster behind it, if it is this machine's, to be closed with the client.
 
     Example:
@@ -58,17 +59,18 @@ class Cluster(AbstractContextManager["Cluster"]):
         (4, 1)
     """
 
-    def __init__(self, client: Client, name: str, local: LocalCluster | None = None) -> None:
-        self.client, self.name, self.local = client, name, local
+    def __init__(self, client: Client, name: str, device: str = "auto", local: LocalCluster | None = None) -> None:
+        self.client, self.name, self.device, self.local = client, name, device, local
+        self.resources = {GPU: 1} if device.startswith("cuda") else {}
         self._refused: dict[str, str] = {}  # workers that cannot train this study, and why
 
     @staticmethod
-    def open(workers: int | None = None, address: str | None = None) -> Cluster:
+    def open(workers: int | None = None, address: str | None = None, device: str = "auto") -> Cluster:
         """This machine with so many worker processes, or the cluster at the address of its scheduler or in a scheduler file."""
         for handler in logging.getLogger("distributed").handlers:
             handler.setLevel(logging.CRITICAL)  # what matters of a lost worker is said by `train`
         if address is not None:
-            return Cluster(_connect(address), address)
+            return Cluster(_connect(address), address, device)
         assert workers is not None
         with ExitStack() as stack:
             local = stack.enter_context(
@@ -79,12 +81,13 @@ class Cluster(AbstractContextManager["Cluster"]):
                     host="127.0.0.1",
                     dashboard_address=None,
                     silence_logs=logging.CRITICAL,
+                    resources={GPU: 1},  # as many as ask for one; it matters only for --device cuda
                     preload="boolit.lab.execute.worker",
                 )
             )
             client = stack.enter_context(Client(local, set_as_default=False))
             stack.pop_all()
-        return Cluster(client, f"--workers {workers}", local)
+        return Cluster(client, f"--workers {workers}", device, local)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
@@ -129,9 +132,9 @@ class Cluster(AbstractContextManager["Cluster"]):
         yield from _Training(self, memory, weights, stop, on_progress, on_note).run(iter(cohorts))
 
     def memory_limits(self) -> dict[str, int]:
-        """The bytes that each worker may take, by its address; 0 without a limit."""
+        """The bytes that each worker that may be used can take, by its address; 0 without a limit."""
         try:
-            limits: dict[str, int] = self.client.run_on_scheduler(_memory_limits)
+            limits: dict[str, int] = self.client.run_on_scheduler(_memory_limits, resources=self.resources)
         except (OSError, TimeoutError) as error:
             raise self._lost() from error
         except Exception as error:
@@ -192,7 +195,7 @@ class _Training:
         self.cluster, self.client = cluster, cluster.client
         self.stop, self.on_progress, self.on_note = stop, on_progress, on_note
         topic = f"boolit-{uuid4().hex}"
-        self.options = TaskOptions(versions(), loaded_plugins(), memory, weights, topic)
+        self.options = TaskOptions(versions(), loaded_plugins(), memory, weights, cluster.device, topic)
         self.events: SimpleQueue[Future[TaskResult] | Mapping[str, Any]] = SimpleQueue()
         self.running: dict[Any, tuple[Cohort, Future[TaskResult]]] = {}
         self.done: dict[str, float] = {}  # the share of a cohort, by its first run
@@ -237,6 +240,7 @@ class _Training:
             self.options,
             key=f"boolit-cohort-{uuid4().hex}",
             pure=False,
+            resources=self.cluster.resources or None,
             **chosen,
         )
         self.running[future.key] = cohort, future
@@ -309,8 +313,12 @@ class _Training:
         self.running.clear()
 
 
-def _memory_limits(dask_scheduler: Any) -> dict[str, int]:
-    return {address: int(worker.memory_limit or 0) for address, worker in dask_scheduler.workers.items()}
+def _memory_limits(dask_scheduler: Any, resources: Mapping[str, float]) -> dict[str, int]:
+    return {
+        address: int(worker.memory_limit or 0)
+        for address, worker in dask_scheduler.workers.items()
+        if all(worker.resources.get(name, 0) >= needed for name, needed in resources.items())
+    }
 
 
 def _failed_on(dask_scheduler: Any, key: Any) -> str | None:

@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -18,6 +19,7 @@ import torch
 from distributed import Worker, get_worker
 
 import boolit
+from boolit.lab.common.devices import use_device
 from boolit.lab.common.errors import UserError, one_line
 from boolit.lab.common.parallel import torch_threads
 from boolit.lab.common.plugins import load_plugins, loaded_plugins
@@ -25,7 +27,7 @@ from boolit.lab.datasets import source
 from boolit.lab.execute import TrainedRun, environment
 from boolit.lab.runs import JSON, Run, RunConfig, canonical
 from boolit.lab.studies import Cohort
-from boolit.lab.training import StackedTraining, train
+from boolit.lab.training import Job, StackedTraining, train
 
 SECONDS_BETWEEN_REPORTS = 1.0
 _ONE_AT_A_TIME = threading.Lock()  # torch's threads belong to one training; a second would only wait for them
@@ -36,13 +38,15 @@ class TaskOptions:
     """What every task of an execution is told.
 
     ``versions`` and ``plugins``, the latter by name and hash, are those of the one who asked; ``memory`` is what a search for a
-    learning rate may take; ``weights`` says whether they are kept; how far a cohort is goes to Dask's ``topic``.
+    learning rate may take; ``weights`` says whether they are kept; ``device`` is where to train; how far a cohort is goes to
+    Dask's ``topic``.
     """
 
     versions: Mapping[str, str]
     plugins: Mapping[str, str]
     memory: int
     weights: bool
+    device: str
     topic: str
 
 
@@ -75,27 +79,31 @@ def versions() -> dict[str, str]:
 def train_cohort(configs: Sequence[Mapping[str, Any]], keys: Sequence[str], options: TaskOptions) -> TaskResult:
     """Trains runs of one shape, given by their configurations and by the keys these had where they were asked for."""
     worker = get_worker()
-    own_key = worker.get_current_task()
-    with _ONE_AT_A_TIME, torch_threads(worker.state.nthreads):
+    with _ONE_AT_A_TIME, torch_threads(worker.state.nthreads), ExitStack() as stack:
         try:
             _check_versions(options)
-            cohort = Cohort(tuple(Run(RunConfig.from_dict(config)) for config in configs))
-            if [run.key for run in cohort.runs] != list(keys):
-                raise UserError("its runs have other keys there, so they would be other runs; install the same boolit")
-            _check_data(canonical(cohort.runs[0].config.data))
-            job = cohort.job()
-        except (UserError, OSError, ImportError) as error:
+            stack.enter_context(use_device(options.device))
+            job = _job(configs, keys)
+        except (UserError, OSError) as error:
             return TaskResult(worker.address, refused=one_line(error))
         except Exception as error:
             return TaskResult(worker.address, failed=one_line(error))
         try:
-            result = train(job, None, _callback(worker, own_key, keys[0], options.topic), options.memory)
+            result = train(job, None, _callback(worker, keys[0], options.topic), options.memory)
         except Exception as error:
             return TaskResult(worker.address, failed=one_line(error))
         if result is None:
             return TaskResult(worker.address, failed="it was cancelled")  # nobody waits for this answer
         runs = [TrainedRun.of(outcome, options.weights) for outcome in result.outcomes]
         return TaskResult(worker.address, runs, result.seconds, environment())
+
+
+def _job(configs: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Job:
+    cohort = Cohort(tuple(Run(RunConfig.from_dict(config)) for config in configs))
+    if [run.key for run in cohort.runs] != list(keys):
+        raise UserError("its runs have other keys there, so they would be other runs; install the same boolit")
+    _check_data(canonical(cohort.runs[0].config.data))
+    return cohort.job()
 
 
 def _check_versions(options: TaskOptions) -> None:
@@ -128,9 +136,9 @@ def _check_places(table: Mapping[str, Any]) -> None:
             raise UserError(f"{places[0]} has other contents there; copy it from where the study was started")
 
 
-def _callback(worker: Worker, key: Any, cohort: str, topic: str) -> Callable[[StackedTraining], bool]:
+def _callback(worker: Worker, cohort: str, topic: str) -> Callable[[StackedTraining], bool]:
     """Reports how far a cohort is, and stops it when its task is no longer wanted: Dask cannot interrupt a thread."""
-    next_report = 0.0
+    key, next_report = worker.get_current_task(), 0.0
 
     def report(training: StackedTraining) -> bool:
         nonlocal next_report
