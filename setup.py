@@ -23,6 +23,15 @@ setup(
             extra_link_args=OPENMP,
             language="c++",
             optional=True,
-        )
+        ),
+        Extension(
+            "boolit.logic.kernels._training",
+            [f"{FOLDER}/training.cpp"],
+            depends=[f"{FOLDER}/training_loops.h"],
+            extra_compile_args=[*COMPILE, *QUIET, *OPENMP],
+            extra_link_args=OPENMP,
+            language="c++",
+            optional=True,
+        ),
     ]
 )
