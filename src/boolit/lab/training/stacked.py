@@ -166,10 +166,14 @@ class StackedTraining:
         steps = max(1, BLOCK_NUMEL // (job.runs * job.batch * math.prod(job.dataset.inputs)))
         start = self.at.step // steps * steps
         self._block = range(start, min(start + steps, job.steps_per_epoch))
-        self._x, self._y = self._gather_rows(self._order[:, start * job.batch : self._block.stop * job.batch])
+        rows = self._order[:, start * job.batch : self._block.stop * job.batch]
+        train, encode = job.dataset.splits["train"], job.dataset.encode
+        if not self._redraws and not self._own_rows and self.device.type == "cpu":
+            self._x, self._y = metrics.gather_encoded(train.x, rows, encode), metrics.gather(train.y, rows)
+            return
+        self._x, self._y = self._gather_rows(rows)
         if not self._redraws:
-            self._x = self._lay_out(job.dataset.encode(self._x)).to(self.device)
-            self._y = self._y.to(self.device)
+            self._x, self._y = self._lay_out(encode(self._x)).to(self.device), self._y.to(self.device)
 
     def _gather_rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Stored samples of every run and their targets.
