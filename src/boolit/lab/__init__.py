@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from boolit.lab.datasets import register as register_dataset
     from boolit.lab.execute import ExecutionSummary
     from boolit.lab.execute import execute as execute_plan
+    from boolit.lab.execute.cluster import Cluster
     from boolit.lab.models import Family, Stacked
     from boolit.lab.models import register as register_model
     from boolit.lab.paper import PrintedCell
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FIGURES",
+    "Cluster",
     "CompareConfig",
     "CompareJob",
     "CompareResult",
@@ -102,6 +104,7 @@ _HOMES = {
     "compare.job": "CompareJob CompareResult",
     "datasets": "Dataset Source Split register_dataset=register",
     "execute": "ExecutionSummary execute_plan=execute",
+    "execute.cluster": "Cluster",
     "models": "Family Stacked register_model=register",
     "paper": "PrintedCell paper_table=table paper_tables=tables",
     "reports.figures": "FIGURES draw_figures=draw",
@@ -134,7 +137,8 @@ def _import(home: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "boolit":
             raise
-        raise ImportError(f"boolit.lab needs {error.name}: pip install 'boolit[lab]'") from None
+        extra = "cluster" if error.name == "distributed" else "lab"
+        raise ImportError(f"boolit.lab needs {error.name}: pip install 'boolit[{extra}]'") from None
 
 
 def __dir__() -> list[str]:

@@ -84,9 +84,9 @@ def gather_encoded(stored: Tensor, rows: Tensor, encode: Encode) -> Tensor:
 
     Shape: ``(count, …)`` and ``(runs, samples)``, to ``(runs, samples, …)``.
     """
-    if isinstance(encode, PixelScale) and stored.dtype == torch.uint8:
+    if stored.is_cpu and isinstance(encode, PixelScale) and stored.dtype == torch.uint8:
         return gather_bytes(stored, rows, encode.table)
-    if encode is identity and stored.dim() == 2:
+    if stored.is_cpu and encode is identity and stored.dim() == 2:
         return gather_rows(stored, rows)
     x = encode(gather(stored, rows))
     return x.mT.contiguous().mT if x.dim() == 3 else x
