@@ -85,8 +85,6 @@ class Propagation:
     def _call(self, node: fx.Node, name: str, module: nn.Module) -> Result:
         value = self._input(node)
         spatial = _SPATIAL.match(type(module).__name__)
-        if node.meta.get("opaque"):
-            return self._fix(name, module, node)
         if is_linear(module):
             return call_linear(self.constraints, name, module, value)
         if isinstance(module, CONVOLUTIONS):
