@@ -74,13 +74,9 @@ def widths(layer: nn.Module) -> dict[str, int]:
 def unresizable(model: nn.Module) -> set[str]:
     """The layers whose parameters are not theirs alone to change: shared, parametrised, or rewritten by a hook."""
     owners = Counter(id(parameter) for module in model.modules() for parameter in module.parameters(recurse=False))
-    return {
-        name
-        for name, module in model.named_modules()
-        if hasattr(module, "parametrizations")
-        or module._forward_pre_hooks
-        or any(owners[id(parameter)] > 1 for parameter in module.parameters(recurse=False))
-    }
+    shared = {id(module) for module in model.modules() for each in module.parameters(recurse=False) if owners[id(each)] > 1}
+    hooked = {id(module) for module in model.modules() if hasattr(module, "parametrizations") or module._forward_pre_hooks}
+    return {name for name, module in model.named_modules() if id(module) in shared | hooked}
 
 
 def parameter_axes(layer: nn.Module) -> dict[str, tuple[str, ...]]:
@@ -90,10 +86,8 @@ def parameter_axes(layer: nn.Module) -> dict[str, tuple[str, ...]]:
         return {"weight": ends[::-1] if _is_transposed(layer) else ends, "bias": ends[:1]}
     if isinstance(layer, CONVOLUTIONS):
         transposed = isinstance(layer, nn.modules.conv._ConvTransposeNd)
-        return {
-            "weight": ("in_channels", "out_channels/") if transposed else ("out_channels", "in_channels/"),
-            "bias": ("out_channels",),
-        }
+        weight = ("in_channels", "out_channels/") if transposed else ("out_channels", "in_channels/")
+        return {"weight": weight, "bias": ("out_channels",)}
     return dict.fromkeys(("weight", "bias", "running_mean", "running_var"), (*widths(layer),))
 
 
@@ -124,13 +118,10 @@ def resize(layer: nn.Module, sizes: Mapping[str, int]) -> None:
             nn.init.zeros_(bias)
 
 
-def describe(layer: nn.Module, sizes: Mapping[str, int] | None = None) -> str:
+def describe(layer: nn.Module) -> str:
     """A layer in one short phrase."""
-    values = {**widths(layer), **(sizes or {})}
-    shown = [
-        f"groups={size}" if name == "groups" else str(size) for name, size in values.items() if (name, size) != ("groups", 1)
-    ]
-    return f"{type(layer).__name__}({', '.join(shown)})"
+    values = [(name, size) for name, size in widths(layer).items() if (name, size) != ("groups", 1)]
+    return f"{type(layer).__name__}({', '.join(f'groups={n}' if name == 'groups' else str(n) for name, n in values)})"
 
 
 def _shapes(layer: nn.Module, sizes: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
