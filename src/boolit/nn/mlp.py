@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from boolit.nn.activations import Activation
+from boolit.nn.gates import Activation
 from boolit.nn.specs import activation as activation_of
 
 NORMALISATIONS: dict[str, type[nn.BatchNorm1d | nn.LayerNorm]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
