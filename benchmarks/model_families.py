@@ -6,8 +6,9 @@ Each has every part of the real one: two layers where there may be many, narrow 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -95,13 +96,14 @@ def text_and_picture() -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class Family:
-    """An architecture: its name, the class and the configuration of the model, what the model is given."""
+    """An architecture: the class and the configuration of a model, what the model is given, and what convert is told."""
 
     name: str
     model_class: type[PreTrainedModel]
     config: PreTrainedConfig
     example: Callable[[], dict[str, Tensor]]
     gated: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def build(self) -> nn.Module:
         """A new model with random weights, in eval mode so that two calls give the same."""
@@ -196,6 +198,7 @@ FAMILIES = {
             ResNetForImageClassification,
             ResNetConfig(embedding_size=16, hidden_sizes=[32, 64], depths=[2, 2], layer_type="bottleneck"),
             picture,
+            options={"skip_pinned": True},
         ),
         Family(
             "MobileNetV2",
