@@ -53,13 +53,16 @@ def trace(model: nn.Module, choice: ActivationChoice) -> fx.Graph:
     try:
         return tracer.trace(model, concrete_args=plain)
     except Exception as error:
-        inside = [path for path, _ in tracer.module_stack.values()]
-        place = f" in {inside[-1]}" if inside else ""
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        place = "".join([f" in {path}" for path, _ in tracer.module_stack.values()][-1:])
         raise UntraceableError(
-            f"torch.fx cannot trace {type(model).__name__}{place}: {reason}; pass example=… (a tensor, a tuple, or a dict of "
-            "keyword arguments), or convert the submodules that hold the activations one by one"
+            f"torch.fx cannot trace {type(model).__name__}{place}: {first_line(error)}; pass example=… (a tensor, a tuple or a "
+            "dict of keyword arguments), or convert the submodules that hold the activations one by one"
         ) from error
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, without what follows."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def run(model: nn.Module, example: Any) -> Any:
@@ -97,11 +100,8 @@ def record(model: nn.Module, example: Any, choice: ActivationChoice) -> fx.Graph
             with recorder:
                 result = run(model, example)
         except Exception as error:
-            reason = next(iter(str(error).splitlines()), type(error).__name__)
-            raise ValueError(
-                f"{type(model).__name__} does not run on the example: {reason}; give a tensor, a tuple of positional arguments "
-                "or a dict of keyword arguments"
-            ) from error
+            advice = "give a tensor, a tuple of positional arguments or a dict of keyword arguments"
+            raise ValueError(f"{type(model).__name__} does not run on the example: {first_line(error)}; {advice}") from error
         finally:
             nn.Module.__call__ = call  # type: ignore[method-assign]
     recorder.graph.output(recorder.argument(result))

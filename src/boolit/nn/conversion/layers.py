@@ -64,12 +64,7 @@ def linear_map(layer: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> Tensor
 
 
 def widths(layer: nn.Module) -> dict[str, int]:
-    """The widths of a resizable layer.
-
-    Example:
-        >>> widths(nn.Linear(3, 2))
-        {'in_features': 3, 'out_features': 2}
-    """
+    """The widths of a resizable layer."""
     if is_linear(layer):
         inside, outside = layer.weight.shape[:: 1 if _is_transposed(layer) else -1]  # type: ignore[index]
         return {"in_features": int(inside), "out_features": int(outside)}
@@ -105,12 +100,7 @@ def parameter_axes(layer: nn.Module) -> dict[str, tuple[str, ...]]:
 
 
 def parameter_count(layer: nn.Module, sizes: Mapping[str, int]) -> int:
-    """Trainable parameters the layer has at these widths.
-
-    Example:
-        >>> parameter_count(nn.Conv2d(3, 8, 3), {"out_channels": 16})
-        448
-    """
+    """Trainable parameters the layer has at these widths."""
     shapes = _shapes(layer, sizes)
     return sum(prod(shapes[name]) for name, parameter in layer.named_parameters() if parameter.requires_grad)
 
@@ -128,24 +118,16 @@ def resize(layer: nn.Module, sizes: Mapping[str, int]) -> None:
             if hasattr(layer, attribute):
                 setattr(layer, attribute, (size,) if name == "normalized_shape" else size)
     reset = getattr(layer, "reset_parameters", None)
-    if reset is None:  # a linear layer of another's making gets what torch's would
-        inside, outside = widths(layer).values()
-        plain = nn.Linear(inside, outside, device=layer.weight.device, dtype=layer.weight.dtype)
-        with torch.no_grad():
-            layer.weight.copy_(plain.weight.T if _is_transposed(layer) else plain.weight)  # type: ignore[operator]
-            if layer.bias is not None:
-                layer.bias.copy_(plain.bias)  # type: ignore[operator]
-    else:
+    if reset is not None:
         reset()
+    else:  # a linear layer of another's making gets what torch's would, but for the bias
+        nn.init.kaiming_uniform_(layer.weight.T if _is_transposed(layer) else layer.weight, 5**0.5)  # type: ignore[arg-type]
+        for bias in [*layer.parameters()][1:]:
+            nn.init.zeros_(bias)
 
 
 def describe(layer: nn.Module, sizes: Mapping[str, int] | None = None) -> str:
-    """A layer in one short phrase.
-
-    Example:
-        >>> describe(nn.Conv2d(4, 4, 3, groups=4), {"in_channels": 8, "out_channels": 8, "groups": 8})
-        'Conv2d(8, 8, groups=8)'
-    """
+    """A layer in one short phrase."""
     values = {**widths(layer), **(sizes or {})}
     shown = [
         f"groups={size}" if name == "groups" else str(size) for name, size in values.items() if (name, size) != ("groups", 1)

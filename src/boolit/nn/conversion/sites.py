@@ -13,37 +13,13 @@ from torch import fx, nn
 
 from boolit.nn.gates import Activation, Pointwise
 
-HIDDEN: dict[str, type[nn.Module]] = {
-    "relu": nn.ReLU,
-    "relu6": nn.ReLU6,
-    "leaky_relu": nn.LeakyReLU,
-    "prelu": nn.PReLU,
-    "rrelu": nn.RReLU,
-    "elu": nn.ELU,
-    "celu": nn.CELU,
-    "selu": nn.SELU,
-    "gelu": nn.GELU,
-    "silu": nn.SiLU,
-    "mish": nn.Mish,
-    "hardswish": nn.Hardswish,
-    "hardtanh": nn.Hardtanh,
-    "tanh": nn.Tanh,
-    "softplus": nn.Softplus,
-    "softsign": nn.Softsign,
+_HIDDEN = "ReLU ReLU6 LeakyReLU PReLU RReLU ELU CELU SELU GELU SiLU Mish Hardswish Hardtanh Tanh Softsign"
+# Mostly probabilities, masks and step sizes (squeeze-and-excitation, outputs), not hidden units: taken only when asked for.
+_OTHERS = "Sigmoid Hardsigmoid LogSigmoid Softplus Tanhshrink Softshrink Hardshrink Threshold"
+TABLE: dict[str, type[nn.Module]] = {
+    "leaky_relu" if name == "LeakyReLU" else name.lower(): getattr(nn, name) for name in f"{_HIDDEN} {_OTHERS}".split()
 }
-
-# Mostly probabilities and masks (squeeze-and-excitation, outputs), not hidden units: taken only when asked for.
-OTHERS: dict[str, type[nn.Module]] = {
-    "sigmoid": nn.Sigmoid,
-    "hardsigmoid": nn.Hardsigmoid,
-    "logsigmoid": nn.LogSigmoid,
-    "tanhshrink": nn.Tanhshrink,
-    "softshrink": nn.Softshrink,
-    "hardshrink": nn.Hardshrink,
-    "threshold": nn.Threshold,
-}
-
-TABLE = {**HIDDEN, **OTHERS}
+HIDDEN = [*TABLE][: len(_HIDDEN.split())]
 POINTWISE_CLASSES = tuple(TABLE.values())
 POINTWISE_NAMES = frozenset({*TABLE, "log_sigmoid"})
 TRANSFORMER_LAYERS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
@@ -79,12 +55,7 @@ class ActivationChoice(NamedTuple):
 
 
 def choose(replace: Sequence[str | type[nn.Module]] | None) -> ActivationChoice:
-    """The choice ``replace`` describes; by default every pointwise activation of torch that serves hidden units.
-
-    Example:
-        >>> sorted(choose(["relu", nn.GELU]).names)
-        ['gelu', 'relu']
-    """
+    """The choice ``replace`` describes; by default every pointwise activation of torch that serves hidden units."""
     names = {name_of(item) for item in replace} if replace is not None else set(HIDDEN)
     classes = [item for item in replace or () if isinstance(item, type)]
     return ActivationChoice(frozenset(names - {""}), (*classes, *(TABLE[name] for name in sorted(names - {""}))))

@@ -117,11 +117,11 @@ def _component(constraints: WidthConstraints, links: list[ActivationLink], exact
     if _refuse_sums(constraints, links, after):
         return None
     unit = axes.unit(before)
-    fixed_before = any(axes.pin_reason(root) for root in before)
-    fixed_after = [root for root in after if axes.pin_reason(root)]
+    fixed_before = any(axes.pins[root] for root in before)
+    fixed_after = [root for root in after if axes.pins[root]]
     if exact:
         held = [*before] if fixed_before else [root for root in fixed_after if after[root] * exact != 1]
-        reason = next(filter(None, map(axes.pin_reason, held)), "")
+        reason = next(filter(None, (axes.pins[root] for root in held)), "")
         if held:
             _refuse(constraints, links, lambda _: f"weights='exact' needs more channels where {reason} fixes them")
             return None
@@ -130,12 +130,12 @@ def _component(constraints: WidthConstraints, links: list[ActivationLink], exact
         _refuse(constraints, _into(axes, links, fixed_after), lambda link: _both_fixed(axes, link))
         return None
     # A stream that others add to keeps its width; else what comes before the activation does.
-    anchors = fixed_after or [root for root in after if axes.is_produced(root)]
+    anchors = fixed_after or [root for root in after if axes.produced[root]]
     nominal = Fraction(unit) if fixed_before or not anchors else unit / after[anchors[0]]
     multiple = _multiple(axes, before, after, unit)
     fixed = fixed_before or bool(fixed_after)
     if fixed and nominal % multiple:
-        reason = next(filter(None, map(axes.pin_reason, (*before, *after))))
+        reason = next(filter(None, (axes.pins[root] for root in (*before, *after))))
         needed = "" if fixed_before else f"would need {nominal} before it, which "
         _refuse(
             constraints,
@@ -152,7 +152,7 @@ def _multiple(axes: Axes, before: set[int], after: dict[int, Fraction], unit: in
     needs = [
         (Fraction(multiple * unit, size) / ratio).numerator
         for root, ratio in ratios.items()
-        for size, multiple in axes.multiples(root).items()
+        for size, multiple in axes.multiples[root].items()
     ]
     return lcm(*needs)
 
@@ -173,7 +173,7 @@ def _into(axes: Axes, links: list[ActivationLink], roots: list[int]) -> list[Act
 
 
 def _both_fixed(axes: Axes, link: ActivationLink) -> str:
-    before, after = axes.pin_reason(axes.root(link.before.axis)), axes.pin_reason(axes.root(link.after.axis))
+    before, after = axes.pins[axes.root(link.before.axis)], axes.pins[axes.root(link.after.axis)]
     return f"its output is fixed by {after}, and its input by {before or 'layers that share its width'}"
 
 
