@@ -18,7 +18,7 @@ setup(
         Extension(
             "boolit.logic.kernels._gates",
             [f"{FOLDER}/gates.cpp"],
-            depends=[f"{FOLDER}/{name}.h" for name in ("vector_math", "gate_math", "memory", "forward_backward")],
+            depends=[f"{FOLDER}/{name}.h" for name in ("vector_math", "gate_math", "memory", "blocks", "choices", "forward_backward")],
             extra_compile_args=[*COMPILE, *QUIET, *OPENMP],
             extra_link_args=OPENMP,
             language="c++",

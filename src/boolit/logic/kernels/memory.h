@@ -140,6 +140,17 @@ ALWAYS_INLINE void store_pairs(S* target, Pair<T> pair) {
     }
 }
 
+// Pairs in the order of `load_pairs`, put into that of memory, and back.
+template <class T>
+ALWAYS_INLINE Pair<T> in_order(Pair<T> p) {
+    return {pick(p.x, p.x, decltype(lanes_by_pair(Count{})){}), pick(p.y, p.y, decltype(lanes_by_pair(Count{})){})};
+}
+
+template <class T>
+ALWAYS_INLINE Pair<T> as_split(Pair<T> p) {
+    return {pick(p.x, p.x, decltype(pairs_by_lane(Count{})){}), pick(p.y, p.y, decltype(pairs_by_lane(Count{})){})};
+}
+
 // One value for each of W pairs, whose lanes are in the order of `load_pairs`, where pairs are interleaved.
 template <class S, class T, bool interleaved>
 ALWAYS_INLINE Real<T> load_by_pair(const S* source) {
@@ -161,6 +172,13 @@ ALWAYS_INLINE Int<float> powers_of_two(std::integer_sequence<int, i...>) {
     return Int<float>{(1 << i)...};
 }
 
+// Of the bits from `from` on.
+template <class T, int from>
+ALWAYS_INLINE Int<T> mask_of(std::uint32_t bits) {
+    const Int<float> power = powers_of_two(Count{}) << from;
+    return __builtin_convertvector(((Int<float>{} + std::int32_t(bits)) & power) == power, Int<T>);
+}
+
 template <class T>
 ALWAYS_INLINE void store_bits(std::uint8_t* target, Int<T> mask) {
     const Int<float> narrow_mask = __builtin_convertvector(mask, Int<float>);
@@ -169,6 +187,12 @@ ALWAYS_INLINE void store_bits(std::uint8_t* target, Int<T> mask) {
     bits = _mm512_movepi32_mask(bits_of<__m512i>(narrow_mask));
 #elif BOOLIT_MOVEMASK == 256
     bits = std::uint32_t(_mm256_movemask_ps(bits_of<__m256>(narrow_mask)));
+#elif defined(__SSE2__)
+    struct Two {
+        __m128 low, high;
+    };
+    const Two halves = bits_of<Two>(narrow_mask);
+    bits = std::uint32_t(_mm_movemask_ps(halves.low) | _mm_movemask_ps(halves.high) << 4);
 #else
     const Int<float> set = narrow_mask & powers_of_two(Count{});
     for (int i = 0; i < W; ++i) bits |= std::uint32_t(set[i]);
@@ -180,8 +204,7 @@ template <class T>
 ALWAYS_INLINE Int<T> load_bits(const std::uint8_t* source) {
     std::uint32_t bits = 0;
     std::memcpy(&bits, source, W / 8);
-    const Int<float> set = (Int<float>{} + std::int32_t(bits)) & powers_of_two(Count{});
-    return __builtin_convertvector(set != 0, Int<T>);
+    return mask_of<T, 0>(bits);
 }
 
 // The same for W pairs, in the order of memory, so that those of a cut vector end in the bytes that are kept of it. Where a vector
@@ -195,9 +218,16 @@ ALWAYS_INLINE void store_bits_by_pair(std::uint8_t* target, Int<T> mask) {
     else store_bits<T>(target, mask);
 }
 
-template <class S, class T, bool interleaved>
-ALWAYS_INLINE Int<T> load_bits_by_pair(const std::uint8_t* source) {
-    const Int<T> mask = load_bits<T>(source);
+template <class S, class T, bool interleaved, int from>
+ALWAYS_INLINE Int<T> mask_of_pairs(std::uint32_t bits) {
+    const Int<T> mask = mask_of<T, from>(bits);
     if constexpr (are_bits_ordered<S, interleaved>) return pick(mask, mask, decltype(pairs_by_lane(Count{})){});
     else return mask;
+}
+
+template <class S, class T, bool interleaved>
+ALWAYS_INLINE Int<T> load_bits_of_pairs(const std::uint8_t* source) {
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, source, W / 8);
+    return mask_of_pairs<S, T, interleaved, 0>(bits);
 }
