@@ -14,6 +14,7 @@ from boolit.cli._options import (
     RESULTS,
     TRAINING,
     WHAT,
+    DeviceOption,
     Task,
     activations_option,
     complete_activations,
@@ -140,6 +141,7 @@ def compare(
             rich_help_panel=TRAINING,
         ),
     ] = None,
+    device: DeviceOption = "auto",
     out: Annotated[Path | None, out_option("results/TABLE")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -153,6 +155,7 @@ def compare(
       boolit compare houses.parquet -t price --task regress --drop id --minutes 10
       boolit compare wine.csv -t quality --activations relu,or_ail --layers 3
     """
+    from boolit.lab.common.devices import use_device
     from boolit.lab.compare.job import CompareJob
 
     config = CompareConfig(
@@ -173,12 +176,13 @@ def compare(
         minutes,
     )
     shown, folder, started = False if json else None, out or RESULTS / config.name, time.monotonic()
-    job = CompareJob.prepare(config, shown)
-    if minutes is not None:
-        job = job.fit_minutes(minutes, folder, time.monotonic() - started)
-    if not json:
-        _tell(job)
-    result = job.run(folder, shown)
+    with use_device(device):
+        job = CompareJob.prepare(config, shown)
+        if minutes is not None:
+            job = job.fit_minutes(minutes, folder, time.monotonic() - started)
+        if not json:
+            _tell(job)
+        result = job.run(folder, shown)
     print_json(job.to_json() | result.to_json()) if json else _print(result)
     end_unless_complete(result.summary)
 

@@ -184,6 +184,16 @@ SetOption = Annotated[
         rich_help_panel=WHAT,
     ),
 ]
+DeviceOption = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        metavar="NAME",
+        help="Where to train: auto (a CUDA GPU if there is one), cpu, cuda, cuda:1, mps; boolit doctor shows what is here.",
+        autocompletion=complete_names(("auto", "cpu", "cuda", "mps")),
+        rich_help_panel=TRAINING,
+    ),
+]
 FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="A folder that boolit run, compare or transfer wrote.")]
 
 

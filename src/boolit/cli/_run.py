@@ -17,6 +17,7 @@ from boolit.cli._options import (
     TRAINING,
     UNFINISHED,
     WHAT,
+    DeviceOption,
     ProfileOption,
     SetOption,
     StudyArgument,
@@ -69,6 +70,7 @@ def run(
             rich_help_panel=TRAINING,
         ),
     ] = None,
+    device: DeviceOption = "auto",
     wait: Annotated[
         bool,
         typer.Option(
@@ -99,6 +101,7 @@ def run(
       boolit run parity --activations relu,xnor_ail --seeds 10
       boolit run my-study.toml --set training.epochs=20
     """
+    from boolit.lab.common.devices import use_device
     from boolit.lab.datasets import load
     from boolit.lab.execute import execute, execute_and_wait, follow
     from boolit.lab.reports.page import report_study
@@ -109,9 +112,11 @@ def run(
     from boolit.lab.training.distributed import is_leader, leader_first, processes, size
 
     shown = False if json else None
-    with processes():
+    with processes(), use_device(device) as chosen:
         if wait and size() > 1:
             raise UserError("--wait is for a single process; leave it out under torchrun")
+        if size() > 1 and (chosen.type not in ("cpu", "cuda") or ":" in device):
+            raise UserError(f"--device {device} is one device, and torchrun's processes have one each; write cuda or cpu")
         with leader_first():
             with show_working("planning the runs", shown):
                 planned = plan(load_study(study), profile, seeds, [*(sets or ()), *_sweep(activations)], hparams)
@@ -278,6 +283,7 @@ def search(
             rich_help_panel=TRAINING,
         ),
     ] = 120,
+    device: DeviceOption = "auto",
     out: Annotated[Path | None, out_option("results/STUDY-search")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -292,13 +298,14 @@ def search(
       boolit search parity --activations relu,xnor_ail --rounds 2 --trials 20
       boolit run parity --hparams results/parity-search/hparams.toml
     """
+    from boolit.lab.common.devices import use_device
     from boolit.lab.execute.search import SearchSettings, write_hparams
     from boolit.lab.execute.search import search as find
     from boolit.lab.results.store import Store
     from boolit.lab.studies import load_study
 
     file = load_study(study)
-    with Store(out or RESULTS / f"{file.name}-search") as store:
+    with use_device(device), Store(out or RESULTS / f"{file.name}-search") as store:
         how = SearchSettings(store, rounds, trials, seeds, progress=False if json else None)
         found = find(file, how, None, profile, [*(sets or ()), *_sweep(activations)])
         if found is None:

@@ -14,6 +14,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import torch
+
+from boolit.lab.common.devices import use_device
 from boolit.lab.compare.config import ImageCompareConfig
 from boolit.lab.compare.rates import LOSS
 from boolit.lab.datasets import Source, load, source
@@ -89,10 +92,17 @@ class ImageCompareJob:
         return ImageCompareJob(config, plan_study(image_study(config), PROFILE))
 
     def run(
-        self, out: Path, progress: bool | None = None, on_rates: Callable[[Mapping[str, float]], None] | None = None
+        self,
+        out: Path,
+        progress: bool | None = None,
+        on_rates: Callable[[Mapping[str, float]], None] | None = None,
+        device: str | torch.device | None = None,
     ) -> ImageCompareResult:
-        """Trains what is not in the folder yet, and writes the report there; ``on_rates`` is called with the chosen rates."""
-        with Store(out) as store:
+        """Encodes and trains what is not in the folder yet, and writes the report there.
+
+        ``on_rates`` is called with the chosen rates; ``device`` as for `execute`.
+        """
+        with Store(out) as store, use_device(device):
             trials: Plan | None = None
             if self.config.rate is not None:
                 before, rates = None, dict.fromkeys(self.config.activations, self.config.rate)

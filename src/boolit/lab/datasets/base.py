@@ -36,6 +36,10 @@ class Split:
     def __len__(self) -> int:
         return self.x.shape[0]
 
+    def to(self, device: torch.device) -> Split:
+        """The same samples on a device."""
+        return Split(self.x.to(device), self.y.to(device))
+
 
 @dataclass(frozen=True)
 class Resample:

@@ -21,6 +21,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from boolit import __version__
+from boolit._devices import device_name
+from boolit.lab.common.devices import present_device, use_device
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import atomic_write
 from boolit.lab.common.plugins import loaded_plugins
@@ -102,6 +104,7 @@ def execute(
     checkpoint_every: float = EVERY_SECONDS,
     memory: int = MEMORY,
     checkpoint_steps: int | None = None,
+    device: str | torch.device | None = None,
 ) -> ExecutionSummary:
     """Trains what the store does not have yet. Safe to kill, to repeat and to run from several processes at once.
 
@@ -115,6 +118,7 @@ def execute(
         checkpoint_every: seconds between checkpoints.
         memory: bytes that a cohort may take.
         checkpoint_steps: steps between checkpoints, too.
+        device: where to train, such as ``cpu`` or ``cuda:1``; a GPU if there is one, unless given. No run's key depends on it.
 
     Example:
         >>> import tempfile
@@ -125,9 +129,10 @@ def execute(
         (4, 4)
     """
     keys = {run.key for run in plan.runs}
-    if not keys <= store.finished() or _without_weights(plan.study, store, keys):
-        plan.study.data.prepare()
-    return _Execution(plan.study, store, checkpoint_every, checkpoint_steps, memory).run(plan.cohorts, progress)
+    with use_device(device):
+        if not keys <= store.finished() or _without_weights(plan.study, store, keys):
+            plan.study.data.prepare()
+        return _Execution(plan.study, store, checkpoint_every, checkpoint_steps, memory).run(plan.cohorts, progress)
 
 
 def execute_and_wait(
@@ -236,7 +241,7 @@ class _Execution:
 
 def environment() -> dict[str, JSON]:
     """What a run's numbers may depend on besides its configuration."""
-    status = kernels.status()
+    status, device = kernels.status(), present_device()
     return {
         "boolit": __version__,
         "torch": str(torch.__version__),
@@ -244,7 +249,8 @@ def environment() -> dict[str, JSON]:
         "system": f"{platform.system()} {platform.machine()}",
         "threads": torch.get_num_threads(),
         **({"processes": distributed.size()} if distributed.size() > 1 else {}),
-        "kernels": status.instructions if status.active else None,
+        "device": device_name(device),
+        "kernels": status.instructions if status.active and device.type == "cpu" else None,
         **({"plugins": dict(loaded_plugins())} if loaded_plugins() else {}),
     }
 

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from boolit.lab.common.devices import preparation_device, present_device
 from boolit.lab.datasets import Split, Task
 from boolit.lab.models import Stacked
 from boolit.lab.training.recipe import Loss
@@ -65,7 +66,8 @@ def gather_samples(samples: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
 
     Shape: ``(runs, samples)`` to ``(runs, samples, …)`` each.
     """
-    x, y = (values.index_select(0, rows.flatten()).view(*rows.shape, *values.shape[1:]) for values in (samples.x, samples.y))
+    places = rows.flatten().to(samples.x.device)
+    x, y = (values.index_select(0, places).view(*rows.shape, *values.shape[1:]) for values in (samples.x, samples.y))
     return x, y
 
 
@@ -93,7 +95,7 @@ def predict(job: Job, model: Stacked, x: Tensor) -> Iterator[tuple[slice, Tensor
     with torch.no_grad():
         for first in range(0, x.shape[0], size):
             piece = slice(first, min(first + size, x.shape[0]))
-            shared = job.dataset.encode(x[piece]).to(device)
+            shared = job.dataset.encode(x[piece].to(preparation_device(device))).to(device)
             yield piece, model(shared.expand(job.runs, *shared.shape))
 
 
@@ -141,7 +143,7 @@ class ResampledRows:
 
     def __init__(self, job: Job) -> None:
         assert job.dataset.pool is not None
-        self._job, self._pool = job, job.dataset.pool
+        self._job, self._pool, self._device = job, job.dataset.pool, preparation_device(present_device())
         self._regress = job.dataset.task == "regression"
         self._cache: dict[str, tuple[Tensor, Tensor]] = {}
 
@@ -149,20 +151,21 @@ class ResampledRows:
     def _rows(self) -> dict[str, Tensor]:
         """Shape: ``(runs, rows of the split)`` each."""
         resamples = self._job.resamples
-        return {name: torch.stack([own.rows[name] for own in resamples]) for name in ("train", *self._job.eval_splits)}
+        names, device = ("train", *self._job.eval_splits), self._pool.x.device
+        return {name: torch.stack([own.rows[name] for own in resamples]).to(device) for name in names}
 
     @cached_property
     def _moments(self) -> tuple[Tensor, Tensor]:
         """Shape: ``(runs, 1, features)`` twice."""
         mean, scale = (torch.stack([getattr(own, name) for own in self._job.resamples]) for name in ("mean", "scale"))
-        return mean.unsqueeze(1), scale.unsqueeze(1)
+        return mean.unsqueeze(1).to(self._device), scale.unsqueeze(1).to(self._device)
 
     @cached_property
     def _target_moments(self) -> tuple[Tensor, Tensor]:
         """Shape: ``(runs, 1, 1)`` twice."""
         names = ("target_mean", "target_scale")
         mean, scale = (torch.tensor([getattr(own, name) for own in self._job.resamples]).view(-1, 1, 1) for name in names)
-        return mean, scale
+        return mean.to(self._device), scale.to(self._device)
 
     def take(self, split: str, places: Tensor) -> tuple[Tensor, Tensor]:
         """The samples at some places of each run's own split, and their targets.
@@ -170,6 +173,7 @@ class ResampledRows:
         Shape: ``(runs, samples)`` to ``(runs, samples, features)`` and the targets'.
         """
         x, y = gather_samples(self._pool, self._rows[split].gather(1, places))
+        x, y = x.to(self._device), y.to(self._device)
         mean, scale = self._moments
         x = x.sub_(mean).div_(scale)
         if self._regress:
@@ -182,20 +186,20 @@ class ResampledRows:
 
         Shape: ``(2, runs)``.
         """
-        job, samples = self._job, self._rows[split].shape[1]
+        job, samples, device = self._job, self._rows[split].shape[1], next(model.parameters()).device
         size = max(1, EVALUATION_NUMEL // (job.runs * job.widest))
 
         def pieces() -> Iterator[tuple[Tensor, Tensor]]:
             for first in range(0, samples, size):
                 x, y = self._piece(split, slice(first, min(first + size, samples)))
-                yield model(x), y
+                yield model(x.to(device)), y.to(device)
 
         model.eval()
         with torch.no_grad():
             return _loss_and_score(job, pieces(), samples)
 
     def _piece(self, split: str, piece: slice) -> tuple[Tensor, Tensor]:
-        places = torch.arange(self._rows[split].shape[1]).expand(self._job.runs, -1)
+        places = torch.arange(self._rows[split].shape[1], device=self._pool.x.device).expand(self._job.runs, -1)
         if split not in self._cache and places.numel() * self._pool.x.shape[1] <= CACHED_NUMEL:
             self._cache[split] = self.take(split, places)
         if split not in self._cache:

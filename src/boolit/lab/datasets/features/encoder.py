@@ -17,6 +17,7 @@ from filelock import FileLock
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from boolit.lab.common.devices import present_device
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import atomic_write
 from boolit.lab.common.parallel import map_in_threads
@@ -49,8 +50,8 @@ def batch_statistics(network: Resnet18, images: Tensor) -> Statistics:
             layer.reset_running_stats()
             layer.momentum = None  # after one batch, its statistics
     with torch.no_grad():
-        own(_read(images))
-    return {name: values for name, values in own.state_dict().items() if name.endswith(STATISTICS)}
+        own(_read(images, own.conv1.weight.device))
+    return {name: values.cpu() for name, values in own.state_dict().items() if name.endswith(STATISTICS)}
 
 
 def refresh(network: Resnet18, found: Iterable[Statistics]) -> Statistics:
@@ -79,18 +80,18 @@ class Features:
     """
 
     def __init__(self, network: Resnet18) -> None:
-        self._network = fold_batch_norms(network)
+        self._network, self._device = fold_batch_norms(network), network.conv1.weight.device
 
     def __call__(self, images: Tensor) -> Tensor:
         with torch.no_grad():
-            features: Tensor = self._network(_read(images)).half()
+            features: Tensor = self._network(_read(images, self._device)).half().cpu()
         if not bool(features.isfinite().all()):
             raise UserError("the encoder's features of some images are no finite numbers in float16; use other weights")
         return features
 
 
-def _read(images: Tensor) -> Tensor:
-    return normaliser("imagenet")(images).contiguous(memory_format=torch.channels_last)
+def _read(images: Tensor, device: torch.device) -> Tensor:
+    return normaliser("imagenet")(images.to(device)).contiguous(memory_format=torch.channels_last)
 
 
 TYPE = np.dtype("<f2")
@@ -102,6 +103,8 @@ def encode_views(
 ) -> Tensor:
     """The features of all views, encoded now where they are not in the folder; ``shown`` says whether a bar tells how far.
 
+    Views are cut on the CPU, and the network sees them on the present device.
+
     Shape: ``(views of all images, 512)``, float16, in the order of `ViewPlan.pieces`.
     """
     file, rows = folder / "features", plan.count(views)
@@ -109,7 +112,8 @@ def encode_views(
         if not (file.is_file() and file.stat().st_size >= rows * ROW_BYTES):
             folder.mkdir(parents=True, exist_ok=True)
             with FileLock(folder / "lock"), count_progress(shown, unit="pictures") as begin:
-                _encode(file, plan, views, _network(folder, plan, encoder(), refreshed, begin), begin)
+                network = encoder().to(present_device())
+                _encode(file, plan, views, _network(folder, plan, network, refreshed, begin), begin)
         # Copied on writing, as torch has no tensors that cannot be written to.
         return torch.from_numpy(np.memmap(file, TYPE, "c", shape=(rows, FEATURES)))
     except OSError as error:
