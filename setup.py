@@ -20,7 +20,7 @@ setup(
             [f"{FOLDER}/gates.cpp", f"{FOLDER}/python_module.cpp"],
             depends=[
                 f"{FOLDER}/{name}.h"
-                for name in ("vector_math", "gate_math", "memory", "blocks", "choices", "forward_backward")
+                for name in ("vector_math", "gate_math", "memory", "choices", "forward_backward", "double_backward")
             ],
             extra_compile_args=[*COMPILE, *QUIET, *OPENMP],
             extra_link_args=OPENMP,

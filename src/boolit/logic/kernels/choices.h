@@ -1,6 +1,6 @@
 // Approximate gates of pairs: one read of the operands serves up to three gates, and so does one write of the gradient.
 //
-// Included once for each instruction set, after blocks.h. `kinds` says which of OR, AND and XNOR there are (see Trio), as a constant
+// Included once for each instruction set, after memory.h. `kinds` says which of OR, AND and XNOR there are (see Trio), as a constant
 // of the compiler; constants, outputs and bits come in an array of three, by slot.
 
 constexpr int SLOTS = 3;

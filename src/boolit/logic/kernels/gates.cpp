@@ -177,9 +177,9 @@ namespace baseline {
 #include "vector_math.h"
 #include "gate_math.h"
 #include "memory.h"
-#include "blocks.h"
 #include "choices.h"
 #include "forward_backward.h"
+#include "double_backward.h"
 }  // namespace baseline
 #undef BOOLIT_LANES
 #undef BOOLIT_MOVEMASK
@@ -197,9 +197,9 @@ namespace x86_64_v3 {
 #include "vector_math.h"
 #include "gate_math.h"
 #include "memory.h"
-#include "blocks.h"
 #include "choices.h"
 #include "forward_backward.h"
+#include "double_backward.h"
 }  // namespace x86_64_v3
 #pragma GCC pop_options
 #undef BOOLIT_LANES
@@ -214,9 +214,9 @@ namespace x86_64_v4 {
 #include "vector_math.h"
 #include "gate_math.h"
 #include "memory.h"
-#include "blocks.h"
 #include "choices.h"
 #include "forward_backward.h"
+#include "double_backward.h"
 }  // namespace x86_64_v4
 #pragma GCC pop_options
 #undef BOOLIT_LANES
@@ -295,6 +295,19 @@ void run_backward(const BoolitPlan& plan, const void* grad, const void* x, const
     });
 }
 
+template <class S, class T>
+void run_double_backward(const BoolitPlan& plan, const void* towards, const void* grad, const void* x, void* to_grad, void* to_x) {
+    auto sweep = baseline::double_backward<S, T>;
+#ifdef BOOLIT_X86_64_LEVELS
+    if (level == V3) sweep = x86_64_v3::double_backward<S, T>;
+    if (level == V4) sweep = x86_64_v4::double_backward<S, T>;
+#endif
+    share_out(plan, passes(plan), [&](const Pass& pass, std::int64_t begin, std::int64_t end) {
+        sweep(plan, pass, begin, end, static_cast<const S*>(towards), static_cast<const S*>(grad), static_cast<const S*>(x),
+              static_cast<S*>(to_grad), static_cast<S*>(to_x));
+    });
+}
+
 }  // namespace
 
 // The number of this interface; the loader refuses another.
@@ -334,5 +347,15 @@ BOOLIT_API void boolit_backward(const BoolitPlan* plan, const void* grad, const 
         case FLOAT64: return run_backward<double, double>(*plan, grad, x, kept, grad_x);
         case BFLOAT16: return run_backward<bfloat16, float>(*plan, grad, x, kept, grad_x);
         default: return run_backward<float16, float>(*plan, grad, x, kept, grad_x);
+    }
+}
+
+// The backward of boolit_backward, from x: what `towards`, a gradient of its grad_x, gives to its grad and to x.
+BOOLIT_API void boolit_double_backward(const BoolitPlan* plan, const void* towards, const void* grad, const void* x, void* to_grad, void* to_x) {
+    switch (plan->type) {
+        case FLOAT32: return run_double_backward<float, float>(*plan, towards, grad, x, to_grad, to_x);
+        case FLOAT64: return run_double_backward<double, double>(*plan, towards, grad, x, to_grad, to_x);
+        case BFLOAT16: return run_double_backward<bfloat16, float>(*plan, towards, grad, x, to_grad, to_x);
+        default: return run_double_backward<float16, float>(*plan, towards, grad, x, to_grad, to_x);
     }
 }

@@ -38,6 +38,9 @@ class KernelPlan(Protocol):
     def backward(self, grad: Tensor, saved: Tensor, /) -> Tensor | None:
         """The gradient, from the bits or from x."""
 
+    def double_backward(self, towards: Tensor, grad: Tensor, x: Tensor, /) -> tuple[Tensor, Tensor] | None:
+        """What ``towards``, a gradient of the backward's result, gives to grad and to x."""
+
     def differentiate(self, grad: Tensor, saved: Tensor, /) -> Tensor | None:
         """The same if both are plain tensors, and nobody is to see how it is done."""
 
