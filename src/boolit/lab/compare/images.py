@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -30,6 +30,9 @@ from boolit.lab.runs import Record, Run, RunConfig
 from boolit.lab.studies import Plan, StudyFile
 from boolit.lab.studies import plan as plan_study
 from boolit.lab.studies.planner import MEMORY, cohorts
+
+if TYPE_CHECKING:
+    from boolit.lab.execute.cluster import Cluster
 
 PROFILE = "transfer"
 BATCH, MIN_BATCH, RATE = 128, 16, 0.01
@@ -97,10 +100,11 @@ class ImageCompareJob:
         progress: bool | None = None,
         on_rates: Callable[[Mapping[str, float]], None] | None = None,
         device: str | torch.device | None = None,
+        cluster: Cluster | None = None,
     ) -> ImageCompareResult:
         """Encodes and trains what is not in the folder yet, and writes the report there.
 
-        ``on_rates`` is called with the chosen rates; ``device`` as for `execute`.
+        ``on_rates`` is called with the chosen rates; ``device`` and ``cluster`` as for `execute`.
         """
         with Store(out) as store, use_device(device):
             trials: Plan | None = None
@@ -109,7 +113,7 @@ class ImageCompareJob:
             else:
                 trials = trial_plan(self.plan)
                 self._describe(trials, self.plan).write(out)
-                before = execute(trials, store, progress)
+                before = execute(trials, store, progress, cluster=cluster)
                 if not before.complete:
                     return ImageCompareResult(before, report_study(self.plan, store, kind="transfer"))
                 rates = choose_rates(store.records_of(trials.runs, history=False))
@@ -117,7 +121,7 @@ class ImageCompareJob:
                     on_rates(rates)
             final = final_plan(self.plan, rates)
             self._describe(trials, final).write(out)
-            summary = execute(final, store, progress)
+            summary = execute(final, store, progress, cluster=cluster)
             note = divergence_note(store.records_of(final.runs, history=False), final.study.training.batch)
             report = report_study(final, store, kind="transfer")
             return ImageCompareResult(before.add(summary) if before else summary, report, rates, [note] if note else [])

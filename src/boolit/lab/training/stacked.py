@@ -166,10 +166,17 @@ class StackedTraining:
         steps = max(1, BLOCK_NUMEL // (job.runs * job.batch * math.prod(job.dataset.inputs)))
         start = self.at.step // steps * steps
         self._block = range(start, min(start + steps, job.steps_per_epoch))
-        self._x, self._y = self._gather_rows(self._order[:, start * job.batch : self._block.stop * job.batch])
-        if not self._redraws:
-            self._x = self._lay_out(job.dataset.encode(self._x)).to(self.device)
-            self._y = self._y.to(self.device)
+        rows = self._order[:, start * job.batch : self._block.stop * job.batch]
+        train, encode = job.dataset.splits["train"], job.dataset.encode
+        if self._redraws:
+            self._x, self._y = self._gather_rows(rows)
+            return
+        if self._own_rows:
+            x, y = self._gather_rows(rows)
+            x = self._lay_out(encode(x))
+        else:
+            x, y = metrics.gather_encoded(train.x, rows, encode), metrics.gather(train.y, rows)
+        self._x, self._y = x.to(self.device), y.to(self.device)
 
     def _gather_rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Stored samples of every run and their targets.

@@ -160,7 +160,7 @@ void choose_backward(Constants<T> of, Inlets<S> from, int n, S* grad_x, std::int
         });
         return words;
     };
-    const auto one = [&](int i, auto words, auto bit) __attribute__((always_inline)) {
+    const auto sum_at = [&](int i, auto words, auto bit) __attribute__((always_inline)) {
         Pair<T> sum{};
         for_slots<kinds>([&](auto slot) __attribute__((always_inline)) {
             const Real<T> g = load_by_pair<S, T, interleaved && !ordered>(from.grad[slot] + i) * of.scale[slot];
@@ -172,15 +172,18 @@ void choose_backward(Constants<T> of, Inlets<S> from, int n, S* grad_x, std::int
         });
         sum.x = turned_by<T>(sum.x, all<T>(of.turn));
         if constexpr (ordered) sum = as_split<T>(sum);
-        put_pairs<S, T, interleaved>(grad_x, operand, i, sum);
+        return sum;
+    };
+    const auto two = [&](int i, auto words, auto bit) __attribute__((always_inline)) {
+        put_pairs<S, T, interleaved>(grad_x, operand, i, sum_at(i, words, bit), sum_at(i + W, words, std::integral_constant<int, bit + W>{}));
     };
     int i = 0;
     for (; may_fuse && i + 32 <= n; i += 32) {
         const auto words = words_at(i, 4);
-        one(i, words, std::integral_constant<int, 0>{}), one(i + W, words, std::integral_constant<int, W>{});
-        if constexpr (W == 8) one(i + 16, words, std::integral_constant<int, 16>{}), one(i + 24, words, std::integral_constant<int, 24>{});
+        two(i, words, std::integral_constant<int, 0>{});
+        if constexpr (W == 8) two(i + 16, words, std::integral_constant<int, 16>{});
     }
-    for (; i < n; i += W) one(i, words_at(i, W / 8), std::integral_constant<int, 0>{});
+    for (; i < n; i += W) put_pairs<S, T, interleaved>(grad_x, operand, i, sum_at(i, words_at(i, W / 8), std::integral_constant<int, 0>{}));
 }
 
 template <class S, class T, bool interleaved>

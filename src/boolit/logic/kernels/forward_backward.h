@@ -89,7 +89,7 @@ void pair_backward(Affine<T> a, Operands<S, T, interleaved> v, const S* grad, in
     for (; i + 2 * W <= n; i += 2 * W) {
         const Pair<T> first = pair_gradient<S, T, interleaved, kind>(a, v, none, grad, i);
         const Pair<T> second = pair_gradient<S, T, interleaved, kind>(a, v, none, grad, i + W);
-        put_pairs<S, T, interleaved>(grad_x, v.operand, i, first), put_pairs<S, T, interleaved>(grad_x, v.operand, i + W, second);
+        put_pairs<S, T, interleaved>(grad_x, v.operand, i, first, second);
     }
     for (; i < n; i += W) put_pairs<S, T, interleaved>(grad_x, v.operand, i, pair_gradient<S, T, interleaved, kind>(a, v, none, grad, i));
 }

@@ -315,6 +315,17 @@ ALWAYS_INLINE void put_pairs(S* target, std::int64_t operand, int i, Pair<T> pai
     else store<S, T>(target + i, pair.x), store<S, T>(target + operand + i, pair.y);
 }
 
+// Two that follow each other: where operands lie apart, a whole line of the cache of each. Half lines in turn take half as long again.
+template <class S, class T, bool interleaved>
+ALWAYS_INLINE void put_pairs(S* target, std::int64_t operand, int i, Pair<T> first, Pair<T> second) {
+    if constexpr (interleaved) {
+        store_pairs<S, T>(target + 2 * i, first), store_pairs<S, T>(target + 2 * (i + W), second);
+    } else {
+        store<S, T>(target + i, first.x), store<S, T>(target + i + W, second.x);
+        store<S, T>(target + operand + i, first.y), store<S, T>(target + operand + i + W, second.y);
+    }
+}
+
 // Where the operands of a block lie: side by side, or `operand` apart.
 template <class S, class T, bool interleaved>
 struct Operands {

@@ -1,4 +1,4 @@
-// The loops of training.cpp: optimiser steps and batch normalisation of many runs, a part of the work at a time.
+// The loops of training.cpp: what is done to many runs in a step of their training, a part of the work at a time.
 //
 // Included once for each instruction set, inside a namespace of its own, so it has no include guard on purpose. Every element
 // takes the same vector operations wherever it lies: a tail is padded to a whole vector, and blocks begin where rows do. So a
@@ -237,6 +237,72 @@ void normalise_backward(const BoolitNorm& norm, std::int64_t begin, std::int64_t
             const int lanes = n - at < W ? int(n - at) : W;
             const Real<T> apart = load(x + at, lanes) - centre;
             store(out + at, (load(above + at, lanes) - mean - apart * share) * factor, lanes);
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- gathered batches
+
+template <class T>
+void gather_bytes(const BoolitGather& gather, std::int64_t begin, std::int64_t end) {
+    const std::int64_t features = gather.features;
+    const T* const table = static_cast<const T*>(gather.table);
+    for (std::int64_t sample = begin; sample < end; ++sample) {
+        const std::uint8_t* const from = static_cast<const std::uint8_t*>(gather.stored) + gather.rows[sample] * features;
+        T* const to = static_cast<T*>(gather.out) + sample * features;
+        std::int64_t at = 0;
+#if BOOLIT_BYTES == 64
+        if constexpr (sizeof(T) == 4)
+            for (; at + 16 <= features; at += 16) {
+                const __m512i places = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)(from + at)));
+                _mm512_storeu_ps(to + at, _mm512_i32gather_ps(places, table, 4));
+            }
+#elif BOOLIT_BYTES == 32
+        if constexpr (sizeof(T) == 4)
+            for (; at + 8 <= features; at += 8) {
+                const __m256i places = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)(from + at)));
+                _mm256_storeu_ps(to + at, _mm256_i32gather_ps(table, places, 4));
+            }
+#endif
+        for (; at < features; ++at) to[at] = table[from[at]];
+    }
+}
+
+template <class T>
+void gather_numbers(const BoolitGather& gather, std::int64_t begin, std::int64_t end) {
+    const std::int64_t features = gather.features, samples = gather.samples, tiles = (samples + TILE - 1) / TILE;
+    for (std::int64_t tile = begin; tile < end; ++tile) {
+        const std::int64_t run = tile / tiles, first = tile % tiles * TILE;
+        const int n = int(samples - first < TILE ? samples - first : TILE);
+        const T* from[TILE];
+        for (int sample = 0; sample < n; ++sample)
+            from[sample] = static_cast<const T*>(gather.stored) + gather.rows[run * samples + first + sample] * features;
+        T* const to = static_cast<T*>(gather.out) + run * features * samples + first;
+        for (std::int64_t feature = 0; feature < features; ++feature)
+            for (int sample = 0; sample < n; ++sample) to[feature * samples + sample] = from[sample][feature];
+    }
+}
+
+// ----------------------------------------------------------------------------------------------------------------- hits
+
+// As torch.max: the first of the largest, where NaN is larger than any number.
+template <class T>
+void find_hits(const BoolitHits& of, std::int64_t begin, std::int64_t end) {
+    constexpr int W = Lanes<T>::W;
+    for (std::int64_t run = begin; run < end; ++run) {
+        const T* const outputs = static_cast<const T*>(of.outputs) + run * of.classes * of.samples;
+        for (std::int64_t at = 0; at < of.samples; at += W) {
+            const int n = of.samples - at < W ? int(of.samples - at) : W;
+            Real<T> best = load(outputs + at, n);
+            Int<T> place = {};
+            for (std::int64_t number = 1; number < of.classes; ++number) {
+                const Real<T> value = load(outputs + number * of.samples + at, n);
+                const Int<T> better = (value > best) | ((value != value) & (best == best));
+                best = better ? value : best;
+                place = better ? place - place + typename Lanes<T>::One(number) : place;
+            }
+            for (int lane = 0; lane < n; ++lane)
+                of.hits[run * of.samples + at + lane] = place[lane] == of.targets[run * of.stride + at + lane];
         }
     }
 }

@@ -163,7 +163,7 @@ class ConversionJob:
                 continue
             if not refused:
                 return left
-            if not widen:
+            if not widen and not (self.exact and self.exact.halves):  # filters of a channel are neighbours
                 widen = True
                 continue
             self.active = [site for site in self.active if site not in refused]
@@ -276,18 +276,24 @@ class ConversionJob:
                     f"{gates.gate.spec} of a channel and zeros is not {site.was}; with weights='exact' use or_ail, "
                     "or_and_ail_d, max or the like in place of ReLU"
                 )
-        k = gates.k
+        mixed = gates.halves or self.probe.feature_factor * gates.k != 1  # old channels are not where they were in order
         grown = {
             root: one.links
             for one in self.components
-            for root in (*one.before, *(r for r in one.after if one.after[r] * k != 1))
+            for root in (*one.before, *one.after)
+            if one.after.get(root) != Fraction(1, gates.k)
         }
         for (path, attribute), use in self.constraints.layer_widths.items():
-            for part in use.parts if attribute in ("normalized_shape", "num_channels") else ():
-                for link in grown.get(self.constraints.axes.root(part.axis), ()):
-                    self.constraints.refusals.setdefault(
-                        link.site, f"{path} normalises over its channels, so weights='exact' cannot add any"
-                    )
+            layer = self.model.get_submodule(path)
+            groups = int(getattr(layer, "groups", 1)) != getattr(layer, "in_channels", 1) and getattr(layer, "groups", 1) > 1
+            over = attribute in ("normalized_shape", "num_channels") or (mixed and groups)
+            for link in (link for part in use.parts if over for link in grown.get(self.constraints.axes.root(part.axis), ())):
+                reason = f"{path} treats its channels in groups, so weights='exact' cannot add any"
+                self.constraints.refusals.setdefault(link.site, reason)
+        for site in self.constraints.several if mixed else ():
+            self.constraints.refusals.setdefault(
+                site, f"it acts on a concatenation, where weights='exact' cannot take {gates.gate.spec}"
+            )
 
     def _make(self, spec: str, dim: int) -> Activation:
         given: Any = self.spec if spec == self.probe.spec else spec

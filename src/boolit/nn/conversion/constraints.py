@@ -165,6 +165,7 @@ class WidthConstraints:
     links: list[ActivationLink] = field(default_factory=list)
     dims: dict[Site, int] = field(default_factory=dict)
     widths: dict[Site, int] = field(default_factory=dict)
+    several: set[Site] = field(default_factory=set)
     refusals: dict[Site, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

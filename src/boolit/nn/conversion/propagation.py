@@ -167,6 +167,7 @@ class Propagation:
             self.constraints.refusals[site] = "it acts after a flatten, where neighbours are positions, not channels"
         else:
             parts = tuple(self._link(site, part, ratio, value.norm) for part in value.parts)
+            self.constraints.several |= {site} if len(parts) > 1 else set()
             return value._replace(parts=parts, norm="")
         return value
 

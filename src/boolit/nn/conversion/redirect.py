@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, ClassVar
@@ -25,7 +24,8 @@ class _Redirection(TorchFunctionMode):
 
     def __init__(self, module: nn.Module, plan: Plan) -> None:
         super().__init__()
-        self._module, self._plan, self._counts = module, plan, Counter[str]()
+        self._module, self._plan = module, plan
+        self._counts: dict[str, int] = {}
 
     def __enter__(self) -> _Redirection:
         self.running.append(self)
@@ -41,8 +41,9 @@ class _Redirection(TorchFunctionMode):
         name = function_name(func)
         if self.running[-1] is not self or name not in self._plan:
             return func(*args, **kwargs)
-        self._counts[name] += 1
-        target = self._plan[name].get(self._counts[name] - 1)
+        number = self._counts.get(name, 0)
+        self._counts[name] = number + 1
+        target = self._plan[name].get(number)
         if isinstance(target, str):
             module = self._module.get_submodule(target)
             given = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
@@ -62,6 +63,7 @@ def resized(args: tuple[Any, ...], position: int, old: int, new: int) -> tuple[A
 def redirecting(kind: type[nn.Module]) -> type[nn.Module]:
     """A subclass of a module's class, under its name, whose forward follows the plan in ``redirected_calls``."""
 
+    @torch.compiler.disable(reason="boolit redirects calls of functions in it")  # type: ignore[untyped-decorator]
     @wraps(kind.forward)
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         for module in self.children():

@@ -78,13 +78,11 @@ class ExactGates:
     """How gates compute an old activation: its input first in each group, zeros beside it, and one member's outputs."""
 
     def __init__(self, gate: Activation) -> None:
-        self.gate, self.k, self.member, self._halves = gate, gate.map[0], 0, getattr(gate, "pairing", "") == "halves"
-        if isinstance(getattr(gate, "program", None), tuple):
-            self._halves = gate.program.pairing == "halves"  # type: ignore[union-attr]
+        self.gate, self.k, self.member, self.halves = gate, gate.map[0], 0, gate.spec.endswith("_halves")
 
     def places(self, size: int) -> Tensor:
         """Where the old channels are among the new ones before the activation."""
-        return torch.arange(size) * (1 if self._halves else self.k)
+        return torch.arange(size) * (1 if self.halves else self.k)
 
     def represent(self, old: Callable[[Tensor], Tensor]) -> bool:
         """Whether one of the members is the old activation; remembers which."""
