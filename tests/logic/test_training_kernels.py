@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from boolit.logic.kernels import training
-from boolit.logic.kernels.training import Update, batch_norm, gather_bytes, gather_rows, hits
+from boolit.logic.kernels.training import Update, batch_norm, binary_hits, gather_bytes, gather_rows, hits
 
 DTYPES = [torch.float32, torch.float64]
 RULES = ["sgd", "adam", "adamw"]
@@ -274,3 +274,13 @@ def test_hits_are_where_torch_finds_the_largest(classes: int, samples: int, dtyp
     targets = torch.where(torch.rand(3, samples) < 0.5, largest, torch.randint(classes, (3, samples)))
     assert torch.equal(hits(outputs, targets), largest == targets)
     assert torch.equal(hits(outputs, targets[1].expand(3, -1)), largest == targets[1])
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.bfloat16])
+@pytest.mark.parametrize("width", [1, 2])
+def test_binary_hits_are_on_the_targets_side(width: int, dtype: torch.dtype) -> None:
+    outputs = torch.tensor([-1.0, 0.0, 1e-30, torch.nan, torch.inf, -0.0, 3.0]).repeat(3, width, 2).to(dtype).mT
+    targets = torch.randint(2, outputs.shape).to(dtype)
+    assert torch.equal(binary_hits(outputs, targets), (outputs > 0) == (targets > 0.5))
+    shared = targets[0].expand_as(outputs)
+    assert torch.equal(binary_hits(outputs, shared), (outputs > 0) == (shared > 0.5))
