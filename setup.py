@@ -17,12 +17,21 @@ setup(
     ext_modules=[
         Extension(
             "boolit.logic.kernels._gates",
-            [f"{FOLDER}/gates.cpp"],
+            [f"{FOLDER}/gates.cpp", f"{FOLDER}/python_module.cpp"],
             depends=[f"{FOLDER}/{name}.h" for name in ("vector_math", "gate_math", "memory", "forward_backward")],
             extra_compile_args=[*COMPILE, *QUIET, *OPENMP],
             extra_link_args=OPENMP,
             language="c++",
             optional=True,
-        )
+        ),
+        Extension(
+            "boolit.logic.kernels._training",
+            [f"{FOLDER}/training.cpp"],
+            depends=[f"{FOLDER}/training_loops.h"],
+            extra_compile_args=[*COMPILE, *QUIET, *OPENMP],
+            extra_link_args=OPENMP,
+            language="c++",
+            optional=True,
+        ),
     ]
 )

@@ -20,7 +20,7 @@ import boolit
 from boolit import functional
 from boolit.functional import combine, ensemble, gate, operands, signed_geomean
 from boolit.logic import OPERATIONS
-from boolit.logic.kernels import library
+from boolit.logic.kernels import library, operators
 
 INFINITY = float("inf")
 TRUTH: dict[str, Callable[[bool, bool], bool]] = {
@@ -42,7 +42,12 @@ FOLDING = ["and", "or", "xnor", "xor"]  # x xor y xor z is the fold of xor; nand
 @pytest.fixture(scope="module", params=["kernels", "formulas"], autouse=True)
 def _both_ways(request: pytest.FixtureRequest) -> Iterator[None]:
     """Everything holds without the kernels, too: as with BOOLIT_KERNELS=0."""
-    with mock.patch.object(library, "LIBRARY", library.LIBRARY if request.param == "kernels" else None):
+    call = operators.call_kernel if request.param == "kernels" else operators.call_none
+    with (
+        mock.patch.object(library, "LIBRARY", library.LIBRARY if request.param == "kernels" else None),
+        mock.patch.object(operators, "call_kernel", call),
+        mock.patch.object(functional, "call_kernel", call),
+    ):
         yield
 
 

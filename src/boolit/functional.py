@@ -23,6 +23,7 @@ from torch.jit import is_scripting  # type: ignore[attr-defined]
 
 from boolit.logic import PAIRINGS, Program, evaluate
 from boolit.logic.kernels.logits import check_logits, position, sizes
+from boolit.logic.kernels.operators import call_kernel, evaluate_first
 from boolit.logic.moments import moments
 from boolit.logic.program import Strategy
 from boolit.logic.vocabulary import FORMS, OPERATIONS, approximate, check_word, normalised
@@ -53,7 +54,15 @@ def gate(x: Tensor, op: str, form: str = "ail", k: int = 2, dim: int = -1, pairi
         result: Tensor = torch.ops.boolit.evaluate(x, f"{op}_{form}:d:k{k}:{pairing}", dim)
         return result
     else:  # noqa: RET505 (TorchScript compiles what follows a return, but not this)
-        return evaluate(x, _program(((op, form),), "d", k, pairing, False), dim)
+        out = None if is_dynamo_compiling() else call_kernel(x, dim, op, form, k, pairing)
+        return _gate_first(x, op, form, k, dim, pairing) if out is None else out
+
+
+def _gate_first(x: Tensor, op: str, form: str, k: int, dim: int, pairing: str) -> Tensor:
+    program = _program(((op, form),), "d", k, pairing, False)
+    if type(op) is type(form) is type(pairing) is str and type(k) is int:  # what the next call may be known by cannot change
+        return evaluate_first(x, program, dim, op, form, k, pairing)
+    return evaluate(x, program, dim)
 
 
 def ensemble(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 from unittest import mock
@@ -14,8 +14,9 @@ from unittest import mock
 import torch
 from torch import Tensor
 
+from boolit import functional
 from boolit.logic import Program
-from boolit.logic.kernels import library
+from boolit.logic.kernels import library, operators
 from boolit.logic.reference import formula
 
 Way = Callable[[Tensor, Program], tuple[Tensor, Tensor]]
@@ -30,23 +31,34 @@ def by_formula(x: Tensor, program: Program) -> tuple[Tensor, Tensor]:
     return value.detach(), gradient
 
 
-def by_kernel(kernels: ctypes.CDLL, x: Tensor, program: Program) -> tuple[Tensor, Tensor]:
+def by_kernel(kernels: library.KernelModule, x: Tensor, program: Program) -> tuple[Tensor, Tensor]:
     """The same from the operands, and from the bits where all gates are approximate."""
     x = x.contiguous()
-    laid_out = library.plan_for(program, x.dtype, x.shape, 1)
-    value, gradient = x.new_empty(laid_out.out_shape), torch.empty_like(x)
-    ones = torch.ones_like(value)
-    kept = torch.empty(max(1, laid_out.kept_bytes), dtype=torch.uint8)
-    bits, source = (kept.data_ptr(), None) if program.approximate else (None, x.data_ptr())
-    kernels.boolit_forward(laid_out.address, x.data_ptr(), value.data_ptr(), bits)
-    kernels.boolit_backward(laid_out.address, ones.data_ptr(), source, bits, gradient.data_ptr())
+    plan = library._plan(kernels, program, x.dtype, x.shape, 1)
+    results = plan.forward(x, True)
+    assert results is not None
+    value, kept = results
+    gradient = plan.backward(torch.ones_like(value), x if kept is None else kept)
+    assert gradient is not None
     return value, gradient
 
 
+@contextmanager
+def calls_by(kernels: library.KernelModule | None) -> Iterator[None]:
+    """Every call goes to these kernels, or to the formulas, instead of those the process has loaded."""
+    call = kernels.evaluate if kernels else operators.call_none
+    with (
+        mock.patch.object(library, "LIBRARY", kernels),
+        mock.patch.object(operators, "call_kernel", call),
+        mock.patch.object(functional, "call_kernel", call),
+    ):
+        yield
+
+
 @cache
-def libraries() -> dict[str, ctypes.CDLL]:
+def libraries() -> dict[str, library.KernelModule]:
     """The kernels at every level this machine has. A library reads BOOLIT_INSTRUCTIONS when it is loaded: each is a copy."""
-    found: dict[str, ctypes.CDLL] = {}
+    found: dict[str, library.KernelModule] = {}
     if library.STATUS.path is None:
         return found
     with tempfile.TemporaryDirectory() as folder:
@@ -54,9 +66,9 @@ def libraries() -> dict[str, ctypes.CDLL]:
             copy = Path(folder) / f"gates-{level}.so"
             shutil.copy(library.STATUS.path, copy)
             with mock.patch.dict(os.environ, BOOLIT_INSTRUCTIONS=level):
-                kernels = ctypes.CDLL(str(copy))
-            library._declare(kernels)
-            if kernels.boolit_instructions().decode() == level:
+                kernels = library.load_module(copy)
+            operators.connect(kernels)
+            if kernels.instructions == level:
                 found[level] = kernels
     return found
 

@@ -62,7 +62,7 @@ class MLP(nn.Sequential):
 
 
 class GeneratedDropout(nn.Module):
-    """Dropout from a generator of its own."""
+    """Dropout from a generator of its own, with the same numbers whatever the device of the network."""
 
     def __init__(self, p: float, generator: torch.Generator) -> None:
         super().__init__()
@@ -71,8 +71,8 @@ class GeneratedDropout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training:
             return x
-        kept = torch.empty_like(x).bernoulli_(1 - self.p, generator=self.generator)
-        return x * kept.div_(1 - self.p)
+        kept = torch.empty_like(x, device=self.generator.device).bernoulli_(1 - self.p, generator=self.generator)
+        return x * kept.div_(1 - self.p).to(x.device)
 
 
 class Standardise(nn.Module):

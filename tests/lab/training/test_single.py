@@ -159,7 +159,7 @@ def test_gradients_are_clipped_as_torch_does_it(monkeypatch: pytest.MonkeyPatch,
     job = Job.of([config(training={"clip": 0.05, "accumulate": 2})])
     training, twin = SingleTraining(job), job.build()
     used: list[Tensor] = []
-    monkeypatch.setattr(training.optimiser, "step", lambda gradients, _: used.append(gradients.clone()))
+    monkeypatch.setattr(training.optimiser, "step", lambda gradients, _: used.append(gradients[0].clone()))
     x, y = training._prepare_batch(0)
     training.step()
     nn.functional.binary_cross_entropy_with_logits(twin(x), y).backward()

@@ -25,6 +25,7 @@ from torch.overrides import handle_torch_function, has_torch_function_unary
 
 import boolit
 from boolit.lab.common.random import generator, keys, uniform
+from boolit.logic.kernels.training import batch_norm
 
 SMALL = 0.005  # the bound of the authors' code for first weights of linear layers
 
@@ -82,10 +83,12 @@ class StackedBatchNorm(nn.Module):
         self.register_buffer("running_var", torch.ones(runs, features))
 
     def forward(self, x: Tensor) -> Tensor:
-        channels = [self.running_mean, self.running_var, self.weight, self.bias]
+        channels = (self.running_mean, self.running_var, self.weight, self.bias)
+        if self.training:
+            return batch_norm(x, *channels, self.momentum, self.eps)
         mean, var, weight, bias = (values.reshape(-1) for values in channels)
         flat = x.reshape(1, -1, x.shape[2])
-        return F.batch_norm(flat, mean, var, weight, bias, self.training, self.momentum, self.eps).view_as(x)
+        return F.batch_norm(flat, mean, var, weight, bias, False, self.momentum, self.eps).view_as(x)
 
 
 class StackedLayerNorm(nn.Module):

@@ -1,18 +1,19 @@
 """Adam, AdamW and SGD on many runs at once, and their schedules: every hyper-parameter is a tensor with one value per run.
 
-The parameters of all layers lie in one matrix, one row per run, so a step is a dozen operations however many layers there are.
+The parameters of all layers lie in one matrix, one row per run, so a step is one pass over it however many layers there are.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from boolit.lab.training.recipe import Optimiser, Recipe, Schedule
+from boolit.logic.kernels.training import Update
 
 START_DIVISOR, FINAL_DIVISOR = 25.0, 1e4
 
@@ -82,10 +83,12 @@ class FlatParameters:
         columns = torch.tensor(own).repeat_interleave(torch.tensor(sizes)).to(self.values)
         self.factors = None if set(own) <= {1.0} else columns
 
-    def gradients_of(self, results: Tensor, weights: Tensor) -> Tensor:
-        """The gradients of the weighted sum of some results; each run's of its own, as no result depends on two runs."""
-        gradients = torch.autograd.grad(results, self.parameters, weights)
-        return torch.cat([gradient.flatten(1) for gradient in gradients], 1, out=self.gradients)
+    def gradients_of(self, results: Tensor, weights: Tensor) -> Sequence[Tensor]:
+        """The gradients of the weighted sum of some results; each run's of its own, as no result depends on two runs.
+
+        Shape: one per parameter, as it is.
+        """
+        return torch.autograd.grad(results, self.parameters, weights)
 
 
 class StackedOptimiser(ABC):
@@ -96,92 +99,76 @@ class StackedOptimiser(ABC):
     Shape: ``values`` is ``(runs, parameters)``, every hyper-parameter ``(runs,)``, ``factors`` ``(parameters,)``.
     """
 
+    rule: str
     moments: tuple[str, ...]
 
     def __init__(self, values: Tensor, hyper: Mapping[str, Tensor], factors: Tensor | None = None) -> None:
-        self.values, self.factors = values, factors
-        self.hyper = {name: value.double().unsqueeze(1) for name, value in hyper.items()}
+        self.hyper = {name: value.double() for name, value in hyper.items()}
         self.state = {name: torch.zeros_like(values) for name in self.moments}
-        self.decays = bool((self.hyper["weight_decay"] != 0).any())
-        self.decay = self._own(self.hyper["weight_decay"])
+        # Small numbers are computed in double precision, as torch's Python floats are, then used as the values are.
+        numbers = torch.stack(torch.broadcast_tensors(self.hyper["weight_decay"], *self._numbers()), 1).to(values)
+        self._update = Update(self.rule, values, list(self.state.values()), numbers, factors)
 
-    @abstractmethod
     def prepare(self, first: int, rates: Tensor) -> None:
         """Computes what depends on the step alone for some steps in advance, from the ``first``, counted from 0.
 
         Shape: learning rates ``(steps, runs)``.
         """
+        steps = torch.arange(first + 1, first + 1 + len(rates), dtype=torch.float64).unsqueeze(1)
+        self._now = torch.stack(self._numbers_of_steps(steps, rates), 2).to(self._update.values)
+
+    def step(self, gradients: Sequence[Tensor], index: int) -> None:
+        """One update, the ``index``-th of those prepared; ``gradients``, those of neighbouring columns, may be overwritten.
+
+        Shape: ``(runs, …)`` each.
+        """
+        self._update.step(gradients, self._now[index])
 
     @abstractmethod
-    def step(self, gradients: Tensor, index: int) -> None:
-        """One update, the ``index``-th of those prepared; ``gradients`` may be overwritten.
+    def _numbers(self) -> list[Tensor]:
+        """A run's numbers that stay the same, as `Update` takes them after the weight decay.
 
-        Shape: ``(runs, parameters)``.
+        Shape: ``(runs,)`` each.
         """
 
-    def _own(self, value: Tensor) -> Tensor:
-        """Small numbers are computed in double precision, as torch's Python floats are, then used as the values are."""
-        return value.to(self.values)
+    @abstractmethod
+    def _numbers_of_steps(self, steps: Tensor, rates: Tensor) -> list[Tensor]:
+        """A run's numbers in steps, as `Update` takes them; steps are counted from 1.
 
-    def _scaled(self, update: Tensor) -> Tensor:
-        """An update as long as each column's own learning rate makes it."""
-        return update if self.factors is None else update * self.factors
+        Shape: ``(steps, 1)`` and ``(steps, runs)``, to ``(steps, runs)`` each.
+        """
 
 
 class StackedSgd(StackedOptimiser):
     """torch.optim.SGD with momentum and L2 weight decay."""
 
-    moments = ("velocity",)
+    rule, moments = "sgd", ("velocity",)
 
-    def prepare(self, first: int, rates: Tensor) -> None:  # noqa: ARG002 (SGD does the same in every step)
-        self._momentum, self._minus = self._own(self.hyper["momentum"]), self._own(-rates.unsqueeze(2))
+    def _numbers(self) -> list[Tensor]:
+        return [self.hyper["momentum"], *torch.zeros(3, 1)]
 
-    def step(self, gradients: Tensor, index: int) -> None:
-        if self.decays:
-            gradients.addcmul_(self.values, self.decay)
-        velocity = self.state["velocity"].mul_(self._momentum).add_(gradients)
-        self.values.addcmul_(self._scaled(velocity), self._minus[index])
+    def _numbers_of_steps(self, steps: Tensor, rates: Tensor) -> list[Tensor]:  # noqa: ARG002 (SGD does the same in every step)
+        return [-rates, torch.zeros_like(rates), torch.zeros_like(rates)]
 
 
 class StackedAdam(StackedOptimiser):
     """torch.optim.Adam: weight decay is added to the gradient."""
 
-    moments = ("mean", "square")
-    decoupled = False
+    rule, moments = "adam", ("mean", "square")
 
-    def __init__(self, values: Tensor, hyper: Mapping[str, Tensor], factors: Tensor | None = None) -> None:
-        super().__init__(values, hyper, factors)
-        self._fresh1, self._fresh2 = (self._own(1 - self.hyper[name]) for name in ("beta1", "beta2"))
-        self._beta2, self._eps = (self._own(self.hyper[name]) for name in ("beta2", "eps"))
-        self._scratch = torch.empty_like(values)
+    def _numbers(self) -> list[Tensor]:
+        beta1, beta2, eps = (self.hyper[name] for name in ("beta1", "beta2", "eps"))
+        return [1 - beta1, 1 - beta2, beta2, eps]
 
-    def prepare(self, first: int, rates: Tensor) -> None:
-        rates = rates.unsqueeze(2)
-        steps = torch.arange(first + 1, first + 1 + len(rates), dtype=torch.float64).view(-1, 1, 1)
-        beta1, beta2 = self.hyper["beta1"], self.hyper["beta2"]
-        self._minus = self._own(-rates / (1 - beta1**steps))
-        self._root = self._own((1 - beta2**steps).rsqrt())
-        self._shrinkage = rates * self.hyper["weight_decay"]
-
-    def step(self, gradients: Tensor, index: int) -> None:
-        if self.decays and self.decoupled:
-            self.values.mul_(self._own(1 - self._scaled(self._shrinkage[index])))
-        elif self.decays:
-            gradients.addcmul_(self.values, self.decay)
-        mean, square = self.state["mean"], self.state["square"]
-        mean.lerp_(gradients, self._fresh1)
-        torch.mul(gradients, self._fresh2, out=self._scratch)
-        square.mul_(self._beta2).addcmul_(self._scratch, gradients)
-        torch.sqrt(square, out=self._scratch)
-        self._scratch.mul_(self._root[index]).add_(self._eps)
-        torch.div(mean, self._scratch, out=self._scratch)
-        self.values.addcmul_(self._scaled(self._scratch), self._minus[index])
+    def _numbers_of_steps(self, steps: Tensor, rates: Tensor) -> list[Tensor]:
+        minus = -rates / (1 - self.hyper["beta1"] ** steps)
+        return [minus, (1 - self.hyper["beta2"] ** steps).rsqrt(), rates * self.hyper["weight_decay"]]
 
 
 class StackedAdamW(StackedAdam):
     """torch.optim.AdamW: weight decay shrinks the parameters themselves."""
 
-    decoupled = True
+    rule = "adamw"
 
 
 OPTIMISERS: dict[Optimiser, type[StackedOptimiser]] = {"adam": StackedAdam, "adamw": StackedAdamW, "sgd": StackedSgd}

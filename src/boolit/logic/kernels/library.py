@@ -6,18 +6,61 @@ import ctypes
 import math
 import os
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
 
-from boolit.logic.kernels.logits import address
 from boolit.logic.moments import moments
 from boolit.logic.program import Program
 from boolit.logic.vocabulary import OPERATIONS, approximate, normalised
+
+# What python_module.cpp has to give. Every call answers None where a tensor is not what it must be.
+
+
+class KernelPlan(Protocol):
+    """A program laid out for contiguous tensors of one type and shape."""
+
+    program: Program
+    dim: int
+    channels: int
+    kept_bytes: int
+    address: int
+
+    def forward(self, x: Tensor, keep: bool, /) -> tuple[Tensor, Tensor | None] | None:
+        """The gates' outputs, and the bits a backward without x needs."""
+
+    def backward(self, grad: Tensor, saved: Tensor, /) -> Tensor | None:
+        """The gradient, from the bits or from x."""
+
+    def differentiate(self, grad: Tensor, saved: Tensor, /) -> Tensor | None:
+        """The same if both are plain tensors, and nobody is to see how it is done."""
+
+
+class KernelModule(Hashable, Protocol):
+    """The compiled module."""
+
+    abi: int
+    instructions: str
+    Plan: Any
+
+    def threads(self) -> int:
+        """How many threads a kernel may use."""
+
+    def connect(self, *of_torch: Any) -> None:
+        """Takes what it needs of torch."""
+
+    def evaluate(self, x: Any, dim: Any, /, *what: Any) -> Tensor | None:
+        """The output for a plain tensor whose plan was remembered under the same objects."""
+
+    def remember(self, plan: KernelPlan, dim: int, /, *what: Any) -> None:
+        """Takes a plan for later calls with these objects, which must not change."""
+
 
 # Finds and loads the compiled gates, or says in a line why they are not there.
 
@@ -66,7 +109,7 @@ class KernelStatus:
     abi: int | None = None
 
 
-def _load() -> tuple[ctypes.CDLL | None, KernelStatus]:
+def _load() -> tuple[KernelModule | None, KernelStatus]:
     if os.environ.get("BOOLIT_KERNELS", "1") == "0":
         return None, KernelStatus(False, "turned off by BOOLIT_KERNELS=0; unset it to use them")
     path = Path(__file__).with_name(f"_gates{sysconfig.get_config_var('EXT_SUFFIX')}")
@@ -76,28 +119,27 @@ def _load() -> tuple[ctypes.CDLL | None, KernelStatus]:
             "not built: no C++ compiler was found at installation; install one, then `pip install --force-reinstall boolit`",
         )
     try:
-        library = ctypes.CDLL(str(path))
-        abi = int(library.boolit_abi())
-    except (OSError, AttributeError) as error:
+        module = load_module(path)
+        abi = module.abi
+    except (ImportError, AttributeError) as error:
         return None, KernelStatus(False, f"{path.name} does not load ({error}); reinstall boolit", str(path))
     if abi != ABI:
         return None, KernelStatus(False, f"{path.name} is of another version of boolit; reinstall it", str(path), abi=abi)
-    _declare(library)
-    instructions = library.boolit_instructions().decode()
-    return library, KernelStatus(
-        True, f"built and loaded ({instructions})", str(path), instructions, library.boolit_threads(), abi
-    )
+    instructions = module.instructions
+    return module, KernelStatus(True, f"built and loaded ({instructions})", str(path), instructions, module.threads(), abi)
 
 
-def _declare(library: ctypes.CDLL) -> None:
-    pointer = plan = ctypes.c_void_p
-    library.boolit_instructions.restype = ctypes.c_char_p
-    library.boolit_kept_bytes.argtypes, library.boolit_kept_bytes.restype = [plan], ctypes.c_int64
-    library.boolit_forward.argtypes, library.boolit_forward.restype = [plan, pointer, pointer, pointer], None
-    library.boolit_backward.argtypes, library.boolit_backward.restype = [plan, pointer, pointer, pointer, pointer], None
+def load_module(path: Path) -> KernelModule:
+    """The compiled module in a file, whatever the file is called."""
+    spec = spec_from_file_location(f"{__package__}._gates", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return cast(KernelModule, module)
 
 
-LIBRARY, STATUS = _load()
+LIBRARY, STATUS = _load()  # after torch, whose threads it shares
 
 
 def status() -> KernelStatus:
@@ -112,36 +154,14 @@ _KINDS = {("or", True): 0, ("xnor", True): 1, ("or", False): 2, ("xnor", False):
 _FLIPS = {"none": 0, "all": 1, "first": 2, "second": 3}
 
 
-@dataclass(frozen=True)
-class KernelPlan:
-    """The C structure, its address, and the sizes of what it writes."""
-
-    struct: PlanStruct
-    address: int
-    out_shape: tuple[int, ...]
-    out_strides: tuple[int, ...]
-    in_bytes: int
-    out_bytes: int
-    kept_bytes: int
-
-    def forward(self, x: Tensor, out: Tensor, kept: Tensor | None) -> None:
-        """Writes the gates' outputs, and the bits a backward without x needs."""
-        assert LIBRARY is not None
-        kept_address = None if kept is None else kept.data_ptr()
-        LIBRARY.boolit_forward(self.address, address(x, self.in_bytes), out.data_ptr(), kept_address)
-
-    def backward(self, grad: Tensor, x: Tensor | None, kept: Tensor | None, grad_x: Tensor) -> None:
-        """Writes the gradient, from x or from the bits."""
-        assert LIBRARY is not None
-        x_address = None if x is None else address(x, self.in_bytes)
-        kept_address = None if kept is None else address(kept, self.kept_bytes)
-        LIBRARY.boolit_backward(self.address, address(grad, self.out_bytes), x_address, kept_address, grad_x.data_ptr())
-
-
-@lru_cache(maxsize=4096)
 def plan_for(program: Program, dtype: torch.dtype, shape: torch.Size, dim: int) -> KernelPlan:
     """The plan for contiguous tensors of this type and shape."""
     assert LIBRARY is not None
+    return _plan(LIBRARY, program, dtype, shape, dim)
+
+
+@lru_cache(maxsize=4096)
+def _plan(library: KernelModule, program: Program, dtype: torch.dtype, shape: torch.Size, dim: int) -> KernelPlan:
     groups = program.groups(shape[dim])
     shares = program.shares(groups)
     gates = [_gate(member, share, program.k) for member, share in zip(program.members, shares, strict=True)]
@@ -156,10 +176,27 @@ def plan_for(program: Program, dtype: torch.dtype, shape: torch.Size, dim: int) 
         math.prod(shape[dim + 1 :]),
         (GateStruct * MOST_GATES)(*gates),
     )
-    start, out = ctypes.addressof(struct), out_shape(program, shape, dim)
-    strides = tuple(math.prod(max(1, size) for size in out[axis + 1 :]) for axis in range(len(out)))
-    in_bytes, out_bytes = (math.prod(sizes) * dtype.itemsize for sizes in (shape, out))
-    return KernelPlan(struct, start, out, strides, in_bytes, out_bytes, LIBRARY.boolit_kept_bytes(start))
+    out, kept = out_shape(program, shape, dim), kept_bytes(program, shape, dim)
+    plan: KernelPlan = library.Plan(
+        bytes(struct),
+        program,
+        dim,
+        TYPES[dtype],
+        tuple(shape),
+        out,
+        kept,
+        _without_memory(shape, dtype),
+        _without_memory(out, dtype),
+        _without_memory((kept,), torch.uint8) if program.approximate else None,
+    )
+    return plan
+
+
+def _without_memory(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """What torch.empty_like is given: it takes three quarters of the time of torch.empty with sizes."""
+    like = torch.empty(tuple(shape), dtype=dtype, device="cpu")
+    like.untyped_storage().resize_(0)
+    return like
 
 
 def fits(program: Program, x: Tensor) -> bool:
@@ -170,6 +207,30 @@ def fits(program: Program, x: Tensor) -> bool:
 def out_shape(program: Program, shape: Sequence[int], dim: int) -> tuple[int, ...]:
     """The output's shape."""
     return (*shape[:dim], program.out_channels(shape[dim]), *shape[dim + 1 :])
+
+
+def kept_bytes(program: Program, shape: Sequence[int], dim: int) -> int:
+    """How many bytes of bits a forward keeps, for symbolic shapes too; the kernels refuse a plan where they count another."""
+    if not program.approximate:
+        return 0
+    inner = outer = 1
+    for size in shape[:dim]:
+        outer *= size
+    for size in shape[dim + 1 :]:
+        inner *= size
+    groups = program.groups(shape[dim])
+    total = 0
+    for (name, _), (_, size) in zip(program.members, program.shares(groups), strict=True):
+        planes = (program.k - 1).bit_length() + 1 if name in ("xnor", "xor") else program.k
+        if program.pairing == "halves":
+            plane = outer * ((size * inner + 7) // 8)
+        elif inner == 1:
+            merged = size == groups and (program.strategy == "p" or len(program.members) == 1)
+            plane = (outer * size + 7) // 8 if merged else outer * ((size + 7) // 8)
+        else:
+            plane = outer * size * ((inner + 7) // 8)
+        total += planes * plane
+    return total
 
 
 def _gate(member: tuple[str, str], share: tuple[int, int], k: int) -> GateStruct:

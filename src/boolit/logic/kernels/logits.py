@@ -68,14 +68,6 @@ def sizes(x: Tensor) -> tuple[int, ...]:
         return tuple(int(size) for size in x.shape)
 
 
-def address(x: Tensor, least: int) -> int:
-    """Where a contiguous tensor begins in memory; refuses one with fewer bytes than ``least`` there."""
-    pointer, offset = x.data_ptr(), x.storage_offset()
-    if x.untyped_storage().nbytes() < least + (offset and offset * x.element_size()) or (not pointer and least):
-        raise _freed(x)
-    return pointer
-
-
 def contiguous(x: Tensor) -> Tensor:
     """The tensor in one piece: copied if it is not, after a look at what the copy would read."""
     if x.is_contiguous():

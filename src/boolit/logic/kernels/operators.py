@@ -7,6 +7,7 @@ An approximate gate keeps one bit per input element for its backward; an exact o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -18,7 +19,8 @@ from torch.jit import is_tracing  # type: ignore[attr-defined]
 from torch.nn import Parameter
 from torch.overrides import TorchFunctionMode, has_torch_function_unary
 
-from boolit.logic.kernels.library import fits, out_shape, plan_for
+from boolit.logic.kernels import gpu, library
+from boolit.logic.kernels.library import MOST_GATES, TYPES, KernelModule, KernelPlan, fits, out_shape
 from boolit.logic.kernels.logits import check_logits, check_memory, contiguous, position, sizes, traced_quietly
 from boolit.logic.program import Program
 from boolit.logic.reference import formula
@@ -37,26 +39,37 @@ _gates_backward = torch.ops.boolit.gates_backward.default
 
 
 def evaluate(x: Tensor, program: Program, dim: int) -> Tensor:
-    """The program's output along ``dim``: by kernel for CPU tensors; elsewhere, in exports and under torch.func by formula.
+    """The program's output along ``dim``: by kernel on CPU, CUDA and ROCm; elsewhere, in exports and torch.func by formula.
 
     Shape: ``(…, C, …)`` to ``(…, program.out_channels(C), …)``.
     """
-    if not _is_plain(x) or not fits(program, x):
+    if not is_dynamo_compiling() and (out := call_kernel(x, dim, program)) is not None:
+        return out
+    return evaluate_first(x, program, dim, program)
+
+
+def evaluate_first(x: Tensor, program: Program, dim: int, *what: object) -> Tensor:
+    """The same for what `call_kernel` does not take: all but plain contiguous tensors, and those of a new shape.
+
+    ``what`` is what the next call will be known by: objects that cannot change.
+    """
+    if not _is_plain(x) or not _has_kernel(program, x):
         return _evaluate_special(x, program, dim)
-    shape = x.shape
-    if type(dim) is not int or not 0 <= dim < len(shape):
-        dim = position(dim, shape)
+    axis = position(dim, x.shape)
     if not x.is_contiguous():
         check_memory(x)
-        if (moved := x.movedim(dim, -1)).is_contiguous():  # channels_last
-            return evaluate(moved, program, -1).movedim(-1, dim)
-    if not (x.requires_grad and torch.is_grad_enabled()):
-        return _run(x, program, dim, keep=False)[0]
-    return cast(Tensor, _Gates.apply(x, program, dim))  # type: ignore[no-untyped-call]
+        if (moved := x.movedim(axis, -1)).is_contiguous():  # channels_last
+            return evaluate(moved, program, -1).movedim(-1, axis)
+    plan = _plan_for(program, x, x.shape, axis)
+    if library.LIBRARY is not None and type(dim) is int and not gpu.is_on_gpu(x):
+        library.LIBRARY.remember(plan, dim, *what)
+    if x.requires_grad and torch.is_grad_enabled():
+        return cast(Tensor, _Gates.apply(x, plan))  # type: ignore[no-untyped-call]
+    return _run(plan, x, keep=False)[0]
 
 
 def _evaluate_special(x: Tensor, program: Program, dim: int) -> Tensor:
-    """For all but plain tensors on the CPU: tracers, transforms, subclasses, other devices, signs and zeros to be applied."""
+    """For all but plain tensors with kernels: tracers, transforms, subclasses, other devices, signs and zeros to be applied."""
     if _overrides_functions(x) and has_torch_function_unary(x):
         return cast(Tensor, torch.ops.boolit.evaluate(x, str(program), as_int("dim", dim)))
     check_logits(x)
@@ -69,7 +82,7 @@ def _evaluate_special(x: Tensor, program: Program, dim: int) -> Tensor:
             return _subclass_formula(x, program, dim)
         if type(x) is not Tensor and type(x) is not Parameter:
             return evaluate(x.as_subclass(Tensor), program, dim)
-    if not x.is_cpu or not fits(program, x) or _wants_formula():
+    if _wants_formula() or not _has_kernel(program, x):
         return formula(x, program, dim)
     if not x.is_contiguous() and (moved := x.movedim(dim, -1)).is_contiguous():  # channels_last
         return evaluate(moved, program, -1).movedim(-1, dim)
@@ -88,6 +101,20 @@ def _subclass_formula(x: Tensor, program: Program, dim: int) -> Tensor:
 
 
 # ------------------------------------------------------------------------------------------------ which way to go
+
+
+def _has_kernel(program: Program, x: Tensor) -> bool:
+    """Whether there are kernels for this on the tensor's device."""
+    if gpu.is_on_gpu(x):
+        return x.dtype in TYPES and len(program.members) <= MOST_GATES and gpu.are_ready()
+    return x.is_cpu and fits(program, x)
+
+
+def _plan_for(program: Program, x: Tensor, shape: torch.Size, dim: int) -> KernelPlan:
+    """The plan for tensors of the type and on the device of x, and of this shape."""
+    if gpu.is_on_gpu(x):
+        return gpu.plan_for(program, x.dtype, shape, dim)
+    return library.plan_for(program, x.dtype, shape, dim)
 
 
 def _wants_formula() -> bool:
@@ -132,7 +159,7 @@ def _is_plain(x: Tensor) -> bool:
             and not _transformed()
             and not _is_tracing()
             and forward_ad._current_level < 0
-            and x.is_cpu
+            and (x.is_cpu or gpu.is_on_gpu(x))
             and not x.is_neg()
             and not x.is_nested
             and x.data_ptr() != 0  # a zero tensor and a functional one have no memory of their own
@@ -144,38 +171,41 @@ def _is_plain(x: Tensor) -> bool:
 # ------------------------------------------------------------------------------------------------ the work
 
 
-def _run(x: Tensor, program: Program, dim: int, keep: bool) -> tuple[Tensor, Tensor | None]:
+def _run(plan: KernelPlan, x: Tensor, keep: bool) -> tuple[Tensor, Tensor | None]:
     x = contiguous(x)
-    plan = plan_for(program, x.dtype, x.shape, dim)
-    # on the device of x, whatever torch.set_default_device says, and in half the time of torch.empty
-    out = x.new_empty_strided(plan.out_shape, plan.out_strides)
-    kept = x.new_empty(plan.kept_bytes, dtype=torch.uint8) if keep else None
-    plan.forward(x, out, kept)
-    return out, kept
+    results = plan.forward(x, keep)
+    if results is None:
+        check_memory(x)
+        raise _mismatch(plan, x)
+    return results
 
 
-def _forward(x: Tensor, program: str, dim: int, keep: bool) -> tuple[Tensor, Tensor]:
-    out, kept = _run(x, Program.parse(program), dim, keep)
-    return out, kept if kept is not None else x.new_empty(0, dtype=torch.uint8)
-
-
-def _run_backward(grad: Tensor, saved: Tensor, program: Program, dim: int, channels: int) -> Tensor:
+def _run_backward(plan: KernelPlan, grad: Tensor, saved: Tensor) -> Tensor:
     grad, saved = contiguous(grad), contiguous(saved)
-    shape = torch.Size((*grad.shape[:dim], channels, *grad.shape[dim + 1 :]))
-    grad_x = grad.new_empty(shape)
-    x, kept = (None, saved) if saved.dtype == torch.uint8 else (saved, None)
-    plan = plan_for(program, grad.dtype, shape, dim)
-    if grad.nbytes != plan.out_bytes or saved.nbytes != (plan.in_bytes if kept is None else plan.kept_bytes):
-        raise ValueError(
-            f"the backward of {program.spec} got a gradient of shape {tuple(grad.shape)} and a kept tensor of shape "
-            f"{tuple(saved.shape)} and {saved.dtype}, which do not belong together; hooks must return what they were given"
-        )
-    plan.backward(grad, x, kept, grad_x)
+    grad_x = plan.backward(grad, saved)
+    if grad_x is None:
+        check_memory(grad)
+        check_memory(saved)
+        raise _mismatch(plan, grad, saved)
     return grad_x
 
 
+def _mismatch(plan: KernelPlan, *tensors: Tensor) -> ValueError:
+    found = " and ".join(f"one of shape {tuple(tensor.shape)} and {tensor.dtype}" for tensor in tensors)
+    return ValueError(
+        f"{plan.program.spec} along dim {plan.dim} got tensors that do not belong together: {found}; "
+        "hooks must return what they were given"
+    )
+
+
+def _forward(x: Tensor, program: str, dim: int, keep: bool) -> tuple[Tensor, Tensor]:
+    out, kept = _run(_plan_for(Program.parse(program), x, x.shape, dim), x, keep)
+    return out, kept if kept is not None else x.new_empty(0, dtype=torch.uint8)
+
+
 def _backward(grad: Tensor, saved: Tensor, program: str, dim: int, channels: int) -> Tensor:
-    return _run_backward(grad, saved, Program.parse(program), dim, channels)
+    shape = torch.Size((*grad.shape[:dim], channels, *grad.shape[dim + 1 :]))
+    return _run_backward(_plan_for(Program.parse(program), grad, shape, dim), grad, saved)
 
 
 def _evaluate(x: Tensor, program: str, dim: int) -> Tensor:
@@ -183,8 +213,9 @@ def _evaluate(x: Tensor, program: str, dim: int) -> Tensor:
 
 
 _library.impl("evaluate", _evaluate, "CompositeImplicitAutograd")
-_library.impl("gates", _forward, "CPU")
-_library.impl("gates_backward", _backward, "CPU")
+for _key in ("CPU", "CUDA"):
+    _library.impl("gates", _forward, _key)
+    _library.impl("gates_backward", _backward, _key)
 
 
 # ------------------------------------------------------------------------------------------------ shapes without values
@@ -192,7 +223,8 @@ _library.impl("gates_backward", _backward, "CPU")
 
 def _fake_forward(x: Tensor, program: str, dim: int, keep: bool) -> tuple[Tensor, Tensor]:
     parsed = Program.parse(program)
-    kept = x.new_empty(_kept_bytes(x, parsed, dim) if keep else 0, dtype=torch.uint8)
+    kept_bytes = (gpu if gpu.is_on_gpu(x) else library).kept_bytes
+    kept = x.new_empty(kept_bytes(parsed, x.shape, dim) if keep else 0, dtype=torch.uint8)
     return x.new_empty(out_shape(parsed, x.shape, dim)), kept
 
 
@@ -203,28 +235,6 @@ def _fake_backward(grad: Tensor, saved: Tensor, _program: str, dim: int, channel
 
 torch.library.register_fake("boolit::gates", _fake_forward, lib=_library)
 torch.library.register_fake("boolit::gates_backward", _fake_backward, lib=_library)
-
-
-def _kept_bytes(x: Tensor, program: Program, dim: int) -> int:
-    """What boolit_kept_bytes computes, for symbolic shapes too."""
-    inner = outer = 1
-    for size in x.shape[:dim]:
-        outer *= size
-    for size in x.shape[dim + 1 :]:
-        inner *= size
-    groups = program.groups(x.shape[dim])
-    total = 0
-    for (name, _), (_, size) in zip(program.members, program.shares(groups), strict=True):
-        planes = (program.k - 1).bit_length() + 1 if name in ("xnor", "xor") else program.k
-        if program.pairing == "halves":
-            plane = outer * ((size * inner + 7) // 8)
-        elif inner == 1:
-            merged = size == groups and (program.strategy == "p" or len(program.members) == 1)
-            plane = (outer * size + 7) // 8 if merged else outer * ((size + 7) // 8)
-        else:
-            plane = outer * size * ((inner + 7) // 8)
-        total += planes * plane
-    return total
 
 
 # ------------------------------------------------------------------------------------------------ derivatives
@@ -293,21 +303,51 @@ class _Gates(torch.autograd.Function):
     """The same for plain tensors, without the dispatcher: half the cost of a small call."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, program: Program, dim: int) -> Tensor:
-        keep = program.approximate
-        out, kept = _run(x, program, dim, keep)
-        ctx.program, ctx.dim, ctx.channels = program, dim, x.shape[dim]
-        ctx.save_for_backward(kept if keep else x)
+    def forward(ctx: Any, x: Tensor, plan: KernelPlan) -> Tensor:
+        out, kept = plan.forward(x, True) or _run(plan, x, True)
+        ctx.plan = plan
+        ctx.save_for_backward(x if kept is None else kept)
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (saved,) = ctx.saved_tensors
-        if grad.layout is not torch.strided:
-            grad = grad.to_dense()
-        if _is_plain(grad) and _is_plain(saved) and not torch.is_grad_enabled():
-            return _run_backward(grad, saved, ctx.program, ctx.dim, ctx.channels), None, None
-        return _gates_backward(grad, saved, str(ctx.program), ctx.dim, ctx.channels), None, None
+        grad_x = ctx.plan.differentiate(grad, saved)
+        return _differentiate_uncommon(ctx.plan, grad, saved) if grad_x is None else grad_x, None
+
+
+def _differentiate_uncommon(plan: KernelPlan, grad: Tensor, saved: Tensor) -> Tensor:
+    """What `KernelPlan.differentiate` does not do: other layouts, a graph of its own, tracers and subclasses."""
+    if grad.layout is not torch.strided:
+        grad = grad.to_dense()
+    if _is_plain(grad) and _is_plain(saved) and not torch.is_grad_enabled():
+        return _run_backward(plan, grad, saved)
+    return cast(Tensor, _gates_backward(grad, saved, str(plan.program), plan.dim, plan.channels))
+
+
+def connect(kernels: KernelModule, empty_like: Callable[[Tensor], Tensor] = torch.empty_like) -> None:
+    """Gives the compiled module what it needs of torch."""
+    kernels.connect(
+        Tensor,
+        Parameter,
+        getattr(Tensor, "__dlpack_c_exchange_api__", None),
+        (*TYPES, torch.uint8),
+        empty_like,
+        torch.is_grad_enabled,
+        super(torch.autograd.Function, _Gates).apply,  # which takes no account of torch.func: these tensors are plain
+        (_dispatch_modes, _transformed, _is_tracing),
+        forward_ad,
+    )
+
+
+def call_none(*_: object) -> None:
+    """Where there are no kernels."""
+
+
+call_kernel: Callable[..., Tensor | None] = call_none
+if library.LIBRARY is not None:
+    connect(library.LIBRARY)
+    call_kernel = library.LIBRARY.evaluate
 
 
 # ------------------------------------------------------------------------------------------------ vmap

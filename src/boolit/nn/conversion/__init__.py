@@ -166,7 +166,7 @@ class ConversionJob:
 
     def _propagate(self, widen: bool) -> dict[Site, str]:
         apart = self.exact is not None
-        propagation = Propagation(self.model, self.active, self.probe, self.products, widen=widen, apart=apart)
+        propagation = Propagation(self.model, self.active, self.probe, self.products, widen, apart)
         if self.graph is not None:
             propagation.walk(self.graph)
         if propagation.ungated:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from fractions import Fraction
-from math import gcd, lcm
+from math import lcm
 from typing import NamedTuple
 
 from torch import fx, nn
@@ -102,10 +102,6 @@ class Axes:
         for part in parts:
             root = self.root(part.axis)
             self.pins[root] = self.pins[root] or reason
-
-    def unit(self, roots: Iterable[int]) -> int:
-        """The greatest common divisor of all sizes in the classes."""
-        return gcd(*(size for root in roots for size in self.multiples[root]))
 
     def _demand(self, root: int, size: int, multiple: int) -> None:
         self.multiples[root][size] = lcm(multiple, self.multiples[root].get(size, 1))

@@ -64,7 +64,8 @@ def elementwise(constraints: WidthConstraints, node: fx.Node, results: Results) 
     if not values:
         return Opaque.TENSOR if Opaque.TENSOR in found.values() else Opaque.NUMBER
     result = max(values, key=lambda value: value.size)
-    if any(each is Opaque.TENSOR and not _is_broadcast(other, result.dim) for other, each in found.items()):
+    shapes = [other.meta.get("shape") for other, each in found.items() if each is Opaque.TENSOR]
+    if any(shape is None or (len(shape) >= -result.dim and shape[result.dim] != 1) for shape in shapes):
         constraints.pin(values, f"the operand of {_call_text(node)} that is no layer's output")
     for value in values:
         if value.dim != result.dim or not constraints.tie(result.parts, value.parts):
@@ -72,11 +73,6 @@ def elementwise(constraints: WidthConstraints, node: fx.Node, results: Results) 
             constraints.pin([value] if broadcast else values, f"{_call_text(node)} of unlike operands")
     ranks = (value.rank for value in values if value.rank)
     return result._replace(rank=max(ranks, default=None), norm=result.norm if len(values) == 1 else "")
-
-
-def _is_broadcast(node: fx.Node, dim: int) -> bool:
-    shape = node.meta.get("shape")
-    return shape is not None and (len(shape) < -dim or shape[dim] == 1)
 
 
 def concatenate(constraints: WidthConstraints, node: fx.Node, results: Results) -> Result | None:
@@ -125,9 +121,10 @@ def view(constraints: WidthConstraints, node: fx.Node, value: ChannelTensor) -> 
             use = LayerWidth(value.parts, node.meta["shape"][found.dim] // value.size)
             constraints.literals.append(ReshapeLiteral(node, found.dim, use))
         return found
-    if len(shape) < 2 or not _is_batch(shape[0]):
+    batch, last, *ones = shape if len(shape) > 1 else (None, None)
+    asked = isinstance(batch, fx.Node) and operation_name(batch) in ("size", "getitem") and batch.args[-1] == 0
+    if not asked and not isinstance(batch, int):  # the first size must leave the first dimension
         return None
-    _, last, *ones = shape
     if ones:
         channels_last = value.dim == -1 and not value.flat and all(one == 1 for one in ones)
         followed = channels_last and (last == -1 or isinstance(last, fx.Node))
@@ -240,12 +237,6 @@ def call_linear(constraints: WidthConstraints, path: str, layer: nn.Module, valu
     return ChannelTensor(constraints.make_channels(path, "out_features", outside), -1, rank)
 
 
-def pad(_: WidthConstraints, node: fx.Node, value: ChannelTensor) -> Result | None:
-    """Padding of dimensions after the channels leaves these."""
-    amounts = argument(node, 1, "pad", ())
-    return keep_left_of(len(amounts) // 2 if isinstance(amounts, (list, tuple)) else 9, value)
-
-
 def argument(node: fx.Node, position: int, name: str, default: object) -> Any:
     """An argument of a call, given by position, by name, or by the name numpy has for it."""
     if len(node.args) > position:
@@ -261,13 +252,6 @@ def from_the_end(dim: object, rank: int | None) -> int | None:
     return dim if dim < 0 else dim - (rank or 0)
 
 
-def _is_batch(size: object) -> bool:
-    """Whether the first size of a view leaves the first dimension: a number, or that of some tensor."""
-    if isinstance(size, fx.Node):
-        return operation_name(size) in ("size", "getitem") and bool(size.args[-1] == 0)
-    return isinstance(size, int)
-
-
 def _call_text(node: fx.Node) -> str:
     return str(node.target if node.op == "call_method" else getattr(node.target, "__name__", node.target))
 
@@ -278,5 +262,5 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("flatten", "unflatten", "unsqueeze"), flatten),
     **dict.fromkeys(("permute", "transpose", "swapaxes"), permute),
     "getitem": getitem,
-    "pad": pad,
+    "pad": lambda _, node, value: keep_left_of(len(argument(node, 1, "pad", ())) // 2, value),
 }

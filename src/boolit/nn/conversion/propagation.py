@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Collection, Mapping
 from fractions import Fraction
@@ -19,26 +20,22 @@ _SAME = (nn.Identity, nn.Softmax, nn.LogSoftmax, nn.Softmax2d, nn.modules.dropou
 _SPATIAL = re.compile(r"\w+(?:Pool|Pad)(?P<dims>[123])d$")
 
 
+Gated = Mapping[fx.Node, Site]
+
+
 class Propagation:
     """One walk, for one set of activations to convert.
 
     ``gated`` has the products that are to become gates of two, with the activation each has on one side. With ``widen`` a
-    depthwise layer after an activation that lost channels gives them back, by several filters per channel.
+    depthwise layer after an activation that lost channels gives them back, by several filters per channel; ``apart`` says that
+    channels before and after an activation change apart even where their numbers do not.
     """
 
     def __init__(
-        self,
-        model: nn.Module,
-        sites: Collection[Site],
-        new: Activation,
-        gated: Mapping[fx.Node, Site] | None = None,
-        *,
-        widen: bool = False,
-        apart: bool = False,
+        self, model: nn.Module, sites: Collection[Site], new: Activation, gated: Gated, widen: bool, apart: bool
     ) -> None:
-        self.constraints, self._new = WidthConstraints(model), new
+        self.constraints, self._new, self._gated, self._widen, self._apart = WidthConstraints(model), new, gated, widen, apart
         self._sites = {node: site for site in sites for node in site.nodes}
-        self._gated, self._widen, self._apart = gated or {}, widen, apart
         self.ungated: set[Site] = set()
         self._results: dict[fx.Node, Result] = {}
         self._before: dict[int, ChannelPart] = {}
@@ -70,7 +67,8 @@ class Propagation:
         if node.op == "call_module":
             return self._call(node, str(node.target), self.constraints.model.get_submodule(str(node.target)))
         if node.op == "get_attr":
-            return _attribute_value(self.constraints.model, str(node.target))
+            stored = operator.attrgetter(str(node.target))(self.constraints.model)
+            return Opaque.NUMBER if isinstance(stored, Tensor) and stored.numel() <= 1 else Opaque.TENSOR
         if node.op == "output":
             self.constraints.pin((self._results[each] for each in node.all_input_nodes), "the model's output")
         if node.op == "placeholder" and node.meta.get("shape") == ():
@@ -85,8 +83,6 @@ class Propagation:
     def _call(self, node: fx.Node, name: str, module: nn.Module) -> Result:
         value = self._input(node)
         spatial = _SPATIAL.match(type(module).__name__)
-        if node.meta.get("opaque"):
-            return self._fix(name, module, node)
         if is_linear(module):
             return call_linear(self.constraints, name, module, value)
         if isinstance(module, CONVOLUTIONS):
@@ -213,10 +209,3 @@ def _norm_dim(layer: nn.Module, value: Result) -> int | None:
         return 1 - value.rank if value.rank else -1
     named = re.search(r"(?P<dims>[23])d$", type(layer).__name__)
     return -1 - int(named["dims"]) if named else None
-
-
-def _attribute_value(model: nn.Module, path: str) -> Opaque:
-    """A parameter or buffer of one element goes with any width."""
-    parent, _, name = path.rpartition(".")
-    stored = getattr(model.get_submodule(parent), name)
-    return Opaque.NUMBER if isinstance(stored, Tensor) and stored.numel() <= 1 else Opaque.TENSOR
