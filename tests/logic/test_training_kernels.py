@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from boolit.logic.kernels import training
-from boolit.logic.kernels.training import Update, batch_norm
+from boolit.logic.kernels.training import Update, batch_norm, gather_bytes, gather_rows, hits
 
 DTYPES = [torch.float32, torch.float64]
 RULES = ["sgd", "adam", "adamw"]
@@ -195,7 +195,7 @@ def test_a_runs_batch_norm_depends_neither_on_other_runs_nor_on_threads(dtype: t
 def test_batch_norm_has_the_right_gradient_of_tensors_however_they_lie() -> None:
     inputs, _ = norm_inputs(6, torch.float64, 0.5)
     x, mean, var, weight, bias = inputs
-    x = x.mT.contiguous().mT
+    x, weight = x.mT.contiguous().mT, torch.cat([bias, weight], 1)[:, 7:]  # as the columns of a matrix of all parameters
 
     def function(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         return batch_norm(x, mean.clone(), var.clone(), weight, bias, 0.1, 1e-3).mT
@@ -226,3 +226,37 @@ def test_mixed_types_take_the_formula() -> None:
     flat = [own.flatten() for own in (*statistics, *inputs[3:])]
     theirs = F.batch_norm(x.view(1, 21, 50), *flat, True, 0.1, 1e-3).view_as(x)
     assert torch.equal(batch_norm(x, *inputs[1:], 0.1, 1e-3), theirs)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.bfloat16])
+@pytest.mark.parametrize(("samples", "features"), [(1, 1), (16, 4), (37, 54)])
+def test_gathered_rows_are_the_stored_ones_with_the_samples_last(samples: int, features: int, dtype: torch.dtype) -> None:
+    stored, rows = torch.randn(50, features).to(dtype), torch.randint(50, (3, samples))
+    found = gather_rows(stored, rows)
+    assert torch.equal(found, stored[rows])
+    assert found.mT.is_contiguous()
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(1,), (28, 28), (3, 7)])
+def test_gathered_bytes_are_the_tables_entries(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    stored, table = torch.randint(256, (40, *shape), dtype=torch.uint8), torch.randn(256).to(dtype)
+    rows = torch.randint(40, (3, 50))
+    assert torch.equal(gather_bytes(stored, rows, table), table[stored[rows].int()])
+
+
+@pytest.mark.parametrize("row", [-1, 5])
+def test_a_row_that_is_not_stored_is_refused(row: int) -> None:
+    with pytest.raises(IndexError):
+        gather_rows(torch.zeros(5, 2), torch.tensor([[0, row]]))
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.bfloat16])
+@pytest.mark.parametrize(("classes", "samples"), [(1, 3), (2, 16), (7, 100)])
+def test_hits_are_where_torch_finds_the_largest(classes: int, samples: int, dtype: torch.dtype) -> None:
+    outputs = torch.randint(4, (3, classes, samples)).to(dtype)  # many ties
+    outputs[1, :, 0], outputs[2, -1, 1], outputs[0, 0, 2] = torch.nan, torch.nan, torch.inf
+    largest = outputs.max(1).indices
+    targets = torch.where(torch.rand(3, samples) < 0.5, largest, torch.randint(classes, (3, samples)))
+    assert torch.equal(hits(outputs, targets), largest == targets)
+    assert torch.equal(hits(outputs, targets[1].expand(3, -1)), largest == targets[1])

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import boolit
 from boolit.nn import Extremum, Gated, Pointwise
-from boolit.nn.activations import GATED, POINTWISE
+from boolit.nn.gates import GATED, POINTWISE
 from boolit.nn.width import count_parameters
 
 OF_TORCH: dict[str, Callable[[Tensor], Tensor]] = {

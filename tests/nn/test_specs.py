@@ -14,7 +14,7 @@ from torch import nn
 import boolit
 from boolit.logic import FORMS, OPERATIONS
 from boolit.nn import Activation, Custom, Ensemble, Gate, activation, known_specs, register, specs
-from boolit.nn.activations import GATED, POINTWISE
+from boolit.nn.gates import GATED, POINTWISE
 
 _ANY_K = [name for name, operation in OPERATIONS.items() if operation.any_k]
 _WORDS = [

@@ -17,8 +17,8 @@ LONGEST = 1_000  # characters of an error
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs one command and exits: 0 done, 1 a check failed, 2 bad input, 3 another process has the rest, 130 interrupted, 141
-    the reader of its output left.
+    """Runs one command and exits: 0 done, 1 a check failed, 2 bad input, 3 another process has the rest or workers failed, 130
+    interrupted, 141 the reader of its output left.
 
     Only here is the extra ``lab`` imported, so that its absence can be told in one line.
     """
@@ -36,9 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except ModuleNotFoundError as error:
         module = (error.name or "").partition(".")[0]
         package = IMPORTED_AS.get(module, module)
-        if package not in EXTRAS["lab"]:
+        extra = next((name for name in ("lab", "cluster") if package in EXTRAS[name]), None)
+        if extra is None:
             raise
-        print(f"boolit's commands need the extra: pip install 'boolit[lab]' ({package} is missing)", file=sys.stderr)
+        who = "boolit's commands need" if extra == "lab" else "--workers and --cluster need"
+        print(f"{who} the extra: pip install 'boolit[{extra}]' ({package} is missing)", file=sys.stderr)
         code = 2
     except BrokenPipeError:
         code = _discard_output(READER_GONE)

@@ -25,7 +25,7 @@ from boolit._signals import INTERRUPTED, INTERRUPTS, READER_GONE, is_command
 from boolit.cli import print_error
 from boolit.cli._help import HelpLayout, explain, write_commands
 from boolit.cli._options import UNFINISHED
-from boolit.lab.common.errors import UserError
+from boolit.lab.common.errors import UserError, lacks_memory
 
 # Newer typers carry click inside themselves, older ones use the package: the base of BadParameter is right in both.
 ParsingError = cast("type[Exception]", typer.BadParameter.__mro__[2])
@@ -84,7 +84,7 @@ EXIT_CODES = {
     0: "done",
     1: "a check failed",
     2: "bad input, or what the system refused",
-    UNFINISHED: "another process is training the rest",
+    UNFINISHED: "another process has the rest, or workers failed",
     INTERRUPTED: "interrupted",
     READER_GONE: "the reader of the output left",
 }
@@ -182,7 +182,7 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         print_error(f"{error}; see to that file or disk, and run the same command again")
     except (MemoryError, RuntimeError) as error:
-        if not _lacks_memory(error):
+        if not lacks_memory(error):
             raise
         print_error("there is not enough memory for this; ask for less: smaller networks, batches or fewer samples")
     else:
@@ -196,11 +196,6 @@ def _refuse_empty(arguments: Sequence[str]) -> None:
         if argument == "" or _EMPTY_OPTION.fullmatch(argument):
             name = argument.rstrip("=") or (arguments[place - 1] if place else "the first argument")
             raise UserError(f"{name} is followed by '', an empty value; give one or leave the option out")
-
-
-def _lacks_memory(error: Exception) -> bool:
-    torch_lacks = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
-    return isinstance(error, MemoryError) or torch_lacks
 
 
 def _root(

@@ -14,14 +14,17 @@ from boolit.cli._options import (
     RESULTS,
     TRAINING,
     WHAT,
+    ClusterOption,
+    DeviceOption,
     Task,
+    WorkersOption,
     activations_option,
     complete_activations,
     out_option,
     split_names,
     values,
 )
-from boolit.cli._run import end_unless_complete
+from boolit.cli._run import end_unless_complete, local_device, open_cluster
 from boolit.cli._terminal import OUTPUT, JsonOption, activation_name, output, print_json, progress, wrap
 from boolit.lab.common.errors import UserError
 from boolit.lab.compare.config import MANY_ROWS, MIN_SPLITS, SPLITS, SPLITS_OF_MANY_ROWS, CompareConfig
@@ -140,6 +143,9 @@ def compare(
             rich_help_panel=TRAINING,
         ),
     ] = None,
+    device: DeviceOption = "auto",
+    workers: WorkersOption = None,
+    cluster: ClusterOption = None,
     out: Annotated[Path | None, out_option("results/TABLE")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -153,6 +159,7 @@ def compare(
       boolit compare houses.parquet -t price --task regress --drop id --minutes 10
       boolit compare wine.csv -t quality --activations relu,or_ail --layers 3
     """
+    from boolit.lab.common.devices import use_device
     from boolit.lab.compare.job import CompareJob
 
     config = CompareConfig(
@@ -173,12 +180,14 @@ def compare(
         minutes,
     )
     shown, folder, started = False if json else None, out or RESULTS / config.name, time.monotonic()
-    job = CompareJob.prepare(config, shown)
-    if minutes is not None:
-        job = job.fit_minutes(minutes, folder, time.monotonic() - started)
-    if not json:
-        _tell(job)
-    result = job.run(folder, shown)
+    with use_device(local_device(device, cluster)):
+        job = CompareJob.prepare(config, shown)
+        if minutes is not None:
+            job = job.fit_minutes(minutes, folder, time.monotonic() - started)
+        if not json:
+            _tell(job)
+        with open_cluster(workers, cluster, device) as on:
+            result = job.run(folder, shown, cluster=on)
     print_json(job.to_json() | result.to_json()) if json else _print(result)
     end_unless_complete(result.summary)
 
@@ -263,7 +272,9 @@ def _print(result: CompareResult) -> None:
         console.print(f"Note: {escape(note)}", soft_wrap=True)
     summary = result.summary
     if not summary.complete:
-        console.print(f"{summary.undone + summary.elsewhere} runs are not done; the same command goes on from here.")
+        console.print(
+            f"{summary.undone + summary.elsewhere + summary.failed} runs are not done; the same command goes on from here."
+        )
     console.print(f"{summary.trained:,} runs trained in {summary.seconds:.0f} s, {summary.already:,} were there already.")
     if result.saved:
         console.print(f"Model: {escape(str(result.saved.path))}", soft_wrap=True)

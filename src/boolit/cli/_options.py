@@ -15,7 +15,7 @@ from boolit.cli._terminal import OUTPUT
 from boolit.lab.common.errors import UserError
 
 WHAT, TRAINING, TESTS = "What to compare", "Training", "Statistics"  # groups of a help text, with OUTPUT
-UNFINISHED = 3  # the exit code where another process has some of the runs
+UNFINISHED = 3  # the exit code where another process has some of the runs, or workers could not train them
 RESULTS = Path("results")  # the folder under which everything is written unless --out names another
 
 
@@ -182,6 +182,37 @@ SetOption = Annotated[
         metavar="KEY=VALUE",
         help="Change a key of the study, such as training.epochs=20; may be repeated.",
         rich_help_panel=WHAT,
+    ),
+]
+DeviceOption = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        metavar="NAME",
+        help="Where to train: auto (a CUDA GPU if there is one), cpu, cuda, cuda:1, mps; boolit doctor shows what is here.",
+        autocompletion=complete_names(("auto", "cpu", "cuda", "mps")),
+        rich_help_panel=TRAINING,
+    ),
+]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        min=1,
+        max=1024,
+        metavar="N",
+        help="Train in so many processes of this machine, which share its threads and memory.",
+        show_default="in this one",
+        rich_help_panel=TRAINING,
+    ),
+]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Train on a Dask cluster: tcp://host:8786, tls://host:8786, or the file its scheduler wrote.",
+        rich_help_panel=TRAINING,
     ),
 ]
 FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="A folder that boolit run, compare or transfer wrote.")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,9 +18,12 @@ from boolit.cli._options import (
     TRAINING,
     UNFINISHED,
     WHAT,
+    ClusterOption,
+    DeviceOption,
     ProfileOption,
     SetOption,
     StudyArgument,
+    WorkersOption,
     activations_option,
     out_option,
     split_names,
@@ -40,6 +44,7 @@ from boolit.lab.common.progress import show_working
 
 if TYPE_CHECKING:
     from boolit.lab.execute import ExecutionSummary
+    from boolit.lab.execute.cluster import Cluster
     from boolit.lab.execute.search import SearchResult
     from boolit.lab.reports.page import Report
 
@@ -69,6 +74,7 @@ def run(
             rich_help_panel=TRAINING,
         ),
     ] = None,
+    device: DeviceOption = "auto",
     wait: Annotated[
         bool,
         typer.Option(
@@ -77,6 +83,8 @@ def run(
             rich_help_panel=TRAINING,
         ),
     ] = False,
+    workers: WorkersOption = None,
+    cluster: ClusterOption = None,
     welch: Annotated[bool, typer.Option("--welch", help="Welch's t-test instead of Student's.", rich_help_panel=TESTS)] = False,
     holm: Annotated[
         bool, typer.Option("--holm", help="Correct for many tests by Holm's method.", rich_help_panel=TESTS)
@@ -91,14 +99,18 @@ def run(
     """Train a study, and say which activation is better.
 
     What is in the output folder already is not trained again. Ctrl-C or a kill loses nothing that is finished; the same
-    command goes on from there. Under torchrun its processes train every network together.
+    command goes on from there. Under torchrun its processes train every network together; with --workers or --cluster, many
+    processes train different networks.
 
     Examples:
       boolit run parity
       boolit run covertype-2 --profile paper --out results/covertype-2
       boolit run parity --activations relu,xnor_ail --seeds 10
       boolit run my-study.toml --set training.epochs=20
+      boolit run covertype-2 --workers 4
+      boolit run covertype-2 --cluster tcp://10.0.0.1:8786
     """
+    from boolit.lab.common.devices import use_device
     from boolit.lab.datasets import load
     from boolit.lab.execute import execute, execute_and_wait, follow
     from boolit.lab.reports.page import report_study
@@ -109,9 +121,11 @@ def run(
     from boolit.lab.training.distributed import is_leader, leader_first, processes, size
 
     shown = False if json else None
-    with processes():
+    with processes(), use_device(local_device(device, cluster)) as chosen:
         if wait and size() > 1:
             raise UserError("--wait is for a single process; leave it out under torchrun")
+        if size() > 1 and (chosen.type not in ("cpu", "cuda") or ":" in device):
+            raise UserError(f"--device {device} is one device, and torchrun's processes have one each; write cuda or cpu")
         with leader_first():
             with show_working("planning the runs", shown):
                 planned = plan(load_study(study), profile, seeds, [*(sets or ()), *_sweep(activations)], hparams)
@@ -121,18 +135,41 @@ def run(
         if not is_leader():
             follow(planned)
             return
-        with Store(out or RESULTS / "-".join(filter(None, (planned.name, planned.profile)))) as store:
+        folder = out or RESULTS / "-".join(filter(None, (planned.name, planned.profile)))
+        with Store(folder) as store, open_cluster(workers, cluster, device) as on:
             method = ComparisonMethod(welch=welch, holm=holm)
             ReportInfo.of_plan("run", planned, method).write(store.folder)
             if wait:
-                summary = execute_and_wait(planned, store, _print_waiting, shown, checkpoint_steps)
+                summary = execute_and_wait(planned, store, _print_waiting, shown, checkpoint_steps, on)
             else:
-                summary = execute(planned, store, shown, checkpoint_steps=checkpoint_steps)
+                summary = execute(planned, store, shown, checkpoint_steps=checkpoint_steps, cluster=on)
             with show_working("writing the report", shown):
                 report = report_study(planned, store, method)
             show_report(report, summary, json)
     if offer and report.page and not json:
         offer_to_open(report.page)
+
+
+def local_device(device: str, cluster: str | None) -> str:
+    """What ``--device`` means for this process: where a cluster of other machines trains, the device is theirs."""
+    return device if cluster is None else "auto"
+
+
+def open_cluster(workers: int | None, address: str | None, device: str) -> AbstractContextManager[Cluster | None]:
+    """The workers that ``--workers`` or ``--cluster`` ask for; None if neither is given."""
+    from boolit.lab.training.distributed import size
+
+    if workers is None and address is None:
+        return nullcontext()
+    if workers is not None and address is not None:
+        raise UserError(f"--workers {workers} is this machine and --cluster {address} is another; give one of them")
+    if size() > 1:
+        option = f"--workers {workers}" if address is None else f"--cluster {address}"
+        raise UserError(f"{option} is for a single process; leave it out under torchrun")
+    from boolit.lab.execute.cluster import Cluster
+
+    with show_working("starting the workers" if address is None else "connecting to the cluster"):
+        return Cluster.open(workers, address, device)
 
 
 def _sweep(activations: str | None) -> list[str]:
@@ -164,10 +201,13 @@ def show_report(report: Report, summary: ExecutionSummary, json: bool, more: Map
 
 
 def end_unless_complete(summary: ExecutionSummary) -> None:
-    """Ends the command if it was interrupted, or if another process has some of its runs, which is then said."""
+    """Ends the command if it was interrupted, if workers could not train some runs or if another process has them."""
     if summary.interrupted:
         print_interrupted()
         raise typer.Exit(INTERRUPTED)
+    if summary.failed:
+        print_error(f"{summary.failed_message}; all others are done, and the same command tries these again")
+        raise typer.Exit(UNFINISHED)
     if summary.elsewhere:
         print_error(f"{summary.elsewhere_message}; run the same command again later (`boolit run --wait` waits)")
         raise typer.Exit(UNFINISHED)
@@ -234,8 +274,10 @@ def _entry(report: Report, summary: ExecutionSummary) -> dict[str, Any]:
         "verdict": report.verdict or None,
         "covers": COVERAGE,
         "summary": {
-            name: getattr(summary, name) for name in ("already", "trained", "diverged", "elsewhere", "undone", "seconds")
+            name: getattr(summary, name)
+            for name in ("already", "trained", "diverged", "elsewhere", "undone", "failed", "seconds")
         },
+        "failures": list(summary.failures),
         "holders": [holder._asdict() for holder in summary.holders],
         **report.to_json(),
     }
@@ -278,6 +320,9 @@ def search(
             rich_help_panel=TRAINING,
         ),
     ] = 120,
+    device: DeviceOption = "auto",
+    workers: WorkersOption = None,
+    cluster: ClusterOption = None,
     out: Annotated[Path | None, out_option("results/STUDY-search")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -292,14 +337,16 @@ def search(
       boolit search parity --activations relu,xnor_ail --rounds 2 --trials 20
       boolit run parity --hparams results/parity-search/hparams.toml
     """
+    from boolit.lab.common.devices import use_device
     from boolit.lab.execute.search import SearchSettings, write_hparams
     from boolit.lab.execute.search import search as find
     from boolit.lab.results.store import Store
     from boolit.lab.studies import load_study
 
     file = load_study(study)
-    with Store(out or RESULTS / f"{file.name}-search") as store:
-        how = SearchSettings(store, rounds, trials, seeds, progress=False if json else None)
+    folder = out or RESULTS / f"{file.name}-search"
+    with use_device(local_device(device, cluster)), Store(folder) as store, open_cluster(workers, cluster, device) as on:
+        how = SearchSettings(store, rounds, trials, seeds, progress=False if json else None, cluster=on)
         found = find(file, how, None, profile, [*(sets or ()), *_sweep(activations)])
         if found is None:
             print_interrupted()

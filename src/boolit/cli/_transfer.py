@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from boolit.cli._options import RESULTS, TRAINING, WHAT, activations_option, out_option, split_names
-from boolit.cli._run import show_report
+from boolit.cli._options import (
+    RESULTS,
+    TRAINING,
+    WHAT,
+    ClusterOption,
+    DeviceOption,
+    WorkersOption,
+    activations_option,
+    out_option,
+    split_names,
+)
+from boolit.cli._run import local_device, open_cluster, show_report
 from boolit.cli._terminal import JsonOption, activation_name, progress
 from boolit.lab.compare.config import ImageCompareConfig
 
@@ -79,6 +89,9 @@ def transfer(
         int,
         typer.Option("--epochs", min=2, metavar="N", help="How often every picture is seen.", rich_help_panel=TRAINING),
     ] = ImageCompareConfig.epochs,
+    device: DeviceOption = "auto",
+    workers: WorkersOption = None,
+    cluster: ClusterOption = None,
     out: Annotated[Path | None, out_option("results/transfer-FOLDER")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -93,14 +106,17 @@ def transfer(
       boolit transfer flowers/ --activations relu,or_ail --seeds 10
       boolit transfer flowers/ --weights resnet18.pth --views 1
     """
+    from boolit.lab.common.devices import use_device
     from boolit.lab.compare.images import ImageCompareJob
 
     config = ImageCompareConfig(folder, split_names(activations), seeds, size, views, weights, rate, batch, epochs)
-    job = ImageCompareJob.prepare(config)
-    if not json:
-        _tell(job.plan, views)
-    path = out or RESULTS / f"transfer-{config.name}"
-    result = job.run(path, False if json else None, None if json else _tell_rates)
+    with use_device(local_device(device, cluster)):
+        job = ImageCompareJob.prepare(config)
+        if not json:
+            _tell(job.plan, views)
+        path = out or RESULTS / f"transfer-{config.name}"
+        with open_cluster(workers, cluster, device) as on:
+            result = job.run(path, False if json else None, None if json else _tell_rates, cluster=on)
     found = {} if result.rates is None else {"rates": result.rates, "notes": result.notes}
     show_report(result.report, result.summary, json, found)
 

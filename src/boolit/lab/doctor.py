@@ -14,6 +14,7 @@ from typing import TypeAlias
 import torch
 
 from boolit import __version__
+from boolit._devices import available_devices, choose_device, device_name
 from boolit.lab.common.errors import EXTRAS
 from boolit.lab.common.files import data_folder
 from boolit.logic import kernels
@@ -65,8 +66,9 @@ def kernel(status: kernels.KernelStatus) -> Section:
 
 
 def devices() -> Section:
-    """Accelerators torch can use."""
-    return Section("devices", {"cuda": _cuda(), "mps": _mps()})
+    """Accelerators torch can use, and which device trains unless one is named."""
+    here = {"here": ", ".join(available_devices()), "auto": device_name(choose_device())}
+    return Section("devices", {"cuda": _cuda(), "mps": _mps(), **here})
 
 
 def _cuda() -> str:

@@ -9,12 +9,12 @@ Example:
 
 from typing import TYPE_CHECKING, Any
 
-from boolit.nn.activations import Activation, Ensemble, Extremum, Gate, Gated, Pointwise, SignedGeomean
+from boolit.nn.gates import Activation, Ensemble, Extremum, Gate, Gated, Pointwise, SignedGeomean
 from boolit.nn.mlp import MLP
 from boolit.nn.specs import Custom, activation, known_specs, register
 
 if TYPE_CHECKING:
-    from boolit.nn.conversion import Conversion, convert
+    from boolit.nn.conversion import Conversion, activations, convert, from_pretrained
 
 __all__ = [
     "MLP",
@@ -28,14 +28,21 @@ __all__ = [
     "Pointwise",
     "SignedGeomean",
     "activation",
+    "activations",
     "convert",
+    "from_pretrained",
     "known_specs",
     "register",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Conversion", "convert"):  # loaded when used, so that `import boolit` need not wait for them
+    if name in (
+        "Conversion",
+        "activations",
+        "convert",
+        "from_pretrained",
+    ):  # loaded when used, so that `import boolit` need not wait for them
         from boolit.nn import conversion
 
         return getattr(conversion, name)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from boolit.nn.activations import Activation
+from boolit.nn.gates import Activation
 from boolit.nn.specs import activation as activation_of
 
 NORMALISATIONS: dict[str, type[nn.BatchNorm1d | nn.LayerNorm]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
@@ -62,7 +62,7 @@ class MLP(nn.Sequential):
 
 
 class GeneratedDropout(nn.Module):
-    """Dropout from a generator of its own."""
+    """Dropout from a generator of its own, with the same numbers whatever the device of the network."""
 
     def __init__(self, p: float, generator: torch.Generator) -> None:
         super().__init__()
@@ -71,8 +71,8 @@ class GeneratedDropout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training:
             return x
-        kept = torch.empty_like(x).bernoulli_(1 - self.p, generator=self.generator)
-        return x * kept.div_(1 - self.p)
+        kept = torch.empty_like(x, device=self.generator.device).bernoulli_(1 - self.p, generator=self.generator)
+        return x * kept.div_(1 - self.p).to(x.device)
 
 
 class Standardise(nn.Module):

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from boolit.logic import FORMS, OPERATIONS
 from boolit.logic.vocabulary import as_int
-from boolit.nn.activations import GATED, POINTWISE, Activation, Ensemble, Extremum, Gate, Gated, Pointwise, SignedGeomean
+from boolit.nn.gates import GATED, POINTWISE, Activation, Ensemble, Extremum, Gate, Gated, Pointwise, SignedGeomean
 
 _REGISTERED: dict[str, Callable[[int], Activation]] = {}
 _ENDINGS = re.compile(r"(?P<body>.+?)(?:_k(?P<k>[0-9]{1,9}))?(?P<halves>_halves)?")

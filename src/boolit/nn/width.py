@@ -10,7 +10,7 @@ from fractions import Fraction
 import torch
 from torch import nn
 
-from boolit.nn.activations import Activation
+from boolit.nn.gates import Activation
 from boolit.nn.mlp import MLP
 
 PARABOLAS = 6  # guesses of a width by interpolation, before it is bisected

@@ -16,6 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from torch import Tensor, nn
 
 import boolit
+from boolit._devices import choose_device
 from boolit.nn import Activation, Pointwise
 from boolit.nn.mlp import MLP, GeneratedDropout, Standardise, Unstandardise
 from boolit.nn.width import mlp_parameters, width_for_budget
@@ -64,6 +65,7 @@ RULES: dict[str, tuple[Callable[[object], bool], str]] = {
     "max_iter": (_whole(1), "a whole number of epochs from 1"),
     "validation_fraction": (_between(0, 1, lowest_too=False), "a number between 0 and 1"),
     "patience": (_whole(1), "a whole number of epochs from 1"),
+    "device": (lambda value: isinstance(value, (str, torch.device)), "a name such as 'cpu', 'cuda' or 'auto'"),
 }
 
 
@@ -114,6 +116,7 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
         standardise: bool = True,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
+        device: str | torch.device = "cpu",
     ) -> None:
         """Parameters are kept as they are, and checked when it is fitted.
 
@@ -134,6 +137,7 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
             standardise: whether inputs, and numbers to predict, are standardised within the model.
             random_state: an int for the same result every time.
             verbose: whether to print a line per epoch.
+            device: where to train, such as ``cuda``; ``auto`` is a GPU if there is one. What was fitted is on the CPU.
         """
         self.activation = activation
         self.hidden_layers = hidden_layers
@@ -151,6 +155,7 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
         self.standardise = standardise
         self.random_state = random_state
         self.verbose = verbose
+        self.device = device
 
     def _fit(self, objective: Objective, x: Array, y: Array, sample_weight: npt.ArrayLike | None, outputs: int) -> None:
         weight = _check_sample_weight(sample_weight, x, dtype=np.float64, ensure_non_negative=True)
@@ -159,17 +164,18 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
         if self.early_stopping:
             training, validation = split(training, self.validation_fraction, drawn)
         generator = torch.Generator().manual_seed(int(drawn.randint(2**31 - 1)))
-        network = self._network(outputs, generator)
+        device = choose_device(self.device)
+        network = self._network(outputs, generator).to(device)
         before, after = self._standardisers(objective, training)
         history = train(
             network,
             objective,
-            _tensors(training, objective, before, after),
-            None if validation is None else _tensors(validation, objective, before, after),
+            _tensors(training, objective, before, after).to(device),
+            None if validation is None else _tensors(validation, objective, before, after).to(device),
             self._options(len(training.x)),
             generator,
         )
-        self.module_ = _module_to_keep(before, network, after)
+        self.module_ = _module_to_keep(before, network.cpu(), after)
         self.n_iter_, self.loss_curve_ = len(history.losses), history.losses
         self.validation_scores_ = history.validation_scores if self.early_stopping else None
 

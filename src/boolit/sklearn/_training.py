@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -139,6 +138,10 @@ class Tensors(NamedTuple):
     y: Tensor
     weight: Tensor
 
+    def to(self, device: torch.device) -> Tensors:
+        """The same samples on a device."""
+        return Tensors(*(part.to(device) for part in self))
+
 
 class FitOptions(NamedTuple):
     """How to train."""
@@ -183,13 +186,14 @@ def train(
     batches = max(1, len(training.x) // options.batch_size)
     optimiser = AdamW(_groups(network, options.weight_decay), lr=options.learning_rate, fused=True)
     schedule = OneCycleLR(optimiser, options.learning_rate, options.epochs * batches, cycle_momentum=False)
-    history, best = History(), network.state_dict()
+    history, best, device = History(), network.state_dict(), training.x.device
     while len(history.losses) < options.epochs and history.epochs_without_gain < options.patience:
-        order = torch.randperm(len(training.x), generator=drawn)
+        order = torch.randperm(len(training.x), generator=drawn).to(device)
         history.losses.append(_epoch(network, objective, training, order.tensor_split(batches), optimiser, schedule))
         if validation is not None:
             _validate(network, objective, validation, history)
-            best = copy.deepcopy(network.state_dict()) if history.epochs_without_gain == 0 else best
+            if history.epochs_without_gain == 0:
+                best = {name: values.clone() for name, values in network.state_dict().items()}
         if options.verbose:
             print(history)
         _check_finite(history)
@@ -206,7 +210,7 @@ def _epoch(
     schedule: OneCycleLR,
 ) -> float:
     network.train()
-    total = torch.zeros(())
+    total = torch.zeros((), device=training.x.device)
     for rows in batches:
         x, y, weight = (part[rows] for part in training)
         loss = (objective.loss(network(x), y) * weight).mean()

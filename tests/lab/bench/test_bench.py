@@ -13,7 +13,7 @@ from torch import nn
 import boolit
 from boolit.lab.bench import settings as candidates
 from boolit.lab.bench.result import call_bar, cpu_model, kept_bar, stamp, time_bars
-from boolit.lab.bench.settings import CASES, SPECS, BenchSettings, parse_settings
+from boolit.lab.bench.settings import CASES, DIRECTIONS, SPECS, BenchSettings, parse_settings
 from boolit.lab.bench.timing import WARM_UP, TimedCall, Timing, bytes_kept, interleave
 from boolit.lab.common.errors import UserError
 
@@ -146,21 +146,24 @@ class TestBars:
 
     def test_of_the_default_specs(self) -> None:
         for spec in SPECS:
-            expected = {"relu": 0.7, "published": 1 / 20} if "ail" in spec else {"silu": 1.0, "published": 1 / 5}
-            if spec == "or_and_xnor_ail_d":
-                expected = {"silu": 1.0, "published": 1 / 20}
-            assert time_bars(spec) == expected
-            assert call_bar(spec) == 2.5
+            xnor, cheap = "xnor" in spec, "ail" in spec
+            for rank, of_relu in ((2, 0.8), (4, 0.72)):
+                expected = {"relu": of_relu} if cheap else {"silu": 0.8 if xnor else 0.7}
+                if spec == "or_and_xnor_ail_d":
+                    expected = {"silu": 0.9}
+                assert time_bars(spec, rank) == expected | {"published": 1 / 20 if cheap and not xnor else 1 / 10}
+            assert [call_bar(spec, "function", direction) for direction in DIRECTIONS] == [1.6, 1.5]
+            assert call_bar(spec, "module", "forward") is None
 
     def test_bytes(self) -> None:
         assert [kept_bar(spec, 4) for spec in ("or_nail", "xnor_il", "or_xnor_ail_d", "relu")] == [1 / 8, 4, None, None]
 
     @pytest.mark.parametrize("spec", ["relu", "max", "glu", "max+xnor_ail_d"])
     def test_baselines_have_none(self, spec: str) -> None:
-        assert (time_bars(spec), call_bar(spec)) == ({}, None)
+        assert (time_bars(spec), call_bar(spec, "function", "forward")) == ({}, None)
 
     def test_other_ensembles_are_held_against_the_published_ones_only(self) -> None:
-        assert time_bars("or_xnor_nail_p") == {"published": 1 / 20}
+        assert time_bars("or_xnor_nail_p") == {"published": 1 / 10}
         assert time_bars("or_il+xnor_ail_d") == {}
 
 

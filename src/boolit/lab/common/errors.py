@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 
 class UserError(ValueError):
@@ -41,6 +43,31 @@ def user_input() -> Iterator[None]:
         raise UserError(str(error)) from error
 
 
+def lacks_memory(error: BaseException) -> bool:
+    """Whether Python, torch or a GPU ran out of memory."""
+    torch_lacks = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+    return isinstance(error, MemoryError) or torch_lacks
+
+
+def one_line(error: BaseException) -> str:
+    """What was raised and where, in one line; a refusal of the lab's own says enough by itself.
+
+    Example:
+        >>> one_line(UserError("there is no study 'paritty'")), one_line(MemoryError())
+        ("there is no study 'paritty'", 'out of memory')
+    """
+    message = " ".join(str(error).split())
+    if isinstance(error, UserError):
+        return message
+    if lacks_memory(error):
+        return "out of memory"
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f"{Path(frames[-1].filename).name} line {frames[-1].lineno}: " if frames else ""
+    if isinstance(error, SyntaxError):
+        place = f"{Path(error.filename or '').name} line {error.lineno}: "
+    return f"{place}{type(error).__name__}: {message}"
+
+
 # Which packages each optional feature needs, by the names they are installed under.
 EXTRAS: dict[str, tuple[str, ...]] = {
     "lab": (
@@ -48,6 +75,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
         *("rich", "safetensors", "scipy", *(() if sys.version_info >= (3, 11) else ("tomli",)), "typer", "vl-convert-python"),
     ),
     "sklearn": ("scikit-learn",),
+    "cluster": ("distributed",),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
 }
 IMPORTED_AS = {"PIL": "pillow", "vl_convert": "vl-convert-python"}  # where a package's modules have another name

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-import traceback
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -17,7 +16,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-from boolit.lab.common.errors import UserError
+from boolit.lab.common.errors import UserError, one_line
 from boolit.lab.common.files import hash_file
 
 VARIABLE, GROUP = "BOOLIT_PLUGINS", "boolit.plugins"
@@ -60,7 +59,7 @@ def _load(name: str, load: Callable[[], object]) -> None:
     try:
         found = load()
     except (Exception, SystemExit) as error:
-        raise UserError(f"the plugin {name} cannot be loaded: {_cause(error)}") from error
+        raise UserError(f"the plugin {name} cannot be loaded: {one_line(error)}") from error
     _LOADED[name] = _digest(found)
 
 
@@ -87,14 +86,3 @@ def _run_file(path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
-
-
-def _cause(error: BaseException) -> str:
-    """What was raised and where, in one line; a refusal of the lab's own says enough by itself."""
-    if isinstance(error, UserError):
-        return str(error)
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f"{Path(frames[-1].filename).name} line {frames[-1].lineno}: " if frames else ""
-    if isinstance(error, SyntaxError):
-        place = f"{Path(error.filename or '').name} line {error.lineno}: "
-    return f"{place}{type(error).__name__}: {' '.join(str(error).split())}"

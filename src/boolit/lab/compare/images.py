@@ -12,8 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import torch
+
+from boolit.lab.common.devices import use_device
 from boolit.lab.compare.config import ImageCompareConfig
 from boolit.lab.compare.rates import LOSS
 from boolit.lab.datasets import Source, load, source
@@ -27,6 +30,9 @@ from boolit.lab.runs import Record, Run, RunConfig
 from boolit.lab.studies import Plan, StudyFile
 from boolit.lab.studies import plan as plan_study
 from boolit.lab.studies.planner import MEMORY, cohorts
+
+if TYPE_CHECKING:
+    from boolit.lab.execute.cluster import Cluster
 
 PROFILE = "transfer"
 BATCH, MIN_BATCH, RATE = 128, 16, 0.01
@@ -89,17 +95,25 @@ class ImageCompareJob:
         return ImageCompareJob(config, plan_study(image_study(config), PROFILE))
 
     def run(
-        self, out: Path, progress: bool | None = None, on_rates: Callable[[Mapping[str, float]], None] | None = None
+        self,
+        out: Path,
+        progress: bool | None = None,
+        on_rates: Callable[[Mapping[str, float]], None] | None = None,
+        device: str | torch.device | None = None,
+        cluster: Cluster | None = None,
     ) -> ImageCompareResult:
-        """Trains what is not in the folder yet, and writes the report there; ``on_rates`` is called with the chosen rates."""
-        with Store(out) as store:
+        """Encodes and trains what is not in the folder yet, and writes the report there.
+
+        ``on_rates`` is called with the chosen rates; ``device`` and ``cluster`` as for `execute`.
+        """
+        with Store(out) as store, use_device(device):
             trials: Plan | None = None
             if self.config.rate is not None:
                 before, rates = None, dict.fromkeys(self.config.activations, self.config.rate)
             else:
                 trials = trial_plan(self.plan)
                 self._describe(trials, self.plan).write(out)
-                before = execute(trials, store, progress)
+                before = execute(trials, store, progress, cluster=cluster)
                 if not before.complete:
                     return ImageCompareResult(before, report_study(self.plan, store, kind="transfer"))
                 rates = choose_rates(store.records_of(trials.runs, history=False))
@@ -107,7 +121,7 @@ class ImageCompareJob:
                     on_rates(rates)
             final = final_plan(self.plan, rates)
             self._describe(trials, final).write(out)
-            summary = execute(final, store, progress)
+            summary = execute(final, store, progress, cluster=cluster)
             note = divergence_note(store.records_of(final.runs, history=False), final.study.training.batch)
             report = report_study(final, store, kind="transfer")
             return ImageCompareResult(before.add(summary) if before else summary, report, rates, [note] if note else [])

@@ -9,10 +9,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from boolit.lab.common.devices import use_device
 from boolit.lab.compare.config import RATES, CompareConfig
 from boolit.lab.compare.rates import LOSS, ActivationSplit, activation_split, choose_rates, edge_notes, final_plan, trial_plan
 from boolit.lab.compare.saved import BestModel, save_best_model
@@ -31,6 +32,9 @@ from boolit.lab.results.verdicts import SplitVerdict
 from boolit.lab.runs import Metric, Record
 from boolit.lab.studies import Plan
 from boolit.lab.studies import plan as plan_study
+
+if TYPE_CHECKING:
+    from boolit.lab.execute.cluster import Cluster
 
 MAJORITY, MEAN = "majority class", "target mean"
 BASELINE_TEXTS = {MAJORITY: "guessing the majority class", MEAN: "guessing the mean"}
@@ -138,12 +142,15 @@ class CompareJob:
             "parameters": self.parameters,
         }
 
-    def fit_minutes(self, minutes: float, out: Path, spent: float = 0.0) -> CompareJob:
-        """This comparison, reduced to fit into some minutes, of which ``spent`` seconds are over."""
+    def fit_minutes(
+        self, minutes: float, out: Path, spent: float = 0.0, device: str | torch.device | None = None
+    ) -> CompareJob:
+        """This comparison, reduced to fit into some minutes on a device, of which ``spent`` seconds are over."""
         config = self.config
         wanted = Effort(len(self.splits), config.rates, self.plan.study.training.epochs)
         given = {"splits": config.splits is not None, "rates": config.rates != RATES, "epochs": config.epochs is not None}
-        budget = plan_effort(minutes, self.plan, wanted, [name for name, fixed in given.items() if fixed], out, spent)
+        with use_device(device):
+            budget = plan_effort(minutes, self.plan, wanted, [name for name, fixed in given.items() if fixed], out, spent)
         if budget.effort == wanted:
             return replace(self, notes=budget.notes())
         reduced = replace(config, **vars(budget.effort))
@@ -160,12 +167,21 @@ class CompareJob:
         """The numbers of the splits."""
         return self.config.split_numbers(sum(self.table.rows.values()))
 
-    def run(self, out: Path, progress: bool | None = None) -> CompareResult:
-        """Trains what is not in the folder yet, and writes the report and a model there."""
-        with Store(out) as store:
+    def run(
+        self,
+        out: Path,
+        progress: bool | None = None,
+        device: str | torch.device | None = None,
+        cluster: Cluster | None = None,
+    ) -> CompareResult:
+        """Trains what is not in the folder yet, and writes the report and a model there.
+
+        ``device`` and ``cluster`` are as for `execute`.
+        """
+        with Store(out) as store, use_device(device):
             trials = trial_plan(self.plan, self.splits, self.config.rates)
             self._describe(trials).write(out)
-            before = execute(trials, store, progress)
+            before = execute(trials, store, progress, cluster=cluster)
             if not before.complete:
                 return CompareResult(before)
             tried = store.records_of(trials.runs, history=False)
@@ -173,7 +189,7 @@ class CompareJob:
             final = final_plan(self.plan, rates)
             info = self._describe(trials, final)
             info.write(out)
-            summary = before.add(execute(final, store, progress))
+            summary = before.add(execute(final, store, progress, cluster=cluster))
             notes = [*self.notes, *edge_notes(rates, self.config.rates)]
             if not summary.complete:
                 return CompareResult(summary, rates, notes)

@@ -19,6 +19,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from boolit.lab.common.devices import DeviceCopies
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.random import keys, uniform
 from boolit.lab.datasets.base import Dataset, Description, Split, Task
@@ -34,7 +35,8 @@ LOWEST_SHIFT, SHIFTS = -5, 12
 SEMITONES = 3.0  # the Gaussian's standard deviation
 NOTES = 3  # changed at most
 GAUSSIAN, COPY, EXTEND, UNIFORM = range(4)
-OPERATION = torch.tensor([GAUSSIAN] * 6 + [COPY] * 2 + [EXTEND] * 2 + [UNIFORM])  # eleven tenths of the paper's weights
+# Eleven tenths of the paper's weights.
+OPERATION = DeviceCopies(torch.tensor([GAUSSIAN] * 6 + [COPY] * 2 + [EXTEND] * 2 + [UNIFORM]))
 
 
 def _transpositions() -> Tensor:
@@ -60,7 +62,7 @@ def _nearby() -> Tensor:
     return (sums / sums[:, -1:] + torch.arange(TOKENS).unsqueeze(1)).flatten()
 
 
-TRANSPOSED, NEARBY = _transpositions(), _nearby()
+TRANSPOSED, NEARBY = DeviceCopies(_transpositions()), DeviceCopies(_nearby())
 
 
 def draw(x: Tensor, y: Tensor, run_keys: Tensor, step: int) -> tuple[Tensor, Tensor]:
@@ -70,7 +72,7 @@ def draw(x: Tensor, y: Tensor, run_keys: Tensor, step: int) -> tuple[Tensor, Ten
     """
     chances = uniform(run_keys, step, (x.shape[1], 3 + 3 * NOTES)).flatten(0, 1)
     shift, genuine = _below(chances[:, :1], SHIFTS), chances[:, 1] < 0.5
-    excerpts = TRANSPOSED.take(shift * TOKENS + x.reshape(-1, CELLS))
+    excerpts = TRANSPOSED.on(x.device).take(shift * TOKENS + x.reshape(-1, CELLS))
     rows = genuine.logical_not().nonzero().squeeze(1)
     excerpts[rows] = corrupt(excerpts[rows], chances[rows, 2:])
     return excerpts.to(x.dtype).view(x.shape), genuine.to(y.dtype).view(y.shape)
@@ -110,13 +112,14 @@ def change_notes(excerpts: Tensor, cells: Tensor, how: Tensor, which: Tensor) ->
     time, voice = cells // VOICES, cells % VOICES
     lines = excerpts.view(-1, STEPS, VOICES).mT.gather(1, voice.unsqueeze(2).expand(-1, -1, STEPS))
     note = excerpts.gather(1, cells)
-    operation = OPERATION.take(_below(how, len(OPERATION)))
+    operations, nearby = (table.on(excerpts.device) for table in (OPERATION, NEARBY))
+    operation = operations.take(_below(how, len(operations)))
     others = (lines != note.unsqueeze(2)) & (lines != SILENCE)
     copied = _choose(lines, others, which)
     previous = lines.gather(2, (time - 1).clamp_(min=0).unsqueeze(2)).squeeze(2)
     other = _below(which, TOKENS - 1)
     other = other + (other >= note)
-    result = torch.searchsorted(NEARBY, note + which.double(), right=True) - PITCHES * note
+    result = torch.searchsorted(nearby, note + which.double(), right=True) - PITCHES * note
     result = torch.where((operation == COPY) & others.any(2), copied, result)
     result = torch.where((operation == EXTEND) & (previous != note), previous, result)
     return torch.where(operation == UNIFORM, other, result)
@@ -230,5 +233,6 @@ def one_hot(x: Tensor) -> Tensor:
 
     Shape: ``(…, 4, 4)`` to ``(…, 592)``.
     """
-    places = x.reshape(-1, CELLS) + torch.arange(CELLS) * TOKENS
-    return torch.zeros(len(places), CELLS * TOKENS).scatter_(1, places, 1.0).view(*x.shape[:-2], CELLS * TOKENS)
+    places = x.reshape(-1, CELLS) + torch.arange(CELLS, device=x.device) * TOKENS
+    empty = torch.zeros(len(places), CELLS * TOKENS, device=x.device)
+    return empty.scatter_(1, places, 1.0).view(*x.shape[:-2], CELLS * TOKENS)

@@ -10,6 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from boolit.lab.common.devices import DeviceCopies
 from boolit.lab.common.random import generator
 from boolit.lab.datasets.base import Dataset, Description, Split, Task
 from boolit.lab.datasets.download.fetch import Tensors, load_tensors
@@ -87,4 +88,5 @@ def standardiser(train: Tensor) -> Callable[[Tensor], Tensor]:
     deviations = measured.std(0, correction=0)
     scale[:CONTINUOUS] = deviations.where(deviations > 0, 1).reciprocal().float()
     shift[:CONTINUOUS] = -measured.mean(0).float() * scale[:CONTINUOUS]
-    return lambda x: torch.addcmul(shift, x.float(), scale)
+    shifts, scales = DeviceCopies(shift), DeviceCopies(scale)
+    return lambda x: torch.addcmul(shifts.on(x.device), x.float(), scales.on(x.device))

@@ -1,4 +1,4 @@
-"""Where cohorts run: one after the other on this machine, each recorded as a whole when it is done."""
+"""Where cohorts run: one after the other on this machine, or on a cluster; each is recorded as a whole when it is done."""
 
 from __future__ import annotations
 
@@ -8,30 +8,35 @@ import signal
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from time import sleep
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import torch
 from safetensors.torch import save
-from torch import Tensor
 
 from boolit import __version__
+from boolit._devices import device_name
+from boolit.lab.common.devices import present_device, use_device
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import atomic_write
 from boolit.lab.common.plugins import loaded_plugins
 from boolit.lab.execute.progress import StudyProgress
 from boolit.lab.results.store import ClaimHolder, Store
-from boolit.lab.runs import JSON, Record
+from boolit.lab.runs import JSON, Record, State
 from boolit.lab.studies import Cohort, Plan, Study
 from boolit.lab.studies.planner import MEMORY
-from boolit.lab.training import Checkpoint, CohortResult, StackedTraining, distributed, train
+from boolit.lab.training import Checkpoint, Outcome, StackedTraining, distributed, train
 from boolit.lab.training.checkpoint import EVERY_SECONDS
 from boolit.logic import kernels
+
+if TYPE_CHECKING:
+    from boolit.lab.execute.cluster import Cluster
 
 END = -1  # what the leader says of a cohort when nothing more is trained
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -43,7 +48,8 @@ class ExecutionSummary:
     """What became of a plan's runs, in numbers.
 
     ``already`` are in the store, ``trained`` now, of which ``diverged``; ``elsewhere`` are those that other processes train,
-    the ``holders``; ``undone`` are left as it was stopped; and it took ``seconds``.
+    the ``holders``; ``failed`` are those that a cluster could not train, for the reasons in ``failures``; ``undone`` are left
+    as it was stopped; and it took ``seconds``.
 
     Example:
         >>> from boolit.lab import ExecutionSummary
@@ -62,6 +68,8 @@ class ExecutionSummary:
     undone: int
     seconds: float
     holders: tuple[ClaimHolder, ...] = ()
+    failed: int = 0
+    failures: tuple[str, ...] = ()
 
     @property
     def elsewhere_message(self) -> str:
@@ -75,9 +83,17 @@ class ExecutionSummary:
         return f"{self.elsewhere} runs are being trained by {' and '.join(others) or 'another process, which has just ended'}"
 
     @property
+    def failed_message(self) -> str:
+        """Which runs failed on a cluster, and why; nothing if none did."""
+        if not self.failed:
+            return ""
+        more = f" (and {len(self.failures) - 1} more)" if len(self.failures) > 1 else ""
+        return f"{self.failed:,} runs could not be trained: {self.failures[0]}{more}"
+
+    @property
     def complete(self) -> bool:
         """Whether every run of the plan is in the store."""
-        return not self.undone and not self.elsewhere
+        return not (self.undone or self.elsewhere or self.failed)
 
     @property
     def interrupted(self) -> bool:
@@ -92,6 +108,8 @@ class ExecutionSummary:
             trained=self.trained + later.trained,
             diverged=self.diverged + later.diverged,
             seconds=self.seconds + later.seconds,
+            failed=later.failed + (0 if same_plan else self.failed),
+            failures=later.failures if same_plan else self.failures + later.failures,
         )
 
 
@@ -102,6 +120,8 @@ def execute(
     checkpoint_every: float = EVERY_SECONDS,
     memory: int = MEMORY,
     checkpoint_steps: int | None = None,
+    device: str | torch.device | None = None,
+    cluster: Cluster | None = None,
 ) -> ExecutionSummary:
     """Trains what the store does not have yet. Safe to kill, to repeat and to run from several processes at once.
 
@@ -115,6 +135,9 @@ def execute(
         checkpoint_every: seconds between checkpoints.
         memory: bytes that a cohort may take.
         checkpoint_steps: steps between checkpoints, too.
+        device: where to train, such as ``cpu`` or ``cuda:1``; a GPU if there is one, unless given. No run's key depends on it.
+        cluster: the workers that train, on their own devices; this process unless given. They write no checkpoints: a cohort
+            that is interrupted there starts again.
 
     Example:
         >>> import tempfile
@@ -125,9 +148,11 @@ def execute(
         (4, 4)
     """
     keys = {run.key for run in plan.runs}
-    if not keys <= store.finished() or _without_weights(plan.study, store, keys):
-        plan.study.data.prepare()
-    return _Execution(plan.study, store, checkpoint_every, checkpoint_steps, memory).run(plan.cohorts, progress)
+    here = cluster is None or cluster.local is not None  # workers of other machines have their own data
+    with use_device(device):
+        if here and (not keys <= store.finished() or _without_weights(plan.study, store, keys)):
+            plan.study.data.prepare()
+        return _Execution(plan.study, store, checkpoint_every, checkpoint_steps, memory, cluster).run(plan.cohorts, progress)
 
 
 def execute_and_wait(
@@ -136,13 +161,15 @@ def execute_and_wait(
     on_wait: Callable[[str], object],
     progress: bool | None = None,
     checkpoint_steps: int | None = None,
+    cluster: Cluster | None = None,
 ) -> ExecutionSummary:
     """As `execute`, again and again until no other process has runs of the plan; ``on_wait`` is told which one has them."""
-    summary = execute(plan, store, progress, checkpoint_steps=checkpoint_steps)
-    while summary.elsewhere and not summary.interrupted:
+    summary = execute(plan, store, progress, checkpoint_steps=checkpoint_steps, cluster=cluster)
+    while summary.elsewhere and not (summary.interrupted or summary.failed):
         on_wait(summary.elsewhere_message)
         sleep(SECONDS_BETWEEN_PASSES)
-        summary = summary.add(execute(plan, store, progress, checkpoint_steps=checkpoint_steps), same_plan=True)
+        later = execute(plan, store, progress, checkpoint_steps=checkpoint_steps, cluster=cluster)
+        summary = summary.add(later, same_plan=True)
     return summary
 
 
@@ -158,53 +185,112 @@ def follow(plan: Plan, memory: int = MEMORY) -> None:
                 return
 
 
+@dataclass(frozen=True)
+class TrainedRun:
+    """What the store takes of one run, wherever it was trained; its weights as the bytes of a safetensors file."""
+
+    state: State
+    metrics: Mapping[str, float]
+    history: Mapping[str, list[float]]
+    weights: bytes | None
+
+    @staticmethod
+    def of(outcome: Outcome, keep_weights: bool) -> TrainedRun:
+        """Of what the trainer returns."""
+        return TrainedRun(outcome.state, outcome.metrics, outcome.history, save(outcome.weights) if keep_weights else None)
+
+
 class _Execution:
-    def __init__(self, study: Study, store: Store, every: float, steps: int | None, memory: int) -> None:
+    def __init__(
+        self, study: Study, store: Store, every: float, steps: int | None, memory: int, cluster: Cluster | None
+    ) -> None:
         self.study, self.store, self.every, self.steps, self.memory = study, store, every, steps, memory
+        self.cluster = cluster
         self.owner = f"{platform.node()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        self.already = self.trained = self.diverged = self.elsewhere = 0
+        self.already = self.trained = self.diverged = self.elsewhere = self.failed = 0
+        self.failures: list[str] = []
+        self.claimed: set[str] = set()
 
     def run(self, cohorts: Sequence[Cohort], progress: bool | None) -> ExecutionSummary:
         started, total = time.monotonic(), sum(len(cohort.runs) for cohort in cohorts)
         finished = self.store.finished()
         already = sum(run.key in finished for cohort in cohorts for run in cohort.runs)
         with StudyProgress(total, progress, already=already) as bars, stop_requests() as stop:
-            for cohort in cohorts:
-                if stop():
-                    distributed.broadcast(torch.full((len(cohort.runs),), END))
-                    break
-                if not self._cohort(cohort, bars, stop):
-                    break
-        undone = total - self.already - self.trained - self.elsewhere
-        seconds = time.monotonic() - started
+            try:
+                if self.cluster is None:
+                    self._run_here(cohorts, bars, stop)
+                else:
+                    self._run_on(self.cluster, cohorts, bars, stop)
+            finally:
+                with suppress(UserError):  # what went wrong before is what the user has to know
+                    self.store.release(self.claimed, self.owner)
+        undone = total - self.already - self.trained - self.elsewhere - self.failed
         holders = tuple(self.store.holders()) if self.elsewhere else ()
-        return ExecutionSummary(self.already, self.trained, self.diverged, self.elsewhere, undone, seconds, holders)
+        return ExecutionSummary(
+            already=self.already,
+            trained=self.trained,
+            diverged=self.diverged,
+            elsewhere=self.elsewhere,
+            undone=undone,
+            seconds=time.monotonic() - started,
+            holders=holders,
+            failed=self.failed,
+            failures=tuple(self.failures),
+        )
 
-    def _cohort(self, cohort: Cohort, bars: StudyProgress, stop: Callable[[], bool]) -> bool:
-        """Trains and records what this process can claim of a cohort; whether to continue with the next."""
+    def _run_here(self, cohorts: Sequence[Cohort], bars: StudyProgress, stop: Callable[[], bool]) -> None:
+        for cohort in cohorts:
+            if stop():
+                distributed.broadcast(torch.full((len(cohort.runs),), END))
+                return
+            claimed = self._claim(cohort, bars)
+            distributed.broadcast(torch.tensor([run.key in self.claimed for run in cohort.runs], dtype=torch.int64))
+            if claimed.runs and not self._train(claimed, bars, stop):
+                return
+
+    def _run_on(self, cluster: Cluster, cohorts: Sequence[Cohort], bars: StudyProgress, stop: Callable[[], bool]) -> None:
+        workers = cluster.wait_for_workers(lambda: bars.show_workers(0, len(cohorts), 0, 0.0), stop)
+        parts = cluster.split(cohorts, workers)
+        left = len(parts)
+        bars.show_workers(workers, left, 0, 0.0)
+
+        def claim_parts() -> Iterator[Cohort]:
+            nonlocal left
+            for part in parts:
+                claimed = self._claim(part, bars)
+                if claimed.runs:
+                    yield claimed
+                else:
+                    left -= 1
+
+        def show(workers: int, partly: float) -> None:
+            bars.show_workers(workers, len(parts), len(parts) - left, partly)
+
+        results = cluster.train(claim_parts(), self.memory, self.study.keep_weights, stop, show, bars.note)
+        with closing(results):
+            for cohort, result in results:
+                left -= 1
+                if result.failed:
+                    self.failed += len(cohort.runs)
+                    self.failures.append(f"{cohort}: {result.failed}")
+                else:
+                    self._record(cohort, result.runs, result.seconds, result.environment)
+                bars.finish(len(cohort.runs))
+
+    def _claim(self, cohort: Cohort, bars: StudyProgress) -> Cohort:
+        """What this process can claim of a cohort."""
         keys = [run.key for run in cohort.runs]
         claimed = self.store.claim(keys, self.owner, again=_without_weights(self.study, self.store, keys))
-        distributed.broadcast(torch.tensor([run.key in claimed for run in cohort.runs], dtype=torch.int64))
+        self.claimed.update(claimed)
         unclaimed = set(keys) - set(claimed)
-        done = len(unclaimed & self.store.finished())
+        done = len(self.store.finished(unclaimed))
         self.already += done
         self.elsewhere += len(unclaimed) - done
-        bars.finish(len(cohort.runs) - len(claimed))
-        if not claimed:
-            return True
-        try:
-            finished = self._train(cohort.of(claimed), bars, stop)
-        except BaseException:
-            with suppress(UserError):  # what went wrong before is what the user has to know
-                self.store.release(claimed, self.owner)
-            raise
-        if finished is None:
-            self.store.release(claimed, self.owner)
-            return False
-        bars.finish(len(claimed))
-        return True
+        bars.finish(len(unclaimed))
+        return cohort.of(claimed)
 
-    def _train(self, cohort: Cohort, bars: StudyProgress, stop: Callable[[], bool]) -> CohortResult | None:
+    def _train(self, cohort: Cohort, bars: StudyProgress, stop: Callable[[], bool]) -> bool:
+        """Trains and records a cohort; whether it was not stopped."""
         first = cohort.runs[0].config
         bars.begin(first.activation, first.parameters, len(cohort.runs))
         checkpoint = Checkpoint(self.store.checkpoint_folder(cohort.key), self.every, self.steps, cohort.key, bars.note)
@@ -214,29 +300,31 @@ class _Execution:
             return not stop()
 
         finished = train(cohort.job(), checkpoint, watch, self.memory)
-        if finished is not None:
-            self._record(cohort, finished)
-            checkpoint.delete()
-        return finished
-
-    def _record(self, cohort: Cohort, finished: CohortResult) -> None:
-        pairs = list(zip(cohort.runs, finished.outcomes, strict=True))
-        if self.study.keep_weights:
-            # Before the records: a run in the store always has its weights.
-            for run, outcome in pairs:
-                save_weights(outcome.weights, self.store.weights(run.key))
-        share = finished.seconds / len(pairs)
-        self.store.record(
-            Record(run.key, run.config, outcome.state, outcome.metrics, outcome.history, environment(), share)
-            for run, outcome in pairs
+        if finished is None:
+            return False
+        self._record(
+            cohort, [TrainedRun.of(one, self.study.keep_weights) for one in finished.outcomes], finished.seconds, environment()
         )
+        checkpoint.delete()
+        bars.finish(len(cohort.runs))
+        return True
+
+    def _record(self, cohort: Cohort, trained: Sequence[TrainedRun], seconds: float, where: Mapping[str, JSON]) -> None:
+        pairs = list(zip(cohort.runs, trained, strict=True))
+        # Before the records: a run in the store always has its weights.
+        for run, own in pairs:
+            if own.weights is not None:
+                save_weights(own.weights, self.store.weights(run.key))
+        share = seconds / len(pairs)
+        self.store.record(Record(run.key, run.config, own.state, own.metrics, own.history, where, share) for run, own in pairs)
+        self.claimed.difference_update(run.key for run in cohort.runs)
         self.trained += len(pairs)
-        self.diverged += sum(outcome.state == "diverged" for _, outcome in pairs)
+        self.diverged += sum(own.state == "diverged" for _, own in pairs)
 
 
 def environment() -> dict[str, JSON]:
     """What a run's numbers may depend on besides its configuration."""
-    status = kernels.status()
+    status, device = kernels.status(), present_device()
     return {
         "boolit": __version__,
         "torch": str(torch.__version__),
@@ -244,16 +332,17 @@ def environment() -> dict[str, JSON]:
         "system": f"{platform.system()} {platform.machine()}",
         "threads": torch.get_num_threads(),
         **({"processes": distributed.size()} if distributed.size() > 1 else {}),
-        "kernels": status.instructions if status.active else None,
+        "device": device_name(device),
+        "kernels": status.instructions if status.active and device.type == "cpu" else None,
         **({"plugins": dict(loaded_plugins())} if loaded_plugins() else {}),
     }
 
 
-def save_weights(weights: dict[str, Tensor], path: Path) -> None:
-    """Writes a run's weights so that the file is there whole or not at all."""
+def save_weights(content: bytes, path: Path) -> None:
+    """Writes the file of a run's weights so that it is there whole or not at all."""
     try:
         with atomic_write(path) as part:
-            part.write_bytes(save(weights))
+            part.write_bytes(content)
     except OSError as error:
         raise UserError(
             f"cannot write the weights {path} ({error.strerror or error}); make room for them and run again: the finished runs "

@@ -47,12 +47,22 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
 
     def begin(self, activation: str, parameters: int, runs: int) -> None:
         """A cohort starts."""
-        if self._first_line and isinstance(self._bars, LineProgress):
-            self._bars.print_now(self._first_line)
-            self._first_line = ""
+        self._print_first_line()
         name = activation if self._bars.console.options.ascii_only else paper_name(activation)
         what = f"{name}, {parameters:,} parameters, {_count(runs)}: epochs"
         self._bars.reset(self._cohort, description=what, total=None, visible=True)
+
+    def show_workers(self, workers: int, cohorts: int, done: int, partly: float) -> None:
+        """How many of the cohorts are done on a cluster; those that are not amount to ``partly`` runs."""
+        self._print_first_line()
+        what = f"{workers} worker{'' if workers == 1 else 's'}: cohorts" if workers else "waiting for a worker: cohorts"
+        self._bars.update(self._cohort, description=what, completed=done, total=cohorts, visible=True)
+        self._bars.update(self._study, completed=self._before + partly)
+
+    def _print_first_line(self) -> None:
+        if self._first_line and isinstance(self._bars, LineProgress):
+            self._bars.print_now(self._first_line)
+            self._first_line = ""
 
     def after_step(self, training: StackedTraining) -> None:
         """A step of the present cohort was made."""

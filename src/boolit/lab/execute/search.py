@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import load
@@ -25,6 +25,9 @@ from boolit.lab.studies.planner import MEMORY, cohorts
 from boolit.lab.studies.search import Bounds, Trial, best_first, hparams_to_toml, searched_hparams
 from boolit.lab.training.checkpoint import EVERY_SECONDS
 from boolit.lab.training.metrics import METRIC_OF_TASK
+
+if TYPE_CHECKING:
+    from boolit.lab.execute.cluster import Cluster
 
 ROUNDS, TRIALS, SEEDS, FINALISTS = 4, 120, 120, 10  # a:mnist
 # Where seeds begin: none is a study's own, and a setting is not tried for the final with a seed that chose it.
@@ -84,6 +87,7 @@ class SearchSettings:
     progress: bool | None = None
     checkpoint_every: float = EVERY_SECONDS
     memory: int = MEMORY
+    cluster: Cluster | None = None
 
 
 def search(
@@ -198,7 +202,12 @@ class _ActivationSearch:
         """The records of some runs in their order, trained now or earlier."""
         how, runs = self.how, [Run(config) for config in configs]
         stage = Plan(self.planned.name, self.study, tuple(cohorts(runs, how.memory)))
-        if not execute(stage, how.store, how.progress, how.checkpoint_every, how.memory).complete:
+        summary = execute(stage, how.store, how.progress, how.checkpoint_every, how.memory, cluster=how.cluster)
+        if summary.failed:
+            raise UserError(
+                f"{summary.failed_message}; a search needs them all: run the same command again when that is mended"
+            )
+        if not summary.complete:
             return None
         records = {record.key: record for record in how.store.records_of(runs, history=False)}
         return [records[run.key] for run in runs]

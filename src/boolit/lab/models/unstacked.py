@@ -97,7 +97,7 @@ class UnstackedRuns(Stacked):
             with torch.no_grad():
                 return torch.cat([self._call(run, piece, *own) for piece in x[run].split(size)])
 
-        return torch.stack(_each(x.shape[0], outputs))
+        return torch.stack(_each(x.shape[0], outputs, x.device))
 
     def _set_step(self) -> None:
         """Copies the step from this module's dropouts, where the trainer sets it, to the networks' own."""
@@ -138,7 +138,7 @@ class _Runs(torch.autograd.Function):
             with torch.enable_grad():
                 return call(run, *own), [values for values, need in zip(own, needed, strict=True) if need]
 
-        ctx.graphs = _each(inputs[0].shape[0], graph)
+        ctx.graphs = _each(inputs[0].shape[0], graph, inputs[0].device)
         return torch.stack([output.detach() for output, _ in ctx.graphs])
 
     @staticmethod
@@ -150,7 +150,7 @@ class _Runs(torch.autograd.Function):
             (output, own), graphs[run] = graphs[run], None
             return cast("tuple[Tensor, ...]", torch.autograd.grad(output, own, gradient[run]))
 
-        found = iter(map(torch.stack, zip(*_each(len(graphs), gradients), strict=True)))
+        found = iter(map(torch.stack, zip(*_each(len(graphs), gradients, gradient.device), strict=True)))
         return None, *(next(found) if need else None for need in ctx.needs_input_grad[1:])
 
 
@@ -170,9 +170,9 @@ def _repeat(runs: int, values: Tensor) -> Tensor:
     return values.expand(runs, *values.shape).clone()
 
 
-def _each(runs: int, work: Callable[[int], T]) -> list[T]:
-    """The results of some work for every run, as many at a time as there are threads."""
-    threads = torch.get_num_threads()
+def _each(runs: int, work: Callable[[int], T], device: torch.device) -> list[T]:
+    """The results of some work for every run: on the CPU as many at a time as there are threads, elsewhere one by one."""
+    threads = torch.get_num_threads() if device.type == "cpu" else 1
     if min(runs, threads) == 1:
         return [work(run) for run in range(runs)]
     with thread_pool(min(runs, threads), max(1, threads // runs)) as pool:

@@ -51,13 +51,14 @@ def export(store: Store, path: Path, format: str, history: bool = False) -> list
 
 def _columns(records: Sequence[Record]) -> dict[str, pa.DataType]:
     named = {name for record in records for name in (*record.metrics, *_solved(record))}
-    metrics = sorted(named - {"key", "state", "seconds", *_CONFIGURED})
+    metrics = sorted(named - {"key", "state", "seconds", "device", *_CONFIGURED})
     return {
         "key": pa.string(),
         **_CONFIGURED,
         "state": pa.string(),
         **dict.fromkeys(metrics, pa.float64()),
         "seconds": pa.float64(),
+        "device": pa.string(),
     }
 
 
@@ -70,6 +71,7 @@ def _rows(records: Sequence[Record]) -> list[Row]:
             "key": record.key,
             "state": record.state,
             "seconds": record.seconds,
+            "device": record.environment.get("device"),  # which runs of an older boolit do not say
         }
         for record in records
     ]

@@ -96,10 +96,12 @@ class Store:
                 self._held.clear()
             self._connection.close()
 
-    def finished(self) -> set[str]:
-        """The keys of all runs in the store, diverged ones too."""
+    def finished(self, keys: Iterable[str] | None = None) -> set[str]:
+        """The keys of all runs in the store, diverged ones too; or of those given that are."""
         with self._reading() as database:
-            return {key for (key,) in database.execute("SELECT key FROM runs")}
+            if keys is None:
+                return {key for (key,) in database.execute("SELECT key FROM runs")}
+            return {key for key in keys if database.execute("SELECT 1 FROM runs WHERE key = ?", (key,)).fetchone()}
 
     def claim(self, keys: Iterable[str], owner: str, again: Iterable[str] = ()) -> list[str]:
         """Claims those of ``keys`` that are neither in the store nor claimed by a living process, this one included.

@@ -42,9 +42,15 @@ class Cohort:
         """What its checkpoint is kept under: it follows from the runs and their order."""
         return hashlib.sha256("".join(run.key for run in self.runs).encode()).hexdigest()[:KEY_DIGITS]
 
+    def __str__(self) -> str:
+        """A few words for progress and errors."""
+        config, runs = self.runs[0].config, len(self.runs)
+        return f"{config.activation}, {config.parameters:,} parameters, {runs:,} run{'' if runs == 1 else 's'}"
+
     def of(self, keys: Sequence[str]) -> Cohort:
         """The cohort of those of its runs whose keys are given."""
-        return Cohort(tuple(run for run in self.runs if run.key in set(keys)))
+        wanted = set(keys)
+        return Cohort(tuple(run for run in self.runs if run.key in wanted))
 
     def job(self) -> Job:
         """What the trainer takes."""
@@ -162,10 +168,14 @@ def _split_group(group: Sequence[Run], memory: int) -> Iterator[Cohort]:
     config = group[0].config
     single = needs_single_network(family(config.model), Recipe.model_validate(config.training))
     most = 1 if single else max(1, memory // _bytes_per_run(config))
-    parts = -(-len(group) // most)
-    bounds = [round(i * len(group) / parts) for i in range(parts + 1)]
+    yield from divide(group, -(-len(group) // most))
+
+
+def divide(runs: Sequence[Run], parts: int) -> Iterator[Cohort]:
+    """Runs of one shape in so many cohorts of nearly equal size, in their order."""
+    bounds = [round(i * len(runs) / parts) for i in range(parts + 1)]
     for first, last in pairwise(bounds):
-        yield Cohort(tuple(group[first:last]))
+        yield Cohort(tuple(runs[first:last]))
 
 
 def _bytes_per_run(config: RunConfig) -> int:

@@ -71,8 +71,8 @@ class Checkpoint:
         """Writes where the training is; ``seconds`` is how long it took to get there."""
         started = time.monotonic()
         history = {f"history.{name}": torch.stack(values) for name, values in training.history.items()}
-        losses = {"steps": torch.stack(training.step_losses)} if training.step_losses else {}
-        tensors = {name: values.contiguous() for name, values in state_tensors(training).items()} | history | losses
+        losses = {"steps": torch.stack(training.step_losses).cpu()} if training.step_losses else {}
+        tensors = {name: values.cpu().contiguous() for name, values in state_tensors(training).items()} | history | losses
         where = {"epoch": training.at.epoch, "step": training.at.step, "seconds": seconds}
         metadata = {"format": FORMAT, "cohort": self.cohort, "where": json.dumps(where), "sha256": _UNSEALED.decode()}
         try:
@@ -136,7 +136,7 @@ class Checkpoint:
             values.copy_(tensors[name])
         curves = {name.removeprefix("history."): values for name, values in tensors.items() if name.startswith("history.")}
         training.history = {name: list(values) for name, values in curves.items()}
-        training.step_losses = list(tensors.get("steps", []))
+        training.step_losses = list(tensors["steps"].to(training.device)) if "steps" in tensors else []
         training.at = at
         if not training.done:
             training.begin_epoch()

@@ -123,7 +123,7 @@ def _outcome(training: StackedTraining, run: int, metrics: dict[str, Tensor], cu
         metrics=own | {"parameters": float(parameters), "epochs": float(epochs)},
         history={name: values[run, :epochs].tolist() for name, values in curves.items()},
         weights={name: values[run].to("cpu", copy=True) for name, values in training.model.state_dict().items()},
-        steps=[float(loss[run]) for loss in training.step_losses],
+        steps=torch.stack(training.step_losses)[:, run].tolist() if training.step_losses else [],
     )
 
 
@@ -152,7 +152,7 @@ class ShrinkingStack:
         if self.active is self._all:
             return self._all
         for own, values in zip(state_tensors(self._all).values(), state_tensors(self.active).values(), strict=True):
-            own[self._rows] = values
+            own[self._rows.to(own.device)] = values
         for name, curve in self._all.history.items():  # those of runs that left the stack have ended: the rest is never read
             for values in self.active.history[name][len(curve) :]:
                 missing = torch.full((self._all.job.runs,), torch.nan, dtype=values.dtype)
@@ -165,9 +165,9 @@ class ShrinkingStack:
         if len(rows) == self.active.job.runs:
             return
         whole = self.whole()
-        training = StackedTraining(whole.job.subset(rows.tolist()), whole.device)
+        training = StackedTraining(whole.job.subset(rows.tolist()))
         for own, values in zip(state_tensors(training).values(), state_tensors(whole).values(), strict=True):
-            own.copy_(values[rows])
+            own.copy_(values[rows.to(values.device)])
         training.history = {name: [values[rows] for values in curve] for name, curve in whole.history.items()}
         training.at = whole.at
         training.begin_epoch()

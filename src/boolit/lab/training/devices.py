@@ -17,6 +17,7 @@ from typing import Generic, TypeVar
 
 import torch
 
+from boolit.lab.common.devices import present_device
 from boolit.lab.common.parallel import thread_pool
 from boolit.lab.training.job import Job
 
@@ -29,13 +30,15 @@ class Threads(AbstractContextManager["Threads"]):
     """Makes steps with one thread or with many: tries both now and then, and settles on the faster.
 
     Fewer runs than threads always get all threads: a single large product is then split among them, which changes the order
-    of its sums, and a run's numbers must not depend on how busy the machine is.
+    of its sums, and a run's numbers must not depend on how busy the machine is. On another device nothing is tried.
     """
 
     def __init__(self, job: Job) -> None:
         self._before = torch.get_num_threads()
-        most = max(1, min(self._before, -(-job.runs * job.batch * job.widest // NUMEL_PER_THREAD)))
-        self._choices = [most, 1] if 1 < most <= job.runs else [most]
+        here = present_device().type == "cpu"
+        worth = -(-job.runs * job.batch * job.widest // NUMEL_PER_THREAD)
+        most = max(1, min(self._before, worth)) if here else self._before
+        self._choices = [most, 1] if here and 1 < most <= job.runs else [most]
         self._present = most
         self._durations: dict[int, list[float]] = {}
         self._next_trial = 0.0

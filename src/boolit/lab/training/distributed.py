@@ -33,8 +33,8 @@ def processes() -> Iterator[None]:
     if not dist.is_available() or "RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield
         return
-    if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    if (rank_here := int(os.environ["LOCAL_RANK"])) < torch.cuda.device_count():
+        torch.cuda.set_device(rank_here)  # so that each process has a GPU of its own
     dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
     try:
         dist.all_reduce(torch.zeros(1))  # one that refuses its input at once must not be gone before all have connected to it
@@ -44,11 +44,6 @@ def processes() -> Iterator[None]:
             raise
         raise SystemExit(2) from None
     dist.destroy_process_group()
-
-
-def device() -> torch.device:
-    """Where this process trains a network that is alone: on its own GPU if there is one."""
-    return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
 
 
 def size() -> int:

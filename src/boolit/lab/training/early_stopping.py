@@ -37,14 +37,16 @@ class EarlyStopping:
         better = self.running & (loss < self.loss)
         self.loss[better], self.epoch[better] = loss[better], epoch
         for name, values in self._live.items():
-            self.best[name][better] = values[better]
+            there = better.to(values.device)
+            self.best[name][there] = values[there]
         self.trained[self.running & (epoch - self.epoch >= self.patience)] = epoch + 1
 
     def restore_best(self) -> None:
         """Gives every run that had a best epoch the weights of it."""
         had = self.epoch != NEVER
         for name, values in self._live.items():
-            values[had] = self.best[name][had]
+            there = had.to(values.device)
+            values[there] = self.best[name][there]
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint has to hold; changed in place."""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import boolit
+from boolit.lab.common.devices import is_resident
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import Dataset, Description, Resample, load, source
 from boolit.lab.models import Family, Stacked, family
@@ -128,6 +129,17 @@ class Job:
     def widest(self) -> int:
         """The numbers of a sample where it has the most of them, its inputs included."""
         return max([math.prod(self.dataset.inputs), *self.widths])
+
+    def on(self, device: torch.device) -> Job:
+        """This job with the samples that it reads on a device, if they are small enough to stay there."""
+        read = ["train", *self.eval_splits]
+        stored = [self.dataset.splits[name] for name in read] if self.dataset.pool is None else [self.dataset.pool]
+        if device.type == "cpu" or not is_resident(values for split in stored for values in (split.x, split.y)):
+            return self
+        if self.dataset.pool is not None:
+            return replace(self, dataset=replace(self.dataset, pool=self.dataset.pool.to(device)))
+        there = {name: self.dataset.splits[name].to(device) for name in read}
+        return replace(self, dataset=replace(self.dataset, splits={**self.dataset.splits, **there}))
 
     def hyper(self) -> dict[str, Tensor]:
         """The per-run numbers.

@@ -75,7 +75,7 @@ def _final_losses(job: Job, rates: Tensor) -> Tensor:
             if not training.done:
                 threads.run(training.step)
             losses.append(training.loss)
-    mean = torch.stack(losses[-AVERAGED_STEPS:]).mean(0).double()
+    mean = torch.stack(losses[-AVERAGED_STEPS:]).mean(0).cpu().double()
     final = mean.where(mean.isfinite() & training.alive, torch.inf)
     return final.view(len(rates), SEEDS).mean(1)
 

@@ -10,9 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from boolit.lab.common.devices import preparation_device, present_device
 from boolit.lab.datasets import Split, Task
+from boolit.lab.datasets.base import Encode, PixelScale, identity
 from boolit.lab.models import Stacked
 from boolit.lab.training.recipe import Loss
+from boolit.logic.kernels.training import gather_bytes, gather_rows, hits
 
 if TYPE_CHECKING:
     from boolit.lab.training.job import Job
@@ -49,7 +52,7 @@ def scores(task: Task, outputs: Tensor, targets: Tensor) -> Tensor:
         return (outputs - targets).square()
     if task == "binary":
         return (outputs > 0) == (targets > 0.5)
-    return outputs.mT.max(1).indices == targets  # argmax is seven times slower
+    return hits(outputs.mT, targets)
 
 
 def mean_of_run(values: Tensor) -> Tensor:
@@ -65,8 +68,28 @@ def gather_samples(samples: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
 
     Shape: ``(runs, samples)`` to ``(runs, samples, …)`` each.
     """
-    x, y = (values.index_select(0, rows.flatten()).view(*rows.shape, *values.shape[1:]) for values in (samples.x, samples.y))
-    return x, y
+    return gather(samples.x, rows), gather(samples.y, rows)
+
+
+def gather(stored: Tensor, rows: Tensor) -> Tensor:
+    """Stored values of every run, by their rows.
+
+    Shape: ``(count, …)`` and ``(runs, samples)``, to ``(runs, samples, …)``.
+    """
+    return stored.index_select(0, rows.flatten().to(stored.device)).view(*rows.shape, *stored.shape[1:])
+
+
+def gather_encoded(stored: Tensor, rows: Tensor, encode: Encode) -> Tensor:
+    """Encoded samples of every run, in one pass where the encoding is simple; flat ones laid out with the samples last.
+
+    Shape: ``(count, …)`` and ``(runs, samples)``, to ``(runs, samples, …)``.
+    """
+    if stored.is_cpu and isinstance(encode, PixelScale) and stored.dtype == torch.uint8:
+        return gather_bytes(stored, rows, encode.table)
+    if stored.is_cpu and encode is identity and stored.dim() == 2:
+        return gather_rows(stored, rows)
+    x = encode(gather(stored, rows))
+    return x.mT.contiguous().mT if x.dim() == 3 else x
 
 
 def metric_of_scores(task: Task, mean_score: Tensor, unit: Tensor | float = 1.0) -> Tensor:
@@ -93,7 +116,7 @@ def predict(job: Job, model: Stacked, x: Tensor) -> Iterator[tuple[slice, Tensor
     with torch.no_grad():
         for first in range(0, x.shape[0], size):
             piece = slice(first, min(first + size, x.shape[0]))
-            shared = job.dataset.encode(x[piece]).to(device)
+            shared = job.dataset.encode(x[piece].to(preparation_device(device))).to(device)
             yield piece, model(shared.expand(job.runs, *shared.shape))
 
 
@@ -141,7 +164,7 @@ class ResampledRows:
 
     def __init__(self, job: Job) -> None:
         assert job.dataset.pool is not None
-        self._job, self._pool = job, job.dataset.pool
+        self._job, self._pool, self._device = job, job.dataset.pool, preparation_device(present_device())
         self._regress = job.dataset.task == "regression"
         self._cache: dict[str, tuple[Tensor, Tensor]] = {}
 
@@ -149,20 +172,21 @@ class ResampledRows:
     def _rows(self) -> dict[str, Tensor]:
         """Shape: ``(runs, rows of the split)`` each."""
         resamples = self._job.resamples
-        return {name: torch.stack([own.rows[name] for own in resamples]) for name in ("train", *self._job.eval_splits)}
+        names, device = ("train", *self._job.eval_splits), self._pool.x.device
+        return {name: torch.stack([own.rows[name] for own in resamples]).to(device) for name in names}
 
     @cached_property
     def _moments(self) -> tuple[Tensor, Tensor]:
         """Shape: ``(runs, 1, features)`` twice."""
         mean, scale = (torch.stack([getattr(own, name) for own in self._job.resamples]) for name in ("mean", "scale"))
-        return mean.unsqueeze(1), scale.unsqueeze(1)
+        return mean.unsqueeze(1).to(self._device), scale.unsqueeze(1).to(self._device)
 
     @cached_property
     def _target_moments(self) -> tuple[Tensor, Tensor]:
         """Shape: ``(runs, 1, 1)`` twice."""
         names = ("target_mean", "target_scale")
         mean, scale = (torch.tensor([getattr(own, name) for own in self._job.resamples]).view(-1, 1, 1) for name in names)
-        return mean, scale
+        return mean.to(self._device), scale.to(self._device)
 
     def take(self, split: str, places: Tensor) -> tuple[Tensor, Tensor]:
         """The samples at some places of each run's own split, and their targets.
@@ -170,6 +194,7 @@ class ResampledRows:
         Shape: ``(runs, samples)`` to ``(runs, samples, features)`` and the targets'.
         """
         x, y = gather_samples(self._pool, self._rows[split].gather(1, places))
+        x, y = x.to(self._device), y.to(self._device)
         mean, scale = self._moments
         x = x.sub_(mean).div_(scale)
         if self._regress:
@@ -182,20 +207,20 @@ class ResampledRows:
 
         Shape: ``(2, runs)``.
         """
-        job, samples = self._job, self._rows[split].shape[1]
+        job, samples, device = self._job, self._rows[split].shape[1], next(model.parameters()).device
         size = max(1, EVALUATION_NUMEL // (job.runs * job.widest))
 
         def pieces() -> Iterator[tuple[Tensor, Tensor]]:
             for first in range(0, samples, size):
                 x, y = self._piece(split, slice(first, min(first + size, samples)))
-                yield model(x), y
+                yield model(x.to(device)), y.to(device)
 
         model.eval()
         with torch.no_grad():
             return _loss_and_score(job, pieces(), samples)
 
     def _piece(self, split: str, piece: slice) -> tuple[Tensor, Tensor]:
-        places = torch.arange(self._rows[split].shape[1]).expand(self._job.runs, -1)
+        places = torch.arange(self._rows[split].shape[1], device=self._pool.x.device).expand(self._job.runs, -1)
         if split not in self._cache and places.numel() * self._pool.x.shape[1] <= CACHED_NUMEL:
             self._cache[split] = self.take(split, places)
         if split not in self._cache:

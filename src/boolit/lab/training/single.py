@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from boolit.lab.common.devices import present_device
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import Split
 from boolit.lab.training import distributed
@@ -134,10 +135,10 @@ class SingleTraining(StackedTraining):
     def __init__(self, job: Job) -> None:
         if job.runs != 1:
             raise ValueError(f"{job.runs} runs with options for a single network; plan each as a cohort of its own")
-        if job.recipe.precision == "bfloat16" and distributed.device().type == "cpu":
+        if job.recipe.precision == "bfloat16" and present_device().type == "cpu":
             check_bfloat16()
         self.shard = BatchShard.of(job)
-        super().__init__(job, distributed.device())
+        super().__init__(job)
         recipe = job.recipe
         self.average = WeightAverage(self.flat.values, self.model, recipe.ema) if recipe.ema else None
         self.scale = LossScale() if recipe.precision == "float16" else None
@@ -189,7 +190,7 @@ class SingleTraining(StackedTraining):
         for number, (inputs, targets) in enumerate(zip(x.chunk(pieces, 1), y.chunk(pieces, 1), strict=True)):
             sums += self._backward(number, inputs, targets)
         self._optimise(self.flat.gradients)
-        self.loss, score = distributed.mean_of_processes(sums / pieces).cpu()
+        self.loss, score = distributed.mean_of_processes(sums / pieces)
         self.loss_sum += self.loss
         self.score_sum += score
         self.step_losses.append(self.loss)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from boolit.lab.common.devices import preparation_device, present_device
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.random import generator, keys
 from boolit.lab.datasets import Split
@@ -19,7 +20,6 @@ from boolit.lab.training.early_stopping import EarlyStopping
 from boolit.lab.training.job import Job
 from boolit.lab.training.optimisers import OPTIMISERS, FlatParameters, epoch_rates
 
-CPU = torch.device("cpu")
 BLOCK_NUMEL = 2**20
 TINY = 1e-6  # as torch.nn.utils.clip_grad_norm_
 
@@ -36,21 +36,27 @@ class StackedTraining:
 
     A run whose parameters, or loss on ``train`` or ``valid``, cease to be finite has diverged: from that epoch on it is frozen
     at zero weights with a learning rate of zero, and the others never notice.
+
+    What a step reads and writes is on the present ``device``; what is decided once per epoch (who has diverged, who is
+    stopped) is on the CPU, so that no step waits for an answer.
     """
 
-    def __init__(self, job: Job, device: torch.device = CPU) -> None:
-        self.job, self.at, self.device = job, Position(), device
-        self.model = job.build().to(device)
+    def __init__(self, job: Job) -> None:
+        self.at, self.device = Position(), present_device()
+        self._prepared_on = preparation_device(self.device)
+        self.job = job = job.on(self._prepared_on)
+        self.model = job.build().to(self.device)
         self.flat = FlatParameters(self.model, self.model.rate_factors())
         self.hyper = job.hyper()
         self.optimiser = OPTIMISERS[job.recipe.optimiser](self.flat.values, self.hyper, self.flat.factors)
         self.finite_epochs = torch.full((job.runs,), job.recipe.epochs, dtype=torch.int64)
-        self.loss_sum, self.score_sum = torch.zeros(job.runs), torch.zeros(job.runs)
-        self.loss = torch.zeros(job.runs)
+        self.loss_sum, self.score_sum, self.loss = (torch.zeros(job.runs, device=self.device) for _ in range(3))
         self.history: dict[str, list[Tensor]] = {}
         self.step_losses: list[Tensor] = []  # kept of single networks only, where steps are few and slow
         self._augment = job.recipe.augment
-        self._augmentation_keys, self._draw_keys = keys(job.seeds, "augmentation"), keys(job.seeds, "draw")
+        self._augmentation_keys, self._draw_keys = (
+            keys(job.seeds, purpose).to(self._prepared_on) for purpose in ("augmentation", "draw")
+        )
         self._redraws = bool(self._augment or job.dataset.draw)
         self._own_rows = metrics.ResampledRows(job) if job.resamples else None
         live = {"values": self.flat.values} | {f"buffer.{name}": values for name, values in self.model.named_buffers()}
@@ -108,7 +114,9 @@ class StackedTraining:
         """Prepares what holds throughout the epoch: the order of the samples and the learning rates."""
         job, samples, steps = self.job, len(self.job.dataset.splits["train"]), self.job.steps_per_epoch
         drawn = (generator(seed, "order", self.at.epoch) for seed in job.seeds)
-        self._order = torch.stack([torch.randperm(samples, generator=own)[: steps * job.batch] for own in drawn])
+        order = torch.stack([torch.randperm(samples, generator=own)[: steps * job.batch] for own in drawn])
+        stored = job.dataset.splits["train"] if job.dataset.pool is None else job.dataset.pool
+        self._order = order.to(stored.x.device)
         self._prepare_optimiser()
         self._block = range(0)
         self.model.train()
@@ -137,7 +145,7 @@ class StackedTraining:
         if not self._redraws:
             return x, y
         x, y = self._redraw(x, y, self.steps)
-        return self.job.dataset.encode(x), y
+        return self.job.dataset.encode(x).to(self.device), y.to(self.device)
 
     def _redraw(self, x: Tensor, y: Tensor, step: int) -> tuple[Tensor, Tensor]:
         """A batch as it is in a step only, not yet encoded."""
@@ -158,16 +166,27 @@ class StackedTraining:
         steps = max(1, BLOCK_NUMEL // (job.runs * job.batch * math.prod(job.dataset.inputs)))
         start = self.at.step // steps * steps
         self._block = range(start, min(start + steps, job.steps_per_epoch))
-        x, self._y = self._gather_rows(self._order[:, start * job.batch : self._block.stop * job.batch])
-        self._x = x if self._redraws else self._lay_out(job.dataset.encode(x))
+        rows = self._order[:, start * job.batch : self._block.stop * job.batch]
+        train, encode = job.dataset.splits["train"], job.dataset.encode
+        if self._redraws:
+            self._x, self._y = self._gather_rows(rows)
+            return
+        if self._own_rows:
+            x, y = self._gather_rows(rows)
+            x = self._lay_out(encode(x))
+        else:
+            x, y = metrics.gather_encoded(train.x, rows, encode), metrics.gather(train.y, rows)
+        self._x, self._y = x.to(self.device), y.to(self.device)
 
     def _gather_rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Stored samples of every run and their targets.
 
         Shape: ``(runs, samples)`` to ``(runs, samples, …)`` each.
         """
-        train = self.job.dataset.splits["train"]
-        return self._own_rows.take("train", rows) if self._own_rows else metrics.gather_samples(train, rows)
+        if self._own_rows:
+            return self._own_rows.take("train", rows)
+        x, y = metrics.gather_samples(self.job.dataset.splits["train"], rows)
+        return x.to(self._prepared_on), y.to(self._prepared_on)
 
     def _lay_out(self, x: Tensor) -> Tensor:
         """Stacked layers take the batch last; flat samples can be laid out so once for all steps of a block."""
@@ -201,7 +220,7 @@ class StackedTraining:
         return self._weights
 
     def _end_epoch(self) -> None:
-        means = {"train": torch.stack([self.loss_sum, self.score_sum]) / self.job.steps_per_epoch}
+        means = {"train": torch.stack([self.loss_sum, self.score_sum]).cpu() / self.job.steps_per_epoch}
         self.loss_sum.zero_(), self.score_sum.zero_()
         extra: dict[str, Tensor] = {}
         for name in self.job.eval_splits:
@@ -210,7 +229,7 @@ class StackedTraining:
             means[name] = self._own_rows.evaluate(self.model, name) if self._own_rows else self._evaluate(split, outputs)
             if self.job.dataset.extra_metrics and outputs is not None:
                 found = self.job.dataset.extra_metrics(name, outputs)
-                extra |= {f"{name}_{metric}": values for metric, values in found.items()}
+                extra |= {f"{name}_{metric}": values.cpu() for metric, values in found.items()}
         # Test rows measure only: a loss of theirs that is not finite ends no run, but is recorded as it is.
         decisive = (means[name].T for name in ("train", "valid") if name in means)
         self._freeze(self.alive & ~metrics.finite(self.flat.values, *decisive))
@@ -242,7 +261,9 @@ class StackedTraining:
     def _output_buffer(self, split: Split) -> Tensor | None:
         """Where a split's outputs are kept, if there are extra metrics of them."""
         dataset = self.job.dataset
-        return torch.zeros(self.job.runs, len(split), dataset.outputs) if dataset.extra_metrics else None
+        if dataset.extra_metrics is None:
+            return None
+        return torch.zeros(self.job.runs, len(split), dataset.outputs, device=self._prepared_on)
 
     def _evaluate(self, split: Split, kept: Tensor | None) -> Tensor:
         """Mean loss and score of a split; its outputs go into ``kept``."""
@@ -252,5 +273,6 @@ class StackedTraining:
         if not bool(dead.any()):
             return
         self.finite_epochs[dead] = self.at.epoch
+        there = dead.to(self.device)
         for values in (self.flat.values, *self.optimiser.state.values(), *self.model.buffers()):
-            values[dead] = 0
+            values[there] = 0

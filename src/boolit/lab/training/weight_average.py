@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from boolit.lab.common.devices import has_float64
+
 
 class WeightAverage:
     """The exponential moving average of a network's weights, as torch's ``AveragedModel``: it begins with the first step.
@@ -71,14 +73,15 @@ def estimate_statistics(model: nn.Module, passes: Iterable[object]) -> None:
     ]
     if not running:
         return
-    sums = [torch.zeros_like(values, dtype=torch.float64) for values, _ in running]
+    wide = torch.float64 if has_float64(running[0][0].device) else torch.float32
+    sums = [torch.zeros_like(values, dtype=wide) for values, _ in running]
     for values, _ in running:
         values.zero_()
     count = 0
     for _ in passes:
         count += 1
         for (values, momentum), total in zip(running, sums, strict=True):
-            total += values.double() / momentum
+            total += values.to(wide) / momentum
             values.zero_()
     for (values, _), total in zip(running, sums, strict=True):
         values.copy_(total / count)

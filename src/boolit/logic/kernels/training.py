@@ -1,4 +1,4 @@
-"""Training many runs at once: an optimiser's step and batch normalisation, as formulas and as the kernels of training.cpp.
+"""Training many runs at once: optimiser steps, batch norm, batches, hits; as formulas and as the kernels of training.cpp.
 
 The formulas hold on every device and in every type; the kernels stand in for them on CPUs, in float32 and float64, where they
 are built. In a kernel every run is computed by itself, in an order that neither other runs nor the number of threads changes.
@@ -41,11 +41,31 @@ class NormStruct(ctypes.Structure):
 
     _fields_ = [
         *((name, ctypes.c_int32) for name in ("type", "unused")),
-        *((name, ctypes.c_int64) for name in ("rows", "samples")),
+        *((name, ctypes.c_int64) for name in ("rows", "samples", "features", "weight_stride", "bias_stride")),
         *((name, ctypes.c_double) for name in ("eps", "momentum")),
         *((name, pointer) for name in ("x", "above", "weight", "bias")),
         *((name, pointer) for name in ("out", "mean", "scale", "running_mean", "running_var")),
         *((name, pointer) for name in ("weight_gradient", "bias_gradient")),
+    ]
+
+
+class GatherStruct(ctypes.Structure):
+    """BoolitGather of training.cpp."""
+
+    _fields_ = [
+        *((name, ctypes.c_int32) for name in ("type", "bytes")),
+        *((name, ctypes.c_int64) for name in ("runs", "samples", "features", "count")),
+        *((name, pointer) for name in ("stored", "table", "rows", "out")),
+    ]
+
+
+class HitsStruct(ctypes.Structure):
+    """BoolitHits of training.cpp."""
+
+    _fields_ = [
+        *((name, ctypes.c_int32) for name in ("type", "unused")),
+        *((name, ctypes.c_int64) for name in ("runs", "classes", "samples", "stride")),
+        *((name, pointer) for name in ("outputs", "targets", "hits")),
     ]
 
 
@@ -62,9 +82,9 @@ def _load() -> tuple[ctypes.CDLL | None, KernelStatus]:
         return None, KernelStatus(False, f"{path.name} does not load ({error}); reinstall boolit", str(path))
     if abi != ABI:
         return None, KernelStatus(False, f"{path.name} is of another version of boolit; reinstall it", str(path), abi=abi)
-    for name in ("boolit_update", "boolit_normalise", "boolit_normalise_backward"):
-        function = getattr(library, name)
-        function.argtypes, function.restype = [pointer], None
+    for name in ("update", "normalise", "normalise_backward", "hits", "gather"):
+        function = getattr(library, f"boolit_{name}")
+        function.argtypes, function.restype = [pointer], ctypes.c_int if name == "gather" else None
     library.boolit_training_instructions.restype = ctypes.c_char_p
     instructions = library.boolit_training_instructions().decode()
     return library, KernelStatus(True, f"built and loaded ({instructions})", str(path), instructions, abi=abi)
@@ -182,7 +202,7 @@ def batch_norm(
     Shape: ``(runs, features, batch)``, unchanged; the others ``(runs, features)``.
     """
     statistics = (running_mean, running_var)
-    whole = x.dim() == 3 and x.shape[2] > 1 and all(own.is_contiguous() for own in (*statistics, weight, bias))
+    whole = x.shape[2] > 1 and all(own.is_contiguous() for own in statistics) and weight.stride(1) == bias.stride(1) == 1
     # A mode that stands for F.batch_norm, or a compiler, has to see that function.
     if not whole or not fits(x, *statistics, weight, bias) or has_torch_function_unary(x) or torch.compiler.is_compiling():
         mean, var, scale, shift = (values.reshape(-1) for values in (*statistics, weight, bias))
@@ -200,11 +220,12 @@ class _BatchNorm(torch.autograd.Function):
         assert LIBRARY is not None
         x = x.contiguous()
         out, own = torch.empty_like(x), x.new_empty(2, *weight.shape)
-        struct = NormStruct(TYPES[x.dtype], 0, weight.numel(), x.shape[2], eps, momentum)
-        struct.x, struct.weight, struct.bias, struct.out = x.data_ptr(), weight.data_ptr(), bias.data_ptr(), out.data_ptr()
-        struct.mean = own.data_ptr()
-        struct.scale = struct.mean + own.nbytes // 2
-        struct.running_mean, struct.running_var = mean.data_ptr(), var.data_ptr()
+        start, (features, samples) = own.data_ptr(), x.shape[1:]
+        strides = weight.stride(0), bias.stride(0)  # a model's parameters may be columns of a matrix
+        sizes = TYPES[x.dtype], 0, weight.numel(), samples, features, *strides, eps, momentum
+        inputs = x.data_ptr(), None, weight.data_ptr(), bias.data_ptr()
+        statistics = start, start + own.nbytes // 2, mean.data_ptr(), var.data_ptr()
+        struct = NormStruct(*sizes, *inputs, out.data_ptr(), *statistics)
         LIBRARY.boolit_normalise(ctypes.addressof(struct))
         ctx.save_for_backward(x, weight, own)
         return out
@@ -216,12 +237,64 @@ class _BatchNorm(torch.autograd.Function):
         x, weight, own = ctx.saved_tensors
         above = above.contiguous()
         out, of_parameters = torch.empty_like(x), torch.empty_like(own)
-        struct = NormStruct(TYPES[x.dtype], 0, weight.numel(), x.shape[2])
-        struct.x, struct.above, struct.weight, struct.out = x.data_ptr(), above.data_ptr(), weight.data_ptr(), out.data_ptr()
-        struct.mean = own.data_ptr()
-        struct.scale = struct.mean + own.nbytes // 2
-        struct.weight_gradient = of_parameters.data_ptr()
-        struct.bias_gradient = struct.weight_gradient + own.nbytes // 2
+        start, of_weight, half = own.data_ptr(), of_parameters.data_ptr(), own.nbytes // 2
+        sizes = TYPES[x.dtype], 0, weight.numel(), x.shape[2], x.shape[1], weight.stride(0), 0, 0.0, 0.0
+        inputs = x.data_ptr(), above.data_ptr(), weight.data_ptr(), None
+        struct = NormStruct(*sizes, *inputs, out.data_ptr(), start, start + half, None, None, of_weight, of_weight + half)
         LIBRARY.boolit_normalise_backward(ctypes.addressof(struct))
-        of_weight, of_bias = of_parameters.unbind()
-        return out, of_weight, of_bias, None, None, None, None
+        return out, *of_parameters.unbind(), None, None, None, None
+
+
+# Batches: stored samples of every run, and whether its answers are right.
+
+
+def gather_rows(stored: Tensor, rows: Tensor) -> Tensor:
+    """Stored samples of every run, laid out with the samples last, as stacked layers take them.
+
+    Shape: ``(count, features)`` and ``(runs, samples)``, to ``(runs, samples, features)``.
+    """
+    if not fits(stored) or not stored.is_contiguous():
+        taken = stored.index_select(0, rows.flatten()).view(*rows.shape, -1)
+        return taken.mT.contiguous().mT
+    out = stored.new_empty(len(rows), stored.shape[1], rows.shape[1])
+    _gather(stored, rows, out, stored.shape[1], None)
+    return out.mT
+
+
+def gather_bytes(stored: Tensor, rows: Tensor, table: Tensor) -> Tensor:
+    """Stored samples of every run, where the numbers of a table stand for bytes.
+
+    Shape: ``(count, …)``, ``(runs, samples)`` and ``(256,)``, to ``(runs, samples, …)``.
+    """
+    shape = (*rows.shape, *stored.shape[1:])
+    if not fits(table) or not stored.is_cpu or not stored.is_contiguous() or stored.dtype != torch.uint8:
+        return table[stored.index_select(0, rows.flatten()).int()].view(shape)
+    out = table.new_empty(shape)
+    _gather(stored, rows, out, stored[0].numel(), table.contiguous())
+    return out
+
+
+def _gather(stored: Tensor, rows: Tensor, out: Tensor, features: int, table: Tensor | None) -> None:
+    assert LIBRARY is not None
+    rows = rows.contiguous()
+    sizes = TYPES[out.dtype], table is not None, *rows.shape, features, len(stored)
+    addresses = stored.data_ptr(), None if table is None else table.data_ptr(), rows.data_ptr(), out.data_ptr()
+    struct = GatherStruct(*sizes, *addresses)
+    if rows.dtype != torch.int64 or LIBRARY.boolit_gather(ctypes.addressof(struct)):
+        raise IndexError(f"rows must be int64 from 0 to {len(stored) - 1}, the stored samples; got {rows.dtype}, some outside")
+
+
+def hits(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Whether the largest output, the first of equal ones, is that of the target.
+
+    Shape: ``(runs, classes, samples)`` and ``(runs, samples)``, to the targets'.
+    """
+    last = targets.stride(1) == 1 and targets.is_cpu and targets.dtype == torch.int64
+    if not last or not fits(outputs) or not outputs.is_contiguous():
+        return outputs.max(1).indices == targets  # argmax is seven times slower
+    assert LIBRARY is not None
+    found = torch.empty(targets.shape, dtype=torch.bool)
+    sizes = TYPES[outputs.dtype], 0, *outputs.shape, targets.stride(0)
+    struct = HitsStruct(*sizes, outputs.data_ptr(), targets.data_ptr(), found.data_ptr())
+    LIBRARY.boolit_hits(ctypes.addressof(struct))
+    return found

@@ -1,4 +1,4 @@
-// The loops of training.cpp: optimiser steps and batch normalisation of many runs, a part of the work at a time.
+// The loops of training.cpp: what is done to many runs in a step of their training, a part of the work at a time.
 //
 // Included once for each instruction set, inside a namespace of its own, so it has no include guard on purpose. Every element
 // takes the same vector operations wherever it lies: a tail is padded to a whole vector, and blocks begin where rows do. So a
@@ -7,32 +7,70 @@
 template <class T>
 struct Lanes {
     static constexpr int W = BOOLIT_BYTES / int(sizeof(T));
+    using One = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
     typedef T Real __attribute__((vector_size(BOOLIT_BYTES)));
+    typedef One Int __attribute__((vector_size(BOOLIT_BYTES)));
 };
 template <class T>
 using Real = typename Lanes<T>::Real;
+template <class T>
+using Int = typename Lanes<T>::Int;
 
 template <class T>
 ALWAYS_INLINE Real<T> all(T value) {
     return value - Real<T>{};
 }
 
+#if BOOLIT_BYTES == 32
+template <class T>
+ALWAYS_INLINE Int<T> tail_mask(int n) {
+    if constexpr (sizeof(T) == 4) return Int<T>{0, 1, 2, 3, 4, 5, 6, 7} < std::int32_t(n);
+    else return Int<T>{0, 1, 2, 3} < std::int64_t(n);
+}
+#endif
+
+// The first n elements, and `padding` in the lanes of a tail.
+template <class T>
+ALWAYS_INLINE Real<T> load(const T* from, int n, Real<T> padding) {
+    if (n >= Lanes<T>::W) {
+        Real<T> x;
+        std::memcpy(&x, from, sizeof x);
+        return x;
+    }
+#if BOOLIT_BYTES == 64
+    if constexpr (sizeof(T) == 4) return (Real<T>)_mm512_mask_loadu_ps((__m512)padding, __mmask16((1u << n) - 1), from);
+    else return (Real<T>)_mm512_mask_loadu_pd((__m512d)padding, __mmask8((1u << n) - 1), from);
+#elif BOOLIT_BYTES == 32
+    const auto mask = tail_mask<T>(n);
+    if constexpr (sizeof(T) == 4) return mask ? (Real<T>)_mm256_maskload_ps(from, (__m256i)mask) : padding;
+    else return mask ? (Real<T>)_mm256_maskload_pd(from, (__m256i)mask) : padding;
+#else
+    for (int lane = 0; lane < n; ++lane) padding[lane] = from[lane];
+    return padding;
+#endif
+}
+
 template <class T>
 ALWAYS_INLINE Real<T> load(const T* from, int n) {
-    Real<T> x = {};
-    if (n >= Lanes<T>::W)
-        std::memcpy(&x, from, sizeof x);
-    else
-        for (int lane = 0; lane < n; ++lane) x[lane] = from[lane];
-    return x;
+    const Real<T> nothing = {};
+    return load(from, n, nothing);
 }
 
 template <class T>
 ALWAYS_INLINE void store(T* to, Real<T> x, int n) {
-    if (n >= Lanes<T>::W)
+    if (n >= Lanes<T>::W) {
         std::memcpy(to, &x, sizeof x);
-    else
-        for (int lane = 0; lane < n; ++lane) to[lane] = x[lane];
+        return;
+    }
+#if BOOLIT_BYTES == 64
+    if constexpr (sizeof(T) == 4) _mm512_mask_storeu_ps(to, __mmask16((1u << n) - 1), (__m512)x);
+    else _mm512_mask_storeu_pd(to, __mmask8((1u << n) - 1), (__m512d)x);
+#elif BOOLIT_BYTES == 32
+    if constexpr (sizeof(T) == 4) _mm256_maskstore_ps(to, (__m256i)tail_mask<T>(n), (__m256)x);
+    else _mm256_maskstore_pd(to, (__m256i)tail_mask<T>(n), (__m256d)x);
+#else
+    for (int lane = 0; lane < n; ++lane) to[lane] = x[lane];
+#endif
 }
 
 template <class T>
@@ -49,23 +87,37 @@ ALWAYS_INLINE Real<T> root(Real<T> x) {
 #endif
 }
 
-// A sum over the elements of a row: in lanes over a chunk, in double over chunks, so that a long row loses nothing.
-template <class T, class Term>
+// By halves: lane by lane it would be a chain of as many additions.
+template <class T>
+ALWAYS_INLINE double sum_of_lanes(Real<T> x) {
+#if BOOLIT_BYTES == 64
+    if constexpr (sizeof(T) == 4) return double(_mm512_reduce_add_ps((__m512)x));
+    else return _mm512_reduce_add_pd((__m512d)x);
+#else
+    T lanes[Lanes<T>::W];
+    std::memcpy(lanes, &x, sizeof x);
+    for (int half = Lanes<T>::W / 2; half > 0; half /= 2)
+        for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+    return double(lanes[0]);
+#endif
+}
+
+// `count` sums over the elements of a row: in lanes over a chunk, in double over chunks, so that a long row loses nothing.
+template <class T, int count, class Term>
 ALWAYS_INLINE void sums(std::int64_t n, double* totals, const Term& term) {
     constexpr int W = Lanes<T>::W;
+    for (int which = 0; which < count; ++which) totals[which] = 0;
     for (std::int64_t begin = 0; begin < n; begin += CHUNK) {
         const std::int64_t end = n - begin < CHUNK ? n : begin + CHUNK;
-        Real<T> partial[2][2] = {};
+        Real<T> even[count] = {}, odd[count] = {};
         std::int64_t at = begin;
-        for (; at + 2 * W <= end; at += 2 * W)
-            for (int half = 0; half < 2; ++half) term(at + half * W, W, partial[half]);
-        for (int half = 0; at < end; at += W, ++half) term(at, int(end - at < W ? end - at : W), partial[half]);
-        for (int which = 0; which < 2; ++which) {
-            const Real<T> both = partial[0][which] + partial[1][which];
-            double total = 0;
-            for (int lane = 0; lane < W; ++lane) total += double(both[lane]);
-            totals[which] += total;
+        for (; at + 2 * W <= end; at += 2 * W) {
+            term(at, W, even);
+            term(at + W, W, odd);
         }
+        if (at < end) term(at, int(end - at < W ? end - at : W), even);
+        if (at + W < end) term(at + W, int(end - at - W), odd);
+        for (int which = 0; which < count; ++which) totals[which] += sum_of_lanes<T>(even[which] + odd[which]);
     }
 }
 
@@ -136,21 +188,23 @@ void normalise(const BoolitNorm& norm, std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
         const T* const x = static_cast<const T*>(norm.x) + row * n;
         T* const out = static_cast<T*>(norm.out) + row * n;
-        double total[2] = {0, 0}, squares[2] = {0, 0};
-        sums<T>(n, total, [&](std::int64_t at, int lanes, Real<T>* partial) { partial[0] += load(x + at, lanes); });
-        const double mean = total[0] / double(n);
+        const auto own = [&](const void* values, std::int64_t stride) {
+            return static_cast<const T*>(values)[row / norm.features * stride + row % norm.features];
+        };
+        double total, squares;
+        sums<T, 1>(n, &total, [&](std::int64_t at, int lanes, Real<T>* partial) { partial[0] += load(x + at, lanes); });
+        const double mean = total / double(n);
         const Real<T> centre = all(T(mean));
-        sums<T>(n, squares, [&](std::int64_t at, int lanes, Real<T>* partial) {
-            Real<T> apart = load(x + at, lanes) - centre;
-            for (int lane = lanes; lane < W; ++lane) apart[lane] = 0;
+        sums<T, 1>(n, &squares, [&](std::int64_t at, int lanes, Real<T>* partial) {
+            const Real<T> apart = load(x + at, lanes, centre) - centre;
             partial[0] += apart * apart;
         });
-        const double variance = squares[0] / double(n);
+        const double variance = squares / double(n);
         const T scale = T(1 / std::sqrt(variance + norm.eps));
         means[row] = T(mean), scales[row] = scale;
         running_mean[row] = T(norm.momentum * mean + keep * double(running_mean[row]));
-        running_var[row] = T(norm.momentum * (squares[0] / double(n - 1)) + keep * double(running_var[row]));
-        const Real<T> slope = all(T(scale * static_cast<const T*>(norm.weight)[row])), bias = all(static_cast<const T*>(norm.bias)[row]);
+        running_var[row] = T(norm.momentum * (squares / double(n - 1)) + keep * double(running_var[row]));
+        const Real<T> slope = all(T(scale * own(norm.weight, norm.weight_stride))), bias = all(own(norm.bias, norm.bias_stride));
         for (std::int64_t at = 0; at < n; at += W) {
             const int lanes = n - at < W ? int(n - at) : W;
             store(out + at, (load(x + at, lanes) - centre) * slope + bias, lanes);
@@ -166,10 +220,11 @@ void normalise_backward(const BoolitNorm& norm, std::int64_t begin, std::int64_t
         const T* const x = static_cast<const T*>(norm.x) + row * n;
         const T* const above = static_cast<const T*>(norm.above) + row * n;
         T* const out = static_cast<T*>(norm.out) + row * n;
-        const T scale = static_cast<const T*>(norm.scale)[row], weight = static_cast<const T*>(norm.weight)[row];
+        const T scale = static_cast<const T*>(norm.scale)[row];
+        const T weight = static_cast<const T*>(norm.weight)[row / norm.features * norm.weight_stride + row % norm.features];
         const Real<T> centre = all(static_cast<const T*>(norm.mean)[row]);
-        double total[2] = {0, 0};  // of the gradient above, and of its products with the centred inputs
-        sums<T>(n, total, [&](std::int64_t at, int lanes, Real<T>* partial) {
+        double total[2];  // of the gradient above, and of its products with the centred inputs
+        sums<T, 2>(n, total, [&](std::int64_t at, int lanes, Real<T>* partial) {
             const Real<T> slope = load(above + at, lanes);  // 0 in the lanes of a padded tail
             partial[0] += slope;
             partial[1] += slope * (load(x + at, lanes) - centre);
@@ -182,6 +237,72 @@ void normalise_backward(const BoolitNorm& norm, std::int64_t begin, std::int64_t
             const int lanes = n - at < W ? int(n - at) : W;
             const Real<T> apart = load(x + at, lanes) - centre;
             store(out + at, (load(above + at, lanes) - mean - apart * share) * factor, lanes);
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- gathered batches
+
+template <class T>
+void gather_bytes(const BoolitGather& gather, std::int64_t begin, std::int64_t end) {
+    const std::int64_t features = gather.features;
+    const T* const table = static_cast<const T*>(gather.table);
+    for (std::int64_t sample = begin; sample < end; ++sample) {
+        const std::uint8_t* const from = static_cast<const std::uint8_t*>(gather.stored) + gather.rows[sample] * features;
+        T* const to = static_cast<T*>(gather.out) + sample * features;
+        std::int64_t at = 0;
+#if BOOLIT_BYTES == 64
+        if constexpr (sizeof(T) == 4)
+            for (; at + 16 <= features; at += 16) {
+                const __m512i places = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)(from + at)));
+                _mm512_storeu_ps(to + at, _mm512_i32gather_ps(places, table, 4));
+            }
+#elif BOOLIT_BYTES == 32
+        if constexpr (sizeof(T) == 4)
+            for (; at + 8 <= features; at += 8) {
+                const __m256i places = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)(from + at)));
+                _mm256_storeu_ps(to + at, _mm256_i32gather_ps(table, places, 4));
+            }
+#endif
+        for (; at < features; ++at) to[at] = table[from[at]];
+    }
+}
+
+template <class T>
+void gather_numbers(const BoolitGather& gather, std::int64_t begin, std::int64_t end) {
+    const std::int64_t features = gather.features, samples = gather.samples, tiles = (samples + TILE - 1) / TILE;
+    for (std::int64_t tile = begin; tile < end; ++tile) {
+        const std::int64_t run = tile / tiles, first = tile % tiles * TILE;
+        const int n = int(samples - first < TILE ? samples - first : TILE);
+        const T* from[TILE];
+        for (int sample = 0; sample < n; ++sample)
+            from[sample] = static_cast<const T*>(gather.stored) + gather.rows[run * samples + first + sample] * features;
+        T* const to = static_cast<T*>(gather.out) + run * features * samples + first;
+        for (std::int64_t feature = 0; feature < features; ++feature)
+            for (int sample = 0; sample < n; ++sample) to[feature * samples + sample] = from[sample][feature];
+    }
+}
+
+// ----------------------------------------------------------------------------------------------------------------- hits
+
+// As torch.max: the first of the largest, where NaN is larger than any number.
+template <class T>
+void find_hits(const BoolitHits& of, std::int64_t begin, std::int64_t end) {
+    constexpr int W = Lanes<T>::W;
+    for (std::int64_t run = begin; run < end; ++run) {
+        const T* const outputs = static_cast<const T*>(of.outputs) + run * of.classes * of.samples;
+        for (std::int64_t at = 0; at < of.samples; at += W) {
+            const int n = of.samples - at < W ? int(of.samples - at) : W;
+            Real<T> best = load(outputs + at, n);
+            Int<T> place = {};
+            for (std::int64_t number = 1; number < of.classes; ++number) {
+                const Real<T> value = load(outputs + number * of.samples + at, n);
+                const Int<T> better = (value > best) | ((value != value) & (best == best));
+                best = better ? value : best;
+                place = better ? place - place + typename Lanes<T>::One(number) : place;
+            }
+            for (int lane = 0; lane < n; ++lane)
+                of.hits[run * of.samples + at + lane] = place[lane] == of.targets[run * of.stride + at + lane];
         }
     }
 }

@@ -1,76 +1,35 @@
-"""Other activations in a model that exists: found by torch.fx, put in, and the layers around them resized to fit."""
+"""Other activations in a model that exists: found by running or tracing it, put in, and the layers around them resized."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal
 
 from torch import Tensor, fx, nn
 from torch.nn.parameter import is_lazy
 
-from boolit.nn.activations import Activation
-from boolit.nn.conv1x1 import make_safe
+from boolit.nn.conversion.capture import UntraceableError, is_leaf, record, run, tensors, trace, undisturbed
 from boolit.nn.conversion.constraints import WidthConstraints
-from boolit.nn.conversion.layers import CONVOLUTIONS, describe, parameter_count, resize
+from boolit.nn.conversion.layers import CONVOLUTIONS, describe, parameter_count
+from boolit.nn.conversion.plan import plan
 from boolit.nn.conversion.propagation import Propagation
-from boolit.nn.conversion.rewrite import free_training, needs_graph, rewrite, rewrite_literals, swap_modules
-from boolit.nn.conversion.sites import (
-    ActivationChoice,
-    Site,
-    UntraceableError,
-    child,
-    choose,
-    find_sites,
-    is_layer_of_torch,
-    trace,
-    untraced_sites,
-)
+from boolit.nn.conversion.recipe import apply, from_pretrained, remember
+from boolit.nn.conversion.report import Budget, Change, Conversion, FoundActivation, Weights
+from boolit.nn.conversion.sites import ActivationChoice, Site, child, choose, find_sites, operation_name, untraced_sites
+from boolit.nn.conversion.weights import ExactGates, Layout, old_function, old_state, transfer
 from boolit.nn.conversion.widths import Scale, WidthComponent, Widths, components, fit_widths, round_widths
+from boolit.nn.gates import Activation
 from boolit.nn.specs import activation
 from boolit.nn.width import count_parameters
 
-__all__ = ["Conversion", "convert"]
+__all__ = ["Conversion", "activations", "convert", "from_pretrained"]
 
-
-@dataclass(frozen=True)
-class Conversion:
-    """A converted model and what was changed: print it to read that.
-
-    Args:
-        model: the converted model.
-        spec: what was put in.
-        budget: ``width`` or ``params``, as it was asked for.
-        changes: each with ``layer`` (its name in the model), ``was`` and ``now``.
-        left: the activations that stayed, by name, each with the reason.
-        parameters: the trainable ones before and after.
-
-    Example:
-        >>> done = convert(nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 1)), "or_ail")
-        >>> done.model[1].spec, done.parameters, str(done.changes[0])
-        ('or_ail', (641, 609), '1: ReLU() → or_ail')
-    """
-
-    model: nn.Module
-    spec: str
-    budget: Budget
-    changes: list[Change]
-    left: dict[str, str]
-    parameters: tuple[int, int]
-
-    def __str__(self) -> str:
-        before, after = self.parameters
-        share = f" ({after / before - 1:+.1%})" if before else ""
-        lines = [f"{self.spec} put in, budget={self.budget!r}: {before:,} → {after:,} parameters{share}"]
-        lines += [f"  {change}" for change in self.changes]
-        lines += [f"  {name}: left, {reason}" for name, reason in self.left.items()]
-        if isinstance(self.model, fx.GraphModule):
-            lines.append("  the model is now a torch.fx.GraphModule, with every activation a module")
-        return "\n".join(lines)
+Spec = str | type[nn.Module] | Callable[[Tensor], Tensor]
+Gated = Literal["keep", "replace"]
 
 
 def convert(
@@ -82,22 +41,31 @@ def convert(
     only: str | Sequence[str] = "*",
     keep: str | Sequence[str] = (),
     skip_pinned: bool = False,
+    example: Any = None,
+    gated: Gated = "keep",
+    weights: Weights = "new",
 ) -> Conversion:
     """A copy of a model with its activations replaced by ``spec``, and its layers resized so that it still runs.
 
-    Layers of unchanged shape keep their weights, resized ones are initialised anew by torch's defaults. Where a width cannot
-    change it is a ValueError that names the activation.
+    The copy has the class, the forward and the names of the original. Where a width cannot change it is a ValueError that
+    names the activation.
 
     Args:
-        model: any module that torch.fx can trace; for a 1→1 activation, any module.
+        model: any module that runs on an example, or that torch.fx can trace; for a 1→1 activation, any module.
         spec: what `boolit.activation` takes.
         budget: ``width`` keeps the width before each activation, ``params`` scales all free widths by one factor to keep the
             number of parameters; both round to multiples the activation can take.
-        replace: which activations go: names such as "relu", or classes; torch's pointwise ones but sigmoids and shrinkages
-            unless given.
+        replace: which activations go: names such as "relu", or classes; torch's pointwise ones but sigmoids and shrinkages,
+            and modules named like them, unless given.
         only: patterns of fnmatch for the names, in the model, of those to replace.
         keep: patterns for the names of those to leave.
         skip_pinned: whether to leave those whose width cannot change, instead of refusing.
+        example: what to run the model on, once: a tensor, a tuple of positional arguments, or a dict of keyword arguments;
+            without it torch.fx has to trace the forward.
+        gated: of a product ``act(gate(x)) * up(x)``, whether to ``keep`` it, with its activation replaced, or to ``replace``
+            all of it by the gate of both.
+        weights: of layers whose shape changes: ``new`` by torch's defaults; ``keep`` the rows and columns that survive;
+            ``exact`` gives each old channel partners that are zero: the model computes what it did, where the gate can.
 
     Shape: of the model, as before.
 
@@ -105,41 +73,51 @@ def convert(
         >>> mlp = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 1))
         >>> print(convert(mlp, "or_ail", budget="params"))
         or_ail put in, budget='params': 641 → 647 parameters (+0.9%)
-          0: Linear(8, 64) → Linear(8, 68), new weights
-          1: ReLU() → or_ail
-          2: Linear(64, 1) → Linear(34, 1), new weights
+          layer  was            now            widths   parameters  weights
+          0      Linear(8, 64)  Linear(8, 68)           576 → 612   new
+          1      ReLU()         or_ail         68 → 34
+          2      Linear(64, 1)  Linear(34, 1)           65 → 35     new
     """
-    if budget not in ("width", "params"):
-        raise ValueError(f'unknown budget {budget!r}; choose "width" or "params"')
-    job = ConversionJob(copy.deepcopy(model), spec, choose(replace))
+    for name, value, known in (
+        *(("budget", budget, ("width", "params")), ("gated", gated, ("keep", "replace"))),
+        ("weights", weights, ("new", "keep", "exact")),
+    ):
+        if value not in known:
+            choice = " or ".join(f'"{word}"' for word in known)
+            raise ValueError(f"unknown {name} {value!r}; choose {choice}")
+    if weights == "exact" and (budget == "params" or gated == "replace"):
+        raise ValueError('weights="exact" decides the widths: use it with budget="width" and gated="keep"')
+    job = ConversionJob(copy.deepcopy(model), spec, choose(replace), example)
     left = job.select([only] if isinstance(only, str) else only, [keep] if isinstance(keep, str) else keep)
-    left |= job.solve(skip_pinned)
+    left |= job.solve(skip_pinned, gated, weights)
     before = count_parameters(model)
-    converted, changes = job.apply(job.scale(budget, before))
-    return Conversion(converted, job.probe.spec, budget, changes, left, (before, count_parameters(converted)))
+    changes = job.apply(job.scale(budget, before), weights)
+    job.verify(model)
+    return Conversion(job.model, job.probe.spec, budget, changes, left, (before, count_parameters(job.model)))
 
 
-Budget = Literal["width", "params"]
-Spec = str | type[nn.Module] | Callable[[Tensor], Tensor]
+def activations(model: nn.Module, example: Any = None) -> list[FoundActivation]:
+    """The activations `convert` would replace: each with ``name``, ``kind``, ``width`` (None if not known) and ``owner``.
 
+    Args:
+        model: as in `convert`; it is not changed.
+        example: as in `convert`.
 
-class Change(NamedTuple):
-    """One thing that was changed."""
-
-    layer: str
-    was: str
-    now: str
-
-    def __str__(self) -> str:
-        return f"{self.layer}: {self.was} → {self.now}"
+    Example:
+        >>> activations(nn.Sequential(nn.Linear(8, 64), nn.ReLU()))
+        [FoundActivation(name='1', kind='ReLU()', width=64, owner='')]
+    """
+    job = ConversionJob(copy.deepcopy(model), "identity", choose(None), example)
+    job.solve(False, "keep", "new")
+    return [FoundActivation(site.name, site.was, job.constraints.widths.get(site), site.place.owner) for site in job.sites]
 
 
 class ConversionJob:
     """The conversion of ``model``, which it changes."""
 
-    def __init__(self, model: nn.Module, spec: Spec, choice: ActivationChoice) -> None:
-        _check_lazy(model)
-        self.model, self.spec, self.choice = model, spec, choice
+    def __init__(self, model: nn.Module, spec: Spec, choice: ActivationChoice, example: Any) -> None:
+        _check_convertible(model)
+        self.model, self.spec, self.choice, self.example = model, spec, choice, example
         self.probe = activation(spec)
         self.untraced = ""
         self.graph = self._trace()
@@ -150,6 +128,8 @@ class ConversionJob:
                 "say which activations to replace with replace=[…]"
             )
         self.active = list(self.sites)
+        self.products: dict[fx.Node, Site] = {}
+        self.exact: ExactGates | None = None
         self.constraints = WidthConstraints(model)
         self.components: list[WidthComponent] = []
 
@@ -162,17 +142,30 @@ class ConversionJob:
         unseen = {type(self.model).__name__: self.untraced} if self.untraced else {}
         return {site.name: "as asked" for site in self.sites if site not in self.active} | unseen
 
-    def solve(self, skip_pinned: bool) -> dict[str, str]:
+    def solve(self, skip_pinned: bool, gated: Gated, weights: Weights) -> dict[str, str]:
         """Finds which widths hang together; refuses what cannot be, or leaves and returns it."""
         left: dict[str, str] = {}
+        widen, plain = False, set[Site]()
+        self.exact = ExactGates(self.probe) if weights == "exact" else None
         while True:
-            propagation = Propagation(self.model, self.active, self.probe)
+            self.products = self._products(plain) if gated == "replace" and self.probe.divisor > 1 else {}
+            options = {"widen": widen, "apart": self.exact is not None}
+            propagation = Propagation(self.model, self.active, self.probe, self.products, **options)
             if self.graph is not None:
                 propagation.walk(self.graph)
-            self.constraints, self.components = propagation.constraints, components(propagation.constraints)
+            plain |= propagation.ungated
+            self.constraints = propagation.constraints
+            self.components = components(self.constraints, self.exact.k if self.exact else 0)
+            if self.exact:
+                self._refuse_inexact(self.exact)
             refused = self.constraints.refusals
+            if propagation.ungated:
+                continue
             if not refused:
                 return left
+            if not widen and not (self.exact and self.exact.halves):  # filters of a channel are neighbours
+                widen = True
+                continue
             self.active = [site for site in self.active if site not in refused]
             if not skip_pinned or not self.active:
                 raise ValueError(self._refusal(refused, skip_pinned))
@@ -194,31 +187,68 @@ class ConversionJob:
             )
         return Scale(self.constraints, found, widths)
 
-    def apply(self, scale: Scale) -> tuple[nn.Module, list[Change]]:
+    def apply(self, scale: Scale, weights: Weights) -> list[Change]:
         """Resizes the layers and puts the activations in."""
-        new = {site: self._make(site) for site in self.active}
-        changes = [Change(site.name, site.was, module.spec) for site, module in new.items()]
-        whole = self.graph is not None and needs_graph(self.sites, new, self.constraints, scale)
-        for path, sizes in self._new_sizes(scale).items():
-            layer = self.model.get_submodule(path)
-            changes.append(Change(path, describe(layer), f"{describe(layer, sizes)}, new weights"))
-            resize(layer, sizes)
-        for path, layer in self.model.named_modules():
-            was = describe(layer) if isinstance(layer, CONVOLUTIONS) else ""
-            if make_safe(layer):
-                changes.append(Change(path, was, f"{describe(layer)}, its stride apart from its product"))
+        sizes = self._new_sizes(scale)
         order = self._order()
-        changes.sort(key=lambda change: order.get(change.layer, len(order)))
-        if whole and self.graph is not None:
-            free_training(self.model, self.graph, self.choice)
-            rewrite_literals(self.constraints, scale)
-            return rewrite(self.model, self.graph, self.sites, new), changes
-        swap_modules(self.model, new)
-        return self.model, changes
+        was = {
+            path: describe(layer)
+            for path, layer in self.model.named_modules()
+            if path in sizes or isinstance(layer, CONVOLUTIONS)
+        }
+        counts = {path: count_parameters(self.model.get_submodule(path)) for path in sizes}
+        old = old_state(self.model, sizes) if weights != "new" else {}
+        widths = {link.site: (scale.part(link.before), scale.part(link.after)) for link in self.constraints.links}
+        recipe = plan(self.model, self.graph, self.sites, self.active, self.products, self.constraints, scale, self.probe.spec)
+        safe = apply(self.model, recipe, self._make)
+        layout = Layout(self.constraints, scale, self.components, self.exact)
+        lost = transfer(self.model, self.constraints, layout, old, self.exact is not None)
+        said = {"new": "new", "keep": "kept", "exact": "exact"}[weights]
+        changes = [Change(site.name, site.was, self.probe.spec, widths.get(site)) for site in self.active]
+        for path in sizes:
+            layer = self.model.get_submodule(path)
+            pair = counts[path], count_parameters(layer)
+            changes.append(Change(path, was[path], describe(layer), None, pair, "new" if path in lost else said))
+        for path in safe:
+            changes.append(
+                Change(path, was[path], f"{describe(self.model.get_submodule(path))}, its stride apart from its product")
+            )
+        if isinstance(self.spec, str):
+            made: dict[int, set[int]] = {}
+            for (_, attribute), use in self.constraints.layer_widths.items():
+                if attribute in ("out_features", "out_channels"):
+                    made.setdefault(use.size, set()).add(scale.size(use))
+            remember(self.model, recipe, made)
+        return sorted(changes, key=lambda change: order.get(change.layer, len(order)))
+
+    def verify(self, original: nn.Module) -> None:
+        """Runs the converted model on the example, if there is one, beside the original."""
+        if self.example is None:
+            return
+        with undisturbed(self.model), undisturbed(original):
+            wanted = [*tensors(run(original, self.example))]
+            try:
+                found = [*tensors(run(self.model, self.example))]
+            except Exception as error:
+                reason = next(iter(str(error).splitlines()), type(error).__name__)
+                raise ValueError(f"converted, {type(original).__name__} does not run on the example: {reason}") from error
+        if [x.shape for x in wanted] != [x.shape for x in found]:
+            raise ValueError(
+                f"converted, {type(original).__name__} makes other shapes of the example; leave activations with keep=[…]"
+            )
+        close = [
+            (x - y).abs().max() <= 1e-4 * x.abs().max() for x, y in zip(wanted, found, strict=True) if x.is_floating_point()
+        ]
+        if self.exact and not all(close):
+            raise ValueError(
+                f'{type(original).__name__} does something between layers and activations that weights="exact" breaks'
+            )
 
     def _trace(self) -> fx.Graph | None:
-        if is_layer_of_torch(self.model, self.choice):
+        if is_leaf(self.model, self.choice):
             return None
+        if self.example is not None:
+            return record(self.model, self.example, self.choice)
         try:
             return trace(self.model, self.choice)
         except UntraceableError as error:
@@ -227,14 +257,50 @@ class ConversionJob:
             self.untraced = f"where it calls functions, for {error}"
         return None
 
-    def _make(self, site: Site) -> Activation:
-        dim = self.constraints.dims[site]
-        spec = copy.deepcopy(self.spec) if isinstance(self.spec, nn.Module) else self.spec
-        new = activation(spec, dim)
+    def _products(self, plain: set[Site]) -> dict[fx.Node, Site]:
+        """The products in which an activation is one of two factors, and used nowhere else."""
+        found: dict[fx.Node, Site] = {}
+        for site in self.active:
+            users = [user for node in site.nodes for user in node.users]
+            if site in plain or len(users) != len(site.nodes) or any(operation_name(user) != "mul" for user in users):
+                continue
+            if all(len(user.all_input_nodes) == 2 for user in users):
+                found |= dict.fromkeys(users, site)
+        return found
+
+    def _refuse_inexact(self, gates: ExactGates) -> None:
+        """An activation that the gates are not, and norms over several channels of which there are more now."""
+        for site in self.active:
+            if not gates.represent(old_function(self.model, site)):
+                self.constraints.refusals[site] = (
+                    f"{gates.gate.spec} of a channel and zeros is not {site.was}; with weights='exact' use or_ail, "
+                    "or_and_ail_d, max or the like in place of ReLU"
+                )
+        mixed = gates.halves or self.probe.feature_factor * gates.k != 1  # old channels are not where they were in order
+        grown = {
+            root: one.links
+            for one in self.components
+            for root in (*one.before, *one.after)
+            if one.after.get(root) != Fraction(1, gates.k)
+        }
+        for (path, attribute), use in self.constraints.layer_widths.items():
+            layer = self.model.get_submodule(path)
+            groups = int(getattr(layer, "groups", 1)) != getattr(layer, "in_channels", 1) and getattr(layer, "groups", 1) > 1
+            over = attribute in ("normalized_shape", "num_channels") or (mixed and groups)
+            for link in (link for part in use.parts if over for link in grown.get(self.constraints.axes.root(part.axis), ())):
+                reason = f"{path} treats its channels in groups, so weights='exact' cannot add any"
+                self.constraints.refusals.setdefault(link.site, reason)
+        for site in self.constraints.several if mixed else ():
+            self.constraints.refusals.setdefault(
+                site, f"it acts on a concatenation, where weights='exact' cannot take {gates.gate.spec}"
+            )
+
+    def _make(self, spec: str, dim: int) -> Activation:
+        given: Any = self.spec if spec == self.probe.spec else spec
+        new = activation(copy.deepcopy(given) if isinstance(given, nn.Module) else given, dim)
         if new.dim != dim:
-            raise ValueError(f"{site.name} acts along dim {dim}, the activation given along {new.dim}; give its spec instead")
-        like = next(self.model.parameters(), None)
-        return (new if like is None else new.to(like.device, like.dtype)).train(self.model.training)
+            raise ValueError(f"an activation acts along dim {dim}, the one given along {new.dim}; give its spec instead")
+        return new
 
     def _new_sizes(self, scale: Scale) -> dict[str, dict[str, int]]:
         """The new widths of every layer that changes."""
@@ -259,7 +325,7 @@ class ConversionJob:
         return count
 
     def _order(self) -> dict[str, int]:
-        names = {site.node: site.name for site in self.sites if site.node is not None}
+        names = {node: site.name for site in self.sites for node in site.nodes}
         nodes = [names.get(node, str(node.target)) for node in self.graph.nodes] if self.graph is not None else []
         for name, _ in self.model.named_modules():
             # A transformer layer's activation acts after its first linear layer, and need not be a module.
@@ -279,7 +345,11 @@ def _matches(site: Site, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(site.name, pattern) for pattern in patterns)
 
 
-def _check_lazy(model: nn.Module) -> None:
+def _check_convertible(model: nn.Module) -> None:
+    if hasattr(model, "_orig_mod"):
+        raise ValueError(
+            "the model is compiled: convert the one torch.compile was given, model._orig_mod, and compile the result"
+        )
     for name, module in model.named_modules():
         if any(map(is_lazy, module.parameters(recurse=False))):
             raise ValueError(

@@ -10,7 +10,6 @@ from math import gcd, lcm
 from typing import NamedTuple
 
 from torch import fx, nn
-from torch.fx.node import Argument
 
 from boolit.nn.conversion.layers import unresizable
 from boolit.nn.conversion.sites import Site
@@ -29,13 +28,16 @@ Channels = tuple[ChannelPart, ...]
 class ChannelTensor(NamedTuple):
     """A tensor whose channels are understood: they lie along ``dim`` (negative), in parts that were concatenated.
 
-    ``flat`` says that every channel stands for all its positions, next to each other, as after a flatten.
+    ``flat`` says that every channel stands for all its positions, as after a flatten: ``channels`` where the positions of a
+    channel are next to each other, ``positions`` where the channels of a position are, else ``mixed``. ``norm`` is the layer
+    that has just normalised it.
     """
 
     parts: Channels
     dim: int
     rank: int | None = None
-    flat: bool = False
+    flat: str = ""
+    norm: str = ""
 
     @property
     def size(self) -> int:
@@ -126,6 +128,7 @@ class LayerWidth(NamedTuple):
 
     parts: Channels
     times: int = 1
+    order: str = "channels"
 
     @property
     def size(self) -> int:
@@ -134,10 +137,10 @@ class LayerWidth(NamedTuple):
 
 
 class ReshapeLiteral(NamedTuple):
-    """A width written out in a reshape: ``x.view(-1, 400)``."""
+    """A width written out in a reshape: ``x.view(-1, 400)`` has one at position 1."""
 
     node: fx.Node
-    leading: Argument
+    position: int
     use: LayerWidth
 
 
@@ -148,6 +151,7 @@ class ActivationLink(NamedTuple):
     before: ChannelPart
     after: ChannelPart
     ratio: Fraction
+    norm: str = ""
 
 
 @dataclass
@@ -160,6 +164,8 @@ class WidthConstraints:
     literals: list[ReshapeLiteral] = field(default_factory=list)
     links: list[ActivationLink] = field(default_factory=list)
     dims: dict[Site, int] = field(default_factory=dict)
+    widths: dict[Site, int] = field(default_factory=dict)
+    several: set[Site] = field(default_factory=set)
     refusals: dict[Site, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -169,7 +175,7 @@ class WidthConstraints:
         """The channels a layer reads along ``dim``; what does not fit is fixed as it is."""
         times = size // value.size if isinstance(value, ChannelTensor) else 0
         if isinstance(value, ChannelTensor) and value.dim == dim and size == times * value.size and (times == 1 or value.flat):
-            return self.use(layer, attribute, LayerWidth(value.parts, times))
+            return self.use(layer, attribute, LayerWidth(value.parts, times, value.flat or "channels"))
         self.pin([value], layer)
         return self.use(layer, attribute, LayerWidth((self.axes.new(size, pin=f"what enters {layer}"),)))
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from math import prod
+from typing import Any
 
-from torch import nn
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from boolit.nn.conv1x1 import Conv1x1, ConvTranspose1x1
 
@@ -22,18 +25,42 @@ FEATURE_NORMS = (nn.LayerNorm, nn.RMSNorm)
 RESIZABLE: tuple[type[nn.Module], ...] = (nn.Linear, *CONVOLUTIONS, *CHANNEL_NORMS, *FEATURE_NORMS)
 
 _WIDTHS: dict[type[nn.Module], tuple[str, ...]] = {
-    nn.Linear: ("in_features", "out_features"),
     nn.GroupNorm: ("num_channels",),
     nn.PReLU: ("num_parameters",),
     nn.LayerNorm: ("normalized_shape",),
     nn.RMSNorm: ("normalized_shape",),
     **dict.fromkeys(CONVOLUTIONS, ("in_channels", "out_channels", "groups")),
 }
+_ALIASES = {"in_features": "nx", "out_features": "nf"}  # in the Conv1D of transformers
 
 
-def width_attributes(layer: nn.Module) -> tuple[str, ...]:
-    """The attributes of a resizable layer that are widths."""
-    return next((names for kind, names in _WIDTHS.items() if isinstance(layer, kind)), ("num_features",))
+def is_linear_alike(layer: nn.Module) -> bool:
+    """Whether a module, not one of torch's, has the parameters of a linear layer and nothing else."""
+    weight, bias = (layer._parameters.get(name) for name in ("weight", "bias"))
+    if isinstance(layer, (*RESIZABLE, nn.Embedding)) or weight is None or weight.dim() != 2 or layer._modules:
+        return False
+    return layer._parameters.keys() <= {"weight", "bias"} and (bias is None or (bias.dim() == 1 and len(bias) in weight.shape))
+
+
+def is_linear(layer: nn.Module) -> bool:
+    """Whether the layer is linear in its last dimension."""
+    return isinstance(layer, nn.Linear) or is_linear_alike(layer)
+
+
+def linear_map(layer: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> Tensor | None:
+    """What a layer of a class of its own would give if it did what its parameters look like; None where nothing is to check."""
+    x = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
+    base = next((kind for kind in type(layer).__mro__ if kind in RESIZABLE), type(layer))
+    if x is None or (base is type(layer) and not is_linear_alike(layer)):
+        return None
+    try:
+        if is_linear_alike(layer):
+            weight = layer.weight.T if _is_transposed(layer) else layer.weight
+            return F.linear(x, weight, layer.bias)  # type: ignore[arg-type]
+        result: Tensor = base.forward(layer, x)
+    except RuntimeError:  # its parameters do not even fit
+        return torch.empty(0)
+    return result
 
 
 def widths(layer: nn.Module) -> dict[str, int]:
@@ -43,21 +70,38 @@ def widths(layer: nn.Module) -> dict[str, int]:
         >>> widths(nn.Linear(3, 2))
         {'in_features': 3, 'out_features': 2}
     """
-    values = {name: getattr(layer, name) for name in width_attributes(layer)}
+    if is_linear(layer):
+        inside, outside = layer.weight.shape[:: 1 if _is_transposed(layer) else -1]  # type: ignore[index]
+        return {"in_features": int(inside), "out_features": int(outside)}
+    names = next((names for kind, names in _WIDTHS.items() if isinstance(layer, kind)), ("num_features",))
+    values = {name: getattr(layer, name) for name in names}
     return {name: value[-1] if isinstance(value, tuple) else int(value) for name, value in values.items()}
 
 
 def unresizable(model: nn.Module) -> set[str]:
     """The layers whose parameters are not theirs alone to change: shared, parametrised, or rewritten by a hook."""
-    modules = [(name, module) for name, module in model.named_modules() if isinstance(module, RESIZABLE)]
-    owners = Counter(id(parameter) for _, module in model.named_modules() for parameter in module.parameters(recurse=False))
+    owners = Counter(id(parameter) for module in model.modules() for parameter in module.parameters(recurse=False))
     return {
         name
-        for name, module in modules
-        if type(module) not in RESIZABLE
+        for name, module in model.named_modules()
+        if hasattr(module, "parametrizations")
         or module._forward_pre_hooks
         or any(owners[id(parameter)] > 1 for parameter in module.parameters(recurse=False))
     }
+
+
+def parameter_axes(layer: nn.Module) -> dict[str, tuple[str, ...]]:
+    """Which width each dimension of each parameter and buffer of a layer has; a width per group ends in ``/``."""
+    if is_linear(layer):
+        ends = ("out_features", "in_features")
+        return {"weight": ends[::-1] if _is_transposed(layer) else ends, "bias": ends[:1]}
+    if isinstance(layer, CONVOLUTIONS):
+        transposed = isinstance(layer, nn.modules.conv._ConvTransposeNd)
+        return {
+            "weight": ("in_channels", "out_channels/") if transposed else ("out_channels", "in_channels/"),
+            "bias": ("out_channels",),
+        }
+    return dict.fromkeys(("weight", "bias", "running_mean", "running_var"), (*widths(layer),))
 
 
 def parameter_count(layer: nn.Module, sizes: Mapping[str, int]) -> int:
@@ -67,23 +111,32 @@ def parameter_count(layer: nn.Module, sizes: Mapping[str, int]) -> int:
         >>> parameter_count(nn.Conv2d(3, 8, 3), {"out_channels": 16})
         448
     """
-    shapes = _shapes(layer, {**widths(layer), **sizes})
+    shapes = _shapes(layer, sizes)
     return sum(prod(shapes[name]) for name, parameter in layer.named_parameters() if parameter.requires_grad)
 
 
 def resize(layer: nn.Module, sizes: Mapping[str, int]) -> None:
     """Gives the layer these widths, and new initial values by its own rule."""
-    shapes = _shapes(layer, {**widths(layer), **sizes})
+    shapes = _shapes(layer, sizes)
     for name, parameter in list(layer.named_parameters()):
         empty = parameter.detach().new_empty(shapes[name])
         setattr(layer, name, nn.Parameter(empty, requires_grad=parameter.requires_grad))
     for name, buffer in list(layer.named_buffers()):
         setattr(layer, name, buffer.new_empty(shapes[name]) if name in shapes else buffer)
     for name, size in sizes.items():
-        setattr(layer, name, (size,) if name == "normalized_shape" else size)
-    reset = layer.reset_parameters
-    assert callable(reset)
-    reset()
+        for attribute in (name, _ALIASES.get(name, name)):
+            if hasattr(layer, attribute):
+                setattr(layer, attribute, (size,) if name == "normalized_shape" else size)
+    reset = getattr(layer, "reset_parameters", None)
+    if reset is None:  # a linear layer of another's making gets what torch's would
+        inside, outside = widths(layer).values()
+        plain = nn.Linear(inside, outside, device=layer.weight.device, dtype=layer.weight.dtype)
+        with torch.no_grad():
+            layer.weight.copy_(plain.weight.T if _is_transposed(layer) else plain.weight)  # type: ignore[operator]
+            if layer.bias is not None:
+                layer.bias.copy_(plain.bias)  # type: ignore[operator]
+    else:
+        reset()
 
 
 def describe(layer: nn.Module, sizes: Mapping[str, int] | None = None) -> str:
@@ -101,11 +154,16 @@ def describe(layer: nn.Module, sizes: Mapping[str, int] | None = None) -> str:
 
 
 def _shapes(layer: nn.Module, sizes: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-    if isinstance(layer, nn.Linear):
-        return {"weight": (sizes["out_features"], sizes["in_features"]), "bias": (sizes["out_features"],)}
-    if isinstance(layer, CONVOLUTIONS):
-        ends = sizes["out_channels"], sizes["in_channels"]
-        first, second = reversed(ends) if layer.transposed else ends
-        return {"weight": (first, second // sizes["groups"], *layer.kernel_size), "bias": ends[:1]}
-    (width,) = sizes.values()
-    return dict.fromkeys(("weight", "bias", "running_mean", "running_var"), (width,))
+    known = {**widths(layer), **sizes}
+    known |= {f"{name}/": size // known["groups"] for name, size in known.items() if "groups" in known}
+    kernel = tuple(getattr(layer, "kernel_size", ()))
+    axes = {name: tuple(known[axis] for axis in axes) for name, axes in parameter_axes(layer).items()}
+    return {name: shape + kernel if name == "weight" else shape for name, shape in axes.items()}
+
+
+def _is_transposed(layer: nn.Module) -> bool:
+    """Whether a linear layer has its weights as (in, out), as the Conv1D of transformers does."""
+    weight, bias = layer.weight, getattr(layer, "bias", None)
+    if isinstance(layer, nn.Linear) or not isinstance(weight, Tensor):
+        return False
+    return hasattr(layer, "nf") or (bias is not None and len(bias) == weight.shape[1] != weight.shape[0])

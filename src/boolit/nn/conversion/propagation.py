@@ -3,39 +3,68 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from fractions import Fraction
+from math import lcm
 
 from torch import Tensor, fx, nn
 
-from boolit.nn.activations import Activation
 from boolit.nn.conversion.constraints import ActivationLink, ChannelPart, ChannelTensor, LayerWidth, Opaque, WidthConstraints
-from boolit.nn.conversion.layers import CHANNEL_NORMS, CONVOLUTIONS, FEATURE_NORMS, width_attributes, widths
-from boolit.nn.conversion.operations import Result, flatten_channels, keep_left_of, operate
+from boolit.nn.conversion.layers import CHANNEL_NORMS, CONVOLUTIONS, FEATURE_NORMS, is_linear, widths
+from boolit.nn.conversion.operations import Result, call_linear, flatten_channels, keep_left_of, operate, view
 from boolit.nn.conversion.sites import POINTWISE_CLASSES, TRANSFORMER_LAYERS, Site, child
+from boolit.nn.gates import Activation
 
 _SAME = (nn.Identity, nn.Softmax, nn.LogSoftmax, nn.Softmax2d, nn.modules.dropout._DropoutNd, *POINTWISE_CLASSES)
 _SPATIAL = re.compile(r"\w+(?:Pool|Pad)(?P<dims>[123])d$")
 
 
 class Propagation:
-    """One walk, for one set of activations to convert."""
+    """One walk, for one set of activations to convert.
 
-    def __init__(self, model: nn.Module, sites: Collection[Site], new: Activation) -> None:
+    ``gated`` has the products that are to become gates of two, with the activation each has on one side. With ``widen`` a
+    depthwise layer after an activation that lost channels gives them back, by several filters per channel.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        sites: Collection[Site],
+        new: Activation,
+        gated: Mapping[fx.Node, Site] | None = None,
+        *,
+        widen: bool = False,
+        apart: bool = False,
+    ) -> None:
         self.constraints, self._new = WidthConstraints(model), new
-        self._sites = {site.node: site for site in sites if site.node is not None}
+        self._sites = {node: site for site in sites for node in site.nodes}
+        self._gated, self._widen, self._apart = gated or {}, widen, apart
+        self.ungated: set[Site] = set()
         self._results: dict[fx.Node, Result] = {}
+        self._before: dict[int, ChannelPart] = {}
         for site in sites:
             self.constraints.dims[site] = -1
-            if site.node is None and site.module is None:
+            if not site.nodes and site.module is None:
                 self._transformer_layer(site)
 
     def walk(self, graph: fx.Graph) -> None:
         """Understands every node in turn."""
         for node in graph.nodes:
-            self._results[node] = self._result(node)
+            self._results[node] = self._check(node, self._result(node))
+
+    def _check(self, node: fx.Node, result: Result) -> Result:
+        """Holds what is believed against the shape that was seen."""
+        shape = node.meta.get("shape")
+        if shape is None or not isinstance(result, ChannelTensor) or node in self._gated or node in self._sites:
+            return result
+        if len(shape) >= -result.dim and (shape[result.dim] == result.size or result.flat):
+            return result._replace(rank=len(shape))
+        self.constraints.pin([result], f"the call of {node.target}")
+        return Opaque.TENSOR
 
     def _result(self, node: fx.Node) -> Result:
+        if node in self._gated:
+            return self._gate(self._gated[node], node)
         if node in self._sites:
             return self._activate(self._sites[node], self._input(node))
         if node.op == "call_module":
@@ -44,6 +73,8 @@ class Propagation:
             return _attribute_value(self.constraints.model, str(node.target))
         if node.op == "output":
             self.constraints.pin((self._results[each] for each in node.all_input_nodes), "the model's output")
+        if node.op == "placeholder" and node.meta.get("shape") == ():
+            return Opaque.NUMBER
         if node.op in ("output", "placeholder"):
             return Opaque.TENSOR
         return operate(self.constraints, node, self._results)
@@ -54,14 +85,18 @@ class Propagation:
     def _call(self, node: fx.Node, name: str, module: nn.Module) -> Result:
         value = self._input(node)
         spatial = _SPATIAL.match(type(module).__name__)
-        if isinstance(module, nn.Linear):
-            return self._linear(name, module, value)
+        if node.meta.get("opaque"):
+            return self._fix(name, module, node)
+        if is_linear(module):
+            return call_linear(self.constraints, name, module, value)
         if isinstance(module, CONVOLUTIONS):
             return self._convolution(name, module, value)
         if isinstance(module, (*CHANNEL_NORMS, *FEATURE_NORMS)):
             return self._normalise(name, module, value)
         if isinstance(module, Activation):
             return self._existing(name, module, value)
+        if isinstance(module, nn.Flatten) and "shape" in node.meta:
+            return view(self.constraints, node, self._results)
         if isinstance(module, nn.Flatten) and module.end_dim == -1:
             return flatten_channels(value, module.start_dim) or self._fix(name, module, node)
         if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
@@ -77,17 +112,16 @@ class Propagation:
         self.constraints.pin(values, f"the {type(module).__name__} {name}")
         return Opaque.TENSOR
 
-    def _linear(self, name: str, layer: nn.Linear, value: Result) -> Result:
-        self.constraints.read_channels(name, "in_features", value, -1, layer.in_features)
-        rank = value.rank if isinstance(value, ChannelTensor) and value.dim == -1 else None
-        return ChannelTensor(self.constraints.make_channels(name, "out_features", layer.out_features), -1, rank)
-
     def _convolution(self, name: str, layer: nn.Module, value: Result) -> Result:
         inside, outside, groups = widths(layer).values()
         spatial = len(layer.kernel_size)  # type: ignore[arg-type]
         read = self.constraints.read_channels(name, "in_channels", value, -1 - spatial, inside)
         if groups == inside > 1:
-            made = tuple(self.constraints.axes.derive(part, part.size * outside // inside) for part in read)
+            sources = [self._before.get(part.axis, part) if self._widen else part for part in read]
+            made = tuple(
+                self.constraints.axes.derive(source, part.size * outside // inside)
+                for source, part in zip(sources, read, strict=True)
+            )
             self.constraints.use(name, "groups", LayerWidth(read))
             self.constraints.use(name, "out_channels", LayerWidth(made))
         else:
@@ -96,7 +130,7 @@ class Propagation:
         return ChannelTensor(made, -1 - spatial, spatial + 2)
 
     def _normalise(self, name: str, layer: nn.Module, value: Result) -> Result:
-        (attribute,), (width,) = width_attributes(layer), widths(layer).values()
+        ((attribute, width),) = widths(layer).items()
         several = isinstance(layer, FEATURE_NORMS) and len(layer.normalized_shape) > 1
         dim = _norm_dim(layer, value)
         if isinstance(value, ChannelTensor) and several:
@@ -108,7 +142,7 @@ class Propagation:
         parts = self.constraints.read_channels(name, attribute, value, dim, width)
         if isinstance(layer, nn.GroupNorm):
             self.constraints.axes.demand(parts, layer.num_groups)
-        return value if isinstance(value, ChannelTensor) else ChannelTensor(parts, dim)
+        return value._replace(norm=name) if isinstance(value, ChannelTensor) else ChannelTensor(parts, dim, norm=name)
 
     def _existing(self, name: str, module: Activation, value: Result) -> Result:
         if module.map == (1, 1) or not isinstance(value, ChannelTensor):
@@ -124,22 +158,41 @@ class Propagation:
     def _activate(self, site: Site, value: Result) -> Result:
         ratio, group = self._new.feature_factor / site.factor, self._new.divisor
         if isinstance(value, ChannelTensor):
-            self.constraints.dims[site] = value.dim
-        if ratio == group == 1:
+            self.constraints.dims[site], self.constraints.widths[site] = value.dim, value.size
+        if ratio == group == 1 or site in self._gated.values():
             return value
         if not isinstance(value, ChannelTensor):
             self.constraints.refusals[site] = "its input does not come from a layer, so its channels are not known"
         elif value.flat and group > 1:
             self.constraints.refusals[site] = "it acts after a flatten, where neighbours are positions, not channels"
         else:
-            return value._replace(parts=tuple(self._link(site, part, ratio) for part in value.parts))
+            parts = tuple(self._link(site, part, ratio, value.norm) for part in value.parts)
+            self.constraints.several |= {site} if len(parts) > 1 else set()
+            return value._replace(parts=parts, norm="")
         return value
 
-    def _link(self, site: Site, before: ChannelPart, ratio: Fraction) -> ChannelPart:
+    def _gate(self, site: Site, node: fx.Node) -> Result:
+        """The product of an activation and another layer's output, as one gate of both."""
+        one, other = (self._results[each] for each in node.all_input_nodes)
+        alike = isinstance(one, ChannelTensor) and isinstance(other, ChannelTensor) and one.dim == other.dim and not one.flat
+        if not isinstance(one, ChannelTensor) or not isinstance(other, ChannelTensor) or not alike or len(one.parts) > 1:
+            self.ungated.add(site)
+            return operate(self.constraints, node, self._results)
+        self.constraints.tie(one.parts, other.parts)
+        self.constraints.dims[site], (part,) = one.dim, one.parts
+        self.constraints.axes.demand([part], lcm(self._new.divisor, 2) // 2)
+        after = self.constraints.axes.new(part.size)
+        self.constraints.links.append(ActivationLink(site, part, after, 2 * self._new.feature_factor))
+        return one._replace(parts=(after,))
+
+    def _link(self, site: Site, before: ChannelPart, ratio: Fraction, norm: str = "") -> ChannelPart:
         size = int(before.size * site.factor)
-        after = self.constraints.axes.derive(before, size) if ratio == 1 else self.constraints.axes.new(size)
+        same = ratio == 1 and not self._apart
+        after = self.constraints.axes.derive(before, size) if same else self.constraints.axes.new(size)
+        if not same and before.size == size and ratio != 1 == (1 / ratio).denominator:
+            self._before[after.axis] = before
         self.constraints.axes.demand([before], self._new.divisor)
-        self.constraints.links.append(ActivationLink(site, before, after, ratio))
+        self.constraints.links.append(ActivationLink(site, before, after, ratio, norm))
         return after
 
     def _transformer_layer(self, site: Site) -> None:

@@ -1,19 +1,17 @@
-"""Where a model's activations act: its torch.fx graph, and which of torch's pointwise functions are in it."""
+"""Which activations a conversion takes, by name, as modules or as calls, and where in a graph they act."""
 
 from __future__ import annotations
 
-import inspect
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import fx, nn
 
-from boolit.nn.activations import Activation, Pointwise
-from boolit.nn.conv1x1 import Conv1x1, ConvTranspose1x1
-
-# Which activations of a model a conversion takes: torch's pointwise ones, by name, as modules or as calls.
+from boolit.nn.gates import Activation, Pointwise
 
 HIDDEN: dict[str, type[nn.Module]] = {
     "relu": nn.ReLU,
@@ -45,8 +43,16 @@ OTHERS: dict[str, type[nn.Module]] = {
     "threshold": nn.Threshold,
 }
 
-POINTWISE_CLASSES = (*HIDDEN.values(), *OTHERS.values())
-POINTWISE_NAMES = frozenset({*HIDDEN, *OTHERS, "log_sigmoid"})
+TABLE = {**HIDDEN, **OTHERS}
+POINTWISE_CLASSES = tuple(TABLE.values())
+POINTWISE_NAMES = frozenset({*TABLE, "log_sigmoid"})
+TRANSFORMER_LAYERS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
+
+# Classes that others write for the same functions: NewGELUActivation, QuickGELU, GELUTanh, ReLUSquaredActivation, Swish.
+_WORDS = {"swish": "silu", **{name.replace("_", ""): name for name in HIDDEN}}
+_LIKE = re.compile(
+    rf"[a-z]*?(?P<word>{'|'.join(sorted(_WORDS, key=len, reverse=True))})(tanh|squared|python)?(activation|function|act)?"
+)
 
 
 class ActivationChoice(NamedTuple):
@@ -59,7 +65,7 @@ class ActivationChoice(NamedTuple):
         """Whether a module is one of them."""
         if isinstance(module, Pointwise):
             return module.name in self.names
-        return isinstance(module, self.classes)
+        return isinstance(module, self.classes) or named_like(module) in self.names
 
     def takes_call(self, node: fx.Node) -> bool:
         """Whether a traced function or method call is one of them."""
@@ -79,20 +85,25 @@ def choose(replace: Sequence[str | type[nn.Module]] | None) -> ActivationChoice:
         >>> sorted(choose(["relu", nn.GELU]).names)
         ['gelu', 'relu']
     """
-    table = {**HIDDEN, **OTHERS}
     names = {name_of(item) for item in replace} if replace is not None else set(HIDDEN)
     classes = [item for item in replace or () if isinstance(item, type)]
-    return ActivationChoice(frozenset(names - {""}), (*classes, *(table[name] for name in sorted(names - {""}))))
+    return ActivationChoice(frozenset(names - {""}), (*classes, *(TABLE[name] for name in sorted(names - {""}))))
 
 
 def name_of(item: str | type[nn.Module]) -> str:
     """The name torch's functions have for an entry of ``replace``; empty for a class of the user's own."""
-    table = {**HIDDEN, **OTHERS}
     if isinstance(item, type) and issubclass(item, nn.Module):
-        return next((name for name, kind in table.items() if kind is item), "")
-    if item in table:
+        return next((name for name, kind in TABLE.items() if kind is item), "")
+    if item in TABLE:
         return str(item)
-    raise ValueError(f"cannot replace {item!r}: it is no nn.Module class and none of {', '.join(table)}")
+    raise ValueError(f"cannot replace {item!r}: it is no nn.Module class and none of {', '.join(TABLE)}")
+
+
+def named_like(module: nn.Module) -> str:
+    """What a module without parameters or parts is, by the name of its class: ``gelu`` for a NewGELUActivation."""
+    found = _LIKE.fullmatch(type(module).__name__.casefold().replace("_", ""))
+    alone = not isinstance(module, Activation) and not any(True for _ in (*module.parameters(), *module.children()))
+    return _WORDS[found["word"]] if found and alone else ""
 
 
 def operation_name(node: fx.Node) -> str:
@@ -100,95 +111,87 @@ def operation_name(node: fx.Node) -> str:
     return str(node.target).removesuffix("_") if node.op == "call_method" else function_name(node.target)
 
 
-def function_name(function: object) -> str:
-    """The name of a function of torch, Python's operators or builtins; empty for any other."""
+def function_name(function: Any) -> str:
+    """The name of a function of torch, Python's operators or builtins (``add`` for ``__radd__``); empty for any other."""
     room = str(getattr(function, "__module__", None) or "torch").split(".")[0]
-    known = room in ("torch", "_operator", "builtins", "math")
-    return str(getattr(function, "__name__", "")).removesuffix("_") if known else ""
+    name = str(getattr(function, "__name__", ""))
+    if name == "__get__":
+        name = str(getattr(function.__self__, "__name__", ""))
+    if name.startswith("__"):
+        name = re.sub(r"^[ri](?=(add|sub|mul|div|truediv|floordiv|pow|and|or|xor)$)", "", name.strip("_"))
+    return name.removesuffix("_") if room in ("torch", "_operator", "builtins", "math") else ""
 
 
-# A model as a torch.fx graph, and the places in it where an activation acts.
+class Place(NamedTuple):
+    """Where a call is made: the module whose forward makes it, the name, and which of its calls of that name it is."""
 
-TRANSFORMER_LAYERS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
+    owner: str
+    call: str
+    number: int
 
 
-class UntraceableError(ValueError):
-    """torch.fx cannot follow the model's forward."""
+NOWHERE = Place("", "", 0)
 
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """One place where an activation acts: a call in the graph, or the attribute of a transformer layer of torch."""
+    """One place where an activation acts: its calls in the graph, or the attribute of a transformer layer of torch."""
 
     name: str
     was: str
     module: str | None = None
-    node: fx.Node | None = None
+    nodes: tuple[fx.Node, ...] = ()
     factor: Fraction = Fraction(1)
+    place: Place = NOWHERE
 
 
-class _Tracer(fx.Tracer):
-    """Goes into everything but torch's layers and the activations."""
-
-    def __init__(self, choice: ActivationChoice | None = None) -> None:
-        # Without an argument it is made when a converted model is unpickled: fx remembers the class of the tracer.
-        super().__init__()
-        self._choice = choice or choose(None)
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        whole = isinstance(m, (Activation, Conv1x1, ConvTranspose1x1, *TRANSFORMER_LAYERS)) or self._choice.takes_module(m)
-        return whole or super().is_leaf_module(m, module_qualified_name)
-
-
-def is_layer_of_torch(model: nn.Module, choice: ActivationChoice) -> bool:
-    """Whether the model is itself something a trace does not go into."""
-    return _Tracer(choice).is_leaf_module(model, "")
-
-
-def trace(model: nn.Module, choice: ActivationChoice) -> fx.Graph:
-    """The graph of ``model(x)``: arguments with plain defaults are taken to have them."""
-    plain = {
-        name: parameter.default
-        for name, parameter in inspect.signature(model.forward).parameters.items()
-        if parameter.default is None or isinstance(parameter.default, (bool, int, float, str))
-    }
-    tracer = _Tracer(choice)
-    try:
-        graph = tracer.trace(model, concrete_args=plain)
-    except Exception as error:
-        raise UntraceableError(_untraceable(model, [path for path, _ in tracer.module_stack.values()], error)) from error
+def places(graph: fx.Graph) -> dict[fx.Node, Place]:
+    """The place of every call; calls that differ only in which call of their owner they belong to have the same."""
+    counts: Counter[tuple[str, str]] = Counter()
+    found: dict[fx.Node, Place] = {}
+    numbers: set[fx.Node] = set()
     for node in graph.nodes:
-        # fx numbers the arguments it fixes, which would take their names away from callers,
-        if node.op == "placeholder" and node.target.removesuffix("_1") in plain:
-            node.target = node.target.removesuffix("_1")
-        # and cannot pickle annotations that are strings.
-        if isinstance(node.type, str):
-            node.type = None
-    return graph
-
-
-def _untraceable(model: nn.Module, inside: list[str], error: Exception) -> str:
-    place = f" in {inside[-1]}" if inside else ""
-    reason = next(iter(str(error).splitlines()), type(error).__name__)
-    return (
-        f"torch.fx cannot trace {type(model).__name__}{place}: {reason}; convert the submodules that hold the activations "
-        "one by one, for example model.head = convert(model.head, …).model"
-    )
+        name = str(node.target) if node.op == "call_module" else operation_name(node)
+        asked = name == "size" or (name == "getattr" and node.args[1] == "shape")
+        if asked or (node.op == "call_function" and node.all_input_nodes and numbers.issuperset(node.all_input_nodes)):
+            numbers.add(node)  # arithmetic of sizes, which is no call of torch's when the model runs
+        elif node.op.startswith("call_"):
+            stack = [*node.meta.get("nn_module_stack", {})][: -1 if node.op == "call_module" else None]
+            key = (stack[-1] if stack else "", name)
+            found[node] = Place(owner(node), name, counts[key])
+            counts[key] += 1
+    return found
 
 
 def find_sites(model: nn.Module, graph: fx.Graph | None, choice: ActivationChoice) -> list[Site]:
     """Every place where a chosen activation acts, each with a name of its own."""
     taken = {name for name, _ in model.named_modules(remove_duplicate=False)}
-    modules = _module_calls(model, graph, choice, taken) if graph else ()
-    calls = _function_calls(graph, choice, taken) if graph else ()
-    found = [*modules, *calls, *_transformer_sites(model, choice)]
-    order = {node: i for i, node in enumerate(graph.nodes)} if graph else {}
-    return sorted(found, key=lambda site: order[site.node] if site.node else -1)
+    found: dict[Place, list[fx.Node]] = {}
+    for node, place in places(graph).items() if graph else ():
+        if choice.takes_call(node) or (node.op == "call_module" and choice.takes_module(model.get_submodule(place.call))):
+            found.setdefault(place, []).append(node)
+    seen: set[str] = set()
+    sites = []
+    for place, nodes in found.items():
+        if nodes[0].op == "call_module":
+            module = model.get_submodule(place.call)
+            name = unique(place.call, taken) if place.call in seen else place.call
+            seen.add(place.call)
+            factor = module.feature_factor if isinstance(module, Activation) else Fraction(1)
+            sites.append(Site(name, describe_activation(module), place.call, tuple(nodes), factor, place))
+        else:
+            name = unique(child(place.owner, place.call), taken)
+            sites.append(Site(name, f"{place.call}(…)", None, tuple(nodes), place=place))
+    return [*_transformer_sites(model, choice), *sites]
 
 
 def untraced_sites(model: nn.Module, choice: ActivationChoice) -> list[Site]:
     """The activation modules of a model that has no graph."""
-    sites = [Site(name, repr(module), name) for name, module in model.named_modules() if name and choice.takes_module(module)]
+    sites = [
+        Site(name, describe_activation(module), name, place=Place(name.rpartition(".")[0], name, 0))
+        for name, module in model.named_modules()
+        if name and choice.takes_module(module)
+    ]
     inside = tuple(f"{name}." for name, module in model.named_modules() if isinstance(module, TRANSFORMER_LAYERS))
     return [site for site in sites if not site.name.startswith(inside)] + list(_transformer_sites(model, choice))
 
@@ -214,22 +217,9 @@ def child(parent: str, name: str) -> str:
     return f"{parent}.{name}" if parent else name
 
 
-def _module_calls(model: nn.Module, graph: fx.Graph, choice: ActivationChoice, taken: set[str]) -> Iterator[Site]:
-    seen: set[str] = set()
-    for node in graph.find_nodes(op="call_module"):
-        module = model.get_submodule(node.target)
-        if choice.takes_module(module):
-            name = unique(node.target, taken) if node.target in seen else node.target
-            seen.add(node.target)
-            factor = module.feature_factor if isinstance(module, Activation) else Fraction(1)
-            yield Site(name, _describe(module), node.target, node, factor)
-
-
-def _function_calls(graph: fx.Graph, choice: ActivationChoice, taken: set[str]) -> Iterator[Site]:
-    for node in graph.nodes:
-        if choice.takes_call(node):
-            name = operation_name(node)
-            yield Site(unique(child(owner(node), name), taken), f"{name}(…)", None, node)
+def describe_activation(module: nn.Module) -> str:
+    """An activation as the report names it."""
+    return module.spec if isinstance(module, Activation) else repr(module)
 
 
 def _transformer_sites(model: nn.Module, choice: ActivationChoice) -> Iterator[Site]:
@@ -237,7 +227,3 @@ def _transformer_sites(model: nn.Module, choice: ActivationChoice) -> Iterator[S
         if isinstance(module, TRANSFORMER_LAYERS) and choice.takes_attribute(module.activation):
             was = module.activation
             yield Site(child(name, "activation"), repr(was) if isinstance(was, nn.Module) else f"{was.__name__}(…)")
-
-
-def _describe(module: nn.Module) -> str:
-    return module.spec if isinstance(module, Activation) else repr(module)

@@ -38,15 +38,19 @@ class Scale:
 
     def size(self, use: LayerWidth) -> int:
         """A layer's new width."""
-        return use.times * sum(self._part(part) for part in use.parts)
+        return use.times * sum(self.part(part) for part in use.parts)
 
-    def _part(self, part: ChannelPart) -> int:
+    def part(self, part: ChannelPart) -> int:
+        """How many channels there are of a part."""
         return int(part.size * self._factors.get(self._axes.root(part.axis), Fraction(1)))
 
 
-def components(constraints: WidthConstraints) -> list[WidthComponent]:
-    """The components of a net; entries in ``constraints.refusals`` say which activations stand in the way."""
-    found = [_component(constraints, links) for links in _connected_links(constraints)]
+def components(constraints: WidthConstraints, exact: int = 0) -> list[WidthComponent]:
+    """The components of a net; entries in ``constraints.refusals`` say which activations stand in the way.
+
+    With ``exact`` there are that many channels for every one there was before an activation.
+    """
+    found = [_component(constraints, links, exact) for links in _connected_links(constraints)]
     return [component for component in found if component is not None]
 
 
@@ -106,15 +110,22 @@ def _connected_links(constraints: WidthConstraints) -> list[list[ActivationLink]
     return list(groups.values())
 
 
-def _component(constraints: WidthConstraints, links: list[ActivationLink]) -> WidthComponent | None:
+def _component(constraints: WidthConstraints, links: list[ActivationLink], exact: int) -> WidthComponent | None:
     axes = constraints.axes
     before = {axes.root(link.before.axis) for link in links}
-    after = {axes.root(link.after.axis): link.ratio for link in links if link.ratio != 1}
+    after = {axes.root(link.after.axis): link.ratio for link in links if link.ratio != 1 or exact}
     if _refuse_sums(constraints, links, after):
         return None
     unit = axes.unit(before)
     fixed_before = any(axes.pin_reason(root) for root in before)
     fixed_after = [root for root in after if axes.pin_reason(root)]
+    if exact:
+        held = [*before] if fixed_before else [root for root in fixed_after if after[root] * exact != 1]
+        reason = next(filter(None, map(axes.pin_reason, held)), "")
+        if held:
+            _refuse(constraints, links, lambda _: f"weights='exact' needs more channels where {reason} fixes them")
+            return None
+        return WidthComponent(before, after, links, unit, Fraction(unit * exact), 1, fixed=True)
     if fixed_before and fixed_after:
         _refuse(constraints, _into(axes, links, fixed_after), lambda link: _both_fixed(axes, link))
         return None
@@ -149,7 +160,7 @@ def _multiple(axes: Axes, before: set[int], after: dict[int, Fraction], unit: in
 def _refuse_sums(constraints: WidthConstraints, links: list[ActivationLink], after: dict[int, Fraction]) -> bool:
     """An activation that changes the width cannot act on a sum with what another such activation made."""
     clashing = [link for link in links if constraints.axes.root(link.before.axis) in after]
-    ratios = {(constraints.axes.root(link.after.axis), link.ratio) for link in links if link.ratio != 1}
+    ratios = {(root, link.ratio) for link in links if (root := constraints.axes.root(link.after.axis)) in after}
     mixed = [link for link in links if len(ratios) > len(after)] if not clashing else []
     tied = "a residual sum, a product or a depthwise layer makes its input as wide as what a converted activation makes"
     _refuse(constraints, clashing, lambda _: tied)

@@ -9,6 +9,7 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
+from boolit.lab.common.devices import DeviceCopies
 from boolit.lab.datasets.base import Dataset, Split
 from boolit.lab.datasets.composition import Pairs, compute_metrics, sample_candidates
 
@@ -45,7 +46,7 @@ def compositional_dataset(
         task="classes",
         outputs=len(pairs.numbers),
         encode=FeatureLookup(table),
-        draw=partial(_draw_candidates, pairs.seen, negatives),
+        draw=partial(_draw_candidates, DeviceCopies(pairs.seen), negatives),
         initial_values={
             "pairs": pairs.numbers,
             "attributes.weight": _padded(words.attributes),
@@ -72,21 +73,24 @@ class FeatureLookup:
         self._make = table
 
     @cached_property
-    def table(self) -> Tensor:
+    def table(self) -> DeviceCopies:
         """The whole table."""
-        return self._make()
+        return DeviceCopies(self._make())
 
     def __call__(self, x: Tensor) -> Tensor:
-        rows = self.table.index_select(0, x[..., 0].flatten()).float().view(*x.shape[:-1], -1)
+        rows = self.table.take(x[..., 0].flatten()).float().view(*x.shape[:-1], -1)
         return torch.cat([rows, x[..., 1:]], -1)
 
 
-def _draw_candidates(seen: Tensor, negatives: int, x: Tensor, y: Tensor, run_keys: Tensor, step: int) -> tuple[Tensor, Tensor]:
+def _draw_candidates(
+    seen: DeviceCopies, negatives: int, x: Tensor, y: Tensor, run_keys: Tensor, step: int
+) -> tuple[Tensor, Tensor]:
     """Samples followed by their candidates, of which the first is right.
 
     Shape: ``(runs, batch, 1)`` and ``(runs, batch)`` to ``(runs, batch, 2 + negatives)`` and ``(runs, batch)``.
     """
-    return torch.cat([x, sample_candidates(seen, y, run_keys, step, negatives)], -1), torch.zeros_like(y)
+    candidates = sample_candidates(seen.on(y.device), y, run_keys, step, negatives)
+    return torch.cat([x, candidates], -1), torch.zeros_like(y)
 
 
 def _padded(vectors: Tensor) -> Tensor:

@@ -118,10 +118,10 @@ def curves(scores: Tensor, y: Tensor, pairs: Pairs, split: str, depths: tuple[in
 
     Shape: scores ``(runs, images, pairs)`` and numbers of pairs ``(images,)``; one list per run, of one curve per depth.
     """
-    seen, new = pairs.seen, pairs.unseen(split)
+    y, seen, new, trained = (v.to(scores.device) for v in (y, pairs.seen, pairs.unseen(split), pairs.masks["train"]))
     if len(seen) < max(depths):
         raise ValueError(f"the {max(depths)} best of {len(seen)} seen pairs do not exist; give as many pairs to train on")
-    known = pairs.masks["train"][y]
+    known = trained[y]
     rows = known.nonzero().squeeze(1), (~known).nonzero().squeeze(1)
     ahead, _ = _thresholds(scores, y, rows[0], seen, new, max(depths))
     behind, critical = _thresholds(scores, y, rows[1], new, seen, max(depths))

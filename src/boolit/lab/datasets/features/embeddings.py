@@ -11,6 +11,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from boolit.lab.common.devices import DeviceCopies
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import cache_key, data_folder, file_digest
 from boolit.lab.common.random import uniform
@@ -113,12 +114,12 @@ class Rows:
         self._make = table
 
     @cached_property
-    def table(self) -> Tensor:
+    def table(self) -> DeviceCopies:
         """The whole table."""
-        return self._make()
+        return DeviceCopies(self._make())
 
     def __call__(self, rows: Tensor) -> Tensor:
-        return self.table.index_select(0, rows.flatten()).float().view(*rows.shape, FEATURES)
+        return self.table.take(rows.flatten()).float().view(*rows.shape, FEATURES)
 
 
 def one_view(samples: int, views: int, x: Tensor, y: Tensor, run_keys: Tensor, step: int) -> tuple[Tensor, Tensor]:

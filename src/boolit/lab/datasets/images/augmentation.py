@@ -34,7 +34,7 @@ def affine_matrices(chances: Tensor, height: int, width: int) -> Tensor:
     rotation, scale, across, down, shear = (2 * chances - 1).unbind(1)
     return get_affine_matrix2d(
         translations=torch.stack([across * width, down * height], 1) * TRANSLATION,
-        center=torch.tensor([[(width - 1) / 2, (height - 1) / 2]]).expand(len(chances), 2),
+        center=torch.tensor([[(width - 1) / 2, (height - 1) / 2]], device=chances.device).expand(len(chances), 2),
         scale=((SMALLEST + LARGEST) / 2 + (LARGEST - SMALLEST) / 2 * scale).unsqueeze(1).expand(-1, 2),
         angle=rotation * DEGREES,
         sx=(shear * SHEAR).deg2rad(),
@@ -51,7 +51,7 @@ def warp(images: Tensor, matrices: Tensor) -> Tensor:
     from kornia.geometry.transform import invert_affine_transform
 
     height, width = images.shape[1:]
-    origins, pixels = invert_affine_transform(matrices), _pixels(height, width)
+    origins, pixels = invert_affine_transform(matrices), _pixels(height, width).to(images.device)
     border = _border(origins @ pixels[:, [0, width - 1, -width, -1]], height, width)
     origins[..., 2] += border + 0.5  # into the bordered image, where rounding down then finds the nearest pixel
     result = torch.empty_like(images, memory_format=torch.contiguous_format)
@@ -71,9 +71,10 @@ class _Lookup:
         height, width = images.shape[1:]
         self.bordered = images.new_zeros(AT_ONCE, height + 2 * border, width + 2 * border)
         self.inside = self.bordered[:, border : border + height, border : border + width]
-        self.starts = torch.arange(0, self.bordered.numel(), self.bordered[0].numel(), dtype=torch.int32).unsqueeze(1)
-        self.x, self.y = torch.empty(2, AT_ONCE, height * width).unbind()
-        self.places = torch.empty(AT_ONCE, height * width, dtype=torch.int32)
+        step, device = self.bordered[0].numel(), images.device
+        self.starts = torch.arange(0, AT_ONCE * step, step, dtype=torch.int32, device=device).unsqueeze(1)
+        self.x, self.y = torch.empty(2, AT_ONCE, height * width, device=device).unbind()
+        self.places = torch.empty(AT_ONCE, height * width, dtype=torch.int32, device=device)
 
     def __call__(self, images: Tensor, origins: Tensor, pixels: Tensor, result: Tensor) -> None:
         """Writes the pixels that ``origins`` move to.
@@ -101,7 +102,7 @@ def _border(corners: Tensor, height: int, width: int) -> int:
 
     Shape: ``(n, 2, 4)``.
     """
-    beyond = torch.maximum(-corners, corners - torch.tensor([[width - 1.0], [height - 1.0]]))
+    beyond = torch.maximum(-corners, corners - corners.new_tensor([[width - 1.0], [height - 1.0]]))
     return max(0, math.ceil(beyond.max())) + 1
 
 

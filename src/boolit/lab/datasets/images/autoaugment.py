@@ -81,12 +81,13 @@ def apply(images: Tensor, sub_policy: Tensor, place: int, whether: Tensor, sign:
 
     Shape: ``(n, 3, height, width)``, then ``(n,)`` each.
     """
-    operations_of, probabilities, magnitudes = _policy()
+    operations_of, *numbers = _policy()
+    probabilities, magnitudes = (values.to(images.device) for values in numbers)
     names = [line[place] for line in operations_of]
     applied = whether < probabilities[sub_policy, place]
     signs = torch.where(sign < 0.5, -1.0, 1.0)
     for name in dict.fromkeys(names):
-        own = torch.tensor([other == name for other in names])
+        own = torch.tensor([other == name for other in names], device=images.device)
         rows = (applied & own[sub_policy]).nonzero().squeeze(1)
         if len(rows):
             images[rows] = OPERATIONS[name](images[rows], magnitudes[sub_policy[rows], place], signs[rows])
@@ -123,7 +124,7 @@ def _move(kind: Transformation, greatest: float, signed: bool = True) -> Operati
     def operation(images: Tensor, magnitudes: Tensor, signs: Tensor) -> Tensor:
         amounts = (greatest * magnitudes * signs if signed else greatest * magnitudes).tolist()
         height, width = images.shape[2:]
-        places = torch.stack([_origins(kind, amount, height, width) for amount in amounts])
+        places = torch.stack([_origins(kind, amount, height, width) for amount in amounts]).to(images.device)
         return operations.gather_pixels(images, places, FILL)
 
     return operation

@@ -12,6 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from boolit.lab.common.devices import DeviceCopies
 from boolit.lab.common.random import stratified_order
 from boolit.lab.datasets.base import Dataset, Description, Encode, Split, Task
 from boolit.lab.datasets.download.fetch import Tensors, fetch_missing, load_tensors
@@ -36,8 +37,8 @@ def normaliser(kind: Normalisation) -> Encode:
         tensor([-1.0000,  1.0000, -0.6000])
     """
     mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in SCALES[kind])
-    scale, shift = 1 / (255 * deviation), -mean / deviation
-    return lambda x: torch.addcmul(shift, x.float(), scale)
+    scale, shift = DeviceCopies(1 / (255 * deviation)), DeviceCopies(-mean / deviation)
+    return lambda x: torch.addcmul(shift.on(x.device), x.float(), scale.on(x.device))
 
 
 class FixedSizeImageDataset(PublishedDataset, ABC):

@@ -41,18 +41,19 @@ def auto_contrast(images: Tensor) -> Tensor:
     values = images.flatten(2)
     low, high = (found.double().unsqueeze(2) for found in (values.amin(2), values.amax(2)))
     scale = torch.full_like(low, 255) / (high - low)  # a plain 255 would be multiplied with the reciprocal, which rounds twice
-    table = (torch.arange(256) * scale - low * scale).clamp(0, 255)
-    return _look_up(images, torch.where(high > low, table, torch.arange(256.0, dtype=torch.float64)))
+    levels = torch.arange(256.0, dtype=torch.float64, device=images.device)
+    table = (levels * scale - low * scale).clamp(0, 255)
+    return _look_up(images, torch.where(high > low, table, levels))
 
 
 def equalise(images: Tensor) -> Tensor:
     """Each channel with its grey levels spread so that all are about as frequent."""
     values = images.flatten(2).long()
-    counts = torch.zeros(*values.shape[:2], 256, dtype=torch.int64).scatter_add_(2, values, torch.ones_like(values))
+    counts = values.new_zeros(*values.shape[:2], 256).scatter_add_(2, values, torch.ones_like(values))
     brightest = counts.gather(2, values.amax(2, keepdim=True))
     step = (values.shape[2] - brightest) // 255
     table = (counts.cumsum(2) - counts + step // 2) // step.clamp(min=1)
-    return _look_up(images, torch.where(step > 0, table.clamp(max=255), torch.arange(256)))
+    return _look_up(images, torch.where(step > 0, table.clamp(max=255), torch.arange(256, device=images.device)))
 
 
 def adjust_saturation(images: Tensor, factors: Tensor) -> Tensor:
@@ -69,7 +70,7 @@ def adjust_contrast(images: Tensor, factors: Tensor) -> Tensor:
 
 def adjust_brightness(images: Tensor, factors: Tensor) -> Tensor:
     """Brighter or darker: 0 is black, 1 the original."""
-    return _blend(torch.zeros(1), images, factors)
+    return _blend(torch.zeros(1, device=images.device), images, factors)
 
 
 def adjust_sharpness(images: Tensor, factors: Tensor) -> Tensor:
@@ -97,7 +98,7 @@ def _each(values: Tensor) -> Tensor:
 
 def _grey(images: Tensor) -> Tensor:
     """Shape: ``(n, 1, height, width)``, int32."""
-    weights = torch.tensor(LUMA, dtype=torch.int32).view(3, 1, 1)
+    weights = torch.tensor(LUMA, dtype=torch.int32, device=images.device).view(3, 1, 1)
     return ((images * weights).sum(1, keepdim=True, dtype=torch.int32) + 2**15) >> 16
 
 

@@ -67,16 +67,17 @@ class PanelLookup:
         return torch.cat([answers for _, answers in self.arrays])[rows].long()
 
     def __call__(self, x: Tensor) -> Tensor:
-        rows, order = x.reshape(-1, 1 + PANELS).split([1, PANELS], 1)
+        # Looked up where the files are mapped: all panels together are gigabytes.
+        rows, order = x.reshape(-1, 1 + PANELS).cpu().split([1, PANELS], 1)
         side = self.arrays[0][0].shape[-1]
-        result = torch.empty(len(rows), PANELS, side, side)
+        result = torch.empty(len(rows), PANELS, side, side, dtype=torch.uint8)
         first = 0
         for (images, _), size in zip(self.arrays, self._sizes, strict=True):
             mine = ((rows >= first) & (rows < first + size)).squeeze(1).nonzero().squeeze(1)
             numbers = (rows[mine].long() - first) * PANELS + order[mine]
-            result[mine] = images.view(-1, side, side).index_select(0, numbers.flatten()).view(-1, PANELS, side, side).float()
+            result[mine] = images.view(-1, side, side).index_select(0, numbers.flatten()).view(-1, PANELS, side, side)
             first += size
-        return result.view(*x.shape[:-1], PANELS, side, side)
+        return result.to(x.device).float().view(*x.shape[:-1], PANELS, side, side)
 
 
 def stored_samples(rows: Tensor) -> Tensor:
@@ -95,8 +96,9 @@ def shuffle_panels(x: Tensor, y: Tensor, run_keys: Tensor, step: int) -> tuple[T
     """
     numbers = uniform(run_keys, step, (x.shape[1], CANDIDATES + 1))
     candidates = numbers[..., :CANDIDATES].argsort(-1)
-    swapped = torch.tensor([*range(ROW, 2 * ROW), *range(ROW), *range(2 * ROW, CONTEXT)])
-    context = torch.where(numbers[..., CANDIDATES:] < 0.5, swapped, torch.arange(CONTEXT))
+    straight = torch.arange(CONTEXT, device=x.device)
+    swapped = torch.cat([straight[ROW : 2 * ROW], straight[:ROW], straight[2 * ROW :]])
+    context = torch.where(numbers[..., CANDIDATES:] < 0.5, swapped, straight)
     places = torch.cat([torch.zeros_like(context[..., :1]), 1 + context, 1 + CONTEXT + candidates], -1)
     return x.gather(-1, places), (candidates == y.unsqueeze(-1)).int().argmax(-1)
 

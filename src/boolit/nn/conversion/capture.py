@@ -1,0 +1,206 @@
+"""A model as a graph of calls: recorded while it runs on an example, or traced by torch.fx without one."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.overrides import TorchFunctionMode
+
+from boolit.nn.conv1x1 import Conv1x1, ConvTranspose1x1
+from boolit.nn.conversion.layers import RESIZABLE, is_linear_alike, linear_map
+from boolit.nn.conversion.sites import TRANSFORMER_LAYERS, ActivationChoice, choose, function_name
+from boolit.nn.gates import Activation
+
+_PLAIN = (bool, int, float, str, type(None), type(...))
+
+
+class UntraceableError(ValueError):
+    """torch.fx cannot follow the model's forward."""
+
+
+class _Tracer(fx.Tracer):
+    """Goes into everything but torch's layers and the activations."""
+
+    def __init__(self, choice: ActivationChoice | None = None) -> None:
+        super().__init__()
+        self._choice = choice or choose(None)
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        whole = isinstance(m, (Activation, Conv1x1, ConvTranspose1x1, *TRANSFORMER_LAYERS)) or self._choice.takes_module(m)
+        return whole or hasattr(m, "nf") or super().is_leaf_module(m, module_qualified_name)
+
+
+def is_leaf(model: nn.Module, choice: ActivationChoice) -> bool:
+    """Whether the model is itself something a trace does not go into."""
+    return _Tracer(choice).is_leaf_module(model, "")
+
+
+def trace(model: nn.Module, choice: ActivationChoice) -> fx.Graph:
+    """The graph of ``model(x)``: arguments with plain defaults are taken to have them."""
+    plain = {
+        name: parameter.default
+        for name, parameter in inspect.signature(model.forward).parameters.items()
+        if parameter.default is None or isinstance(parameter.default, (bool, int, float, str))
+    }
+    tracer = _Tracer(choice)
+    try:
+        return tracer.trace(model, concrete_args=plain)
+    except Exception as error:
+        inside = [path for path, _ in tracer.module_stack.values()]
+        place = f" in {inside[-1]}" if inside else ""
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise UntraceableError(
+            f"torch.fx cannot trace {type(model).__name__}{place}: {reason}; pass example=… (a tensor, a tuple, or a dict of "
+            "keyword arguments), or convert the submodules that hold the activations one by one"
+        ) from error
+
+
+def run(model: nn.Module, example: Any) -> Any:
+    """What the model makes of an example: a tensor, positional arguments in a tuple, or keyword arguments in a mapping."""
+    if isinstance(example, Mapping):
+        return model(**example)
+    return model(*example) if isinstance(example, (tuple, list)) else model(example)
+
+
+@contextmanager
+def undisturbed(model: nn.Module) -> Iterator[None]:
+    """The model in evaluation and without gradients; its modes, buffers and torch's generator are put back."""
+    modes = [(module, module.training) for module in model.modules()]
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    devices = {parameter.device.index or 0 for parameter in model.parameters() if parameter.is_cuda}
+    with torch.random.fork_rng(sorted(devices)), torch.no_grad():
+        try:
+            model.eval()
+            yield
+        finally:
+            for module, training in modes:
+                module.training = training
+            for buffer, value in buffers:
+                buffer.copy_(value)
+
+
+def record(model: nn.Module, example: Any, choice: ActivationChoice) -> fx.Graph:
+    """The graph of one run on the example, with the shape of every tensor in ``meta``."""
+    recorder = _Recorder(model, choice)
+    call = nn.Module.__call__
+    with undisturbed(model):
+        recorder.read(example)
+        try:
+            nn.Module.__call__ = lambda module, *args, **kwargs: recorder.call(call, module, args, kwargs)  # type: ignore[method-assign]
+            with recorder:
+                result = run(model, example)
+        except Exception as error:
+            reason = next(iter(str(error).splitlines()), type(error).__name__)
+            raise ValueError(
+                f"{type(model).__name__} does not run on the example: {reason}; give a tensor, a tuple of positional arguments "
+                "or a dict of keyword arguments"
+            ) from error
+        finally:
+            nn.Module.__call__ = call  # type: ignore[method-assign]
+    recorder.graph.output(recorder.argument(result))
+    return recorder.graph
+
+
+class _Recorder(TorchFunctionMode):
+    """Notes every call of a leaf module and, outside of these, of a function of torch."""
+
+    def __init__(self, model: nn.Module, choice: ActivationChoice) -> None:
+        super().__init__()
+        self.graph, self._tracer = fx.Graph(), _Tracer(choice)
+        self._paths = {id(module): path for path, module in model.named_modules()}
+        self._stored = {id(value): path for path, value in (*model.named_buffers(), *model.named_parameters())}
+        self._nodes: dict[int, tuple[fx.Node, Tensor]] = {}  # with the tensor, so that no other takes its id
+        self._stack: dict[str, tuple[str, type]] = {}
+        self._calls: Counter[str] = Counter()
+        self._leaf: fx.Node | None = None
+
+    def read(self, example: Any) -> None:
+        """The tensors of the example are what the model is given."""
+        for i, tensor in enumerate(tensors(example)):
+            self._name(tensor, self.graph.placeholder(f"input_{i}"))
+
+    def call(self, call: Any, module: nn.Module, args: Any, kwargs: Any) -> Any:
+        """Calls a module; one that is not part of the model counts as code of the module that calls it."""
+        path = self._paths.get(id(module))
+        if path is None or self._leaf is not None:
+            return call(module, *args, **kwargs)
+        key = f"{path}@{self._calls[path]}" if self._calls[path] else path
+        self._calls[path] += 1
+        if path:
+            self._stack[key] = path, type(module)
+        try:
+            if not (self._tracer.is_leaf_module(module, path) or isinstance(module, RESIZABLE) or is_linear_alike(module)):
+                return call(module, *args, **kwargs)
+            self._leaf = self.graph.create_node("call_module", path, self.argument(args), self.argument(kwargs))
+            self._leaf.meta |= {"nn_module_stack": dict(self._stack), "inside": set()}
+            result = call(module, *args, **kwargs)
+            linear = linear_map(module, args, kwargs)
+            same = linear is None or (isinstance(result, Tensor) and linear.shape == result.shape)
+            self._leaf.meta["opaque"] = not same or (linear is not None and not torch.allclose(linear, result, 1e-3, 1e-4))
+            self._name(result, self._leaf)
+        finally:
+            self._stack.pop(key, None)
+            if self._leaf is not None and self._leaf.target == path:
+                self._leaf = None
+        return result
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = function_name(func)
+        if self._leaf is not None:
+            self._leaf.meta["inside"].add(name)
+            return func(*args, **kwargs)
+        arguments = self.argument(args), self.argument(kwargs)  # before the call, which may change one of them
+        result = func(*args, **kwargs)
+        changed = args[0] if func is Tensor.__setitem__ else result
+        if any(True for _ in tensors(changed)):
+            node = self.graph.create_node("call_method", name or str(func), *arguments)
+            node.meta["nn_module_stack"] = dict(self._stack)
+            self._name(changed, node)
+        return result
+
+    def argument(self, value: Any) -> Any:
+        """A value as an argument of a node."""
+        if isinstance(value, Tensor):
+            return self._node(value)
+        if isinstance(value, Mapping):
+            return {str(key): self.argument(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(self.argument, value)) if type(value) in (list, tuple) else tuple(map(self.argument, value))
+        if isinstance(value, slice):
+            return slice(*map(self.argument, (value.start, value.stop, value.step)))
+        return value if isinstance(value, _PLAIN) else None
+
+    def _node(self, tensor: Tensor) -> fx.Node:
+        if id(tensor) not in self._nodes:
+            path = self._stored.get(id(tensor))
+            stored = path is not None and self.graph.create_node("get_attr", path)
+            self._name(tensor, stored or self.graph.placeholder(f"constant_{len(self._nodes)}"))
+        return self._nodes[id(tensor)][0]
+
+    def _name(self, result: Any, node: fx.Node) -> None:
+        if isinstance(result, Tensor):
+            node.meta["shape"] = tuple(result.shape)
+            self._nodes[id(result)] = node, result
+        elif isinstance(result, (list, tuple, Mapping)):
+            for key, item in result.items() if isinstance(result, Mapping) else enumerate(result):
+                if any(True for _ in tensors(item)):
+                    part = self.graph.call_function(operator.getitem, (node, key))
+                    part.meta["nn_module_stack"] = dict(self._stack)
+                    self._name(item, part)
+
+
+def tensors(value: Any) -> Iterator[Tensor]:
+    """All tensors in nested lists, tuples and mappings."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (list, tuple, Mapping)):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from tensors(item)

@@ -1,0 +1,113 @@
+"""What a conversion changes, as plain data; doing it to a model; and models of transformers that do it when they are loaded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any
+
+from torch import nn
+
+from boolit.nn.conv1x1 import make_safe
+from boolit.nn.conversion.layers import resize
+from boolit.nn.conversion.redirect import InTurn, PairGate, redirect, subclass
+from boolit.nn.conversion.sites import TRANSFORMER_LAYERS
+from boolit.nn.gates import Activation
+from boolit.nn.specs import activation
+
+Recipe = dict[str, Any]
+Make = Callable[[str, int], Activation]
+
+_FIELDS = re.compile(r"intermediate|ffn|d_ff|inner|mlp_dim|hidden_dim")
+
+
+def apply(model: nn.Module, recipe: Mapping[str, Any], make: Make = activation) -> list[str]:
+    """Resizes the layers, puts the activations in, and redirects calls; returns the convolutions it gave another class."""
+    for path, sizes in recipe["layers"].items():
+        resize(model.get_submodule(path), sizes)
+    for entry in recipe["modules"]:
+        old = model.get_submodule(entry["paths"][0])
+        turns = [old if turn is None else _gate(model, turn, make) for turn in entry["turns"]]
+        for path in entry["paths"]:
+            put(model, path, turns[0] if len(turns) == 1 else InTurn(turns))
+    for path, turn in recipe["transformers"].items():
+        _put_in_transformer(model, path, _gate(model, turn, make))
+    for path, calls in recipe["calls"].items():
+        owner = model.get_submodule(path)
+        for call in calls:
+            if "name" in call:
+                gate = _gate(model, call, make)
+                owner.add_module(call["name"], PairGate(gate) if call["pair"] else gate)
+            redirect(owner, {call["call"]: {call["index"]: call.get("name") or call["sizes"]}})
+    for path in recipe["apart"]:
+        redirect(model.get_submodule(path), {})
+    return [path for path, layer in model.named_modules() if make_safe(layer)]
+
+
+def put(model: nn.Module, path: str, module: nn.Module) -> None:
+    """Sets a module at a path."""
+    parent, _, name = path.rpartition(".")
+    setattr(model.get_submodule(parent), name, module)
+
+
+def _gate(model: nn.Module, entry: Mapping[str, Any], make: Make) -> Activation:
+    new, like = make(entry["spec"], entry["dim"]), next(model.parameters(), None)
+    return (new if like is None else new.to(like.device, like.dtype)).train(model.training)
+
+
+def _put_in_transformer(model: nn.Module, path: str, gate: nn.Module) -> None:
+    """Sets the activation of torch's own layer, and turns off the fast paths that would not call it."""
+    layer = model.get_submodule(path)
+    assert isinstance(layer, TRANSFORMER_LAYERS)
+    layer.activation = gate
+    if isinstance(layer, nn.TransformerEncoderLayer):
+        layer.activation_relu_or_gelu = 0
+    for encoder in model.modules():
+        if isinstance(encoder, nn.TransformerEncoder) and layer in encoder.layers:
+            encoder.use_nested_tensor = False
+
+
+def pretrained(kind: type[nn.Module]) -> type[nn.Module]:
+    """A subclass of a model's class, under its name, that follows the recipe in its configuration when it is made."""
+
+    @wraps(kind.__init__)
+    def init(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:
+        kind.__init__(self, config, *args, **kwargs)
+        apply(self, config.boolit)
+
+    return subclass(kind, pretrained, {"__init__": init})
+
+
+def remember(model: nn.Module, recipe: Recipe, widths: Mapping[int, set[int]]) -> None:
+    """Writes the recipe into the configuration of a model that is saved with one, and new widths where it has a field."""
+    config: Any = getattr(model, "config", None)
+    if not hasattr(model, "save_pretrained") or not hasattr(config, "save_pretrained"):
+        return
+    config.boolit = recipe
+    for part in (config, *(value for value in vars(config).values() if hasattr(value, "save_pretrained"))):
+        for name, value in vars(part).items():
+            if _FIELDS.search(name) and isinstance(value, int) and len(widths.get(value, ())) == 1:
+                setattr(part, name, next(iter(widths[value])))
+    model.__class__ = pretrained(type(model))
+
+
+def from_pretrained(cls: type[Any], folder: str, **options: Any) -> Any:
+    """A converted model of ``transformers``, as ``save_pretrained`` wrote it.
+
+    Args:
+        cls: the model's class, as it was before the conversion.
+        folder: where it was saved.
+        options: what ``cls.from_pretrained`` takes besides.
+
+    Example:
+        >>> from_pretrained(nn.Linear, "somewhere")
+        Traceback (most recent call last):
+        TypeError: Linear has no from_pretrained: give the class of a model of transformers
+    """
+    if not hasattr(cls, "from_pretrained") or not hasattr(cls, "config_class"):
+        raise TypeError(f"{cls.__name__} has no from_pretrained: give the class of a model of transformers")
+    config = cls.config_class.from_pretrained(folder)
+    if not hasattr(config, "boolit"):
+        raise ValueError(f"{folder} holds no converted model; load it with {cls.__name__}.from_pretrained")
+    return pretrained(cls).from_pretrained(folder, **options)  # type: ignore[attr-defined]
