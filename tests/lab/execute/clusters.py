@@ -17,7 +17,7 @@ from distributed import Client
 
 from boolit.lab.runs import Record
 
-SECONDS = 60.0  # until a process that does not answer is a failure; the machine may be busy
+SECONDS = 120.0  # until a process that does not answer is a failure; the machine may be busy
 
 
 def wait_until(true: Callable[[], object], what: str) -> None:

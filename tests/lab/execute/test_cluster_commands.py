@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 import pytest
 import torch
@@ -123,10 +124,8 @@ def test_a_cluster_behind_tls(tmp_path: Path, capfd: pytest.CaptureFixture[str])
         refused = [*command, "--out", str(tmp_path / "refused"), "--cluster", address]
         assert main(refused) == 2  # without a certificate
         assert f"error: --cluster {address} does not answer" in capfd.readouterr().err
-        import dask
-
-        client = {"ca-file": tls["ca-file"], "client": own}
-        with dask.config.set({"distributed.comm.require-encryption": True, "distributed.comm.tls": client}):
+        client = {f"distributed.comm.tls.client.{name}": path for name, path in own.items()}
+        with dask.config.set({"distributed.comm.tls.ca-file": tls["ca-file"], **client}):
             assert main([*command, "--out", str(tmp_path / "there"), "--cluster", address]) == 0
     assert main([*command, "--out", str(tmp_path / "here")]) == 0
     assert same_stores(tmp_path / "there", tmp_path / "here")
