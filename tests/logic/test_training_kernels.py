@@ -203,6 +203,20 @@ def test_batch_norm_has_the_right_gradient_of_tensors_however_they_lie() -> None
     assert torch.autograd.gradcheck(function, [own.requires_grad_() for own in (x, weight, bias)])
 
 
+def test_relu_after_batch_norm_is_torchs() -> None:
+    inputs, above = norm_inputs(37, torch.float64, 0.5)
+    inputs[0][0, 0, 3] = torch.nan
+    results = []
+    for fused in (False, True):
+        own = [tensor.clone().requires_grad_(place not in (1, 2)) for place, tensor in enumerate(inputs)]
+        out = batch_norm(*own, 0.1, 1e-3, fused)
+        out = out if fused else out.relu()
+        results.append([out.detach(), *own[1:3], *torch.autograd.grad(out, [own[0], own[3], own[4]], above)])
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12, equal_nan=True)
+    assert bool((results[0][0] == 0).any())
+
+
 @pytest.mark.skipif(training.LIBRARY is None, reason="the formula can be differentiated twice")
 def test_the_kernels_gradient_refuses_to_be_differentiated() -> None:
     inputs, above = norm_inputs(6, torch.float64, 0.0)

@@ -18,6 +18,7 @@ from boolit._devices import available_devices, choose_device, device_name
 from boolit.lab.common.errors import EXTRAS
 from boolit.lab.common.files import data_folder
 from boolit.logic import kernels
+from boolit.logic.kernels import training
 
 Fact: TypeAlias = "str | int | bool | Mapping[str, str | None] | None"
 
@@ -59,10 +60,15 @@ def kernel(status: kernels.KernelStatus) -> Section:
         "threads": status.threads,
         "threads_shared_with_torch": status.threads == torch.get_num_threads() if status.active else None,
         "interface": status.abi,
+        "training": training.STATUS.reason,
         "BOOLIT_KERNELS": os.environ.get("BOOLIT_KERNELS"),
     }
-    warning = f"the kernels are inactive, gates run by their slower formulas: {status.reason}"
-    return Section("kernels", facts, () if status.active else (warning,))
+    slow = ""
+    if not training.STATUS.active:
+        slow = f"the kernels of training are inactive, the lab trains by slower formulas: {training.STATUS.reason}"
+    if not status.active:
+        slow = f"the kernels are inactive, gates run by their slower formulas: {status.reason}"
+    return Section("kernels", facts, (slow,) if slow else ())
 
 
 def devices() -> Section:

@@ -168,15 +168,12 @@ class StackedTraining:
         self._block = range(start, min(start + steps, job.steps_per_epoch))
         rows = self._order[:, start * job.batch : self._block.stop * job.batch]
         train, encode = job.dataset.splits["train"], job.dataset.encode
-        if self._redraws:
-            self._x, self._y = self._gather_rows(rows)
+        if not self._redraws and not self._own_rows and self.device.type == "cpu":
+            self._x, self._y = metrics.gather_encoded(train.x, rows, encode), metrics.gather(train.y, rows)
             return
-        if self._own_rows:
-            x, y = self._gather_rows(rows)
-            x = self._lay_out(encode(x))
-        else:
-            x, y = metrics.gather_encoded(train.x, rows, encode), metrics.gather(train.y, rows)
-        self._x, self._y = x.to(self.device), y.to(self.device)
+        self._x, self._y = self._gather_rows(rows)
+        if not self._redraws:
+            self._x, self._y = self._lay_out(encode(self._x)).to(self.device), self._y.to(self.device)
 
     def _gather_rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Stored samples of every run and their targets.

@@ -382,18 +382,24 @@ def _differentiate_uncommon(plan: KernelPlan, grad: Tensor, saved: Tensor) -> Te
     return cast(Tensor, _gates_backward(grad, saved, str(plan.program), plan.dim, plan.channels))
 
 
-def connect(kernels: KernelModule, empty_like: Callable[[Tensor], Tensor] = torch.empty_like) -> None:
+_EXCHANGE = getattr(Tensor, "__dlpack_c_exchange_api__", None)  # from torch 2.10 on; else the kernels ask for attributes
+
+
+def connect(
+    kernels: KernelModule, exchange: object = _EXCHANGE, empty_like: Callable[[Tensor], Tensor] = torch.empty_like
+) -> None:
     """Gives the compiled module what it needs of torch."""
     kernels.connect(
         Tensor,
         Parameter,
-        getattr(Tensor, "__dlpack_c_exchange_api__", None),
+        torch.UntypedStorage,
+        exchange,
         (*TYPES, torch.uint8),
         empty_like,
         torch.is_grad_enabled,
         super(torch.autograd.Function, _Gates).apply,  # which takes no account of torch.func: these tensors are plain
         (_dispatch_modes, _transformed, _is_tracing),
-        forward_ad,
+        vars(forward_ad),
     )
 
 

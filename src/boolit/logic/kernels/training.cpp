@@ -54,7 +54,7 @@ struct BoolitUpdate {
 // else is contiguous. scale is 1 / sqrt(variance + eps). Forward writes out, mean, scale and the running statistics; backward
 // takes the gradient above and writes out and the gradients of weight and bias.
 struct BoolitNorm {
-    std::int32_t type, unused;
+    std::int32_t type, relu;  // whether ReLU follows
     std::int64_t rows, samples, features, weight_stride, bias_stride;
     double eps, momentum;
     const void *x, *above, *weight, *bias;

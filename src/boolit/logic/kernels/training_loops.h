@@ -179,6 +179,18 @@ void update(const BoolitUpdate& step, std::int64_t begin, std::int64_t end) {
 // --------------------------------------------------------------------------------------------------- batch normalisation
 
 template <class T>
+ALWAYS_INLINE Real<T> scaled(Real<T> x, Real<T> centre, Real<T> slope, Real<T> bias) {
+    return (x - centre) * slope + bias;
+}
+
+// Where `by` is at most 0, 0; NaN passes, as in torch.
+template <class T>
+ALWAYS_INLINE Real<T> masked(Real<T> x, Real<T> by) {
+    const Real<T> zero = {};
+    return by <= zero ? zero : x;
+}
+
+template <class T>
 void normalise(const BoolitNorm& norm, std::int64_t begin, std::int64_t end) {
     constexpr int W = Lanes<T>::W;
     const std::int64_t n = norm.samples;
@@ -207,7 +219,8 @@ void normalise(const BoolitNorm& norm, std::int64_t begin, std::int64_t end) {
         const Real<T> slope = all(T(scale * own(norm.weight, norm.weight_stride))), bias = all(own(norm.bias, norm.bias_stride));
         for (std::int64_t at = 0; at < n; at += W) {
             const int lanes = n - at < W ? int(n - at) : W;
-            store(out + at, (load(x + at, lanes) - centre) * slope + bias, lanes);
+            const Real<T> result = scaled<T>(load(x + at, lanes), centre, slope, bias);
+            store(out + at, norm.relu ? masked<T>(result, result) : result, lanes);
         }
     }
 }
@@ -221,22 +234,30 @@ void normalise_backward(const BoolitNorm& norm, std::int64_t begin, std::int64_t
         const T* const above = static_cast<const T*>(norm.above) + row * n;
         T* const out = static_cast<T*>(norm.out) + row * n;
         const T scale = static_cast<const T*>(norm.scale)[row];
-        const T weight = static_cast<const T*>(norm.weight)[row / norm.features * norm.weight_stride + row % norm.features];
+        const auto own = [&](const void* values, std::int64_t stride) {
+            return static_cast<const T*>(values)[row / norm.features * stride + row % norm.features];
+        };
+        const T weight = own(norm.weight, norm.weight_stride);
         const Real<T> centre = all(static_cast<const T*>(norm.mean)[row]);
+        // Through ReLU goes what the forward pass left above 0; it is found again, as cheaply as it would be read.
+        const Real<T> bias = all(own(norm.bias, norm.bias_stride)), factor = all(T(scale * weight));
+        const auto through = [&](Real<T> slope, Real<T> input) {
+            return norm.relu ? masked<T>(slope, scaled<T>(input, centre, factor, bias)) : slope;
+        };
         double total[2];  // of the gradient above, and of its products with the centred inputs
         sums<T, 2>(n, total, [&](std::int64_t at, int lanes, Real<T>* partial) {
-            const Real<T> slope = load(above + at, lanes);  // 0 in the lanes of a padded tail
-            partial[0] += slope;
-            partial[1] += slope * (load(x + at, lanes) - centre);
+            const Real<T> input = load(x + at, lanes), slope = through(load(above + at, lanes), input);
+            partial[0] += slope;  // 0 in the lanes of a padded tail
+            partial[1] += slope * (input - centre);
         });
         static_cast<T*>(norm.weight_gradient)[row] = T(total[1] * double(scale));
         static_cast<T*>(norm.bias_gradient)[row] = T(total[0]);
-        const Real<T> mean = all(T(total[0] / double(n))), factor = all(T(scale * weight));
+        const Real<T> mean = all(T(total[0] / double(n)));
         const Real<T> share = all(T(total[1] * double(scale) * double(scale) / double(n)));
         for (std::int64_t at = 0; at < n; at += W) {
             const int lanes = n - at < W ? int(n - at) : W;
-            const Real<T> apart = load(x + at, lanes) - centre;
-            store(out + at, (load(above + at, lanes) - mean - apart * share) * factor, lanes);
+            const Real<T> input = load(x + at, lanes), slope = through(load(above + at, lanes), input);
+            store(out + at, (slope - mean - (input - centre) * share) * factor, lanes);
         }
     }
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import operator
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,7 @@ from torch import Tensor, fx, nn
 from torch.overrides import TorchFunctionMode
 
 from boolit.nn.conv1x1 import Conv1x1, ConvTranspose1x1
-from boolit.nn.conversion.layers import RESIZABLE, is_linear_alike, linear_map
+from boolit.nn.conversion.layers import RESIZABLE, does_what_it_looks_like, is_linear_alike
 from boolit.nn.conversion.sites import TRANSFORMER_LAYERS, ActivationChoice, choose, function_name
 from boolit.nn.gates import Activation
 
@@ -53,13 +54,16 @@ def trace(model: nn.Module, choice: ActivationChoice) -> fx.Graph:
     try:
         return tracer.trace(model, concrete_args=plain)
     except Exception as error:
-        inside = [path for path, _ in tracer.module_stack.values()]
-        place = f" in {inside[-1]}" if inside else ""
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        place = "".join([f" in {path}" for path, _ in tracer.module_stack.values()][-1:])
         raise UntraceableError(
-            f"torch.fx cannot trace {type(model).__name__}{place}: {reason}; pass example=… (a tensor, a tuple, or a dict of "
-            "keyword arguments), or convert the submodules that hold the activations one by one"
+            f"torch.fx cannot trace {type(model).__name__}{place}: {first_line(error)}; pass example=… (a tensor, a tuple or a "
+            "dict of keyword arguments), or convert the submodules that hold the activations one by one"
         ) from error
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, without what follows."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def run(model: nn.Module, example: Any) -> Any:
@@ -97,11 +101,8 @@ def record(model: nn.Module, example: Any, choice: ActivationChoice) -> fx.Graph
             with recorder:
                 result = run(model, example)
         except Exception as error:
-            reason = next(iter(str(error).splitlines()), type(error).__name__)
-            raise ValueError(
-                f"{type(model).__name__} does not run on the example: {reason}; give a tensor, a tuple of positional arguments "
-                "or a dict of keyword arguments"
-            ) from error
+            advice = "give a tensor, a tuple of positional arguments or a dict of keyword arguments"
+            raise ValueError(f"{type(model).__name__} does not run on the example: {first_line(error)}; {advice}") from error
         finally:
             nn.Module.__call__ = call  # type: ignore[method-assign]
     recorder.graph.output(recorder.argument(result))
@@ -119,7 +120,7 @@ class _Recorder(TorchFunctionMode):
         self._nodes: dict[int, tuple[fx.Node, Tensor]] = {}  # with the tensor, so that no other takes its id
         self._stack: dict[str, tuple[str, type]] = {}
         self._calls: Counter[str] = Counter()
-        self._leaf: fx.Node | None = None
+        self._leaf: set[str] | None = None  # the functions called inside a module that is taken as a whole
 
     def read(self, example: Any) -> None:
         """The tensors of the example are what the model is given."""
@@ -133,29 +134,38 @@ class _Recorder(TorchFunctionMode):
             return call(module, *args, **kwargs)
         key = f"{path}@{self._calls[path]}" if self._calls[path] else path
         self._calls[path] += 1
-        if path:
-            self._stack[key] = path, type(module)
+        self._stack |= {key: (path, type(module))} if path else {}
+        stack, given = dict(self._stack), (self.argument(args), self.argument(kwargs))
+        doubtful = is_linear_alike(module) or (isinstance(module, RESIZABLE) and type(module) not in RESIZABLE)
+        self._leaf = set() if self._tracer.is_leaf_module(module, path) and not doubtful else None
+        last = self.graph._root.prev
         try:
-            if not (self._tracer.is_leaf_module(module, path) or isinstance(module, RESIZABLE) or is_linear_alike(module)):
-                return call(module, *args, **kwargs)
-            self._leaf = self.graph.create_node("call_module", path, self.argument(args), self.argument(kwargs))
-            self._leaf.meta |= {"nn_module_stack": dict(self._stack), "inside": set()}
             result = call(module, *args, **kwargs)
-            linear = linear_map(module, args, kwargs)
-            same = linear is None or (isinstance(result, Tensor) and linear.shape == result.shape)
-            self._leaf.meta["opaque"] = not same or (linear is not None and not torch.allclose(linear, result, 1e-3, 1e-4))
-            self._name(result, self._leaf)
+            inside, whole = self._leaf, self._leaf is not None
+            if doubtful and does_what_it_looks_like(module, args, kwargs, result):
+                inside, whole = self._forget(last), True
+            if whole:
+                node = self.graph.create_node("call_module", path, *given)
+                node.meta |= {"nn_module_stack": stack, "inside": inside}
+                self._name(result, node)
         finally:
             self._stack.pop(key, None)
-            if self._leaf is not None and self._leaf.target == path:
-                self._leaf = None
+            self._leaf = None
         return result
+
+    def _forget(self, last: fx.Node) -> set[str]:
+        """Takes back what was noted after a node; returns the names of the calls."""
+        gone = [*itertools.takewhile(lambda node: node is not last, reversed(self.graph.nodes))]
+        self._nodes = {key: pair for key, pair in self._nodes.items() if pair[0] not in gone}
+        for node in gone:
+            self.graph.erase_node(node)
+        return {str(node.target) for node in gone}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = function_name(func)
         if self._leaf is not None:
-            self._leaf.meta["inside"].add(name)
+            self._leaf.add(name)
             return func(*args, **kwargs)
         arguments = self.argument(args), self.argument(kwargs)  # before the call, which may change one of them
         result = func(*args, **kwargs)

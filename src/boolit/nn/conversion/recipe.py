@@ -10,9 +10,11 @@ from typing import Any
 from torch import nn
 
 from boolit.nn.conv1x1 import make_safe
+from boolit.nn.conversion.constraints import WidthConstraints
 from boolit.nn.conversion.layers import resize
 from boolit.nn.conversion.redirect import InTurn, PairGate, redirect, subclass
 from boolit.nn.conversion.sites import TRANSFORMER_LAYERS
+from boolit.nn.conversion.widths import Scale
 from boolit.nn.gates import Activation
 from boolit.nn.specs import activation
 
@@ -79,16 +81,20 @@ def pretrained(kind: type[nn.Module]) -> type[nn.Module]:
     return subclass(kind, pretrained, {"__init__": init})
 
 
-def remember(model: nn.Module, recipe: Recipe, widths: Mapping[int, set[int]]) -> None:
+def remember(model: nn.Module, recipe: Recipe, constraints: WidthConstraints, scale: Scale) -> None:
     """Writes the recipe into the configuration of a model that is saved with one, and new widths where it has a field."""
     config: Any = getattr(model, "config", None)
     if not hasattr(model, "save_pretrained") or not hasattr(config, "save_pretrained"):
         return
     config.boolit = recipe
+    made: dict[int, set[int]] = {}
+    for (_, attribute), use in constraints.layer_widths.items():
+        if attribute in ("out_features", "out_channels"):
+            made.setdefault(use.size, set()).add(scale.size(use))
     for part in (config, *(value for value in vars(config).values() if hasattr(value, "save_pretrained"))):
         for name, value in vars(part).items():
-            if _FIELDS.search(name) and isinstance(value, int) and len(widths.get(value, ())) == 1:
-                setattr(part, name, next(iter(widths[value])))
+            if _FIELDS.search(name) and isinstance(value, int) and len(made.get(value, ())) == 1:
+                setattr(part, name, next(iter(made[value])))
     model.__class__ = pretrained(type(model))
 
 
