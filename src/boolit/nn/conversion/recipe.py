@@ -80,7 +80,12 @@ def pretrained(kind: type[nn.Module]) -> type[nn.Module]:
         for recipe in config.boolit:
             apply(self, recipe)
 
-    return subclass(kind, pretrained, {"__init__": init})
+    @wraps(kind.save_pretrained)  # type: ignore[attr-defined]
+    def save_pretrained(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # The format of older checkpoints joins layers that were equally wide, and would cut them apart in the middle.
+        return kind.save_pretrained(self, *args, **{"save_original_format": False, **kwargs})  # type: ignore[attr-defined]
+
+    return subclass(kind, pretrained, {"__init__": init, "save_pretrained": save_pretrained})
 
 
 def remember(model: nn.Module, recipe: Recipe, constraints: WidthConstraints, scale: Scale) -> None:
