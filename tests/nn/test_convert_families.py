@@ -11,8 +11,11 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+
+from boolit.nn import convert, from_pretrained
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,6 +61,28 @@ def test_the_product_of_a_gated_layer_becomes_a_gate(name: str, tmp_path: Path) 
     number = list(FAMILIES).index(name)
     spec, budget = convert_models.SPECS[number % 2], convert_models.BUDGETS[number // 2 % 2]
     assert vars(convert_models.try_conversion(FAMILIES[name], spec, budget, tmp_path, gated="replace")) in ROWS
+
+
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [
+        ("BERT", [("or_ail", {"only": "*pooler*"}), ("silu", {})]),
+        ("ResNet", [("or_ail", {"skip_pinned": True}), ("silu", {})]),
+        ("Whisper encoder", [("or_ail", {"only": "gelu"}), ("or_and_ail_d", {})]),
+        ("T5", [("or_ail", {"weights": "exact"})]),
+    ],
+)
+def test_what_was_converted_twice_or_exactly_is_loaded(
+    name: str, steps: list[tuple[str, dict[str, Any]]], tmp_path: Path
+) -> None:
+    """The configuration's own fields for widths say what layers make, and the layers that differ from them are kept, too."""
+    family = FAMILIES[name]
+    model, example = family.build(), family.example()
+    for spec, settings in steps:
+        model = convert(model, spec, example=example, **settings).model
+    model.eval().save_pretrained(tmp_path)
+    for again in (type(model).from_pretrained(tmp_path), from_pretrained(family.model_class, tmp_path)):
+        convert_models.same(convert_models.outputs(model, example), convert_models.outputs(again.eval(), example))
 
 
 def test_another_process_loads_what_was_saved(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ class Section:
 
 def examine() -> list[Section]:
     """All sections. It changes nothing: no folder is made, no device initialised beyond asking whether it is there."""
-    return [software(), kernel(kernels.status()), devices(), extras(), data(data_folder())]
+    return [software(), kernel(kernels.status(), kernels.gpu_status()), devices(), extras(), data(data_folder())]
 
 
 def software() -> Section:
@@ -50,8 +50,8 @@ def software() -> Section:
     )
 
 
-def kernel(status: kernels.KernelStatus) -> Section:
-    """The compiled kernels; without them every gate still works, by its formula."""
+def kernel(status: kernels.KernelStatus, gpu: kernels.KernelStatus) -> Section:
+    """The compiled kernels, and those for GPUs; without them every gate still works, by its formula."""
     facts: dict[str, Fact] = {
         "active": status.active,
         "reason": status.reason,
@@ -61,14 +61,19 @@ def kernel(status: kernels.KernelStatus) -> Section:
         "threads_shared_with_torch": status.threads == torch.get_num_threads() if status.active else None,
         "interface": status.abi,
         "training": training.STATUS.reason,
+        "cuda": f"{'active' if gpu.active else 'inactive'}: {gpu.reason}"
+        if torch.cuda.is_available()
+        else "no device for them",
         "BOOLIT_KERNELS": os.environ.get("BOOLIT_KERNELS"),
     }
-    slow = ""
-    if not training.STATUS.active:
-        slow = f"the kernels of training are inactive, the lab trains by slower formulas: {training.STATUS.reason}"
+    warnings = []
     if not status.active:
-        slow = f"the kernels are inactive, gates run by their slower formulas: {status.reason}"
-    return Section("kernels", facts, (slow,) if slow else ())
+        warnings.append(f"the kernels are inactive, gates run by their slower formulas: {status.reason}")
+    elif not training.STATUS.active:
+        warnings.append(f"the kernels of training are inactive, the lab trains by slower formulas: {training.STATUS.reason}")
+    if torch.cuda.is_available() and not gpu.active:
+        warnings.append(f"the kernels for CUDA are inactive, gates run by their slower formulas: {gpu.reason}")
+    return Section("kernels", facts, tuple(warnings))
 
 
 def devices() -> Section:

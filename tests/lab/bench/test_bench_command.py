@@ -16,7 +16,7 @@ from boolit.cli import main
 from boolit.lab.bench import gates
 from boolit.lab.bench import settings as candidates
 from boolit.lab.bench.gates import measure_gates
-from boolit.lab.bench.presentation import LEGEND, chart, remarks, tables
+from boolit.lab.bench.presentation import LEGEND, chart, headline, remarks, tables
 from boolit.lab.bench.result import GatesResult, TimingGroup, stamp
 from boolit.lab.bench.settings import REFERENCES, BenchSettings, Candidate, CandidateKey, TensorCase, parse_settings
 from boolit.lab.bench.timing import WARM_UP, Timing
@@ -209,6 +209,40 @@ def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
         return exit_.value.code, captured.out, captured.err
 
     return command
+
+
+class TestGpu:
+    """As far as it goes without one."""
+
+    SETTINGS = BenchSettings((TensorCase((4, 4), -1),), ("or_ail",), 2, device=torch.device("cuda", 0))
+
+    def test_work_is_timed_by_events_and_calls_by_the_clock(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(gates, "GpuEvents", lambda gpu, device: (gpu, device))
+        waits: list[int] = []
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda: waits.append(1))
+        bench = gates._Bench(self.SETTINGS, lambda *_: None)
+        assert bench.watch(1) == (torch.cuda, self.SETTINGS.device)
+        watch = bench.watch(gates.SMALL_CALLS)
+        watch.start()
+        watch.stop()
+        assert waits == [1, 1]
+
+    def test_the_report_names_the_device_and_holds_no_time_against_a_bar(self) -> None:
+        key = CandidateKey("boolit", "or_ail"), CandidateKey("torch", "relu")
+        timings = dict.fromkeys(key, Timing({0: 1.0}))
+        groups = [TimingGroup(self.SETTINGS.cases[0], "forward+backward", timings, barred=self.SETTINGS.has_bars)]
+        stamped = stamp() | {"device": "cuda:0 (A GPU)", "gpu_kernels": "Triton 3.9.0", "gpu_kernels_active": True}
+        result = GatesResult(stamped, self.SETTINGS, groups, {self.SETTINGS.cases[0]: {key[0]: 1 / 8}}, {})
+        assert headline(result).startswith("cuda:0 (A GPU); torch ")
+        assert "boolit's kernels by Triton 3.9.0" in headline(result)
+        assert result.verdicts() == [True]  # bytes kept
+        assert result.to_json()["settings"]["device"] == "cuda:0"  # type: ignore[index,call-overload]
+
+    @pytest.mark.skipif(torch.cuda.is_available(), reason="here it would measure")
+    def test_where_there_is_none_one_line_says_so(self, command: Run) -> None:
+        code, out, err = command("gates", *TINY, "--device", "cuda")
+        assert (code, out) == (2, "")
+        assert err.splitlines() == ["error: there is no device 'cuda' here; torch can use cpu"]
 
 
 class TestCommand:

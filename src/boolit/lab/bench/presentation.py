@@ -36,11 +36,13 @@ class BenchTable:
 def headline(result: GatesResult) -> str:
     """Machine, software and settings in a line or two."""
     stamp, settings = result.stamp, result.settings
+    rounds = f"{str(settings.dtype).removeprefix('torch.')}, least of {settings.repeats} rounds"
+    if settings.device.type != "cpu":
+        ours = f"kernels by {stamp['gpu_kernels']}" if stamp["gpu_kernels_active"] else "formulas (no kernels)"
+        return f"{stamp['device']}; torch {stamp['torch']}, boolit's {ours}; {rounds}"
     ours = f"boolit's kernels {stamp['kernels_instructions']}" if stamp["kernels_active"] else "boolit by formula (no kernels)"
-    return (
-        f"{stamp['cpu']}, threads: {stamp['threads']}; torch {stamp['torch']} {stamp['torch_instructions']}, {ours}; "
-        f"{str(settings.dtype).removeprefix('torch.')}, least of {settings.repeats} rounds"
-    )
+    where = f"{stamp['cpu']}, threads: {stamp['threads']}; torch {stamp['torch']} {stamp['torch_instructions']}"
+    return f"{where}, {ours}; {rounds}"
 
 
 def tables(result: GatesResult) -> list[BenchTable]:

@@ -16,7 +16,9 @@ from pathlib import Path
 import torch
 
 import boolit
+from boolit._devices import device_name
 from boolit.lab.bench.settings import (
+    CPU,
     PUBLISHED,
     REFERENCES,
     BenchSettings,
@@ -115,6 +117,7 @@ class TimingGroup:
     timings: Mapping[CandidateKey, Timing]
     style: Style = "module"
     call: bool = False
+    barred: bool = True  # whether times are held against bars
 
     @property
     def specs(self) -> list[str]:
@@ -155,6 +158,8 @@ class TimingGroup:
         return {"kind": kind, "shape": self.case.shape, "dim": self.case.dim, "style": self.style, "direction": self.direction}
 
     def _bars(self, spec: str) -> dict[str, float]:
+        if not self.barred:
+            return {}
         if self.call:
             bar = call_bar(spec, self.style, self.direction)
             return {} if bar is None else {"relu": bar}
@@ -206,6 +211,7 @@ class GatesResult:
                 "repeats": settings.repeats,
                 "dtype": str(settings.dtype).removeprefix("torch."),
                 "compiled": settings.compiled,
+                "device": str(settings.device),
             },
             "times": [entry for group in self.groups for entry in group.times_json()],
             "ratios": [entry for group in self.groups for entry in group.ratios_json()],
@@ -231,9 +237,10 @@ class GatesResult:
 # Where, when and with what a benchmark was run.
 
 
-def stamp() -> dict[str, JSON]:
+def stamp(device: torch.device = CPU) -> dict[str, JSON]:
     """Everything a reader needs to judge the numbers: no path and no name of the machine."""
     status = kernels.status()
+    gpu_status = kernels.gpu_status() if device.type == "cuda" else None
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "boolit": boolit.__version__,
@@ -244,6 +251,9 @@ def stamp() -> dict[str, JSON]:
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        "device": device_name(device),
+        "gpu_kernels": gpu_status.reason if gpu_status else None,
+        "gpu_kernels_active": gpu_status.active if gpu_status else None,
         "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
         "kernels": status.reason,
         "kernels_active": status.active,

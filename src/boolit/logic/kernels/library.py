@@ -42,6 +42,13 @@ class KernelPlan(Protocol):
         """The same if both are plain tensors, and nobody is to see how it is done."""
 
 
+class CompiledPlan(KernelPlan, Protocol):
+    """One for the CPU."""
+
+    def double_backward(self, towards: Tensor, grad: Tensor, x: Tensor, /) -> tuple[Tensor, Tensor] | None:
+        """What ``towards``, a gradient of the backward's result, gives to grad and to x."""
+
+
 class KernelModule(Hashable, Protocol):
     """The compiled module."""
 
@@ -154,14 +161,14 @@ _KINDS = {("or", True): 0, ("xnor", True): 1, ("or", False): 2, ("xnor", False):
 _FLIPS = {"none": 0, "all": 1, "first": 2, "second": 3}
 
 
-def plan_for(program: Program, dtype: torch.dtype, shape: torch.Size, dim: int) -> KernelPlan:
+def plan_for(program: Program, dtype: torch.dtype, shape: torch.Size, dim: int) -> CompiledPlan:
     """The plan for contiguous tensors of this type and shape."""
     assert LIBRARY is not None
     return _plan(LIBRARY, program, dtype, shape, dim)
 
 
 @lru_cache(maxsize=4096)
-def _plan(library: KernelModule, program: Program, dtype: torch.dtype, shape: torch.Size, dim: int) -> KernelPlan:
+def _plan(library: KernelModule, program: Program, dtype: torch.dtype, shape: torch.Size, dim: int) -> CompiledPlan:
     groups = program.groups(shape[dim])
     shares = program.shares(groups)
     gates = [_gate(member, share, program.k) for member, share in zip(program.members, shares, strict=True)]
@@ -177,7 +184,7 @@ def _plan(library: KernelModule, program: Program, dtype: torch.dtype, shape: to
         (GateStruct * MOST_GATES)(*gates),
     )
     out, kept = out_shape(program, shape, dim), kept_bytes(program, shape, dim)
-    plan: KernelPlan = library.Plan(
+    plan: CompiledPlan = library.Plan(
         bytes(struct),
         program,
         dim,

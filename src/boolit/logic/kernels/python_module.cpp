@@ -22,6 +22,7 @@ int boolit_threads();
 std::int64_t boolit_kept_bytes(const BoolitPlan* plan);
 void boolit_forward(const BoolitPlan* plan, const void* x, void* out, std::uint8_t* kept);
 void boolit_backward(const BoolitPlan* plan, const void* grad, const void* x, const std::uint8_t* kept, void* grad_x);
+void boolit_double_backward(const BoolitPlan* plan, const void* towards, const void* grad, const void* x, void* to_grad, void* to_x);
 }
 
 namespace {
@@ -401,6 +402,21 @@ PyObject* plan_backward(PyObject* self, PyObject* const* arguments, Py_ssize_t c
     return backward(plan, grad, saved, grad_x) ? grad_x.release() : nullptr;
 }
 
+PyObject* plan_double_backward(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+    if (count != 3) return wrong_count("double_backward(towards, grad, x)");
+    const Plan* plan = as_plan(self);
+    View towards, grad, x, to_grad, to_x;
+    if (!is_tensor(arguments[0]) || !look(arguments[0], towards) || !is_input(plan, arguments[0], towards)) return none();
+    if (!is_tensor(arguments[1]) || !look(arguments[1], grad) || !is_gradient(plan, arguments[1], grad)) return none();
+    if (!is_tensor(arguments[2]) || !look(arguments[2], x) || !is_input(plan, arguments[2], x)) return none();
+    const Owned for_grad = allocate(plan->like_out, plan->type, plan->out_bytes, to_grad);
+    if (!for_grad) return nullptr;
+    const Owned for_x = allocate(plan->like_x, plan->type, plan->in_bytes, to_x);
+    if (!for_x) return nullptr;
+    run(plan, [&] { boolit_double_backward(plan->get(), towards.data, grad.data, x.data, to_grad.data, to_x.data); });
+    return PyTuple_Pack(2, for_grad.get(), for_x.get());
+}
+
 bool records_gradients() { return is_false(answer(torch.is_grad_enabled)) ? false : (PyErr_Clear(), true); }
 
 // The same where both are plain, and nobody wants to differentiate again or to look on.
@@ -498,6 +514,7 @@ PyCFunction method(FastCall function) { return reinterpret_cast<PyCFunction>(rei
 PyMethodDef PLAN_METHODS[] = {
     {"forward", method(plan_forward), METH_FASTCALL, "The output, and the bits kept for a backward or None."},
     {"backward", method(plan_backward), METH_FASTCALL, "The gradient, from the bits or from the input."},
+    {"double_backward", method(plan_double_backward), METH_FASTCALL, "What the gradient and the input get from the backward's own."},
     {"differentiate", method(plan_differentiate), METH_FASTCALL, "The same if both are plain and nobody looks on."},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -63,7 +63,7 @@ class HitsStruct(ctypes.Structure):
     """BoolitHits of training.cpp."""
 
     _fields_ = [
-        *((name, ctypes.c_int32) for name in ("type", "unused")),
+        *((name, ctypes.c_int32) for name in ("type", "signs")),
         *((name, ctypes.c_int64) for name in ("runs", "classes", "samples", "stride")),
         *((name, pointer) for name in ("outputs", "targets", "hits")),
     ]
@@ -301,9 +301,28 @@ def hits(outputs: Tensor, targets: Tensor) -> Tensor:
     last = targets.stride(1) == 1 and targets.is_cpu and targets.dtype == torch.int64
     if not last or not fits(outputs) or not outputs.is_contiguous():
         return outputs.max(1).indices == targets  # argmax is seven times slower
-    assert LIBRARY is not None
     found = torch.empty(targets.shape, dtype=torch.bool)
-    sizes = TYPES[outputs.dtype], 0, *outputs.shape, targets.stride(0)
-    struct = HitsStruct(*sizes, outputs.data_ptr(), targets.data_ptr(), found.data_ptr())
-    LIBRARY.boolit_hits(ctypes.addressof(struct))
+    _find_hits(outputs, targets, found, outputs.shape, signs=False)
     return found
+
+
+def binary_hits(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Whether an output is above 0 where the target is 1, and not where it is 0.
+
+    Shape: ``(runs, samples, outputs)``, both and the result.
+    """
+    runs, samples, width = outputs.shape
+    # Of one output the samples are neighbours in memory, before or after the outputs; the targets of all runs may be the same.
+    flat = width == 1 and fits(outputs, targets) and outputs.stride(0) == samples and outputs.stride(1) == 1
+    if not flat or targets.stride(1) != 1 or targets.shape != outputs.shape:
+        return (outputs > 0) == (targets > 0.5)
+    found = torch.empty(targets.shape, dtype=torch.bool)
+    _find_hits(outputs, targets, found, (runs, 1, samples), signs=True)
+    return found
+
+
+def _find_hits(outputs: Tensor, targets: Tensor, found: Tensor, sizes: Sequence[int], signs: bool) -> None:
+    assert LIBRARY is not None
+    addresses = (tensor.data_ptr() for tensor in (outputs, targets, found))
+    struct = HitsStruct(TYPES[outputs.dtype], signs, *sizes, targets.stride(0), *addresses)
+    LIBRARY.boolit_hits(ctypes.addressof(struct))

@@ -299,12 +299,31 @@ void gather_numbers(const BoolitGather& gather, std::int64_t begin, std::int64_t
         for (int sample = 0; sample < n; ++sample)
             from[sample] = static_cast<const T*>(gather.stored) + gather.rows[run * samples + first + sample] * features;
         T* const to = static_cast<T*>(gather.out) + run * features * samples + first;
-        for (std::int64_t feature = 0; feature < features; ++feature)
-            for (int sample = 0; sample < n; ++sample) to[feature * samples + sample] = from[sample][feature];
+        if (n == TILE)
+            for (std::int64_t feature = 0; feature < features; ++feature) {
+                T column[TILE];
+#pragma GCC unroll 16
+                for (int sample = 0; sample < TILE; ++sample) column[sample] = from[sample][feature];
+                std::memcpy(to + feature * samples, column, sizeof column);
+            }
+        else
+            for (std::int64_t feature = 0; feature < features; ++feature)
+                for (int sample = 0; sample < n; ++sample) to[feature * samples + sample] = from[sample][feature];
     }
 }
 
 // ----------------------------------------------------------------------------------------------------------------- hits
+
+// Of one output: whether it and its target are on the same side of the line between no and yes.
+template <class T>
+void compare_signs(const BoolitHits& of, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t run = begin; run < end; ++run) {
+        const T* const outputs = static_cast<const T*>(of.outputs) + run * of.samples;
+        const T* const targets = static_cast<const T*>(of.targets) + run * of.stride;
+        for (std::int64_t at = 0; at < of.samples; ++at)
+            of.hits[run * of.samples + at] = (outputs[at] > T(0)) == (targets[at] > T(0.5));
+    }
+}
 
 // As torch.max: the first of the largest, where NaN is larger than any number.
 template <class T>
@@ -312,6 +331,7 @@ void find_hits(const BoolitHits& of, std::int64_t begin, std::int64_t end) {
     constexpr int W = Lanes<T>::W;
     for (std::int64_t run = begin; run < end; ++run) {
         const T* const outputs = static_cast<const T*>(of.outputs) + run * of.classes * of.samples;
+        const std::int64_t* const targets = static_cast<const std::int64_t*>(of.targets) + run * of.stride;
         for (std::int64_t at = 0; at < of.samples; at += W) {
             const int n = of.samples - at < W ? int(of.samples - at) : W;
             Real<T> best = load(outputs + at, n);
@@ -323,7 +343,7 @@ void find_hits(const BoolitHits& of, std::int64_t begin, std::int64_t end) {
                 place = better ? place - place + typename Lanes<T>::One(number) : place;
             }
             for (int lane = 0; lane < n; ++lane)
-                of.hits[run * of.samples + at + lane] = place[lane] == of.targets[run * of.stride + at + lane];
+                of.hits[run * of.samples + at + lane] = place[lane] == targets[at + lane];
         }
     }
 }

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from torch import Tensor, fx, nn
 from torch.nn.parameter import is_lazy
 
-from boolit.nn.conversion.capture import UntraceableError, first_line, is_leaf, record, run, tensors, trace, undisturbed
+from boolit.nn.conversion.capture import UntraceableError, capture, first_line, run, tensors, undisturbed
 from boolit.nn.conversion.constraints import WidthConstraints
 from boolit.nn.conversion.layers import RESIZABLE, describe, parameter_count
 from boolit.nn.conversion.plan import Replacements
@@ -122,10 +122,15 @@ class ConversionJob:
             if any(map(is_lazy, module.parameters(recurse=False))):
                 seen = f"{name} is a {type(module).__name__} that has seen no input"
                 raise ValueError(f"{seen}; run the model once before converting it")
-        self.model, self.spec, self.choice, self.example = model, spec, choice, example
+        self.model, self.spec, self.example = model, spec, example
         self.probe = activation(spec)
-        self.untraced = ""
-        self.graph = self._trace()
+        self.untraced, self.graph = "", None
+        try:
+            self.graph = capture(model, example, choice)
+        except UntraceableError as error:
+            if self.probe.map != (1, 1):
+                raise
+            self.untraced = f"where it calls functions, for {error}"
         self.sites = untraced_sites(model, choice) if self.untraced else find_sites(model, self.graph, choice)
         if not self.sites:
             names = ", ".join(sorted(choice.names)) or choice.classes
@@ -236,19 +241,6 @@ class ConversionJob:
         if self.exact and any((x - y).abs().max() > 1e-4 * x.abs().max() for x, y in pairs):
             raise ValueError(f'{name} does something between layers and activations that weights="exact" does not know')
 
-    def _trace(self) -> fx.Graph | None:
-        if is_leaf(self.model, self.choice):
-            return None
-        if self.example is not None:
-            return record(self.model, self.example, self.choice)
-        try:
-            return trace(self.model, self.choice)
-        except UntraceableError as error:
-            if self.probe.map != (1, 1):
-                raise
-            self.untraced = f"where it calls functions, for {error}"
-        return None
-
     def _products(self) -> dict[fx.Node, Site]:
         """The products in which an activation is one of two factors, and used nowhere else."""
         found: dict[fx.Node, Site] = {}
@@ -316,9 +308,9 @@ class ConversionJob:
         return {name: i for i, name in enumerate(dict.fromkeys(nodes))}
 
     def _refusal(self, refused: dict[Site, str], skipping: bool) -> str:
-        site, reason = next(iter(refused.items()))
-        before, after = self.probe.map
-        others = f" (and {len(refused) - 1} more: {', '.join(s.name for s in [*refused][1:])})" if len(refused) > 1 else ""
+        (site, *others), reason = refused, next(iter(refused.values()))
+        more = f" (and {len(others)} more: {', '.join(other.name for other in others)})" if others else ""
         advice = f"leave it with keep={[site.name]}, or all such with skip_pinned=True"
         advice = "no activation is left to convert" if skipping else advice
-        return f"cannot put {self.probe.spec} ({before}→{after}) at {site.name}{others}: {reason}; {advice}"
+        before, after = self.probe.map
+        return f"cannot put {self.probe.spec} ({before}→{after}) at {site.name}{more}: {reason}; {advice}"

@@ -94,7 +94,9 @@ def parameter_axes(layer: nn.Module) -> dict[str, tuple[str, ...]]:
 def parameter_count(layer: nn.Module, sizes: Mapping[str, int]) -> int:
     """Trainable parameters the layer has at these widths."""
     shapes = _shapes(layer, sizes)
-    return sum(prod(shapes[name]) for name, parameter in layer.named_parameters() if parameter.requires_grad)
+    return sum(
+        prod(shapes.get(name, parameter.shape)) for name, parameter in layer.named_parameters() if parameter.requires_grad
+    )
 
 
 def resize(layer: nn.Module, sizes: Mapping[str, int]) -> None:

@@ -240,17 +240,16 @@ def _backward_block(
         place = saved if KEPT else saved + source
         for j in range(K):
             total = constant(gradients[0], 0.0)
-            bits = place
+            planes = place
             for m in tl.static_range(len(MEMBERS)):
                 if KEPT:
-                    partial = kept_partial(bits, plane, j, states[m], MEMBERS[m][0], total, BLOCK)
-                    bits += MEMBERS[m][5] * plane
+                    partial = kept_partial(planes, plane, j, states[m], MEMBERS[m][0], total, BLOCK)
+                    planes += MEMBERS[m][5] * plane
                 else:
                     partial = group_partial(operand(place, mask, MEMBERS[m][1]), j, states[m], MEMBERS[m][0])
                 along = partial * gradients[m]
-                if (
-                    MEMBERS[m][0] == OR_AIL or MEMBERS[m][0] == XNOR_AIL
-                ):  # what takes no part in the value has no part of an infinite gradient
+                # what has no part in an approximate gate's value has none in an infinite gradient
+                if MEMBERS[m][0] == OR_AIL or MEMBERS[m][0] == XNOR_AIL:
                     along = tl.where(partial == 0.0, constant(total, 0.0), along)
                 total += flip_if(along, MEMBERS[m][1])
             tl.store(target, total.to(grad_x.dtype.element_ty), mask=mask)

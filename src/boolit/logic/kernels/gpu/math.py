@@ -4,7 +4,7 @@ Products are fused with sums where `tl.fma` says so and nowhere else (the launch
 Triton's interpreter computes what a device does. Divisions are rounded correctly: `/` alone is not, in float32.
 """
 # mypy: ignore-errors
-# ruff: noqa: N803, RET505 (Triton compiles these functions: constants in capitals are its habit, and a branch needs its else)
+# ruff: noqa: N803, RET505
 
 import triton
 import triton.language as tl
@@ -126,7 +126,7 @@ def polynomial(x, single: tl.constexpr, double: tl.constexpr):
 
 @triton.jit
 def scaled_exp(x, dropped, LIFT: tl.constexpr):
-    """e^(x + dropped) = scale · (1 + r + tail) for x from LEAST to 0; with LIFT from LOWEST, times 2^(bits of the fraction + 1)."""
+    """e^(x + dropped) = scale · (1 + r + tail) for x from LEAST to 0; LIFT: from LOWEST, times 2^(bits of the fraction + 1)."""
     double: tl.constexpr = x.dtype == tl.float64
     fraction: tl.constexpr = FRACTION_64 if double else FRACTION_32
     # adding this leaves the nearest integer, and the bias, in the low bits of the sum
