@@ -126,6 +126,8 @@ def test_compiled_for_amd(spec: str, dtype: torch.dtype, shape: tuple[int, ...],
         wide = {"global_load_dwordx4", "global_load_dwordx2", "global_store_dwordx4", "global_store_dwordx2"}
         assert transfers(assembly, r"\bglobal_(?:load|store)_\w+", r"byte") <= wide, name
         assert re.findall(r"\.(?:vgpr|sgpr)_spill_count:\s+(\d+)", assembly) == ["0", "0"], name
+        assert ".amdhsa_float_denorm_mode_32 3" in assembly, "subnormal numbers are read and written"
+        assert assembly.count("v_rcp_f32") == assembly.count("v_div_fixup_f32"), "every division is rounded correctly"
 
 
 def test_to_bfloat16_a_device_rounds_to_nearest(launch: ModuleType) -> None:
