@@ -127,7 +127,8 @@ def test_compiled_for_amd(spec: str, dtype: torch.dtype, shape: tuple[int, ...],
         assert transfers(assembly, r"\bglobal_(?:load|store)_\w+", r"byte") <= wide, name
         assert re.findall(r"\.(?:vgpr|sgpr)_spill_count:\s+(\d+)", assembly) == ["0", "0"], name
         assert ".amdhsa_float_denorm_mode_32 3" in assembly, "subnormal numbers are read and written"
-        assert assembly.count("v_rcp_f32") == assembly.count("v_div_fixup_f32"), "every division is rounded correctly"
+        divisions = 0 if program.approximate else launch.VECTOR // dtype.itemsize  # one for each of a thread's pairs
+        assert assembly.count("v_div_fixup_f32") == divisions, "divisions are rounded correctly"
 
 
 def test_to_bfloat16_a_device_rounds_to_nearest(launch: ModuleType) -> None:
