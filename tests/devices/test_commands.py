@@ -124,6 +124,16 @@ def test_a_device_that_is_not_there_is_one_line(
     assert not Path("out").exists()
 
 
+def test_a_device_without_memory_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr("boolit.lab.execute.train", full)
+    assert run(["run", "parity", *TINY, "--device", "cpu", "--out", "out"]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("error: cpu has too little free memory for 40 runs of relu, ")
+
+
 def test_a_device_of_a_plugin(tmp_path: Path) -> None:
     line = ["--plugin", str(STANDIN), "run", "parity", *TINY, "--seeds", "1", "--device", "standin", "--out", "out", "--json"]
     done = subprocess.run([sys.executable, "-m", "boolit", *line], cwd=tmp_path, capture_output=True, text=True)

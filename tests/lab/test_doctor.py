@@ -19,6 +19,7 @@ from boolit.lab import doctor
 from boolit.lab.common import files as folders
 from boolit.lab.common.errors import EXTRAS
 from boolit.logic import kernels
+from boolit.logic.kernels import training
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -37,6 +38,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
 
 def pretend(monkeypatch: pytest.MonkeyPatch, status: kernels.KernelStatus) -> None:
     monkeypatch.setattr(kernels, "status", lambda: status)
+    monkeypatch.setattr(training, "STATUS", status)
 
 
 TRITON = kernels.KernelStatus(True, "Triton 3.9.0")
@@ -59,8 +61,9 @@ def test_kernels_for_gpus(
     assert len(section.warnings) == warnings
 
 
-def test_active_kernels() -> None:
+def test_active_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = torch.get_num_threads()
+    monkeypatch.setattr(training, "STATUS", kernels.KernelStatus(True, "built and loaded"))
     section = doctor.kernel(kernels.KernelStatus(True, "built and loaded", "/lib/gates.so", "x86-64-v3", threads, 1), TRITON)
     assert section.warnings == ()
     assert section.facts["active"] is True
@@ -80,6 +83,12 @@ def test_a_failed_build_is_a_warning_of_one_line_with_the_fix(
     pretend(monkeypatch, kernels.KernelStatus(False, "not built: install a C++ compiler, then reinstall boolit"))
     (line,) = [line for line in said(capsys).splitlines() if line.startswith("warning:")]
     assert line.endswith("not built: install a C++ compiler, then reinstall boolit")
+
+
+def test_kernels_of_training_that_are_missing_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "STATUS", kernels.KernelStatus(False, "not built"))
+    (line,) = doctor.kernel(kernels.KernelStatus(True, "built and loaded"), TRITON).warnings
+    assert line == "the kernels of training are inactive, the lab trains by slower formulas: not built"
 
 
 def test_the_setting_of_the_kernels_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:

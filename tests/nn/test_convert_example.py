@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -406,7 +407,7 @@ class ReluInside(nn.Module):
         (UNet, images, {"deep": 4, "up": 8, "last": 8, "out": 4}),
         (Dense, images, {"stem": 8, "convs.1": 6, "head": 8}),
         (lambda: nn.Sequential(Renamed(4, 8), nn.ReLU(), Renamed(8, 2)), lambda: torch.randn(2, 4), {"2": 4}),
-        (lambda: nn.Sequential(Scaled(4, 8), nn.ReLU(), Scaled(8, 2)), lambda: torch.randn(2, 4), None),
+        (lambda: nn.Sequential(Scaled(4, 8), nn.ReLU(), Scaled(8, 2)), lambda: torch.randn(2, 4), {"2": 4}),
         (
             lambda: nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Linear(4, 8)), nn.ReLU(), nn.Linear(8, 2)),
             lambda: torch.randn(2, 4),
@@ -461,3 +462,24 @@ def test_what_is_compiled_or_does_not_run_is_refused() -> None:
     for wrong in ({"gated": "no"}, {"weights": "old"}):
         with pytest.raises(ValueError, match=f"unknown {next(iter(wrong))} '{next(iter(wrong.values()))}'; choose"):
             convert(Language(), "or_ail", **wrong)
+
+
+def test_an_activation_inside_a_layer_of_the_users_own_is_seen() -> None:
+    class Activated(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.relu(super().forward(x))
+
+    model, x = nn.Sequential(Activated(4, 8), nn.Linear(8, 2)), torch.randn(3, 4)
+    for example in (None, x):
+        converted = convert(model, "max", example=example).model
+        hidden = F.linear(x, converted[0].weight, converted[0].bias).unflatten(-1, (4, 2)).amax(-1)
+        torch.testing.assert_close(converted(x), converted[1](hidden))
+
+
+def test_redirected_forwards_of_several_threads_do_not_disturb_each_other() -> None:
+    model = convert(Called(ReluInside()), "or_ail", keep="inner.relu", example=images()).model.eval()
+    batches = [images() for _ in range(4)]
+    with torch.no_grad(), ThreadPoolExecutor(4) as pool:
+        found = [*pool.map(lambda x: [model(x) for _ in range(10)], batches)]
+        for x, results in zip(batches, found, strict=True):
+            assert all(torch.equal(result, model(x)) for result in results)

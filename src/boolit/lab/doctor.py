@@ -18,6 +18,7 @@ from boolit._devices import available_devices, choose_device, device_name
 from boolit.lab.common.errors import EXTRAS
 from boolit.lab.common.files import data_folder
 from boolit.logic import kernels
+from boolit.logic.kernels import training
 
 Fact: TypeAlias = "str | int | bool | Mapping[str, str | None] | None"
 
@@ -59,6 +60,7 @@ def kernel(status: kernels.KernelStatus, gpu: kernels.KernelStatus) -> Section:
         "threads": status.threads,
         "threads_shared_with_torch": status.threads == torch.get_num_threads() if status.active else None,
         "interface": status.abi,
+        "training": training.STATUS.reason,
         "cuda": f"{'active' if gpu.active else 'inactive'}: {gpu.reason}"
         if torch.cuda.is_available()
         else "no device for them",
@@ -67,6 +69,8 @@ def kernel(status: kernels.KernelStatus, gpu: kernels.KernelStatus) -> Section:
     warnings = []
     if not status.active:
         warnings.append(f"the kernels are inactive, gates run by their slower formulas: {status.reason}")
+    elif not training.STATUS.active:
+        warnings.append(f"the kernels of training are inactive, the lab trains by slower formulas: {training.STATUS.reason}")
     if torch.cuda.is_available() and not gpu.active:
         warnings.append(f"the kernels for CUDA are inactive, gates run by their slower formulas: {gpu.reason}")
     return Section("kernels", facts, tuple(warnings))

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from distributed import Client
 
@@ -31,7 +32,8 @@ class Processes:
 
     def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
         self.folder = folder
-        self.environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "", **(environment or {})}
+        known = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)}  # functions of this file are run there
+        self.environment = {**os.environ, **known, **(environment or {})}
         self.processes: list[subprocess.Popen[bytes]] = []
         self.file = folder / "scheduler.json"
 
@@ -99,5 +101,14 @@ def contents(records: list[Record]) -> dict[str, object]:
 def left_behind(processes: Processes) -> list[str]:
     """The tasks that the scheduler still knows."""
     with Client(processes._address(), set_as_default=False) as client:
-        tasks: list[str] = client.run_on_scheduler(lambda dask_scheduler: list(map(str, dask_scheduler.tasks)))
+        tasks: list[str] = client.run_on_scheduler(known_tasks)
     return tasks
+
+
+def known_tasks(dask_scheduler: Any) -> list[str]:
+    return list(map(str, dask_scheduler.tasks))
+
+
+def count_tasks(dask_worker: Any) -> int:
+    """Those that a worker has or is still running."""
+    return len(dask_worker.state.executing) + len(dask_worker.state.tasks)

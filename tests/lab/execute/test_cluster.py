@@ -16,7 +16,6 @@ from boolit.lab.results.store import Store
 from boolit.lab.runs import Record
 from boolit.lab.studies import Plan, load_study, plan
 
-
 SMALL = ["data.train=256", "data.test=64", "training.epochs=4", "training.batch=32"]
 FOUR = "sweep.activation=['relu','xnor_ail','max','or_ail']"
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from distributed import Worker, get_worker
+from pydantic import ValidationError
 
 import boolit
 from boolit.lab.common.devices import use_device
@@ -131,7 +132,10 @@ def _check_places(table: Mapping[str, Any]) -> None:
             _check_places(value)
     places = [table[name] for name in RunConfig.PLACES if table.get(name)]
     if "digest" in table and places:
-        found = source({name: value for name, value in table.items() if name != "digest"})
+        try:
+            found = source({name: value for name, value in table.items() if name != "digest"})
+        except ValidationError as error:  # the file or folder cannot be read
+            raise UserError(error.errors()[0]["msg"].removeprefix("Value error, ")) from error
         if found.model_dump()["digest"] != table["digest"]:
             raise UserError(f"{places[0]} has other contents there; copy it from where the study was started")
 

@@ -15,7 +15,7 @@ from boolit.lab.datasets import Split, Task
 from boolit.lab.datasets.base import Encode, PixelScale, identity
 from boolit.lab.models import Stacked
 from boolit.lab.training.recipe import Loss
-from boolit.logic.kernels.training import gather_bytes, gather_rows, hits
+from boolit.logic.kernels.training import binary_hits, gather_bytes, gather_rows, hits
 
 if TYPE_CHECKING:
     from boolit.lab.training.job import Job
@@ -51,7 +51,7 @@ def scores(task: Task, outputs: Tensor, targets: Tensor) -> Tensor:
     if task == "regression":
         return (outputs - targets).square()
     if task == "binary":
-        return (outputs > 0) == (targets > 0.5)
+        return binary_hits(outputs, targets)
     return hits(outputs.mT, targets)
 
 

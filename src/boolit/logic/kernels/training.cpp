@@ -54,7 +54,7 @@ struct BoolitUpdate {
 // else is contiguous. scale is 1 / sqrt(variance + eps). Forward writes out, mean, scale and the running statistics; backward
 // takes the gradient above and writes out and the gradients of weight and bias.
 struct BoolitNorm {
-    std::int32_t type, unused;
+    std::int32_t type, relu;  // whether ReLU follows
     std::int64_t rows, samples, features, weight_stride, bias_stride;
     double eps, momentum;
     const void *x, *above, *weight, *bias;
@@ -71,12 +71,12 @@ struct BoolitGather {
     void* out;
 };
 
-// Outputs (runs, classes, samples), of which the largest should be the target's; targets of two runs lie `stride` apart.
+// Outputs (runs, classes, samples), of which the largest should be the target's, an int64; or, where there is one output, its
+// sign the target's, of the same type. Targets of two runs lie `stride` apart.
 struct BoolitHits {
-    std::int32_t type, unused;
+    std::int32_t type, signs;
     std::int64_t runs, classes, samples, stride;
-    const void* outputs;
-    const std::int64_t* targets;
+    const void *outputs, *targets;
     std::uint8_t* hits;
 };
 
@@ -219,6 +219,9 @@ BOOLIT_API int boolit_gather(const BoolitGather* gather) {
 }
 
 BOOLIT_API void boolit_hits(const BoolitHits* hits) {
-    run(hits->type == FLOAT32 ? CHOOSE(find_hits<float>) : CHOOSE(find_hits<double>), *hits, hits->runs,
-        hits->runs * hits->classes * hits->samples);
+    const std::int64_t elements = hits->runs * hits->classes * hits->samples;
+    if (hits->signs)
+        run(hits->type == FLOAT32 ? CHOOSE(compare_signs<float>) : CHOOSE(compare_signs<double>), *hits, hits->runs, elements);
+    else
+        run(hits->type == FLOAT32 ? CHOOSE(find_hits<float>) : CHOOSE(find_hits<double>), *hits, hits->runs, elements);
 }

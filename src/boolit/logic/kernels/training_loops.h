@@ -179,6 +179,18 @@ void update(const BoolitUpdate& step, std::int64_t begin, std::int64_t end) {
 // --------------------------------------------------------------------------------------------------- batch normalisation
 
 template <class T>
+ALWAYS_INLINE Real<T> scaled(Real<T> x, Real<T> centre, Real<T> slope, Real<T> bias) {
+    return (x - centre) * slope + bias;
+}
+
+// Where `by` is at most 0, 0; NaN passes, as in torch.
+template <class T>
+ALWAYS_INLINE Real<T> masked(Real<T> x, Real<T> by) {
+    const Real<T> zero = {};
+    return by <= zero ? zero : x;
+}
+
+template <class T>
 void normalise(const BoolitNorm& norm, std::int64_t begin, std::int64_t end) {
     constexpr int W = Lanes<T>::W;
     const std::int64_t n = norm.samples;
@@ -207,7 +219,8 @@ void normalise(const BoolitNorm& norm, std::int64_t begin, std::int64_t end) {
         const Real<T> slope = all(T(scale * own(norm.weight, norm.weight_stride))), bias = all(own(norm.bias, norm.bias_stride));
         for (std::int64_t at = 0; at < n; at += W) {
             const int lanes = n - at < W ? int(n - at) : W;
-            store(out + at, (load(x + at, lanes) - centre) * slope + bias, lanes);
+            const Real<T> result = scaled<T>(load(x + at, lanes), centre, slope, bias);
+            store(out + at, norm.relu ? masked<T>(result, result) : result, lanes);
         }
     }
 }
@@ -221,22 +234,30 @@ void normalise_backward(const BoolitNorm& norm, std::int64_t begin, std::int64_t
         const T* const above = static_cast<const T*>(norm.above) + row * n;
         T* const out = static_cast<T*>(norm.out) + row * n;
         const T scale = static_cast<const T*>(norm.scale)[row];
-        const T weight = static_cast<const T*>(norm.weight)[row / norm.features * norm.weight_stride + row % norm.features];
+        const auto own = [&](const void* values, std::int64_t stride) {
+            return static_cast<const T*>(values)[row / norm.features * stride + row % norm.features];
+        };
+        const T weight = own(norm.weight, norm.weight_stride);
         const Real<T> centre = all(static_cast<const T*>(norm.mean)[row]);
+        // Through ReLU goes what the forward pass left above 0; it is found again, as cheaply as it would be read.
+        const Real<T> bias = all(own(norm.bias, norm.bias_stride)), factor = all(T(scale * weight));
+        const auto through = [&](Real<T> slope, Real<T> input) {
+            return norm.relu ? masked<T>(slope, scaled<T>(input, centre, factor, bias)) : slope;
+        };
         double total[2];  // of the gradient above, and of its products with the centred inputs
         sums<T, 2>(n, total, [&](std::int64_t at, int lanes, Real<T>* partial) {
-            const Real<T> slope = load(above + at, lanes);  // 0 in the lanes of a padded tail
-            partial[0] += slope;
-            partial[1] += slope * (load(x + at, lanes) - centre);
+            const Real<T> input = load(x + at, lanes), slope = through(load(above + at, lanes), input);
+            partial[0] += slope;  // 0 in the lanes of a padded tail
+            partial[1] += slope * (input - centre);
         });
         static_cast<T*>(norm.weight_gradient)[row] = T(total[1] * double(scale));
         static_cast<T*>(norm.bias_gradient)[row] = T(total[0]);
-        const Real<T> mean = all(T(total[0] / double(n))), factor = all(T(scale * weight));
+        const Real<T> mean = all(T(total[0] / double(n)));
         const Real<T> share = all(T(total[1] * double(scale) * double(scale) / double(n)));
         for (std::int64_t at = 0; at < n; at += W) {
             const int lanes = n - at < W ? int(n - at) : W;
-            const Real<T> apart = load(x + at, lanes) - centre;
-            store(out + at, (load(above + at, lanes) - mean - apart * share) * factor, lanes);
+            const Real<T> input = load(x + at, lanes), slope = through(load(above + at, lanes), input);
+            store(out + at, (slope - mean - (input - centre) * share) * factor, lanes);
         }
     }
 }
@@ -278,12 +299,31 @@ void gather_numbers(const BoolitGather& gather, std::int64_t begin, std::int64_t
         for (int sample = 0; sample < n; ++sample)
             from[sample] = static_cast<const T*>(gather.stored) + gather.rows[run * samples + first + sample] * features;
         T* const to = static_cast<T*>(gather.out) + run * features * samples + first;
-        for (std::int64_t feature = 0; feature < features; ++feature)
-            for (int sample = 0; sample < n; ++sample) to[feature * samples + sample] = from[sample][feature];
+        if (n == TILE)
+            for (std::int64_t feature = 0; feature < features; ++feature) {
+                T column[TILE];
+#pragma GCC unroll 16
+                for (int sample = 0; sample < TILE; ++sample) column[sample] = from[sample][feature];
+                std::memcpy(to + feature * samples, column, sizeof column);
+            }
+        else
+            for (std::int64_t feature = 0; feature < features; ++feature)
+                for (int sample = 0; sample < n; ++sample) to[feature * samples + sample] = from[sample][feature];
     }
 }
 
 // ----------------------------------------------------------------------------------------------------------------- hits
+
+// Of one output: whether it and its target are on the same side of the line between no and yes.
+template <class T>
+void compare_signs(const BoolitHits& of, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t run = begin; run < end; ++run) {
+        const T* const outputs = static_cast<const T*>(of.outputs) + run * of.samples;
+        const T* const targets = static_cast<const T*>(of.targets) + run * of.stride;
+        for (std::int64_t at = 0; at < of.samples; ++at)
+            of.hits[run * of.samples + at] = (outputs[at] > T(0)) == (targets[at] > T(0.5));
+    }
+}
 
 // As torch.max: the first of the largest, where NaN is larger than any number.
 template <class T>
@@ -291,6 +331,7 @@ void find_hits(const BoolitHits& of, std::int64_t begin, std::int64_t end) {
     constexpr int W = Lanes<T>::W;
     for (std::int64_t run = begin; run < end; ++run) {
         const T* const outputs = static_cast<const T*>(of.outputs) + run * of.classes * of.samples;
+        const std::int64_t* const targets = static_cast<const std::int64_t*>(of.targets) + run * of.stride;
         for (std::int64_t at = 0; at < of.samples; at += W) {
             const int n = of.samples - at < W ? int(of.samples - at) : W;
             Real<T> best = load(outputs + at, n);
@@ -302,7 +343,7 @@ void find_hits(const BoolitHits& of, std::int64_t begin, std::int64_t end) {
                 place = better ? place - place + typename Lanes<T>::One(number) : place;
             }
             for (int lane = 0; lane < n; ++lane)
-                of.hits[run * of.samples + at + lane] = place[lane] == of.targets[run * of.stride + at + lane];
+                of.hits[run * of.samples + at + lane] = place[lane] == targets[at + lane];
         }
     }
 }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +21,7 @@ Plan = dict[str, dict[int, Any]]  # by name and number of the call: the name of 
 class _Redirection(TorchFunctionMode):
     """Counts the calls of one forward, and sends those in the plan elsewhere; those of a module inside it are not its own."""
 
-    running: ClassVar[list[TorchFunctionMode]] = []
+    running = threading.local()
 
     def __init__(self, module: nn.Module, plan: Plan) -> None:
         super().__init__()
@@ -28,18 +29,18 @@ class _Redirection(TorchFunctionMode):
         self._counts: dict[str, int] = {}
 
     def __enter__(self) -> _Redirection:
-        self.running.append(self)
+        self.running.modes = [*getattr(self.running, "modes", ()), self]
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)  # type: ignore[no-untyped-call]
-        self.running.remove(self)
+        self.running.modes.remove(self)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = function_name(func)
-        if self.running[-1] is not self or name not in self._plan:
+        if self.running.modes[-1] is not self or name not in self._plan:
             return func(*args, **kwargs)
         number = self._counts.get(name, 0)
         self._counts[name] = number + 1
