@@ -18,7 +18,10 @@ setup(
         Extension(
             "boolit.logic.kernels._gates",
             [f"{FOLDER}/gates.cpp", f"{FOLDER}/python_module.cpp"],
-            depends=[f"{FOLDER}/{name}.h" for name in ("vector_math", "gate_math", "memory", "forward_backward")],
+            depends=[
+                f"{FOLDER}/{name}.h"
+                for name in ("vector_math", "gate_math", "memory", "choices", "forward_backward", "double_backward")
+            ],
             extra_compile_args=[*COMPILE, *QUIET, *OPENMP],
             extra_link_args=OPENMP,
             language="c++",

@@ -14,7 +14,7 @@ from boolit.lab.common.random import generator
 from boolit.lab.datasets import Dataset, Split, load, source
 from boolit.lab.datasets import chorales as chorales_data
 from boolit.lab.datasets.covertype import COLUMNS, standardiser
-from boolit.lab.datasets.digits import scale_pixels
+from boolit.lab.datasets.digits import SCALE
 from boolit.lab.datasets.features.embeddings import Rows, one_view
 from boolit.lab.datasets.images.base import normaliser
 from boolit.lab.datasets.raven.samples import LazySplit, PanelLookup, configuration_accuracies, shuffle_panels, stored_samples
@@ -40,7 +40,7 @@ def images() -> Dataset:
 
 def digits() -> Dataset:
     x = torch.randint(17, (48, 8, 8), generator=DRAWN, dtype=torch.uint8)
-    return Dataset(split(x, 3), "classes", 3, encode=scale_pixels)
+    return Dataset(split(x, 3), "classes", 3, encode=SCALE)
 
 
 def covertype() -> Dataset:

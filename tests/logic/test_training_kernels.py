@@ -2,20 +2,24 @@
 
 Bounds are sums of the errors of single operations, each at most u relative to its result, to first order and rounded up; they
 are computed in float64 from the numbers at hand, and hold twice where what they are compared with is rounded as coarsely.
-Without kernels the formulas are tested, which the same bounds hold for.
+The same bounds hold for the formulas.
 """
 
 from __future__ import annotations
 
+import platform
+import shutil
+import sysconfig
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from boolit.logic.kernels import training
-from boolit.logic.kernels.training import Update, batch_norm
+from boolit.logic.kernels import KernelStatus, training
+from boolit.logic.kernels.training import Update, batch_norm, binary_hits, gather_bytes, gather_rows, hits
 
 DTYPES = [torch.float32, torch.float64]
 RULES = ["sgd", "adam", "adamw"]
@@ -32,6 +36,12 @@ def _threads_stay() -> Iterator[None]:
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(params=["kernel", "formula"])
+def _each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "formula":
+        monkeypatch.setattr(training, "LIBRARY", None)
 
 
 def unit(dtype: torch.dtype) -> float:
@@ -57,6 +67,7 @@ def stepped(
     return [values, *moments]
 
 
+@pytest.mark.usefixtures("_each_way")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("scaled", [False, True])
@@ -133,6 +144,7 @@ def normalised(inputs: list[Tensor], above: Tensor, momentum: float = 0.1, eps: 
     return [out.detach(), own[1], own[2], *torch.autograd.grad(out, [own[0], own[3], own[4]], above)]
 
 
+@pytest.mark.usefixtures("_each_way")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("offset", [0.0, -40.0])
 @pytest.mark.parametrize("samples", [2, 37, 100, 2500])
@@ -203,6 +215,20 @@ def test_batch_norm_has_the_right_gradient_of_tensors_however_they_lie() -> None
     assert torch.autograd.gradcheck(function, [own.requires_grad_() for own in (x, weight, bias)])
 
 
+def test_relu_after_batch_norm_is_torchs() -> None:
+    inputs, above = norm_inputs(37, torch.float64, 0.5)
+    inputs[0][0, 0, 3] = torch.nan
+    results = []
+    for fused in (False, True):
+        own = [tensor.clone().requires_grad_(place not in (1, 2)) for place, tensor in enumerate(inputs)]
+        out = batch_norm(*own, 0.1, 1e-3, fused)
+        out = out if fused else out.relu()
+        results.append([out.detach(), *own[1:3], *torch.autograd.grad(out, [own[0], own[3], own[4]], above)])
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12, equal_nan=True)
+    assert bool((results[0][0] == 0).any())
+
+
 @pytest.mark.skipif(training.LIBRARY is None, reason="the formula can be differentiated twice")
 def test_the_kernels_gradient_refuses_to_be_differentiated() -> None:
     inputs, above = norm_inputs(6, torch.float64, 0.0)
@@ -226,3 +252,73 @@ def test_mixed_types_take_the_formula() -> None:
     flat = [own.flatten() for own in (*statistics, *inputs[3:])]
     theirs = F.batch_norm(x.view(1, 21, 50), *flat, True, 0.1, 1e-3).view_as(x)
     assert torch.equal(batch_norm(x, *inputs[1:], 0.1, 1e-3), theirs)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.bfloat16])
+@pytest.mark.parametrize(("samples", "features"), [(1, 1), (16, 4), (37, 54)])
+def test_gathered_rows_are_the_stored_ones_with_the_samples_last(samples: int, features: int, dtype: torch.dtype) -> None:
+    stored, rows = torch.randn(50, features).to(dtype), torch.randint(50, (3, samples))
+    found = gather_rows(stored, rows)
+    assert torch.equal(found, stored[rows])
+    assert found.mT.is_contiguous()
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(1,), (28, 28), (3, 7)])
+def test_gathered_bytes_are_the_tables_entries(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    stored, table = torch.randint(256, (40, *shape), dtype=torch.uint8), torch.randn(256).to(dtype)
+    rows = torch.randint(40, (3, 50))
+    assert torch.equal(gather_bytes(stored, rows, table), table[stored[rows].int()])
+
+
+@pytest.mark.parametrize("row", [-1, 5])
+def test_a_row_that_is_not_stored_is_refused(row: int) -> None:
+    with pytest.raises(IndexError):
+        gather_rows(torch.zeros(5, 2), torch.tensor([[0, row]]))
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.bfloat16])
+@pytest.mark.parametrize(("classes", "samples"), [(1, 3), (2, 16), (7, 100)])
+def test_hits_are_where_torch_finds_the_largest(classes: int, samples: int, dtype: torch.dtype) -> None:
+    outputs = torch.randint(4, (3, classes, samples)).to(dtype)  # many ties
+    outputs[1, :, 0], outputs[2, -1, 1], outputs[0, 0, 2] = torch.nan, torch.nan, torch.inf
+    largest = outputs.max(1).indices
+    targets = torch.where(torch.rand(3, samples) < 0.5, largest, torch.randint(classes, (3, samples)))
+    assert torch.equal(hits(outputs, targets), largest == targets)
+    assert torch.equal(hits(outputs, targets[1].expand(3, -1)), largest == targets[1])
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.bfloat16])
+@pytest.mark.parametrize("width", [1, 2])
+def test_binary_hits_are_on_the_targets_side(width: int, dtype: torch.dtype) -> None:
+    outputs = torch.tensor([-1.0, 0.0, 1e-30, torch.nan, torch.inf, -0.0, 3.0]).repeat(3, width, 2).to(dtype).mT
+    targets = torch.randint(2, outputs.shape).to(dtype)
+    assert torch.equal(binary_hits(outputs, targets), (outputs > 0) == (targets > 0.5))
+    shared = targets[0].expand_as(outputs)
+    assert torch.equal(binary_hits(outputs, shared), (outputs > 0) == (shared > 0.5))
+
+
+def loaded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> KernelStatus:
+    """What is found in a folder that has the kernels, if it has them."""
+    monkeypatch.setattr(training, "__file__", str(folder / "training.py"))
+    monkeypatch.setenv("BOOLIT_KERNELS", "1")
+    library, verdict = training._load()
+    assert (library is not None) == verdict.active
+    return verdict
+
+
+@pytest.mark.skipif(training.STATUS.path is None, reason="there are no kernels")
+@pytest.mark.parametrize("level", ["baseline", "x86-64-v3"])
+def test_the_level_wished_for_is_loaded(level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BOOLIT_INSTRUCTIONS", level)
+    shutil.copy(str(training.STATUS.path), tmp_path)  # a library reads its level when it is loaded
+    expected = level if platform.machine() == "x86_64" else "baseline"
+    assert loaded(tmp_path, monkeypatch).instructions == expected
+
+
+def test_missing_and_broken_kernels_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert loaded(tmp_path, monkeypatch).reason.startswith("not built")
+    (tmp_path / f"_training{sysconfig.get_config_var('EXT_SUFFIX')}").write_bytes(b"no library")
+    assert "does not load" in loaded(tmp_path, monkeypatch).reason
+    monkeypatch.setenv("BOOLIT_KERNELS", "0")
+    assert training._load() == (None, KernelStatus(False, "turned off by BOOLIT_KERNELS=0; unset it to use them"))

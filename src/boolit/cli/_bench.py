@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from boolit.cli._options import WHAT, FloatType, activations_option, split_names, values
+from boolit.cli._options import WHAT, FloatType, activations_option, complete_names, split_names, values
 from boolit.cli._terminal import OUTPUT, JsonOption, activation_name, output, plain_table, print_json, progress
 from boolit.lab.bench import MET, MISSED, REPEATS
 from boolit.lab.common.progress import count_progress, progress_bars
@@ -52,6 +52,15 @@ def gates(
         bool,
         typer.Option("--compiled", help="Our formulas under torch.compile too: takes minutes.", rich_help_panel=WHAT),
     ] = False,
+    device: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Where to measure: cpu, cuda or cuda:1; boolit doctor shows what is here.",
+            autocompletion=complete_names(("cpu", "cuda")),
+            rich_help_panel=HOW,
+        ),
+    ] = "cpu",
     repeats: Annotated[
         int,
         typer.Option(min=1, metavar="N", help="Rounds; every candidate is timed once in each.", rich_help_panel=HOW),
@@ -76,13 +85,14 @@ def gates(
       boolit bench gates
       boolit bench gates --activations or_ail,xnor_il --shape 256x512
       boolit bench gates --dtype bfloat16 --repeats 10 --chart speed.png
+      boolit bench gates --device cuda --json
     """
     from boolit.lab.bench.gates import measure_gates
     from boolit.lab.bench.page import check_page
     from boolit.lab.bench.presentation import check_file, draw
     from boolit.lab.bench.settings import parse_settings
 
-    settings = parse_settings(shape or (), dim or (), split_names(activations), repeats, dtype.value, compiled)
+    settings = parse_settings(shape or (), dim or (), split_names(activations), repeats, dtype.value, compiled, device)
     if chart is not None:
         check_file(chart)
     if report is not None:

@@ -18,6 +18,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import torch
+
     from boolit.lab.common.errors import UserError
     from boolit.lab.compare.config import CompareConfig, ImageCompareConfig
     from boolit.lab.compare.images import ImageCompareJob, ImageCompareResult
@@ -151,6 +153,7 @@ def run_study(
     sets: Sequence[str] = (),
     method: ComparisonMethod | None = None,
     progress: bool | None = None,
+    device: str | torch.device | None = None,
 ) -> Report:
     """Trains a study and writes its report, as ``boolit run`` does; what is in the folder already is not trained again.
 
@@ -162,6 +165,7 @@ def run_study(
         sets: changes such as ``"training.epochs=20"``.
         method: how activations are compared.
         progress: whether to show it; where there is a terminal, unless given.
+        device: where to train, such as ``cpu`` or ``cuda:1``; a CUDA GPU if there is one, unless given.
 
     Returns:
         The `Report`; with ``unfinished`` instead of a verdict if it was stopped by Ctrl-C or another process has some runs.
@@ -177,6 +181,7 @@ def run_study(
         ...     report.page.name, sorted(row.activation for row in report.tables[0].rows)
         ('report.html', ['relu', 'xnor_ail'])
     """
+    from boolit.lab.common.devices import use_device
     from boolit.lab.common.errors import user_input
     from boolit.lab.datasets import load
     from boolit.lab.execute import execute
@@ -184,10 +189,11 @@ def run_study(
     from boolit.lab.results.store import Store
     from boolit.lab.studies import check_memory, load_study, plan
 
-    planned = plan(load_study(study), profile, seeds, sets)
-    check_memory(planned)
-    with user_input():
-        load(planned.study.data)  # before anything is written
-    with Store(Path(folder)) as store:
-        execute(planned, store, progress)
-        return report_study(planned, store, method)
+    with use_device(device):
+        planned = plan(load_study(study), profile, seeds, sets)
+        check_memory(planned)
+        with user_input():
+            load(planned.study.data)  # before anything is written
+        with Store(Path(folder)) as store:
+            execute(planned, store, progress)
+            return report_study(planned, store, method)

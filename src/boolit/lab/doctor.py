@@ -18,6 +18,7 @@ from boolit._devices import available_devices, choose_device, device_name
 from boolit.lab.common.errors import EXTRAS
 from boolit.lab.common.files import data_folder
 from boolit.logic import kernels
+from boolit.logic.kernels import training
 
 Fact: TypeAlias = "str | int | bool | Mapping[str, str | None] | None"
 
@@ -33,7 +34,7 @@ class Section:
 
 def examine() -> list[Section]:
     """All sections. It changes nothing: no folder is made, no device initialised beyond asking whether it is there."""
-    return [software(), kernel(kernels.status()), devices(), extras(), data(data_folder())]
+    return [software(), kernel(kernels.status(), kernels.gpu_status()), devices(), extras(), data(data_folder())]
 
 
 def software() -> Section:
@@ -49,8 +50,8 @@ def software() -> Section:
     )
 
 
-def kernel(status: kernels.KernelStatus) -> Section:
-    """The compiled kernels; without them every gate still works, by its formula."""
+def kernel(status: kernels.KernelStatus, gpu: kernels.KernelStatus) -> Section:
+    """The compiled kernels, and those for GPUs; without them every gate still works, by its formula."""
     facts: dict[str, Fact] = {
         "active": status.active,
         "reason": status.reason,
@@ -59,10 +60,20 @@ def kernel(status: kernels.KernelStatus) -> Section:
         "threads": status.threads,
         "threads_shared_with_torch": status.threads == torch.get_num_threads() if status.active else None,
         "interface": status.abi,
+        "training": training.STATUS.reason,
+        "cuda": f"{'active' if gpu.active else 'inactive'}: {gpu.reason}"
+        if torch.cuda.is_available()
+        else "no device for them",
         "BOOLIT_KERNELS": os.environ.get("BOOLIT_KERNELS"),
     }
-    warning = f"the kernels are inactive, gates run by their slower formulas: {status.reason}"
-    return Section("kernels", facts, () if status.active else (warning,))
+    warnings = []
+    if not status.active:
+        warnings.append(f"the kernels are inactive, gates run by their slower formulas: {status.reason}")
+    elif not training.STATUS.active:
+        warnings.append(f"the kernels of training are inactive, the lab trains by slower formulas: {training.STATUS.reason}")
+    if torch.cuda.is_available() and not gpu.active:
+        warnings.append(f"the kernels for CUDA are inactive, gates run by their slower formulas: {gpu.reason}")
+    return Section("kernels", facts, tuple(warnings))
 
 
 def devices() -> Section:

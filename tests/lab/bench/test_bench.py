@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
+import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,8 @@ from torch import nn
 import boolit
 from boolit.lab.bench import settings as candidates
 from boolit.lab.bench.result import call_bar, cpu_model, kept_bar, stamp, time_bars
-from boolit.lab.bench.settings import CASES, SPECS, BenchSettings, parse_settings
-from boolit.lab.bench.timing import WARM_UP, TimedCall, Timing, bytes_kept, interleave
+from boolit.lab.bench.settings import CASES, DIRECTIONS, SPECS, BenchSettings, parse_settings
+from boolit.lab.bench.timing import WARM_UP, GpuEvents, TimedCall, Timing, WallClock, bytes_kept, interleave
 from boolit.lab.common.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("_small_heap")
@@ -46,12 +48,69 @@ class Clock:
         return TimedCall(key, call, forget, stride)
 
 
+class Gpu:
+    """As much of torch.cuda as events need: it does what it was given to do when it is waited for."""
+
+    def __init__(self) -> None:
+        self.now, self.queue = 0.0, list[Callable[[], None]]()
+
+    def give(self, seconds: float) -> None:
+        """Some work."""
+        self.queue.append(lambda: setattr(self, "now", self.now + seconds))
+
+    def synchronize(self) -> None:
+        """Does it."""
+        while self.queue:
+            self.queue.pop(0)()
+
+    def Event(self, enable_timing: bool) -> Event:  # noqa: N802 (torch's name)
+        """A mark in the queue."""
+        assert enable_timing
+        return Event(self)
+
+
+class Event:
+    """A mark in the queue; the time between two is in milliseconds."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu, self.time, self.synchronize = gpu, math.nan, gpu.synchronize
+
+    def record(self) -> None:
+        """Marks the place."""
+        self.gpu.queue.append(lambda: setattr(self, "time", self.gpu.now))
+
+    def elapsed_time(self, end: Event) -> float:
+        """To another mark."""
+        return 1e3 * (end.time - self.time)
+
+
+class TestGpuClocks:
+    def test_events_tell_what_the_gpu_does_whatever_python_does(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(GpuEvents, "CLEARED", 8)
+        gpu, clock = Gpu(), Clock()
+
+        def call() -> None:
+            clock.now += 5  # Python's own time
+            gpu.give(0.25)
+
+        task = TimedCall("a", call, reset=lambda: gpu.give(3.0))
+        timing = interleave([task], rounds=2, watch=GpuEvents(gpu, torch.device("cpu")))["a"]
+        assert dict(timing.rounds) == {0: 0.25, 1: 0.25}
+
+    def test_a_call_is_over_when_the_gpu_is_done(self) -> None:
+        clock, log = Clock(), list[str]()
+        task = clock.task("call", [0.5], log, reset=7.0)
+        timing = interleave([task], rounds=1, calls=2, watch=WallClock(clock, lambda: log.append("wait")))["call"]
+        assert timing.minimum == 0.5
+        assert log[-4:] == ["wait", "call", "call", "wait"]
+
+
 class TestInterleaving:
     def test_minimum_median_and_both_ratios(self) -> None:
         clock = Clock()
         unmeasured = [100.0] * WARM_UP
         tasks = [clock.task("a", [*unmeasured, 6, 2, 4]), clock.task("b", [*unmeasured, 3, 2, 8])]
-        a, b = interleave(tasks, rounds=3, clock=clock).values()
+        a, b = interleave(tasks, rounds=3, watch=WallClock(clock)).values()
         assert (a.minimum, a.median, b.minimum, b.median) == (2, 4, 2, 3)
         assert (a.ratio(b), a.paired_ratio(b)) == (1, 1)
         assert dict(a.rounds) == {0: 6, 1: 2, 2: 4}
@@ -63,7 +122,7 @@ class TestInterleaving:
 
     def test_every_round_holds_every_task_once_in_changing_order(self) -> None:
         clock, log = Clock(), []
-        interleave([clock.task(key, [1.0], log) for key in "abcd"], rounds=8, clock=clock)
+        interleave([clock.task(key, [1.0], log) for key in "abcd"], rounds=8, watch=WallClock(clock))
         rounds = ["".join(log[start : start + 4]) for start in range(0, len(log), 4)]
         assert len(rounds) == WARM_UP + 8
         assert {"".join(sorted(each)) for each in rounds} == {"abcd"}
@@ -72,13 +131,13 @@ class TestInterleaving:
     def test_a_drift_of_the_machine_leaves_the_ratios_alone(self) -> None:
         clock = Clock()
         tasks = [clock.task(key, [scale * 1.1**n for n in range(40)]) for key, scale in (("slow", 3.0), ("fast", 1.0))]
-        slow, fast = interleave(tasks, rounds=20, clock=clock).values()
+        slow, fast = interleave(tasks, rounds=20, watch=WallClock(clock)).values()
         assert slow.paired_ratio(fast) == pytest.approx(3)
         assert slow.ratio(fast) == pytest.approx(3)
 
     def test_the_reset_is_not_timed_and_a_sample_is_the_mean_of_its_calls(self) -> None:
         clock, log = Clock(), []
-        timing = interleave([clock.task("a", [0.5], log, reset=7.0)], rounds=2, calls=10, clock=clock)["a"]
+        timing = interleave([clock.task("a", [0.5], log, reset=7.0)], rounds=2, calls=10, watch=WallClock(clock))["a"]
         assert timing.rounds == pytest.approx({0: 0.5, 1: 0.5})
         assert len(log) == 10 * (2 + WARM_UP)
 
@@ -86,7 +145,7 @@ class TestInterleaving:
     def test_slow_tasks_take_part_in_some_rounds_and_never_in_none(self, rounds: int, samples: int) -> None:
         clock = Clock()
         tasks = [clock.task("fast", [1.0]), *(clock.task(f"slow {n}", [5.0], stride=4) for n in range(6))]
-        timings = interleave(tasks, rounds, clock=clock)
+        timings = interleave(tasks, rounds, watch=WallClock(clock))
         fast = timings.pop("fast")
         assert len(fast.rounds) == rounds
         for timing in timings.values():
@@ -104,7 +163,9 @@ class TestInterleaving:
 
     def test_the_report_comes_between_rounds(self) -> None:
         clock, log = Clock(), []
-        interleave([clock.task(key, [1.0], log) for key in "ab"], 2, clock=clock, after_round=lambda: log.append("|"))
+        interleave(
+            [clock.task(key, [1.0], log) for key in "ab"], 2, watch=WallClock(clock), after_round=lambda: log.append("|")
+        )
         assert [len(part) for part in "".join(log).split("|")] == [2] * (2 + WARM_UP) + [0]
 
 
@@ -146,21 +207,24 @@ class TestBars:
 
     def test_of_the_default_specs(self) -> None:
         for spec in SPECS:
-            expected = {"relu": 0.7, "published": 1 / 20} if "ail" in spec else {"silu": 1.0, "published": 1 / 5}
-            if spec == "or_and_xnor_ail_d":
-                expected = {"silu": 1.0, "published": 1 / 20}
-            assert time_bars(spec) == expected
-            assert call_bar(spec) == 2.5
+            xnor, cheap = "xnor" in spec, "ail" in spec
+            for rank, of_relu in ((2, 0.8), (4, 0.72)):
+                expected = {"relu": of_relu} if cheap else {"silu": 0.8 if xnor else 0.7}
+                if spec == "or_and_xnor_ail_d":
+                    expected = {"silu": 0.9}
+                assert time_bars(spec, rank) == expected | {"published": 1 / 20 if cheap and not xnor else 1 / 10}
+            assert [call_bar(spec, "function", direction) for direction in DIRECTIONS] == [1.6, 1.5]
+            assert call_bar(spec, "module", "forward") is None
 
     def test_bytes(self) -> None:
         assert [kept_bar(spec, 4) for spec in ("or_nail", "xnor_il", "or_xnor_ail_d", "relu")] == [1 / 8, 4, None, None]
 
     @pytest.mark.parametrize("spec", ["relu", "max", "glu", "max+xnor_ail_d"])
     def test_baselines_have_none(self, spec: str) -> None:
-        assert (time_bars(spec), call_bar(spec)) == ({}, None)
+        assert (time_bars(spec), call_bar(spec, "function", "forward")) == ({}, None)
 
     def test_other_ensembles_are_held_against_the_published_ones_only(self) -> None:
-        assert time_bars("or_xnor_nail_p") == {"published": 1 / 20}
+        assert time_bars("or_xnor_nail_p") == {"published": 1 / 10}
         assert time_bars("or_il+xnor_ail_d") == {}
 
 

@@ -9,7 +9,7 @@ from boolit.lab.bench.page import training_section, write_bench_page
 from boolit.lab.bench.training import COVERTYPE, PARITY, AugmentationCost, HeadsCost, StackingGain, StepCost, TrainingResult
 
 TRAINING = TrainingResult(
-    {PARITY: StackingGain(320, 0.01, 0.3), COVERTYPE: StackingGain(40, 0.1, 0.6)},
+    {PARITY: StackingGain(320, 0.01, 0.3), COVERTYPE: StackingGain(40, 0.1, 0.9)},
     AugmentationCost(10, 0.002, 0.02),
     {"relu": StepCost(23_000_000, 2.0, 2_000_000_000), "or_ail": StepCost(23_000_001, 1.9, 1_800_000_000)},
     HeadsCost(230, 2.9, 0.008, 1.0),

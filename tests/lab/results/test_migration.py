@@ -24,6 +24,7 @@ from boolit.lab.results.rows import load_metrics, unpack_curve
 from boolit.lab.results.run_claims import current_process
 from boolit.lab.results.store import Store
 from boolit.lab.studies import Plan, load_study, plan
+from boolit.lab.studies.planner import ARITHMETIC
 
 OLD = Path(__file__).parent / "stores" / "version-1.sqlite"
 SETS = [
@@ -77,11 +78,14 @@ def version(folder: Path) -> int:
         return int(database.execute("PRAGMA user_version").fetchone()[0])
 
 
-def planned() -> Plan:
-    return plan(load_study("parity"), seeds=3, sets=SETS)
+def planned(arithmetic: int = 1) -> Plan:
+    """The old store's runs, by default with the arithmetic of its time."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("boolit.lab.studies.planner.ARITHMETIC", arithmetic)
+        return plan(load_study("parity"), seeds=3, sets=SETS)
 
 
-def test_every_number_is_kept_and_every_run_has_today_s_key(folder: Path) -> None:
+def test_every_number_is_kept_and_every_run_has_the_key_of_its_configuration(folder: Path) -> None:
     assert content(folder) == sorted(numbers(), key=lambda row: row[:2])
     with Store(folder) as store:
         assert store.finished() == {run.key for run in planned().runs}
@@ -98,6 +102,13 @@ def test_nothing_is_trained_again_and_weights_follow_their_runs(folder: Path) ->
             place: Any = (record.config.activation, record.config.seed)
             assert store.weights(record.key).read_text() == old[place]
     assert len(list((folder / "weights").iterdir())) == 6
+
+
+def test_runs_of_another_arithmetic_stay_and_are_trained_anew(folder: Path) -> None:
+    with Store(folder) as store:
+        summary = execute(planned(ARITHMETIC), store, progress=False)
+        assert (summary.already, summary.trained) == (0, 6)
+        assert sorted(record.config.arithmetic for record in store.records()) == [1] * 6 + [ARITHMETIC] * 6
 
 
 @pytest.mark.parametrize("after", range(6))

@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 
-from boolit.lab.training.devices import Prefetch
+from boolit.lab.training.threads import Prefetch
 
 
 def test_each_number_is_made_once_and_one_ahead_at_most() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from boolit.lab.training import Job, train
-from boolit.lab.training.devices import TRIED_STEPS, Threads
+from boolit.lab.training.threads import TRIED_STEPS, Threads
 
 Config = Callable[..., dict[str, Any]]
 LARGE = {"width": [1024, 64], "training": {"batch": 256, "epochs": 1}}
@@ -48,7 +48,7 @@ def test_a_single_large_run_always_gets_all_threads(config: Config) -> None:
 def test_changing_threads_on_the_way_changes_rounding_only(
     config: Config, monkeypatch: pytest.MonkeyPatch, in_double: Callable[[Job], Job], agree: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr("boolit.lab.training.devices.SECONDS_BETWEEN_TRIALS", 0.0)
+    monkeypatch.setattr("boolit.lab.training.threads.SECONDS_BETWEEN_TRIALS", 0.0)
     job = in_double(Job.of([config(seed, **LARGE) for seed in range(3)]))
     changing = train(job)
     torch.set_num_threads(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from boolit.lab.bench import settings as candidates
 from boolit.lab.bench.result import GatesResult, TimingGroup, stamp
 from boolit.lab.bench.settings import DIRECTIONS, BenchSettings, Candidate, CandidateKey, Direction, Style, TensorCase
-from boolit.lab.bench.timing import WARM_UP, TimedCall, Timing, bytes_kept, interleave
+from boolit.lab.bench.timing import WARM_UP, GpuEvents, Stopwatch, TimedCall, Timing, WallClock, bytes_kept, interleave
 from boolit.lab.common.parallel import torch_threads
 
 SLOW_STRIDE = 12  # the published package and compiled formulas would take nine tenths of the run if they had every round
@@ -32,12 +33,22 @@ class _Bench:
     skipped: dict[str, str] = field(default_factory=dict)
     inputs: dict[tuple[tuple[int, ...], bool], Tensor] = field(default_factory=dict)
 
+    def on_device(self) -> AbstractContextManager[object]:
+        """Within it, a GPU's events and streams are those of the device that is measured."""
+        return torch.cuda.device(self.settings.device) if self.settings.device.type == "cuda" else nullcontext()
+
+    def watch(self, calls: int) -> Stopwatch:
+        """One call's work, or what many calls cost whoever makes them."""
+        if self.settings.device.type != "cuda":
+            return WallClock()
+        return GpuEvents(torch.cuda, self.settings.device) if calls == 1 else WallClock(wait=torch.cuda.synchronize)
+
     def input(self, shape: Sequence[int], requires_grad: bool = True) -> Tensor:
         """Standard normal numbers, the same for every candidate of that shape; other ones for gradients."""
         key = (tuple(shape), requires_grad)
         if key not in self.inputs:
-            numbers = torch.randn(*shape, generator=torch.Generator().manual_seed(int(requires_grad))).to(self.settings.dtype)
-            self.inputs[key] = numbers.requires_grad_(requires_grad)
+            numbers = torch.randn(*shape, generator=torch.Generator().manual_seed(int(requires_grad)))
+            self.inputs[key] = numbers.to(self.settings.device, self.settings.dtype).requires_grad_(requires_grad)
         return self.inputs[key]
 
 
@@ -46,15 +57,15 @@ def measure_gates(
 ) -> GatesResult:
     """Measures everything; ``on_progress`` gets a label and the share of the whole that has just been done, between rounds."""
     bench = _Bench(settings, on_progress)
-    with torch_threads(threads):
-        stamped = stamp()
+    with bench.on_device(), torch_threads(threads):
+        stamped = stamp(settings.device)
         groups: list[TimingGroup] = []
         kept = {}
         for case in settings.cases:
             present, kept[case] = _try_out(bench, case, _candidates(bench, case.dim))
             groups += [_time_tensor(bench, case, present, direction) for direction in DIRECTIONS]
             bench.inputs.clear()
-    with torch_threads(1):  # gelu's would wait for each other even over 64 numbers
+    with bench.on_device(), torch_threads(1):  # gelu's would wait for each other even over 64 numbers
         modules = [*candidates.boolit_modules(settings.specs, -1), *candidates.torch_candidates("module")]
         functions = [*candidates.boolit_functions(settings.specs), *candidates.torch_candidates("function")]
         groups += [_time_small_calls(bench, modules, "module", direction) for direction in DIRECTIONS]
@@ -120,7 +131,7 @@ def _time_tensor(bench: _Bench, case: TensorCase, present: list[Candidate], dire
     x = bench.input(case.shape)
     tasks = [_timed_call(bench, candidate, x, direction) for candidate in present]
     timings = _time(bench, tasks, direction, f"{case}: {direction}", weight=x.numel())
-    return TimingGroup(case, direction, timings)
+    return TimingGroup(case, direction, timings, barred=bench.settings.has_bars)
 
 
 def _time_small_calls(bench: _Bench, found: list[Candidate], style: Style, direction: Direction) -> TimingGroup:
@@ -128,7 +139,7 @@ def _time_small_calls(bench: _Bench, found: list[Candidate], style: Style, direc
     inputs = [bench.input((SMALL, width)) for width in widths]
     tasks = [_timed_call(bench, candidate, x, direction) for candidate, x in zip(found, inputs, strict=True)]
     timings = _time(bench, tasks, direction, f"{SMALL}×{SMALL} {style}: {direction}", SMALL_WEIGHT, SMALL_CALLS)
-    return TimingGroup(TensorCase((SMALL, SMALL), -1), direction, timings, style, call=True)
+    return TimingGroup(TensorCase((SMALL, SMALL), -1), direction, timings, style, call=True, barred=bench.settings.has_bars)
 
 
 def _time(
@@ -137,7 +148,7 @@ def _time(
     rounds = bench.settings.repeats
     share = _weight(weight, direction) / _whole(bench.settings) / (rounds + WARM_UP)
     with torch.set_grad_enabled(direction != "forward"):
-        return interleave(tasks, rounds, calls, after_round=lambda: bench.on_progress(label, share))
+        return interleave(tasks, rounds, calls, bench.watch(calls), lambda: bench.on_progress(label, share))
 
 
 def _weight(numbers: int, direction: Direction) -> int:

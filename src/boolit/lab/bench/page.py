@@ -71,7 +71,11 @@ def _ratios(group: TimingGroup) -> ChartSet:
     shown: dict[str, tuple[float, float | None]] = {}
     for spec in group.specs:
         ratios = group.ratios(spec)
-        bars = {name: limit for name, limit in time_bars(spec).items() if name in ratios and name in REFERENCES}
+        bars = {
+            name: limit
+            for name, limit in time_bars(spec, len(group.case.shape)).items()
+            if name in ratios and name in REFERENCES
+        }
         limits = [limit * group.timings[CandidateKey("torch", name)].ratio(relu) for name, limit in bars.items()]
         shown[spec] = ratios["relu"].value, max(limits, default=None)
     for name in REFERENCES:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from boolit.lab.bench import MET, MISSED
-from boolit.lab.bench.result import CALL, GatesResult, Ratio, TimingGroup, time_bars
+from boolit.lab.bench.result import CALLS, GatesResult, Ratio, TimingGroup, time_bars
 from boolit.lab.bench.settings import REFERENCES, CandidateKey
 from boolit.lab.common.errors import UserError
 from boolit.lab.reports.figures.style import FORMATS, save, style, styled
@@ -36,11 +36,13 @@ class BenchTable:
 def headline(result: GatesResult) -> str:
     """Machine, software and settings in a line or two."""
     stamp, settings = result.stamp, result.settings
+    rounds = f"{str(settings.dtype).removeprefix('torch.')}, least of {settings.repeats} rounds"
+    if settings.device.type != "cpu":
+        ours = f"kernels by {stamp['gpu_kernels']}" if stamp["gpu_kernels_active"] else "formulas (no kernels)"
+        return f"{stamp['device']}; torch {stamp['torch']}, boolit's {ours}; {rounds}"
     ours = f"boolit's kernels {stamp['kernels_instructions']}" if stamp["kernels_active"] else "boolit by formula (no kernels)"
-    return (
-        f"{stamp['cpu']}, threads: {stamp['threads']}; torch {stamp['torch']} {stamp['torch_instructions']}, {ours}; "
-        f"{str(settings.dtype).removeprefix('torch.')}, least of {settings.repeats} rounds"
-    )
+    where = f"{stamp['cpu']}, threads: {stamp['threads']}; torch {stamp['torch']} {stamp['torch_instructions']}"
+    return f"{where}, {ours}; {rounds}"
 
 
 def tables(result: GatesResult) -> list[BenchTable]:
@@ -101,7 +103,8 @@ def _calls(result: GatesResult) -> BenchTable:
     rows = [[spec, *_kept(result, spec), *(_call(group, spec) for group in groups)] for spec in result.settings.specs]
     references = [_reference(result, groups, name) for name in REFERENCES]
     short = [f"{group.style}: fwd" if group.direction == "forward" else "fwd+bwd" for group in groups]
-    title = f"Bytes kept for backward per input element; and an 8×8 call × relu's (≤{CALL:g})"
+    bars = " and ".join(f"≤{bar:g}" for bar in CALLS.values())
+    title = f"Bytes kept for backward per input element; and an 8×8 call × relu's (functions: {bars})"
     return BenchTable(title, ["spec", "kept", "published", *short], rows, references)
 
 
@@ -213,7 +216,7 @@ def _draw(panel: Axes, group: TimingGroup, names: Sequence[str]) -> None:
 def _draw_limits(panel: Axes, row: int, group: TimingGroup, spec: str) -> float:
     """Draws the limits on the time of a spec, and returns the largest, or 0 if it has none."""
     largest = 0.0
-    for against, limit in time_bars(spec).items():
+    for against, limit in time_bars(spec, len(group.case.shape)).items():
         if against in REFERENCES and against in group.ratios(spec):
             place = limit * group.timings[CandidateKey("torch", against)].ratio(group.timings[RELU])
             height = [row - 0.42, row + 0.42]

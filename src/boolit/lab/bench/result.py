@@ -16,7 +16,9 @@ from pathlib import Path
 import torch
 
 import boolit
+from boolit._devices import device_name
 from boolit.lab.bench.settings import (
+    CPU,
     PUBLISHED,
     REFERENCES,
     BenchSettings,
@@ -29,7 +31,7 @@ from boolit.lab.bench.settings import (
 from boolit.lab.bench.timing import Timing
 from boolit.lab.runs import JSON
 from boolit.logic import kernels
-from boolit.logic.vocabulary import approximate
+from boolit.logic.vocabulary import OPERATIONS, approximate
 from boolit.nn import Gate
 
 FORMAT = 1  # of the JSON
@@ -37,18 +39,18 @@ SWITCHES = ("ATEN_CPU_CAPABILITY", "BOOLIT_INSTRUCTIONS", "BOOLIT_KERNELS", "OMP
 
 # The bars boolit sets itself: as ratios of our time or memory to another's, each of them at most this.
 
-CALL = 2.5  # an 8×8 call against relu's
+CALLS: dict[Direction, float] = {"forward": 1.6, "forward+backward": 1.5}  # of a function on 8×8, against relu's
 BITS_KEPT = 1 / 8  # bytes per input element, of an approximate gate
 
 
-def time_bars(spec: str) -> dict[str, float]:
-    """Bars on the time of forward and backward, by what it is compared with.
+def time_bars(spec: str, rank: int = 2) -> dict[str, float]:
+    """Bars on the time of forward and backward of a tensor with ``rank`` dimensions, by what it is compared with.
 
     Example:
-        >>> time_bars("or_ail")
-        {'relu': 0.7, 'published': 0.05}
+        >>> time_bars("or_ail"), time_bars("or_ail", rank=4)
+        ({'relu': 0.8, 'published': 0.05}, {'relu': 0.72, 'published': 0.05})
         >>> time_bars("xnor_nil")
-        {'silu': 1.0, 'published': 0.2}
+        {'silu': 0.8, 'published': 0.1}
     """
     program = program_of(spec)
     if program is None:
@@ -56,16 +58,19 @@ def time_bars(spec: str) -> dict[str, float]:
     kinds = {approximate(form) for _, form in program.members}
     if len(kinds) > 1:
         return {}
-    bars = {"published": 1 / 20 if kinds == {True} else 1 / 5}
+    xnor = any(OPERATIONS[name].base == "xnor" for name, _ in program.members)
+    bars = {"published": 1 / 20 if kinds == {True} and not xnor else 1 / 10}
     if isinstance(boolit.activation(spec), Gate):
-        return ({"relu": 0.7} if kinds == {True} else {"silu": 1.0}) | bars
+        if kinds == {True}:
+            return {"relu": 0.8 if rank == 2 else 0.72} | bars
+        return {"silu": 0.8 if xnor else 0.7} | bars
     three = {("or", "ail"), ("and", "ail"), ("xnor", "ail")}
-    return ({"silu": 1.0} if program.strategy == "d" and set(program.members) == three else {}) | bars
+    return ({"silu": 0.9} if program.strategy == "d" and set(program.members) == three else {}) | bars
 
 
-def call_bar(spec: str) -> float | None:
-    """The bar on the time of a small call against relu's."""
-    return CALL if program_of(spec) else None
+def call_bar(spec: str, style: Style, direction: Direction) -> float | None:
+    """The bar on the time of a small call of a function against relu's; those of modules are measured only."""
+    return CALLS[direction] if style == "function" and program_of(spec) else None
 
 
 def kept_bar(spec: str, itemsize: int) -> float | None:
@@ -112,6 +117,7 @@ class TimingGroup:
     timings: Mapping[CandidateKey, Timing]
     style: Style = "module"
     call: bool = False
+    barred: bool = True  # whether times are held against bars
 
     @property
     def specs(self) -> list[str]:
@@ -152,10 +158,12 @@ class TimingGroup:
         return {"kind": kind, "shape": self.case.shape, "dim": self.case.dim, "style": self.style, "direction": self.direction}
 
     def _bars(self, spec: str) -> dict[str, float]:
+        if not self.barred:
+            return {}
         if self.call:
-            bar = call_bar(spec)
+            bar = call_bar(spec, self.style, self.direction)
             return {} if bar is None else {"relu": bar}
-        return time_bars(spec) if self.direction == "forward+backward" else {}
+        return time_bars(spec, len(self.case.shape)) if self.direction == "forward+backward" else {}
 
 
 @dataclass(frozen=True)
@@ -203,6 +211,7 @@ class GatesResult:
                 "repeats": settings.repeats,
                 "dtype": str(settings.dtype).removeprefix("torch."),
                 "compiled": settings.compiled,
+                "device": str(settings.device),
             },
             "times": [entry for group in self.groups for entry in group.times_json()],
             "ratios": [entry for group in self.groups for entry in group.ratios_json()],
@@ -228,9 +237,10 @@ class GatesResult:
 # Where, when and with what a benchmark was run.
 
 
-def stamp() -> dict[str, JSON]:
+def stamp(device: torch.device = CPU) -> dict[str, JSON]:
     """Everything a reader needs to judge the numbers: no path and no name of the machine."""
     status = kernels.status()
+    gpu_status = kernels.gpu_status() if device.type == "cuda" else None
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "boolit": boolit.__version__,
@@ -241,6 +251,9 @@ def stamp() -> dict[str, JSON]:
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        "device": device_name(device),
+        "gpu_kernels": gpu_status.reason if gpu_status else None,
+        "gpu_kernels_active": gpu_status.active if gpu_status else None,
         "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
         "kernels": status.reason,
         "kernels_active": status.active,

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import boolit
+from boolit._devices import choose_device
 from boolit.lab.bench import DTYPES, REPEATS
 from boolit.lab.common.errors import UserError, user_input
 from boolit.logic.program import Program
@@ -130,6 +131,7 @@ class TensorCase:
         return f"{'×'.join(map(str, self.shape))}, dim {self.dim}".replace("-", "−")
 
 
+CPU = torch.device("cpu")
 CASES = (TensorCase((1024, 1024), -1), TensorCase((64, 64, 32, 32), 1))
 
 
@@ -148,12 +150,18 @@ class BenchSettings:
     repeats: int = REPEATS
     dtype: torch.dtype = torch.float32
     compiled: bool = False
+    device: torch.device = CPU
 
     def __post_init__(self) -> None:
         with user_input():
             for case in self.cases:
                 for spec in self.specs:
                     boolit.activation(spec, case.dim).out_features(case.shape[case.dim])
+
+    @property
+    def has_bars(self) -> bool:
+        """Whether boolit promises anything about times there: of a GPU nobody has measured them."""
+        return self.device.type == "cpu"
 
 
 def parse_settings(
@@ -163,6 +171,7 @@ def parse_settings(
     repeats: int = REPEATS,
     dtype: str = "float32",
     compiled: bool = False,
+    device: str = "cpu",
 ) -> BenchSettings:
     """The settings a user wrote; what is left out is as the bars have it.
 
@@ -172,7 +181,11 @@ def parse_settings(
     """
     if dtype not in DTYPES:
         raise UserError(f"unknown type {dtype!r}; choose one of {', '.join(DTYPES)}")
-    return BenchSettings(_cases(shapes, dims), _specs(specs) or SPECS, repeats, getattr(torch, dtype), compiled)
+    with user_input():
+        chosen = choose_device(device)
+    if chosen.type not in ("cpu", "cuda"):
+        raise UserError(f"the benchmark knows the clocks of cpu and cuda, not of {device!r}; choose one of these")
+    return BenchSettings(_cases(shapes, dims), _specs(specs) or SPECS, repeats, getattr(torch, dtype), compiled, chosen)
 
 
 def _cases(shapes: Sequence[str], dims: Sequence[int]) -> tuple[TensorCase, ...]:

@@ -1,6 +1,7 @@
 """Times that may be compared, and what a call keeps in memory for its backward.
 
-Every candidate is called in every round, so that all of them meet the same machine.
+Every candidate is called in every round, so that all of them meet the same machine. A GPU works while Python goes on: what it
+does is timed by events on the GPU, what a call costs by a clock that waits for it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -74,11 +75,65 @@ class Timing:
         return statistics.median(self.rounds[number] / other.rounds[number] for number in common)
 
 
+class Stopwatch(Protocol):
+    """What measures a sample."""
+
+    def start(self) -> None:
+        """Just before the first call."""
+
+    def stop(self) -> float:
+        """Just after the last call: the seconds since `start`."""
+
+
+class WallClock:
+    """The time a person waits; ``wait`` is for what the calls have left to a device."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter, wait: Callable[[], object] = _nothing) -> None:
+        self._clock, self._wait = clock, wait
+
+    def start(self) -> None:
+        """Begins when nothing is under way."""
+        self._wait()
+        self._begin = self._clock()
+
+    def stop(self) -> float:
+        """Ends when everything is done."""
+        self._wait()
+        return self._clock() - self._begin
+
+
+class GpuEvents:
+    """The time a GPU works, between two events on it.
+
+    Before the first it is given numbers to clear: more than its cache holds, so that no candidate finds its input there, and so
+    many that Python is done with a call before the GPU comes to it.
+    """
+
+    CLEARED = 2**28  # bytes
+
+    def __init__(self, gpu: Any, device: torch.device) -> None:
+        self._gpu = gpu
+        self._cleared = torch.empty(self.CLEARED, dtype=torch.uint8, device=device)
+        self._begin, self._end = (gpu.Event(enable_timing=True) for _ in range(2))
+
+    def start(self) -> None:
+        """Clears, then notes when that is done."""
+        self._gpu.synchronize()
+        self._cleared.zero_()
+        self._begin.record()
+
+    def stop(self) -> float:
+        """Notes when the calls are done, and waits for it."""
+        self._end.record()
+        self._end.synchronize()
+        return float(self._begin.elapsed_time(self._end)) / 1e3
+
+
 def interleave(
     tasks: Sequence[TimedCall[K]],
     rounds: int,
     calls: int = 1,
-    clock: Callable[[], float] = time.perf_counter,
+    watch: Stopwatch | None = None,
     after_round: Callable[[], object] = _nothing,
 ) -> dict[K, Timing]:
     """Times every task, one sample a round: the mean of ``calls`` calls in a row.
@@ -86,12 +141,13 @@ def interleave(
     The order within a round is drawn anew each time, so that no task always finds the caches its neighbour left. The
     garbage collector is off meanwhile.
     """
+    watch = watch or WallClock()
     order = random.Random(0)
     seconds: dict[K, dict[int, float]] = {task.key: {} for task in tasks}
     with _without_collector():
         for number in range(-WARM_UP, rounds):
             for task in _due(tasks, number, rounds, order):
-                sample = _sample(task, calls, clock)
+                sample = _sample(task, calls, watch)
                 if number >= 0:
                     seconds[task.key][number] = sample
             after_round()
@@ -105,13 +161,13 @@ def _due(tasks: Sequence[TimedCall[K]], number: int, rounds: int, order: random.
     return due
 
 
-def _sample(task: TimedCall[K], calls: int, clock: Callable[[], float]) -> float:
+def _sample(task: TimedCall[K], calls: int, watch: Stopwatch) -> float:
     task.reset()
     call = task.call
-    start = clock()
+    watch.start()
     for _ in range(calls):
         call()
-    return (clock() - start) / calls
+    return watch.stop() / calls
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Work in other processes and threads, in order; and whether memory suffices.
 
-Threads that share an operation wait for each other by spinning, which a busy machine punishes (`boolit.lab.training.devices`);
+Threads that share an operation wait for each other by spinning, which a busy machine punishes (`boolit.lab.training.threads`);
 threads with a piece each never wait, and what they compute does not depend on how many there are.
 """
 

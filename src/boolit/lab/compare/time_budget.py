@@ -18,7 +18,7 @@ from boolit.lab.compare.config import MIN_SPLITS
 from boolit.lab.compare.rates import trial_epochs, trial_plan
 from boolit.lab.studies import Plan
 from boolit.lab.training import StackedTraining, train
-from boolit.lab.training.devices import TRIED_STEPS
+from boolit.lab.training.threads import TRIED_STEPS
 
 FILE = "budget.json"
 MIN_RATES, MIN_EPOCHS = 3, 3
@@ -71,7 +71,8 @@ def time_epochs(planned: Plan, wanted: Effort) -> float:
     for cohort in first.values():
         job, times = cohort.job(), [time.monotonic()]
 
-        def watch(_: StackedTraining, times: list[float] = times) -> bool:
+        def watch(training: StackedTraining, times: list[float] = times) -> bool:
+            training.loss.cpu()  # waits until the device has made the step
             times.append(time.monotonic())
             return len(times) <= WARM_UP + TIMED_STEPS or times[-1] - times[WARM_UP] < TIMED_SECONDS
 

@@ -88,6 +88,32 @@ def identity(x: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
+class PixelScale:
+    """An encoding of bytes, each by itself: ``x · scale − shift``.
+
+    Shape: any; unchanged.
+
+    Example:
+        >>> PixelScale(2 / 255, 1.0)(torch.tensor([0, 255], dtype=torch.uint8))
+        tensor([-1.,  1.])
+    """
+
+    scale: float
+    shift: float
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return (x if x.is_floating_point() else x.float()).mul(self.scale).sub_(self.shift)
+
+    @cached_property
+    def table(self) -> Tensor:
+        """What stands for each byte.
+
+        Shape: ``(256,)``.
+        """
+        return self(torch.arange(256, dtype=torch.uint8))
+
+
+@dataclass(frozen=True)
 class Dataset:
     """The data itself.
 

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.random import generator
-from boolit.lab.datasets.base import Dataset, Description, Split, Task
+from boolit.lab.datasets.base import Dataset, Description, PixelScale, Split, Task
 from boolit.lab.datasets.download.published import PublishedDataset
 
 BRIGHTEST = 16
 TEST = 360  # a fifth of the 1,797
+SCALE = PixelScale(2 / BRIGHTEST, 1.0)  # −1 … 1
 
 
 class Digits(PublishedDataset, published="digits"):
@@ -34,7 +35,7 @@ class Digits(PublishedDataset, published="digits"):
         order = torch.randperm(len(x), generator=generator(0, "digits", "split"))
         train, valid, test = order.split([len(x) - self.validation - TEST, self.validation, TEST])
         parts = {"train": train, "test": test} | ({"valid": valid} if self.validation else {})
-        return Dataset({name: Split(x[rows], y[rows]) for name, rows in parts.items()}, self.task, 10, encode=scale_pixels)
+        return Dataset({name: Split(x[rows], y[rows]) for name, rows in parts.items()}, self.task, 10, encode=SCALE)
 
 
 def _load_bundled() -> tuple[Tensor, Tensor]:
@@ -46,11 +47,3 @@ def _load_bundled() -> tuple[Tensor, Tensor]:
         ) from None
     found = load_digits()
     return torch.from_numpy(found.images).to(torch.uint8), torch.from_numpy(found.target).long()
-
-
-def scale_pixels(x: Tensor) -> Tensor:
-    """Pixels of 0 … 16 as −1 … 1.
-
-    Shape: any; unchanged.
-    """
-    return x.mul(2 / BRIGHTEST).sub_(1.0)

@@ -301,7 +301,12 @@ class _Execution:
             bars.after_step(training)
             return not stop()
 
-        finished = train(cohort.job(), checkpoint, watch, self.memory)
+        try:
+            finished = train(cohort.job(), checkpoint, watch, self.memory)
+        except torch.OutOfMemoryError as error:  # of a device; the CPU's is not torch's to raise
+            runs = f"{len(cohort.runs)} runs of {first.activation}, {first.parameters:,} parameters each"
+            fix = "lower training.batch, or use --device cpu"
+            raise UserError(f"{device_name(present_device())} has too little free memory for {runs}; {fix}") from error
         if finished is None:
             return False
         self._record(

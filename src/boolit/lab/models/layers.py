@@ -66,7 +66,7 @@ class StackedLinear(nn.Module):
 
 
 class StackedBatchNorm(nn.Module):
-    """One ``nn.BatchNorm1d`` per run, with the run's own statistics.
+    """One ``nn.BatchNorm1d`` per run, with the run's own statistics; and ReLU in the same pass, if ``relu`` is set.
 
     Shape: ``(runs, features, batch)``, unchanged.
     """
@@ -76,7 +76,7 @@ class StackedBatchNorm(nn.Module):
 
     def __init__(self, runs: int, features: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
         super().__init__()
-        self.eps, self.momentum = eps, momentum
+        self.eps, self.momentum, self.relu = eps, momentum, False
         self.weight = nn.Parameter(torch.ones(runs, features))
         self.bias = nn.Parameter(torch.zeros(runs, features))
         self.register_buffer("running_mean", torch.zeros(runs, features))
@@ -85,10 +85,11 @@ class StackedBatchNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         channels = (self.running_mean, self.running_var, self.weight, self.bias)
         if self.training:
-            return batch_norm(x, *channels, self.momentum, self.eps)
+            return batch_norm(x, *channels, self.momentum, self.eps, self.relu)
         mean, var, weight, bias = (values.reshape(-1) for values in channels)
         flat = x.reshape(1, -1, x.shape[2])
-        return F.batch_norm(flat, mean, var, weight, bias, False, self.momentum, self.eps).view_as(x)
+        normal = F.batch_norm(flat, mean, var, weight, bias, False, self.momentum, self.eps).view_as(x)
+        return normal.relu() if self.relu else normal
 
 
 class StackedLayerNorm(nn.Module):

@@ -63,6 +63,9 @@ class StackedMlp(Stacked):
             if family.normalisation != "none":
                 self._add(self.norm, NORMALISATIONS[family.normalisation](runs, width))
             self._add(self.activation, stacked_activation(runs, spec))
+            if isinstance(self._path[-2], StackedBatchNorm) and spec == "relu":  # one pass instead of a layer of its own
+                self._path[-2].relu = True
+                self._path.pop()
             if family.dropout:
                 self._add(self.dropout, StackedDropout(runs, family.dropout))
             inputs = single.out_features(width)

@@ -29,6 +29,10 @@ from boolit.nn.width import round_width
 MEMORY = 2 * 2**30
 BUDGET_TOLERANCE = 0.5
 MOST_RUNS = 200_000
+# Part of every run's key: raised when the same configuration no longer gives the same numbers, as by another default. 1 at
+# first; 2 and 3 for runs with averaged weights, with rates found under some options, with Adam in float16; 4 since optimiser
+# steps and batch norms are kernels, which sum in another order. Runs of before stay in a store, but are trained anew.
+ARITHMETIC = 4
 
 
 @dataclass(frozen=True)
@@ -202,21 +206,8 @@ def _configuration(name: str, profile: str | None, study: Study, data: Descripti
         budget=size.budget,
         training=RunConfig.options(recipe) | {"loss": recipe.loss or LOSS_OF_TASK[data.task]},
         metric=study.metric,
-        arithmetic=arithmetic(recipe),
+        arithmetic=ARITHMETIC,
     )
-
-
-def arithmetic(recipe: Recipe) -> int:
-    """Part of every run's key: raised when the same configuration no longer gives the same numbers, as by another default.
-
-    1 at first; 2 since averaged weights have batch-norm statistics of their own, and since a rate is found without prelude and
-    patience and with clipping; 3 since Adam in float16 does not count steps that it skips. Runs with none of these keep their
-    keys.
-    """
-    if recipe.precision == "float16" and recipe.optimiser != "sgd":
-        return 3
-    found = recipe.learning_rate == "find" and (recipe.prelude or recipe.patience or recipe.clip)
-    return 2 if recipe.ema or found else 1
 
 
 def _check(resolved: ResolvedStudy, data: Description) -> None:

@@ -18,12 +18,12 @@ import boolit
 from boolit.lab.runs import State
 from boolit.lab.training import distributed
 from boolit.lab.training.checkpoint import Checkpoint, state_tensors
-from boolit.lab.training.devices import Threads
 from boolit.lab.training.job import Job
 from boolit.lab.training.lr_finder import find_learning_rate
 from boolit.lab.training.metrics import probe_metrics
 from boolit.lab.training.single import SingleTraining
 from boolit.lab.training.stacked import Position, StackedTraining
+from boolit.lab.training.threads import Threads
 
 SHRINK_AT = 0.75  # of the runs in the stack: it is rebuilt when no more of them learn
 FEWEST = 8  # runs: a smaller stack is hardly faster

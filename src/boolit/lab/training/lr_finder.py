@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from boolit.lab.common.random import derive
-from boolit.lab.training.devices import Threads
 from boolit.lab.training.job import Job
 from boolit.lab.training.stacked import StackedTraining
+from boolit.lab.training.threads import Threads
 
 PER_DECADE = 4
 EXPONENTS = (-5.0, 0.0)

@@ -12,8 +12,10 @@ from torch import Tensor
 
 from boolit.lab.common.devices import preparation_device, present_device
 from boolit.lab.datasets import Split, Task
+from boolit.lab.datasets.base import Encode, PixelScale, identity
 from boolit.lab.models import Stacked
 from boolit.lab.training.recipe import Loss
+from boolit.logic.kernels.training import binary_hits, gather_bytes, gather_rows, hits
 
 if TYPE_CHECKING:
     from boolit.lab.training.job import Job
@@ -49,8 +51,8 @@ def scores(task: Task, outputs: Tensor, targets: Tensor) -> Tensor:
     if task == "regression":
         return (outputs - targets).square()
     if task == "binary":
-        return (outputs > 0) == (targets > 0.5)
-    return outputs.mT.max(1).indices == targets  # argmax is seven times slower
+        return binary_hits(outputs, targets)
+    return hits(outputs.mT, targets)
 
 
 def mean_of_run(values: Tensor) -> Tensor:
@@ -66,9 +68,28 @@ def gather_samples(samples: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
 
     Shape: ``(runs, samples)`` to ``(runs, samples, …)`` each.
     """
-    places = rows.flatten().to(samples.x.device)
-    x, y = (values.index_select(0, places).view(*rows.shape, *values.shape[1:]) for values in (samples.x, samples.y))
-    return x, y
+    return gather(samples.x, rows), gather(samples.y, rows)
+
+
+def gather(stored: Tensor, rows: Tensor) -> Tensor:
+    """Stored values of every run, by their rows.
+
+    Shape: ``(count, …)`` and ``(runs, samples)``, to ``(runs, samples, …)``.
+    """
+    return stored.index_select(0, rows.flatten().to(stored.device)).view(*rows.shape, *stored.shape[1:])
+
+
+def gather_encoded(stored: Tensor, rows: Tensor, encode: Encode) -> Tensor:
+    """Encoded samples of every run, in one pass where the encoding is simple; flat ones laid out with the samples last.
+
+    Shape: ``(count, …)`` and ``(runs, samples)``, to ``(runs, samples, …)``.
+    """
+    if stored.is_cpu and isinstance(encode, PixelScale) and stored.dtype == torch.uint8:
+        return gather_bytes(stored, rows, encode.table)
+    if stored.is_cpu and encode is identity and stored.dim() == 2:
+        return gather_rows(stored, rows)
+    x = encode(gather(stored, rows))
+    return x.mT.contiguous().mT if x.dim() == 3 else x
 
 
 def metric_of_scores(task: Task, mean_score: Tensor, unit: Tensor | float = 1.0) -> Tensor:

@@ -25,13 +25,13 @@ from boolit.lab.common.devices import present_device
 from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import Split
 from boolit.lab.training import distributed
-from boolit.lab.training.devices import Prefetch
 from boolit.lab.training.distributed import SyncBatchNormMode
 from boolit.lab.training.job import Job
 from boolit.lab.training.metrics import evaluate, losses, mean_of_run, scores
 from boolit.lab.training.optimisers import FlatParameters
 from boolit.lab.training.recipe import Precision
 from boolit.lab.training.stacked import StackedTraining
+from boolit.lab.training.threads import Prefetch
 from boolit.lab.training.weight_average import WeightAverage, estimate_statistics
 
 TRIAL = "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); a @ a"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -16,6 +17,7 @@ from boolit.lab.datasets import Split
 from boolit.lab.models.layers import StackedDropout
 from boolit.lab.runs import LOWER_IS_BETTER
 from boolit.lab.training import metrics
+from boolit.lab.training.devices import Prefetch
 from boolit.lab.training.early_stopping import EarlyStopping
 from boolit.lab.training.job import Job
 from boolit.lab.training.optimisers import OPTIMISERS, FlatParameters, epoch_rates
@@ -64,6 +66,7 @@ class StackedTraining:
         self.early_stopping = None if patience is None else EarlyStopping(live, job.runs, job.recipe.epochs, patience)
         self._dropouts = [layer for layer in self.model.modules() if isinstance(layer, StackedDropout)]
         self._weights: Tensor | None = None
+        self._orders = Prefetch(partial(_draw_order, job), job.recipe.epochs)
         self.skipped_steps = torch.zeros(1, dtype=torch.int64)  # for gradients beyond float16; counted by single networks only
         self.begin_epoch()
 
@@ -112,11 +115,9 @@ class StackedTraining:
 
     def begin_epoch(self) -> None:
         """Prepares what holds throughout the epoch: the order of the samples and the learning rates."""
-        job, samples, steps = self.job, len(self.job.dataset.splits["train"]), self.job.steps_per_epoch
-        drawn = (generator(seed, "order", self.at.epoch) for seed in job.seeds)
-        order = torch.stack([torch.randperm(samples, generator=own)[: steps * job.batch] for own in drawn])
-        stored = job.dataset.splits["train"] if job.dataset.pool is None else job.dataset.pool
-        self._order = order.to(stored.x.device)
+        dataset = self.job.dataset
+        stored = dataset.splits["train"] if dataset.pool is None else dataset.pool
+        self._order = self._orders.take(self.at.epoch).to(stored.x.device)
         self._prepare_optimiser()
         self._block = range(0)
         self.model.train()
@@ -166,10 +167,14 @@ class StackedTraining:
         steps = max(1, BLOCK_NUMEL // (job.runs * job.batch * math.prod(job.dataset.inputs)))
         start = self.at.step // steps * steps
         self._block = range(start, min(start + steps, job.steps_per_epoch))
-        self._x, self._y = self._gather_rows(self._order[:, start * job.batch : self._block.stop * job.batch])
+        rows = self._order[:, start * job.batch : self._block.stop * job.batch]
+        train, encode = job.dataset.splits["train"], job.dataset.encode
+        if not self._redraws and not self._own_rows and self.device.type == "cpu":
+            self._x, self._y = metrics.gather_encoded(train.x, rows, encode), metrics.gather(train.y, rows)
+            return
+        self._x, self._y = self._gather_rows(rows)
         if not self._redraws:
-            self._x = self._lay_out(job.dataset.encode(self._x)).to(self.device)
-            self._y = self._y.to(self.device)
+            self._x, self._y = self._lay_out(encode(self._x)).to(self.device), self._y.to(self.device)
 
     def _gather_rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Stored samples of every run and their targets.
@@ -269,3 +274,13 @@ class StackedTraining:
         there = dead.to(self.device)
         for values in (self.flat.values, *self.optimiser.state.values(), *self.model.buffers()):
             values[there] = 0
+
+
+def _draw_order(job: Job, epoch: int) -> Tensor:
+    """The rows of every run in the order of an epoch's steps.
+
+    Shape: ``(runs, steps × batch)``.
+    """
+    samples = len(job.dataset.splits["train"])
+    drawn = (generator(seed, "order", epoch) for seed in job.seeds)
+    return torch.stack([torch.randperm(samples, generator=own)[: job.steps_per_epoch * job.batch] for own in drawn])

@@ -3,101 +3,7 @@
 // Included once for each instruction set, after the gates. Loops run over whole vectors; a block that does not end with one
 // is copied into room of its own first, and its results back.
 
-template <class T>
-struct Affine {
-    T first_sign, other_sign, scale, shift;
-
-    // x and y with the signs of the first operand and of the others. Turned, not multiplied: multipliers are what is scarce.
-    ALWAYS_INLINE Pair<T> turned(Real<T> x, Real<T> y) const {
-        return {turned_by<T>(x, all<T>(first_sign)), turned_by<T>(y, all<T>(other_sign))};
-    }
-
-    explicit Affine(const BoolitGate& gate) : scale(T(gate.scale)), shift(T(gate.shift)) {
-        first_sign = gate.flips == 1 || gate.flips == 2 ? T(-1) : T(1);
-        other_sign = gate.flips == 1 || gate.flips == 3 ? T(-1) : T(1);
-    }
-    T sign(int j) const { return j == 0 ? first_sign : other_sign; }
-};
-
-// The bit planes of one gate in one block; `plane` is the distance between them. Not there when no bits are kept.
-template <class Byte>
-struct Bits {
-    Byte* start;
-    std::int64_t plane;
-    Byte* at(int p, int lane) const { return start + p * plane + lane / 8; }
-};
-
-template <class Byte>
-Bits<Byte> bits_at(const BoolitPlan& plan, const Pass& pass, const Block& block, int gate, Byte* kept) {
-    return {kept ? kept + kept_offset(plan, pass, gate) + block.kept : nullptr, pass.bytes_of_plane()};
-}
-
-void copy_bits(Bits<const std::uint8_t> from, Bits<std::uint8_t> to, int count, int n) {
-    for (int p = 0; p < count; ++p) std::memcpy(to.at(p, 0), from.at(p, 0), std::size_t(n + 7) / 8);
-}
-
-// Calls body with the gate's kind as a compile-time constant.
-template <class Body>
-void with_kind(std::int32_t kind, const Body& body) {
-    switch (kind) {
-        case OR_AIL: return body(std::integral_constant<int, OR_AIL>{});
-        case XNOR_AIL: return body(std::integral_constant<int, XNOR_AIL>{});
-        case OR_IL: return body(std::integral_constant<int, OR_IL>{});
-        default: return body(std::integral_constant<int, XNOR_IL>{});
-    }
-}
-
-// ---------------------------------------------------------------- finite in, finite out
-
-// Whether some result of a block may have overflowed. Where S is narrower than T, the largest size so far tells; elsewhere the
-// sum of all results, which an infinite one or NaN never leaves (and some huge ones overflow, which costs time only).
-template <class S, class T>
-struct Overflow {
-    Real<T> seen;
-    ALWAYS_INLINE void see(Real<T> value) {
-        if constexpr (is_16_bit<S>) seen = most<T>(size_of<T>(value), seen);
-        else seen += value;
-    }
-    ALWAYS_INLINE bool happened() const {
-        std::uint8_t lanes[W / 8];
-        store_bits<T>(lanes, is_16_bit<S> ? seen >= Range<S>::overflow : ~(size_of<T>(seen) <= std::numeric_limits<T>::max()));
-        return lanes[0] != 0 || lanes[W / 8 - 1] != 0;  // W is 8 or 16
-    }
-};
-
-// A result beyond S's largest number, though no infinite operand makes it so, becomes that number. The value is kept within
-// T's own range first, as the scale might bring it back.
-template <class S, class T>
-ALWAYS_INLINE Real<T> saturated(Real<T> value, Int<T> certain, Affine<T> a) {
-    const Real<T> out = (certain ? value : within<T>(value, std::numeric_limits<T>::max())) * a.scale + a.shift;
-    return certain ? out : within<T>(out, Range<S>::largest);
-}
-
 // ---------------------------------------------------------------- pairs
-
-// Where the operands of a block lie: side by side, or `operand` apart.
-template <class S, class T, bool interleaved>
-struct Operands {
-    const S* source;
-    std::int64_t operand;
-
-    ALWAYS_INLINE Pair<T> at(int i) const {
-        if constexpr (interleaved) return load_pairs<S, T>(source + 2 * i);
-        return {load<S, T>(source + i), load<S, T>(source + operand + i)};
-    }
-    // The same operands with room for whole vectors.
-    Operands staged(int n, S* room) const {
-        std::memcpy(room, source, std::size_t(interleaved ? 2 * n : n) * sizeof(S));
-        if (!interleaved) std::memcpy(room + BLOCK, source + operand, std::size_t(n) * sizeof(S));
-        return {room, BLOCK};
-    }
-};
-
-template <class T, int kind>
-ALWAYS_INLINE Choice<T> choose(Pair<T> p, Affine<T> a) {
-    if constexpr (kind == OR_AIL) p = a.turned(p.x, p.y);
-    return kind == OR_AIL ? or_ail<T>(p.x, p.y) : xnor_ail<T>(p.x, p.y);
-}
 
 template <class T, int kind>
 ALWAYS_INLINE Parts<T> exact_parts(Pair<T> p, Affine<T> a) {
@@ -110,113 +16,82 @@ ALWAYS_INLINE Real<T> exact_value(Parts<T> parts) {
     return kind == OR_IL ? or_il<T>(parts) : xnor_il<T>(parts);
 }
 
-template <class T, int kind>
-ALWAYS_INLINE Real<T> pair_value(Pair<T> p, Affine<T> a) {
-    if constexpr (kind == OR_IL || kind == XNOR_IL) return exact_value<T, kind>(exact_parts<T, kind>(p, a));
-    else return choose<T, kind>(p, a).value;
-}
-
 // Does a block again of which some result overflowed: so rare that the usual loop only looks whether it happened.
 template <class S, class T, bool interleaved, int kind>
 __attribute__((noinline)) void saturate_pairs(Affine<T> a, Operands<S, T, interleaved> v, int n, S* out) {
     for (int i = 0; i < n; i += W) {
         const Pair<T> p = v.at(i);
         const auto operand = [&](int j) { return j == 0 ? p.x * a.first_sign : p.y * a.other_sign; };
-        const Int<T> certain = is_certain<T>(kind == OR_AIL || kind == OR_IL, 2, operand);
-        store_by_pair<S, T, interleaved>(out + i, saturated<S, T>(pair_value<T, kind>(p, a), certain, a));
+        const Int<T> certain = is_certain<T>(kind == OR_IL, 2, operand);
+        const Real<T> value = exact_value<T, kind>(exact_parts<T, kind>(p, a));
+        store_by_pair<S, T, interleaved>(out + i, saturated<S, T>(value, certain, a.scale, a.shift));
     }
 }
 
-template <class S, class T, bool interleaved, int kind, bool keep>
-void pair_forward(Affine<T> a, Operands<S, T, interleaved> v, int n, S* out, Bits<std::uint8_t> bits) {
+// An exact gate. Two loops, each with half of the chain of dependent operations and two vectors at a time, keep more of them in flight.
+template <class S, class T, bool interleaved, int kind>
+void pair_forward(Affine<T> a, Operands<S, T, interleaved> v, int n, S* out) {
     Overflow<S, T> overflow{all<T>(0)};
+    alignas(64) T base[BLOCK], more[BLOCK], dropped[BLOCK];
+    const auto keep_parts = [&](int i, Parts<T> parts) __attribute__((always_inline)) {
+        store<T, T>(base + i, parts.base), store<T, T>(more + i, parts.more);
+        if constexpr (kind == OR_IL) store<T, T>(dropped + i, parts.dropped);
+    };
+    const auto value_at = [&](int i) __attribute__((always_inline)) {
+        Parts<T> parts{load<T, T>(base + i), load<T, T>(more + i), all<T>(-0.0)};
+        if constexpr (kind == OR_IL) parts.dropped = load<T, T>(dropped + i);
+        return exact_value<T, kind>(parts);
+    };
     const auto put = [&](int i, Real<T> value) __attribute__((always_inline)) {
         value = value * a.scale + a.shift;
         overflow.see(value);
         store_by_pair<S, T, interleaved>(out + i, value);
     };
-    if constexpr (kind == OR_IL || kind == XNOR_IL) {
-        // Two loops, each with half of the chain of dependent operations and two vectors at a time, keep more of them in flight.
-        alignas(64) T base[BLOCK], more[BLOCK], dropped[BLOCK];
-        const auto keep_parts = [&](int i, Parts<T> parts) __attribute__((always_inline)) {
-            store<T, T>(base + i, parts.base), store<T, T>(more + i, parts.more);
-            if constexpr (kind == OR_IL) store<T, T>(dropped + i, parts.dropped);
-        };
-        const auto value_at = [&](int i) __attribute__((always_inline)) {
-            Parts<T> parts{load<T, T>(base + i), load<T, T>(more + i), all<T>(-0.0)};
-            if constexpr (kind == OR_IL) parts.dropped = load<T, T>(dropped + i);
-            return exact_value<T, kind>(parts);
-        };
-        int i = 0;
-        for (; i + 2 * W <= n; i += 2 * W) {
-            const Parts<T> first = exact_parts<T, kind>(v.at(i), a), second = exact_parts<T, kind>(v.at(i + W), a);
-            keep_parts(i, first), keep_parts(i + W, second);
-        }
-        for (; i < n; i += W) keep_parts(i, exact_parts<T, kind>(v.at(i), a));
-        for (i = 0; i + 2 * W <= n; i += 2 * W) {
-            const Real<T> first = value_at(i), second = value_at(i + W);
-            put(i, first), put(i + W, second);
-        }
-        for (; i < n; i += W) put(i, value_at(i));
-    } else {
-        for (int i = 0; i < n; i += W) {
-            const Choice<T> choice = choose<T, kind>(v.at(i), a);
-            if constexpr (keep) {
-                store_bits_by_pair<S, T, interleaved>(bits.at(0, i), choice.first);
-                store_bits_by_pair<S, T, interleaved>(bits.at(1, i), choice.second);
-            }
-            put(i, choice.value);
-        }
+    int i = 0;
+    for (; i + 2 * W <= n; i += 2 * W) {
+        const Parts<T> first = exact_parts<T, kind>(v.at(i), a), second = exact_parts<T, kind>(v.at(i + W), a);
+        keep_parts(i, first), keep_parts(i + W, second);
     }
+    for (; i < n; i += W) keep_parts(i, exact_parts<T, kind>(v.at(i), a));
+    for (i = 0; i + 2 * W <= n; i += 2 * W) {
+        const Real<T> first = value_at(i), second = value_at(i + W);
+        put(i, first), put(i + W, second);
+    }
+    for (; i < n; i += W) put(i, value_at(i));
     if (overflow.happened()) saturate_pairs<S, T, interleaved, kind>(a, v, n, out);
 }
 
 // The partial derivatives times g, for vector i; from the bits where they are kept, else from the operands.
 template <class S, class T, bool interleaved, int kind>
 ALWAYS_INLINE Pair<T> pair_gradient(Affine<T> a, Operands<S, T, interleaved> v, Bits<const std::uint8_t> bits, const S* grad, int i) {
+    constexpr bool is_or = kind == OR_IL || kind == OR_AIL, exact = kind == OR_IL || kind == XNOR_IL;
     const Real<T> g = load_by_pair<S, T, interleaved>(grad + i) * a.scale;
-    if constexpr (kind == OR_IL) {
-        const Pair<T> p = v.at(i), turned = a.turned(p.x, p.y), gradient = or_il_gradient<T>(turned.x, turned.y, g);
-        return a.turned(gradient.x, gradient.y);
-    } else if constexpr (kind == XNOR_IL) {
-        const Pair<T> p = v.at(i);
-        return xnor_il_gradient<T>(p.x, p.y, g);
+    Pair<T> p{}, gradient;
+    if (exact || bits.start == nullptr) p = v.at(i);
+    if constexpr (is_or) p = a.turned(p.x, p.y);
+    if constexpr (exact) {
+        gradient = is_or ? or_il_gradient<T>(p.x, p.y, g) : xnor_il_gradient<T>(p.x, p.y, g);
     } else {
-        Choice<T> choice{};
-        if (bits.start == nullptr) {
-            choice = choose<T, kind>(v.at(i), a);
-        } else {
-            choice.first = load_bits_by_pair<S, T, interleaved>(bits.at(0, i));
-            choice.second = load_bits_by_pair<S, T, interleaved>(bits.at(1, i));
-        }
-        const Real<T> none = all<T>(0);
-        if constexpr (kind == OR_AIL)
-            return {(choice.first ? all<T>(a.first_sign) : none) * g, (choice.second ? all<T>(a.other_sign) : none) * g};
-        const Real<T> along = choice.second ? all<T>(-1) : all<T>(1);
-        return {(choice.first ? none : along) * g, (choice.first ? along : none) * g};
+        constexpr int slot = is_or ? 0 : 2;
+        Choice<T> choice;
+        if (bits.start == nullptr) choice = choice_of<T, slot>(p);
+        else choice = {load_bits_of_pairs<S, T, interleaved>(bits.at(0, i)), load_bits_of_pairs<S, T, interleaved>(bits.at(1, i))};
+        gradient = share<T, slot>(choice, g);
     }
+    return is_or ? a.turned(gradient.x, gradient.y) : gradient;
 }
 
-// grad_x is laid out as the operands are.
+// An exact gate alone; grad_x is laid out as the operands are.
 template <class S, class T, bool interleaved, int kind>
-void pair_backward(Affine<T> a, Operands<S, T, interleaved> v, Bits<const std::uint8_t> bits, const S* grad, int n, S* grad_x) {
-    const auto put = [&](int i, Pair<T> gradient) __attribute__((always_inline)) {
-        if constexpr (interleaved) {
-            store_pairs<S, T>(grad_x + 2 * i, gradient);
-        } else {
-            store<S, T>(grad_x + i, gradient.x);
-            store<S, T>(grad_x + v.operand + i, gradient.y);
-        }
-    };
+void pair_backward(Affine<T> a, Operands<S, T, interleaved> v, const S* grad, int n, S* grad_x) {
+    const Bits<const std::uint8_t> none{};
     int i = 0;
-    if constexpr (kind == OR_IL || kind == XNOR_IL) {
-        for (; i + 2 * W <= n; i += 2 * W) {
-            const Pair<T> first = pair_gradient<S, T, interleaved, kind>(a, v, bits, grad, i);
-            const Pair<T> second = pair_gradient<S, T, interleaved, kind>(a, v, bits, grad, i + W);
-            put(i, first), put(i + W, second);
-        }
+    for (; i + 2 * W <= n; i += 2 * W) {
+        const Pair<T> first = pair_gradient<S, T, interleaved, kind>(a, v, none, grad, i);
+        const Pair<T> second = pair_gradient<S, T, interleaved, kind>(a, v, none, grad, i + W);
+        put_pairs<S, T, interleaved>(grad_x, v.operand, i, first, second);
     }
-    for (; i < n; i += W) put(i, pair_gradient<S, T, interleaved, kind>(a, v, bits, grad, i));
+    for (; i < n; i += W) put_pairs<S, T, interleaved>(grad_x, v.operand, i, pair_gradient<S, T, interleaved, kind>(a, v, none, grad, i));
 }
 
 // The gradient is added to the sums of an ensemble, BLOCK apart.
@@ -232,23 +107,22 @@ void pair_backward_add(Affine<T> a, Operands<S, T, interleaved> v, Bits<const st
 template <class S, class T, bool interleaved>
 void sweep_pairs(const BoolitPlan& plan, const Pass& pass, std::int64_t begin, std::int64_t end, const S* x, S* out, std::uint8_t* kept) {
     alignas(64) S values[2 * BLOCK] = {}, line[BLOCK];
-    std::uint8_t planes_room[2 * BLOCK / 8];
+    const std::vector<Trio> parts = trios(plan, pass, may_fuse);
     for (std::int64_t index = begin; index < end; ++index) {
         const Block block(pass, index);
         const bool whole = block.n % W == 0;
         Operands<S, T, interleaved> v{x + block.source, pass.operand};
         if (!whole) v = v.staged(block.n, values);
-        for (int m = pass.first; m < pass.first + pass.count; ++m) {
-            S* target = out + block.target + pass.skip * (m - pass.first);
-            const Bits<std::uint8_t> bits = bits_at(plan, pass, block, m, kept), room{planes_room, BLOCK / 8};
-            with_kind(plan.gates[m].kind, [&](auto kind) {
-                constexpr bool may_keep = kind == OR_AIL || kind == XNOR_AIL;
-                const auto call = kept ? pair_forward<S, T, interleaved, kind, may_keep> : pair_forward<S, T, interleaved, kind, false>;
-                call(Affine<T>(plan.gates[m]), v, block.n, whole ? target : line, whole ? bits : room);
-            });
-            if (whole) continue;
-            std::memcpy(target, line, std::size_t(block.n) * sizeof(S));
-            if (kept) copy_bits({planes_room, BLOCK / 8}, bits, planes(plan.gates[m], 2), block.n);
+        for (std::size_t m = 0; m < parts.size(); ++m) {
+            if (parts[m].kinds != 0) {
+                trio_forward<S, T, interleaved>(Constants<T>(plan, pass, parts[m]), parts[m], pass, block, v, out, kept);
+                continue;
+            }
+            const BoolitGate& gate = plan.gates[pass.first + int(m)];
+            const auto call = gate.kind == OR_IL ? pair_forward<S, T, interleaved, OR_IL> : pair_forward<S, T, interleaved, XNOR_IL>;
+            S* target = out + block.target + pass.skip * std::int64_t(m);
+            call(Affine<T>(gate), v, block.n, whole ? target : line);
+            if (!whole) std::memcpy(target, line, std::size_t(block.n) * sizeof(S));
         }
     }
 }
@@ -258,33 +132,35 @@ void sweep_pairs_back(const BoolitPlan& plan, const Pass& pass, std::int64_t beg
                       const std::uint8_t* kept, S* grad_x) {
     alignas(64) S values[2 * BLOCK] = {}, line[BLOCK] = {}, result[2 * BLOCK];
     alignas(64) T sums[2 * BLOCK];
-    std::uint8_t planes_room[2 * BLOCK / 8] = {};
+    std::uint8_t room[2 * BLOCK / 8] = {};
+    const std::vector<Trio> parts = trios(plan, pass, may_fuse);
+    const bool exact = pass.count == 1 && parts[0].kinds == 0, together = parts.size() == 1 && !exact && kept;
+    const Constants<T> of(plan, pass, parts[0]);
     for (std::int64_t index = begin; index < end; ++index) {
         const Block block(pass, index);
-        const bool whole = block.n % W == 0, alone = pass.count == 1;
+        const bool whole = block.n % W == 0;
         Operands<S, T, interleaved> v{x ? x + block.source : nullptr, pass.operand};
         if (!whole && x) v = v.staged(block.n, values);
         if (!whole) v.operand = BLOCK;
         S* target = whole ? grad_x + block.source : result;
-        if (!alone) std::memset(sums, 0, sizeof(sums));
-        for (int m = pass.first; m < pass.first + pass.count; ++m) {
-            const S* g = grad + block.target + pass.skip * (m - pass.first);
-            Bits<const std::uint8_t> bits = bits_at(plan, pass, block, m, kept);
+        if (together) trio_backward<S, T, interleaved>(of, parts[0], pass, block, grad, kept, target, v.operand);
+        if (!together && !exact) std::memset(sums, 0, sizeof(sums));
+        for (int m = 0; m < pass.count && !together; ++m) {
+            const BoolitGate& gate = plan.gates[pass.first + m];
+            const S* g = grad + block.target + pass.skip * m;
+            Bits<const std::uint8_t> bits = bits_at(plan, pass, block, pass.first + m, kept);
             if (!whole) {
                 std::memcpy(line, g, std::size_t(block.n) * sizeof(S)), g = line;
-                if (kept) copy_bits(bits, {planes_room, BLOCK / 8}, planes(plan.gates[m], 2), block.n), bits = {planes_room, BLOCK / 8};
+                if (kept) copy_bits(bits, {room, BLOCK / 8}, planes(gate, 2), block.n), bits = {room, BLOCK / 8};
             }
-            with_kind(plan.gates[m].kind, [&](auto kind) {
-                const Affine<T> a(plan.gates[m]);
-                if (alone) pair_backward<S, T, interleaved, kind>(a, v, bits, g, block.n, target);
-                else pair_backward_add<S, T, interleaved, kind>(a, v, bits, g, block.n, sums);
+            with_kind(gate.kind, [&](auto kind) {
+                if constexpr (kind == OR_IL || kind == XNOR_IL)
+                    if (exact) return pair_backward<S, T, interleaved, kind>(Affine<T>(gate), v, g, block.n, target);
+                pair_backward_add<S, T, interleaved, kind>(Affine<T>(gate), v, bits, g, block.n, sums);
             });
         }
-        for (int i = 0; i < block.n && !alone; i += W) {
-            const Pair<T> sum{load<T, T>(sums + i), load<T, T>(sums + BLOCK + i)};
-            if constexpr (interleaved) store_pairs<S, T>(target + 2 * i, sum);
-            else store<S, T>(target + i, sum.x), store<S, T>(target + v.operand + i, sum.y);
-        }
+        for (int i = 0; i < block.n && !together && !exact; i += W)
+            put_pairs<S, T, interleaved>(target, v.operand, i, {load<T, T>(sums + i), load<T, T>(sums + BLOCK + i)});
         if (whole) continue;
         std::memcpy(grad_x + block.source, result, std::size_t(interleaved ? 2 * block.n : block.n) * sizeof(S));
         if (!interleaved) std::memcpy(grad_x + block.source + pass.operand, result + BLOCK, std::size_t(block.n) * sizeof(S));
@@ -325,7 +201,7 @@ __attribute__((noinline)) void saturate_groups(Affine<T> a, const T* values, int
     for (int i = 0; i < n; i += W) {
         const auto v = [&](int j) { return load<T, T>(values + j * BLOCK + i) * a.sign(j); };
         const Int<T> certain = is_certain<T>(kind == OR_AIL || kind == OR_IL, k, v);
-        store<T, T>(out + i, saturated<S, T>(group_value<T, kind>(k, v), certain, a));
+        store<T, T>(out + i, saturated<S, T>(group_value<T, kind>(k, v), certain, a.scale, a.shift));
     }
 }
 

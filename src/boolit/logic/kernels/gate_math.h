@@ -24,29 +24,71 @@ ALWAYS_INLINE Pair<T> swapped_unless(Int<T> mask, Real<T> a, Real<T> b) {
     return {chosen, bits_of<Real<T>>(bits_of<Int<T>>(a) ^ bits_of<Int<T>>(b) ^ bits_of<Int<T>>(chosen))};
 }
 
-// Which operands an approximate gate took its value from.
+// ---------------------------------------------------------------- two operands, approximate
+
+// Chosen so that a NaN ends in one of them.
+template <class T>
+struct Extremes {
+    Real<T> high, low;
+};
+
+template <class T>
+ALWAYS_INLINE Extremes<T> extremes(Real<T> x, Real<T> y) {
+    return {most<T>(x, y), least<T>(y, x)};
+}
+
+// x + y where both are positive, the larger elsewhere.
+template <class T>
+ALWAYS_INLINE Real<T> or_ail(Extremes<T> of) {
+    return of.high + most<T>(all<T>(0), of.low);
+}
+
+// x + y where both are negative, the smaller elsewhere.
+template <class T>
+ALWAYS_INLINE Real<T> and_ail(Extremes<T> of) {
+    return of.low + least<T>(all<T>(0), of.high);
+}
+
+// The one of smaller size, with the sign of the product.
+template <class T>
+ALWAYS_INLINE Real<T> xnor_ail(Extremes<T> of, Real<T> x, Real<T> y) {
+    const Real<T> value = most<T>(-of.high, of.low);
+    return bits_of<Real<T>>(bits_of<Int<T>>(value) | bits_of<Int<T>>(hole_of<T>(x, y)));
+}
+
+// What is kept for a backward. Of OR and AND: whether the first operand is left out, and the second; of XNOR: whether the second
+// is left out, and whether the gradient changes its sign.
 template <class T>
 struct Choice {
-    Real<T> value;
     Int<T> first, second;
 };
 
-// ---------------------------------------------------------------- two operands, approximate
-
+// NaN counts as positive, so that it is taken, whichever operand it is.
 template <class T>
-ALWAYS_INLINE Choice<T> or_ail(Real<T> x, Real<T> y) {
-    const Int<T> one = (x <= T(0)) | (y <= T(0));  // NaN counts as positive, so that it is taken, whichever operand it is
-    const Int<T> larger = (x >= y) | (x != x);
-    return {one ? (larger ? x : y) : x + y, ~one | larger, ~(one & larger)};
+ALWAYS_INLINE Choice<T> or_choice(Real<T> x, Real<T> y) {
+    const Int<T> one = (x <= T(0)) | (y <= T(0)), larger = (x >= y) | (x != x);
+    return {~larger & one, larger & one};
 }
 
-// first: the second operand was taken; second: the gradient changes its sign.
 template <class T>
-ALWAYS_INLINE Choice<T> xnor_ail(Real<T> x, Real<T> y) {
-    const Int<T> smaller = (size_of<T>(x) <= size_of<T>(y)) | (x != x);
-    const Real<T> taken = smaller ? x : y;
-    const Int<T> minus = (smaller ? y : x) < T(0);
-    return {minus ? -taken : taken, ~smaller, minus};
+ALWAYS_INLINE Choice<T> and_choice(Real<T> x, Real<T> y) {
+    const Int<T> one = (x >= T(0)) | (y >= T(0)), smaller = (x <= y) | (x != x);
+    return {~smaller & one, smaller & one};
+}
+
+// The value too, which is nearly there.
+template <class T>
+struct XnorChoice {
+    Choice<T> choice;
+    Real<T> value;
+};
+
+template <class T>
+ALWAYS_INLINE XnorChoice<T> xnor_choice(Real<T> x, Real<T> y) {
+    const Int<T> smaller = (size_of<T>(x) <= size_of<T>(y)) | (x != x), both = bits_of<Int<T>>(x) ^ bits_of<Int<T>>(y);
+    const Int<T> taken = bits_of<Int<T>>(y) ^ (both & smaller);
+    const Real<T> other = bits_of<Real<T>>(both ^ taken);
+    return {{smaller, other < T(0)}, turned_by<T>(bits_of<Real<T>>(taken), other)};
 }
 
 // ---------------------------------------------------------------- certain events

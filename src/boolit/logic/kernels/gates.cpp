@@ -77,36 +77,33 @@ struct Pass {
     std::int64_t source, target, skip;   // where the first run starts, and how far the gates' outputs lie apart
     std::int64_t runs, source_run, source_outer, target_run, target_outer;  // segment s is run s % runs of outer s / runs
     std::int64_t kept;                   // where its bits start
+    int planes;                          // of all of its gates
 
     std::int64_t blocks_of_segment() const { return (lanes + BLOCK - 1) / BLOCK; }
     std::int64_t blocks() const { return segments * blocks_of_segment(); }
-    std::int64_t bytes_of_plane() const { return segments * ((lanes + 7) / 8); }
+    std::int64_t kept_bytes() const { return planes * segments * ((lanes + 7) / 8); }
 };
 
+// A block's bits lie together: plane after plane, each of `plane` bytes.
 struct Block {
-    int n;
+    int n, plane;
     std::int64_t source, target, kept;
     Block(const Pass& pass, std::int64_t index) {
         const std::int64_t each = pass.blocks_of_segment(), segment = index / each, begin = index % each * BLOCK;
         const std::int64_t outer = segment / pass.runs, run = segment % pass.runs;
-        n = int(pass.lanes - begin < BLOCK ? pass.lanes - begin : BLOCK);
+        n = int(pass.lanes - begin < BLOCK ? pass.lanes - begin : BLOCK), plane = (n + 7) / 8;
         source = pass.source + outer * pass.source_outer + run * pass.source_run + begin * pass.lane;
         target = pass.target + outer * pass.target_outer + run * pass.target_run + begin;
-        kept = segment * ((pass.lanes + 7) / 8) + begin / 8;
+        kept = pass.kept + pass.planes * (segment * ((pass.lanes + 7) / 8) + begin / 8);
     }
 };
-
-std::int64_t kept_offset(const BoolitPlan& plan, const Pass& pass, int gate) {
-    int before = 0;
-    for (int m = pass.first; m < gate; ++m) before += planes(plan.gates[m], plan.k);
-    return pass.kept + before * pass.bytes_of_plane();
-}
 
 Pass make_pass(const BoolitPlan& plan, int first, int count, std::int64_t out_start, std::int64_t out_groups, std::int64_t kept) {
     const std::int64_t start = plan.gates[first].start, size = plan.gates[first].size;
     const std::int64_t channels = plan.groups * plan.k, inner = plan.inner, k = plan.k;
     Pass pass{};
     pass.first = first, pass.count = count, pass.kept = kept;
+    for (int m = first; m < first + count; ++m) pass.planes += planes(plan.gates[m], k);
     pass.source = (plan.halves ? start : start * k) * inner;
     pass.target = out_start * inner, pass.skip = size * inner;
     pass.source_outer = channels * inner, pass.target_outer = out_groups * inner;
@@ -134,9 +131,40 @@ std::vector<Pass> passes(const BoolitPlan& plan) {
         const int count = plan.duplicate ? plan.count : 1;
         all.push_back(make_pass(plan, m, count, out_start, out_groups, kept));
         out_start += plan.gates[m].size;
-        for (int g = m; g < m + count; ++g) kept += planes(plan.gates[g], plan.k) * all.back().bytes_of_plane();
+        kept += all.back().kept_bytes();
     }
     return all;
+}
+
+// The approximate gates of two operands are three, up to the signs of values and gradients: OR, AND and XNOR of x and y; and the same
+// of -x and y. Those that differ share all they can.
+enum { SOME_OR = 1, SOME_AND = 2, SOME_XNOR = 4 };
+struct Trio {
+    int kinds = 0, turned = -1;  // which of the three; whether of -x and y, -1 where that is all the same
+    int place[3] = {};           // of the gates in their pass
+
+    // False if the gate is exact, or of a kind that is there, or of x where the others are of -x.
+    bool admit(const BoolitGate& gate, int index) {
+        if (gate.kind != OR_AIL && gate.kind != XNOR_AIL) return false;
+        const int slot = gate.kind == XNOR_AIL ? 2 : gate.flips % 2;  // flips of all operands, or of all but the first: AND
+        const int turn = gate.kind == XNOR_AIL ? -1 : gate.flips / 2;
+        if (kinds >> slot & 1 || (turn >= 0 && turned >= 0 && turn != turned)) return false;
+        kinds |= 1 << slot, place[slot] = index;
+        if (turn >= 0) turned = turn;
+        return true;
+    }
+};
+
+// All gates of the pass if they are such a trio and may go together, else each that is approximate alone: one for each gate.
+std::vector<Trio> trios(const BoolitPlan& plan, const Pass& pass, bool together_too) {
+    Trio together;
+    bool fit = together_too || pass.count == 1;
+    std::vector<Trio> alone(std::size_t(pass.count));
+    for (int m = 0; m < pass.count; ++m) {
+        fit = fit && together.admit(plan.gates[pass.first + m], m);
+        alone[std::size_t(m)].admit(plan.gates[pass.first + m], m);
+    }
+    return fit ? std::vector<Trio>{together} : alone;
 }
 
 // ----------------------------------------------------------------------------------------- the gates, once for each set
@@ -149,7 +177,9 @@ namespace baseline {
 #include "vector_math.h"
 #include "gate_math.h"
 #include "memory.h"
+#include "choices.h"
 #include "forward_backward.h"
+#include "double_backward.h"
 }  // namespace baseline
 #undef BOOLIT_LANES
 #undef BOOLIT_MOVEMASK
@@ -167,7 +197,9 @@ namespace x86_64_v3 {
 #include "vector_math.h"
 #include "gate_math.h"
 #include "memory.h"
+#include "choices.h"
 #include "forward_backward.h"
+#include "double_backward.h"
 }  // namespace x86_64_v3
 #pragma GCC pop_options
 #undef BOOLIT_LANES
@@ -182,7 +214,9 @@ namespace x86_64_v4 {
 #include "vector_math.h"
 #include "gate_math.h"
 #include "memory.h"
+#include "choices.h"
 #include "forward_backward.h"
+#include "double_backward.h"
 }  // namespace x86_64_v4
 #pragma GCC pop_options
 #undef BOOLIT_LANES
@@ -261,6 +295,19 @@ void run_backward(const BoolitPlan& plan, const void* grad, const void* x, const
     });
 }
 
+template <class S, class T>
+void run_double_backward(const BoolitPlan& plan, const void* towards, const void* grad, const void* x, void* to_grad, void* to_x) {
+    auto sweep = baseline::double_backward<S, T>;
+#ifdef BOOLIT_X86_64_LEVELS
+    if (level == V3) sweep = x86_64_v3::double_backward<S, T>;
+    if (level == V4) sweep = x86_64_v4::double_backward<S, T>;
+#endif
+    share_out(plan, passes(plan), [&](const Pass& pass, std::int64_t begin, std::int64_t end) {
+        sweep(plan, pass, begin, end, static_cast<const S*>(towards), static_cast<const S*>(grad), static_cast<const S*>(x),
+              static_cast<S*>(to_grad), static_cast<S*>(to_x));
+    });
+}
+
 }  // namespace
 
 // The number of this interface; the loader refuses another.
@@ -279,9 +326,7 @@ BOOLIT_API int boolit_threads() {
 // How many bytes boolit_forward writes to `kept`.
 BOOLIT_API std::int64_t boolit_kept_bytes(const BoolitPlan* plan) {
     std::int64_t total = 0;
-    for (const Pass& pass : passes(*plan))
-        for (int m = pass.first; m < pass.first + pass.count; ++m)
-            total += planes(plan->gates[m], plan->k) * pass.bytes_of_plane();
+    for (const Pass& pass : passes(*plan)) total += pass.kept_bytes();
     return total;
 }
 
@@ -302,5 +347,15 @@ BOOLIT_API void boolit_backward(const BoolitPlan* plan, const void* grad, const 
         case FLOAT64: return run_backward<double, double>(*plan, grad, x, kept, grad_x);
         case BFLOAT16: return run_backward<bfloat16, float>(*plan, grad, x, kept, grad_x);
         default: return run_backward<float16, float>(*plan, grad, x, kept, grad_x);
+    }
+}
+
+// The backward of boolit_backward, from x: what `towards`, a gradient of its grad_x, gives to its grad and to x.
+BOOLIT_API void boolit_double_backward(const BoolitPlan* plan, const void* towards, const void* grad, const void* x, void* to_grad, void* to_x) {
+    switch (plan->type) {
+        case FLOAT32: return run_double_backward<float, float>(*plan, towards, grad, x, to_grad, to_x);
+        case FLOAT64: return run_double_backward<double, double>(*plan, towards, grad, x, to_grad, to_x);
+        case BFLOAT16: return run_double_backward<bfloat16, float>(*plan, towards, grad, x, to_grad, to_x);
+        default: return run_double_backward<float16, float>(*plan, towards, grad, x, to_grad, to_x);
     }
 }

@@ -1,4 +1,4 @@
-// Between memory and vectors: the stored types, interleaved pairs, and masks as bits.
+// Between memory and vectors: the stored types, interleaved pairs, masks as bits; and blocks, with all their gates need of memory.
 //
 // Included once for each instruction set, after vector_math.h. S is the stored type, T the type of the arithmetic: float for
 // the 16-bit types, which are widened exactly and rounded once, to nearest even.
@@ -140,6 +140,17 @@ ALWAYS_INLINE void store_pairs(S* target, Pair<T> pair) {
     }
 }
 
+// Pairs in the order of `load_pairs`, put into that of memory, and back.
+template <class T>
+ALWAYS_INLINE Pair<T> in_order(Pair<T> p) {
+    return {pick(p.x, p.x, decltype(lanes_by_pair(Count{})){}), pick(p.y, p.y, decltype(lanes_by_pair(Count{})){})};
+}
+
+template <class T>
+ALWAYS_INLINE Pair<T> as_split(Pair<T> p) {
+    return {pick(p.x, p.x, decltype(pairs_by_lane(Count{})){}), pick(p.y, p.y, decltype(pairs_by_lane(Count{})){})};
+}
+
 // One value for each of W pairs, whose lanes are in the order of `load_pairs`, where pairs are interleaved.
 template <class S, class T, bool interleaved>
 ALWAYS_INLINE Real<T> load_by_pair(const S* source) {
@@ -161,6 +172,13 @@ ALWAYS_INLINE Int<float> powers_of_two(std::integer_sequence<int, i...>) {
     return Int<float>{(1 << i)...};
 }
 
+// Of the bits from `from` on.
+template <class T, int from>
+ALWAYS_INLINE Int<T> mask_of(std::uint32_t bits) {
+    const Int<float> power = powers_of_two(Count{}) << from;
+    return __builtin_convertvector(((Int<float>{} + std::int32_t(bits)) & power) == power, Int<T>);
+}
+
 template <class T>
 ALWAYS_INLINE void store_bits(std::uint8_t* target, Int<T> mask) {
     const Int<float> narrow_mask = __builtin_convertvector(mask, Int<float>);
@@ -169,6 +187,12 @@ ALWAYS_INLINE void store_bits(std::uint8_t* target, Int<T> mask) {
     bits = _mm512_movepi32_mask(bits_of<__m512i>(narrow_mask));
 #elif BOOLIT_MOVEMASK == 256
     bits = std::uint32_t(_mm256_movemask_ps(bits_of<__m256>(narrow_mask)));
+#elif defined(__SSE2__)
+    struct Two {
+        __m128 low, high;
+    };
+    const Two halves = bits_of<Two>(narrow_mask);
+    bits = std::uint32_t(_mm_movemask_ps(halves.low) | _mm_movemask_ps(halves.high) << 4);
 #else
     const Int<float> set = narrow_mask & powers_of_two(Count{});
     for (int i = 0; i < W; ++i) bits |= std::uint32_t(set[i]);
@@ -180,8 +204,7 @@ template <class T>
 ALWAYS_INLINE Int<T> load_bits(const std::uint8_t* source) {
     std::uint32_t bits = 0;
     std::memcpy(&bits, source, W / 8);
-    const Int<float> set = (Int<float>{} + std::int32_t(bits)) & powers_of_two(Count{});
-    return __builtin_convertvector(set != 0, Int<T>);
+    return mask_of<T, 0>(bits);
 }
 
 // The same for W pairs, in the order of memory, so that those of a cut vector end in the bytes that are kept of it. Where a vector
@@ -195,9 +218,128 @@ ALWAYS_INLINE void store_bits_by_pair(std::uint8_t* target, Int<T> mask) {
     else store_bits<T>(target, mask);
 }
 
-template <class S, class T, bool interleaved>
-ALWAYS_INLINE Int<T> load_bits_by_pair(const std::uint8_t* source) {
-    const Int<T> mask = load_bits<T>(source);
+template <class S, class T, bool interleaved, int from>
+ALWAYS_INLINE Int<T> mask_of_pairs(std::uint32_t bits) {
+    const Int<T> mask = mask_of<T, from>(bits);
     if constexpr (are_bits_ordered<S, interleaved>) return pick(mask, mask, decltype(pairs_by_lane(Count{})){});
     else return mask;
 }
+
+template <class S, class T, bool interleaved>
+ALWAYS_INLINE Int<T> load_bits_of_pairs(const std::uint8_t* source) {
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, source, W / 8);
+    return mask_of_pairs<S, T, interleaved, 0>(bits);
+}
+
+// ---------------------------------------------------------------- a block's gates: their constants, and the bits kept
+
+template <class T>
+struct Affine {
+    T first_sign, other_sign, scale, shift;
+
+    // x and y with the signs of the first operand and of the others. Turned, not multiplied: multipliers are what is scarce.
+    ALWAYS_INLINE Pair<T> turned(Real<T> x, Real<T> y) const {
+        return {turned_by<T>(x, all<T>(first_sign)), turned_by<T>(y, all<T>(other_sign))};
+    }
+
+    explicit Affine(const BoolitGate& gate) : scale(T(gate.scale)), shift(T(gate.shift)) {
+        first_sign = gate.flips == 1 || gate.flips == 2 ? T(-1) : T(1);
+        other_sign = gate.flips == 1 || gate.flips == 3 ? T(-1) : T(1);
+    }
+    T sign(int j) const { return j == 0 ? first_sign : other_sign; }
+};
+
+// The bit planes of one gate in one block; `plane` is the distance between them. Not there when no bits are kept.
+template <class Byte>
+struct Bits {
+    Byte* start;
+    int plane;
+    Byte* at(int p, int lane) const { return start + p * plane + lane / 8; }
+};
+
+template <class Byte>
+Bits<Byte> bits_at(const BoolitPlan& plan, const Pass& pass, const Block& block, int gate, Byte* kept) {
+    if (kept == nullptr) return {nullptr, 0};
+    int before = 0;
+    for (int m = pass.first; m < gate; ++m) before += planes(plan.gates[m], plan.k);
+    return {kept + block.kept + before * block.plane, block.plane};
+}
+
+void copy_bits(Bits<const std::uint8_t> from, Bits<std::uint8_t> to, int count, int n) {
+    for (int p = 0; p < count; ++p) std::memcpy(to.at(p, 0), from.at(p, 0), std::size_t(n + 7) / 8);
+}
+
+// Calls body with the gate's kind as a compile-time constant.
+template <class Body>
+void with_kind(std::int32_t kind, const Body& body) {
+    switch (kind) {
+        case OR_AIL: return body(std::integral_constant<int, OR_AIL>{});
+        case XNOR_AIL: return body(std::integral_constant<int, XNOR_AIL>{});
+        case OR_IL: return body(std::integral_constant<int, OR_IL>{});
+        default: return body(std::integral_constant<int, XNOR_IL>{});
+    }
+}
+
+// ---------------------------------------------------------------- finite in, finite out
+
+// Whether some result of a block may have overflowed. Where S is narrower than T, the largest size so far tells; elsewhere the
+// sum of all results, which an infinite one or NaN never leaves (and some huge ones overflow, which costs time only).
+template <class S, class T>
+struct Overflow {
+    Real<T> seen;
+    ALWAYS_INLINE void see(Real<T> value) {
+        if constexpr (is_16_bit<S>) seen = most<T>(size_of<T>(value), seen);
+        else seen += value;
+    }
+    ALWAYS_INLINE bool happened() const {
+        std::uint8_t lanes[W / 8];
+        store_bits<T>(lanes, is_16_bit<S> ? seen >= Range<S>::overflow : ~(size_of<T>(seen) <= std::numeric_limits<T>::max()));
+        return lanes[0] != 0 || lanes[W / 8 - 1] != 0;  // W is 8 or 16
+    }
+};
+
+// A result beyond S's largest number, though no infinite operand makes it so, becomes that number. The value is kept within
+// T's own range first, as the scale might bring it back.
+template <class S, class T>
+ALWAYS_INLINE Real<T> saturated(Real<T> value, Int<T> certain, T scale, T shift) {
+    const Real<T> out = (certain ? value : within<T>(value, std::numeric_limits<T>::max())) * scale + shift;
+    return certain ? out : within<T>(out, Range<S>::largest);
+}
+
+// ---------------------------------------------------------------- pairs
+
+template <class S, class T, bool interleaved>
+ALWAYS_INLINE void put_pairs(S* target, std::int64_t operand, int i, Pair<T> pair) {
+    if constexpr (interleaved) store_pairs<S, T>(target + 2 * i, pair);
+    else store<S, T>(target + i, pair.x), store<S, T>(target + operand + i, pair.y);
+}
+
+// Two that follow each other: where operands lie apart, a whole line of the cache of each. Half lines in turn take half as long again.
+template <class S, class T, bool interleaved>
+ALWAYS_INLINE void put_pairs(S* target, std::int64_t operand, int i, Pair<T> first, Pair<T> second) {
+    if constexpr (interleaved) {
+        store_pairs<S, T>(target + 2 * i, first), store_pairs<S, T>(target + 2 * (i + W), second);
+    } else {
+        store<S, T>(target + i, first.x), store<S, T>(target + i + W, second.x);
+        store<S, T>(target + operand + i, first.y), store<S, T>(target + operand + i + W, second.y);
+    }
+}
+
+// Where the operands of a block lie: side by side, or `operand` apart.
+template <class S, class T, bool interleaved>
+struct Operands {
+    const S* source;
+    std::int64_t operand;
+
+    ALWAYS_INLINE Pair<T> at(int i) const {
+        if constexpr (interleaved) return load_pairs<S, T>(source + 2 * i);
+        return {load<S, T>(source + i), load<S, T>(source + operand + i)};
+    }
+    // The same operands with room for whole vectors.
+    Operands staged(int n, S* room) const {
+        std::memcpy(room, source, std::size_t(interleaved ? 2 * n : n) * sizeof(S));
+        if (!interleaved) std::memcpy(room + BLOCK, source + operand, std::size_t(n) * sizeof(S));
+        return {room, BLOCK};
+    }
+};

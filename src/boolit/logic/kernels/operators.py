@@ -1,7 +1,8 @@
 """The torch operators, and the choice between kernel and formula.
 
 ``boolit::evaluate`` is what torch.fx and torch.jit.script write down: a name in front of `evaluate`, which makes the choice.
-``boolit::gates`` and ``boolit::gates_backward`` are opaque to torch.compile and known to autograd, vmap and fake tensors.
+``boolit::gates``, ``boolit::gates_backward`` and ``boolit::gates_double_backward`` are opaque to torch.compile and known to
+autograd, vmap and fake tensors; third derivatives are by formula.
 An approximate gate keeps one bit per input element for its backward; an exact one keeps its input.
 """
 
@@ -19,8 +20,8 @@ from torch.jit import is_tracing  # type: ignore[attr-defined]
 from torch.nn import Parameter
 from torch.overrides import TorchFunctionMode, has_torch_function_unary
 
-from boolit.logic.kernels import library
-from boolit.logic.kernels.library import TYPES, KernelModule, KernelPlan, fits, kept_bytes, out_shape, plan_for
+from boolit.logic.kernels import gpu, library
+from boolit.logic.kernels.library import MOST_GATES, TYPES, KernelModule, KernelPlan, fits, out_shape
 from boolit.logic.kernels.logits import check_logits, check_memory, contiguous, position, sizes, traced_quietly
 from boolit.logic.program import Program
 from boolit.logic.reference import formula
@@ -30,16 +31,18 @@ _SCHEMAS = (
     "evaluate(Tensor x, str program, int dim) -> Tensor",
     "gates(Tensor x, str program, int dim, bool keep) -> (Tensor, Tensor)",
     "gates_backward(Tensor grad, Tensor saved, str program, int dim, SymInt channels) -> Tensor",
+    "gates_double_backward(Tensor towards, Tensor grad, Tensor x, str program, int dim) -> (Tensor, Tensor)",
 )
 _library = torch.library.Library("boolit", "DEF")
 for _schema in _SCHEMAS:
     _library.define(_schema)
 _gates = torch.ops.boolit.gates.default
 _gates_backward = torch.ops.boolit.gates_backward.default
+_gates_double_backward = torch.ops.boolit.gates_double_backward.default
 
 
 def evaluate(x: Tensor, program: Program, dim: int) -> Tensor:
-    """The program's output along ``dim``: by kernel for CPU tensors; elsewhere, in exports and under torch.func by formula.
+    """The program's output along ``dim``: by kernel on CPU, CUDA and ROCm; elsewhere, in exports and torch.func by formula.
 
     Shape: ``(…, C, …)`` to ``(…, program.out_channels(C), …)``.
     """
@@ -53,15 +56,15 @@ def evaluate_first(x: Tensor, program: Program, dim: int, *what: object) -> Tens
 
     ``what`` is what the next call will be known by: objects that cannot change.
     """
-    if not _is_plain(x) or not fits(program, x):
+    if not _is_plain(x) or not _has_kernel(program, x):
         return _evaluate_special(x, program, dim)
     axis = position(dim, x.shape)
     if not x.is_contiguous():
         check_memory(x)
         if (moved := x.movedim(axis, -1)).is_contiguous():  # channels_last
             return evaluate(moved, program, -1).movedim(-1, axis)
-    plan = plan_for(program, x.dtype, x.shape, axis)
-    if library.LIBRARY is not None and type(dim) is int:
+    plan = _plan_for(program, x, x.shape, axis)
+    if library.LIBRARY is not None and type(dim) is int and not gpu.is_on_gpu(x):
         library.LIBRARY.remember(plan, dim, *what)
     if x.requires_grad and torch.is_grad_enabled():
         return cast(Tensor, _Gates.apply(x, plan))  # type: ignore[no-untyped-call]
@@ -69,7 +72,7 @@ def evaluate_first(x: Tensor, program: Program, dim: int, *what: object) -> Tens
 
 
 def _evaluate_special(x: Tensor, program: Program, dim: int) -> Tensor:
-    """For all but plain tensors on the CPU: tracers, transforms, subclasses, other devices, signs and zeros to be applied."""
+    """For all but plain tensors with kernels: tracers, transforms, subclasses, other devices, signs and zeros to be applied."""
     if _overrides_functions(x) and has_torch_function_unary(x):
         return cast(Tensor, torch.ops.boolit.evaluate(x, str(program), as_int("dim", dim)))
     check_logits(x)
@@ -82,7 +85,7 @@ def _evaluate_special(x: Tensor, program: Program, dim: int) -> Tensor:
             return _subclass_formula(x, program, dim)
         if type(x) is not Tensor and type(x) is not Parameter:
             return evaluate(x.as_subclass(Tensor), program, dim)
-    if not x.is_cpu or not fits(program, x) or _wants_formula():
+    if _wants_formula() or not _has_kernel(program, x):
         return formula(x, program, dim)
     if not x.is_contiguous() and (moved := x.movedim(dim, -1)).is_contiguous():  # channels_last
         return evaluate(moved, program, -1).movedim(-1, dim)
@@ -101,6 +104,20 @@ def _subclass_formula(x: Tensor, program: Program, dim: int) -> Tensor:
 
 
 # ------------------------------------------------------------------------------------------------ which way to go
+
+
+def _has_kernel(program: Program, x: Tensor) -> bool:
+    """Whether there are kernels for this on the tensor's device."""
+    if gpu.is_on_gpu(x):
+        return x.dtype in TYPES and len(program.members) <= MOST_GATES and gpu.are_ready()
+    return x.is_cpu and fits(program, x)
+
+
+def _plan_for(program: Program, x: Tensor, shape: torch.Size, dim: int) -> KernelPlan:
+    """The plan for tensors of the type and on the device of x, and of this shape."""
+    if gpu.is_on_gpu(x):
+        return gpu.plan_for(program, x.dtype, shape, dim)
+    return library.plan_for(program, x.dtype, shape, dim)
 
 
 def _wants_formula() -> bool:
@@ -145,7 +162,7 @@ def _is_plain(x: Tensor) -> bool:
             and not _transformed()
             and not _is_tracing()
             and forward_ad._current_level < 0
-            and x.is_cpu
+            and (x.is_cpu or gpu.is_on_gpu(x))
             and not x.is_neg()
             and not x.is_nested
             and x.data_ptr() != 0  # a zero tensor and a functional one have no memory of their own
@@ -185,13 +202,24 @@ def _mismatch(plan: KernelPlan, *tensors: Tensor) -> ValueError:
 
 
 def _forward(x: Tensor, program: str, dim: int, keep: bool) -> tuple[Tensor, Tensor]:
-    out, kept = _run(plan_for(Program.parse(program), x.dtype, x.shape, dim), x, keep)
+    out, kept = _run(_plan_for(Program.parse(program), x, x.shape, dim), x, keep)
     return out, kept if kept is not None else x.new_empty(0, dtype=torch.uint8)
 
 
 def _backward(grad: Tensor, saved: Tensor, program: str, dim: int, channels: int) -> Tensor:
     shape = torch.Size((*grad.shape[:dim], channels, *grad.shape[dim + 1 :]))
-    return _run_backward(plan_for(Program.parse(program), grad.dtype, shape, dim), grad, saved)
+    return _run_backward(_plan_for(Program.parse(program), grad, shape, dim), grad, saved)
+
+
+def _double_backward(towards: Tensor, grad: Tensor, x: Tensor, program: str, dim: int) -> tuple[Tensor, Tensor]:
+    towards, grad, x = contiguous(towards), contiguous(grad), contiguous(x)
+    plan = library.plan_for(Program.parse(program), x.dtype, x.shape, dim)
+    results = plan.double_backward(towards, grad, x)
+    if results is None:
+        for tensor in (towards, grad, x):
+            check_memory(tensor)
+        raise _mismatch(plan, towards, grad, x)
+    return results
 
 
 def _evaluate(x: Tensor, program: str, dim: int) -> Tensor:
@@ -199,8 +227,10 @@ def _evaluate(x: Tensor, program: str, dim: int) -> Tensor:
 
 
 _library.impl("evaluate", _evaluate, "CompositeImplicitAutograd")
-_library.impl("gates", _forward, "CPU")
-_library.impl("gates_backward", _backward, "CPU")
+for _key in ("CPU", "CUDA"):
+    _library.impl("gates", _forward, _key)
+    _library.impl("gates_backward", _backward, _key)
+_library.impl("gates_double_backward", _double_backward, "CPU")
 
 
 # ------------------------------------------------------------------------------------------------ shapes without values
@@ -208,6 +238,7 @@ _library.impl("gates_backward", _backward, "CPU")
 
 def _fake_forward(x: Tensor, program: str, dim: int, keep: bool) -> tuple[Tensor, Tensor]:
     parsed = Program.parse(program)
+    kept_bytes = (gpu if gpu.is_on_gpu(x) else library).kept_bytes
     kept = x.new_empty(kept_bytes(parsed, x.shape, dim) if keep else 0, dtype=torch.uint8)
     return x.new_empty(out_shape(parsed, x.shape, dim)), kept
 
@@ -217,8 +248,14 @@ def _fake_backward(grad: Tensor, saved: Tensor, _program: str, dim: int, channel
     return like.new_empty((*grad.shape[:dim], channels, *grad.shape[dim + 1 :]), dtype=grad.dtype)
 
 
+def _fake_double_backward(towards: Tensor, grad: Tensor, x: Tensor, _program: str, _dim: int) -> tuple[Tensor, Tensor]:
+    like = next((tensor for tensor in (towards, grad, x) if tensor.is_meta), x)
+    return like.new_empty(grad.shape), like.new_empty(x.shape)
+
+
 torch.library.register_fake("boolit::gates", _fake_forward, lib=_library)
 torch.library.register_fake("boolit::gates_backward", _fake_backward, lib=_library)
+torch.library.register_fake("boolit::gates_double_backward", _fake_double_backward, lib=_library)
 
 
 # ------------------------------------------------------------------------------------------------ derivatives
@@ -246,13 +283,46 @@ def _differentiate_backward(ctx: Any, towards: Tensor) -> tuple[Tensor, Tensor |
     program = Program.parse(ctx.program)
     if saved.dtype == torch.uint8:
         return _transpose(towards, saved, program, ctx.dim), None, None, None, None
+    if gpu.is_on_gpu(saved):
+        higher = torch.is_grad_enabled()
+        with torch.enable_grad():
+            grad, x = _renamed(grad, saved)
+            to_grad, to_x = _second_by_formula(towards, grad, x, program, ctx.dim, create_graph=higher)
+    else:
+        to_grad, to_x = _gates_double_backward(towards, grad, saved, ctx.program, ctx.dim)
+    return to_grad, to_x, None, None, None
+
+
+def _renamed(*tensors: Tensor) -> list[Tensor]:
+    """The tensors by names of their own in the graph: what one owes to another is not counted here and by the caller."""
+    return [tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_() for tensor in tensors]
+
+
+def _second_by_formula(
+    towards: Tensor, grad: Tensor, x: Tensor, program: Program, dim: int, create_graph: bool
+) -> tuple[Tensor, ...]:
+    """What ``towards`` gives to grad and to x."""
+    (first,) = torch.autograd.grad(formula(x, program, dim), x, grad, create_graph=True)
+    return torch.autograd.grad(first, (grad, x), towards, create_graph=create_graph, materialize_grads=True)
+
+
+def _save_double_backward(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, str, int], output: tuple[Tensor, Tensor]) -> None:  # noqa: ARG001 (torch names it)
+    *tensors, ctx.program, ctx.dim = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def _differentiate_double_backward(
+    ctx: Any, *towards: Tensor
+) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None]:
+    """Third derivatives and all beyond, by formula."""
     higher = torch.is_grad_enabled()
     with torch.enable_grad():
-        # names of their own in the graph, so that what grad owes to x is not counted here and by the caller
-        x, g = (t.view_as(t) if t.requires_grad else t.detach().requires_grad_() for t in (saved, grad))
-        (first,) = torch.autograd.grad(formula(x, program, ctx.dim), x, g, create_graph=True)
-        to_grad, to_x = torch.autograd.grad(first, (g, x), towards, create_graph=higher, allow_unused=True)
-    return to_grad, torch.zeros_like(x) if to_x is None else to_x, None, None, None
+        t, g, x = _renamed(*ctx.saved_tensors)
+        second = _second_by_formula(t, g, x, Program.parse(ctx.program), ctx.dim, create_graph=True)
+        used = [(result, toward) for result, toward in zip(second, towards, strict=True) if result.requires_grad]
+        results, ways = zip(*used, strict=True)
+        to_t, to_g, to_x = torch.autograd.grad(results, (t, g, x), ways, create_graph=higher, allow_unused=True)
+    return to_t, to_g, to_x, None, None
 
 
 def _transpose(towards: Tensor, kept: Tensor, program: Program, dim: int) -> Tensor:
@@ -281,6 +351,9 @@ def _transpose(towards: Tensor, kept: Tensor, program: Program, dim: int) -> Ten
 
 torch.library.register_autograd("boolit::gates", _differentiate, setup_context=_save, lib=_library)
 torch.library.register_autograd("boolit::gates_backward", _differentiate_backward, setup_context=_save_backward, lib=_library)
+torch.library.register_autograd(
+    "boolit::gates_double_backward", _differentiate_double_backward, setup_context=_save_double_backward, lib=_library
+)
 
 
 class _Gates(torch.autograd.Function):
@@ -309,18 +382,24 @@ def _differentiate_uncommon(plan: KernelPlan, grad: Tensor, saved: Tensor) -> Te
     return cast(Tensor, _gates_backward(grad, saved, str(plan.program), plan.dim, plan.channels))
 
 
-def connect(kernels: KernelModule, empty_like: Callable[[Tensor], Tensor] = torch.empty_like) -> None:
+_EXCHANGE = getattr(Tensor, "__dlpack_c_exchange_api__", None)  # from torch 2.10 on; else the kernels ask for attributes
+
+
+def connect(
+    kernels: KernelModule, exchange: object = _EXCHANGE, empty_like: Callable[[Tensor], Tensor] = torch.empty_like
+) -> None:
     """Gives the compiled module what it needs of torch."""
     kernels.connect(
         Tensor,
         Parameter,
-        getattr(Tensor, "__dlpack_c_exchange_api__", None),
+        torch.UntypedStorage,
+        exchange,
         (*TYPES, torch.uint8),
         empty_like,
         torch.is_grad_enabled,
         super(torch.autograd.Function, _Gates).apply,  # which takes no account of torch.func: these tensors are plain
         (_dispatch_modes, _transformed, _is_tracing),
-        forward_ad,
+        vars(forward_ad),
     )
 
 
@@ -356,14 +435,26 @@ def _vmap_backward(
     dim: int,
     channels: int,
 ) -> tuple[Tensor, int]:
-    grads, saveds = (
-        tensor.expand(info.batch_size, *tensor.shape) if axis is None else tensor.movedim(axis, 0)
-        for tensor, axis in zip((grad, saved), in_dims[:2], strict=True)
-    )
+    grads, saveds = _batches(info, in_dims, grad, saved)
     if saved.dtype == torch.uint8:
         return torch.stack([_gates_backward(g, s, program, dim, channels) for g, s in zip(grads, saveds, strict=True)]), 0
     return _gates_backward(grads, saveds, program, dim + 1, channels), 0
 
 
+def _vmap_double_backward(
+    info: Any, in_dims: tuple[int | None, ...], towards: Tensor, grad: Tensor, x: Tensor, program: str, dim: int
+) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+    return _gates_double_backward(*_batches(info, in_dims, towards, grad, x), program, dim + 1), (0, 0)
+
+
+def _batches(info: Any, in_dims: tuple[int | None, ...], *tensors: Tensor) -> list[Tensor]:
+    """The tensors with the mapped dimension first, those that lack it repeated."""
+    return [
+        tensor.expand(info.batch_size, *tensor.shape) if axis is None else tensor.movedim(axis, 0)
+        for tensor, axis in zip(tensors, in_dims, strict=False)
+    ]
+
+
 torch.library.register_vmap("boolit::gates", _vmap_forward, lib=_library)
 torch.library.register_vmap("boolit::gates_backward", _vmap_backward, lib=_library)
+torch.library.register_vmap("boolit::gates_double_backward", _vmap_double_backward, lib=_library)

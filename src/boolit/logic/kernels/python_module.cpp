@@ -22,6 +22,7 @@ int boolit_threads();
 std::int64_t boolit_kept_bytes(const BoolitPlan* plan);
 void boolit_forward(const BoolitPlan* plan, const void* x, void* out, std::uint8_t* kept);
 void boolit_backward(const BoolitPlan* plan, const void* grad, const void* x, const std::uint8_t* kept, void* grad_x);
+void boolit_double_backward(const BoolitPlan* plan, const void* towards, const void* grad, const void* x, void* to_grad, void* to_x);
 }
 
 namespace {
@@ -61,17 +62,65 @@ PyObject* none() { return new_reference(Py_None); }
 
 // What `connect` was given: torch's objects, asked for once.
 struct Torch {
-    PyObject *tensor, *parameter, *empty_like, *is_grad_enabled, *apply, *forward_ad;
-    PyObject* modes;   // functions that say whether somebody else is to see what is done to tensors
-    PyObject* dtypes;  // in the order of Type
+    PyObject *tensor, *parameter, *storage, *empty_like, *is_grad_enabled, *apply;
+    PyObject* forward_ad;  // the names of torch.autograd.forward_ad
+    PyObject* modes;       // functions that say whether somebody else is to see what is done to tensors
+    PyObject* dtypes;      // in the order of Type
 };
 Torch torch{};
 
-struct Names {
-    PyObject *is_cpu, *dtype, *shape, *data_ptr, *is_contiguous, *is_nested, *is_neg, *requires_grad, *untyped_storage, *nbytes,
-        *storage_offset, *current_level;
+// Torch's own methods and attributes are written in C. Their functions are called at once, since looking them up and preparing a
+// call takes longer than the answer; a subclass may have others, and so may another torch.
+class Question {
+public:
+    bool find(PyObject* type, const char* name) {
+        const Owned found(PyObject_GetAttrString(type, name));
+        if (!found || (name_ = PyUnicode_InternFromString(name)) == nullptr) return false;
+        type_ = type, method_ = nullptr, getter_ = nullptr, is_method_ = PyCallable_Check(found.get());
+        if (Py_IS_TYPE(found.get(), &PyMethodDescr_Type)) {
+            const PyMethodDef* definition = reinterpret_cast<PyMethodDescrObject*>(found.get())->d_method;
+            if (definition->ml_flags == METH_NOARGS) method_ = definition->ml_meth;
+        } else if (Py_IS_TYPE(found.get(), &PyGetSetDescr_Type)) {
+            getter_ = reinterpret_cast<PyGetSetDescrObject*>(found.get())->d_getset;
+        }
+        return true;
+    }
+
+    Owned ask(PyObject* object) const {
+        auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
+        if (type == type_ || type == torch.parameter) {  // a parameter adds nothing to a tensor
+            if (method_ != nullptr) return Owned(method_(object, nullptr));
+            if (getter_ != nullptr) return Owned(getter_->get(object, getter_->closure));
+        }
+        return Owned(is_method_ ? PyObject_CallMethodNoArgs(object, name_) : PyObject_GetAttr(object, name_));
+    }
+
+private:
+    PyObject *name_ = nullptr, *type_ = nullptr;
+    bool is_method_ = false;
+    PyCFunction method_ = nullptr;
+    const PyGetSetDef* getter_ = nullptr;
 };
-Names names{};
+
+Question is_cpu, is_nested, dtype_of, shape_of, data_ptr, is_in_one_piece, is_neg, requires_grad, untyped_storage, storage_offset, nbytes;
+
+bool find_questions() {
+    return is_cpu.find(torch.tensor, "is_cpu") && is_nested.find(torch.tensor, "is_nested") &&
+           dtype_of.find(torch.tensor, "dtype") && shape_of.find(torch.tensor, "shape") &&
+           data_ptr.find(torch.tensor, "data_ptr") && is_in_one_piece.find(torch.tensor, "is_contiguous") &&
+           is_neg.find(torch.tensor, "is_neg") && requires_grad.find(torch.tensor, "requires_grad") &&
+           untyped_storage.find(torch.tensor, "untyped_storage") && storage_offset.find(torch.tensor, "storage_offset") &&
+           nbytes.find(torch.storage, "nbytes");
+}
+
+Owned answer(PyObject* function) {
+    if (PyCFunction_CheckExact(function) && PyCFunction_GET_FLAGS(function) == METH_NOARGS)
+        return Owned(PyCFunction_GET_FUNCTION(function)(PyCFunction_GET_SELF(function), nullptr));
+    return Owned(PyObject_CallNoArgs(function));
+}
+
+bool is_true(const Owned& object) { return object && PyObject_IsTrue(object.get()) == 1; }
+bool is_false(const Owned& object) { return object && PyObject_IsTrue(object.get()) == 0; }
 
 // ------------------------------------------------------------------------------------------------ DLPack, as its standard has it
 
@@ -145,16 +194,10 @@ bool look_through_dlpack(PyObject* tensor, View& view) {
     return true;
 }
 
-bool is_true(const Owned& object) { return object && PyObject_IsTrue(object.get()) == 1; }
-bool is_false(const Owned& object) { return object && PyObject_IsTrue(object.get()) == 0; }
-Owned attribute(PyObject* object, PyObject* name) { return Owned(PyObject_GetAttr(object, name)); }
-Owned call_method(PyObject* object, PyObject* name) { return Owned(PyObject_CallMethodNoArgs(object, name)); }
-
 bool look_through_attributes(PyObject* tensor, View& view) {
-    if (!is_true(attribute(tensor, names.is_cpu)) || !is_false(attribute(tensor, names.is_nested))) return false;
-    const Owned dtype = attribute(tensor, names.dtype), address = call_method(tensor, names.data_ptr);
-    const Owned shape = attribute(tensor, names.shape);
-    if (!dtype || !address || !shape || !PyTuple_Check(shape.get()) || !is_true(call_method(tensor, names.is_contiguous)))
+    if (!is_true(is_cpu.ask(tensor)) || !is_false(is_nested.ask(tensor))) return false;
+    const Owned dtype = dtype_of.ask(tensor), address = data_ptr.ask(tensor), shape = shape_of.ask(tensor);
+    if (!dtype || !address || !shape || !PyTuple_Check(shape.get()) || !is_true(is_in_one_piece.ask(tensor)))
         return false;
     const Py_ssize_t rank = PyTuple_GET_SIZE(shape.get());
     if (rank > MOST_DIMENSIONS) return false;
@@ -176,10 +219,10 @@ bool look(PyObject* tensor, View& view) {
 // Whether its storage still has that many bytes from where the tensor begins: it may have been freed or made smaller.
 bool has_memory(PyObject* tensor, const View& view, std::int64_t bytes) {
     if (view.data == nullptr) return bytes == 0;
-    const Owned storage = call_method(tensor, names.untyped_storage);
+    const Owned storage = untyped_storage.ask(tensor);
     if (!storage) return PyErr_Clear(), false;
-    const Owned nbytes = call_method(storage.get(), names.nbytes), offset = call_method(tensor, names.storage_offset);
-    const std::int64_t size = nbytes ? PyLong_AsLongLong(nbytes.get()) : -1, start = offset ? PyLong_AsLongLong(offset.get()) : -1;
+    const Owned found = nbytes.ask(storage.get()), offset = storage_offset.ask(tensor);
+    const std::int64_t size = found ? PyLong_AsLongLong(found.get()) : -1, start = offset ? PyLong_AsLongLong(offset.get()) : -1;
     if (PyErr_Occurred() != nullptr) return PyErr_Clear(), false;
     return start >= 0 && size >= bytes + start * ITEM[view.type];
 }
@@ -188,12 +231,14 @@ bool is_tensor(PyObject* object) {
     return torch.tensor != nullptr && PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(torch.tensor));
 }
 
+PyObject* current_level = nullptr;  // the name of the level of forward mode, which is negative outside of it
+
 // No tracing, no mode, no transform: nobody else is to see what is done to the tensors of this thread.
 bool is_unobserved() {
     for (Py_ssize_t i = 0, count = PyTuple_GET_SIZE(torch.modes); i < count; ++i)
-        if (!is_false(Owned(PyObject_CallNoArgs(PyTuple_GET_ITEM(torch.modes, i))))) return PyErr_Clear(), false;
-    const Owned level = attribute(torch.forward_ad, names.current_level);
-    const bool outside = level && PyLong_AsLong(level.get()) < 0;
+        if (!is_false(answer(PyTuple_GET_ITEM(torch.modes, i)))) return PyErr_Clear(), false;
+    PyObject* level = PyDict_GetItemWithError(torch.forward_ad, current_level);  // a borrowed reference
+    const bool outside = level != nullptr && PyLong_AsLong(level) < 0;
     return outside && PyErr_Occurred() == nullptr ? true : (PyErr_Clear(), false);
 }
 
@@ -201,14 +246,14 @@ bool is_unobserved() {
 bool is_plain(PyObject* tensor, View& view) {
     const auto* type = reinterpret_cast<PyObject*>(Py_TYPE(tensor));
     if ((type != torch.tensor && type != torch.parameter) || !look(tensor, view) || view.data == nullptr) return false;
-    return is_false(call_method(tensor, names.is_neg)) ? true : (PyErr_Clear(), false);
+    return is_false(is_neg.ask(tensor)) ? true : (PyErr_Clear(), false);
 }
 
 // ------------------------------------------------------------------------------------------------ plans
 
 constexpr std::int64_t LONG = 16384;  // elements; a kernel on fewer is over before another thread could have used the interpreter
 
-// A program laid out for tensors of one shape and type. Results are allocated like tensors whose memory was given back.
+// A program laid out for tensors of one shape and type. Results are allocated like tensors of one element, expanded.
 struct Plan {
     PyObject_HEAD
     Type type;
@@ -357,7 +402,22 @@ PyObject* plan_backward(PyObject* self, PyObject* const* arguments, Py_ssize_t c
     return backward(plan, grad, saved, grad_x) ? grad_x.release() : nullptr;
 }
 
-bool records_gradients() { return is_false(Owned(PyObject_CallNoArgs(torch.is_grad_enabled))) ? false : (PyErr_Clear(), true); }
+PyObject* plan_double_backward(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+    if (count != 3) return wrong_count("double_backward(towards, grad, x)");
+    const Plan* plan = as_plan(self);
+    View towards, grad, x, to_grad, to_x;
+    if (!is_tensor(arguments[0]) || !look(arguments[0], towards) || !is_input(plan, arguments[0], towards)) return none();
+    if (!is_tensor(arguments[1]) || !look(arguments[1], grad) || !is_gradient(plan, arguments[1], grad)) return none();
+    if (!is_tensor(arguments[2]) || !look(arguments[2], x) || !is_input(plan, arguments[2], x)) return none();
+    const Owned for_grad = allocate(plan->like_out, plan->type, plan->out_bytes, to_grad);
+    if (!for_grad) return nullptr;
+    const Owned for_x = allocate(plan->like_x, plan->type, plan->in_bytes, to_x);
+    if (!for_x) return nullptr;
+    run(plan, [&] { boolit_double_backward(plan->get(), towards.data, grad.data, x.data, to_grad.data, to_x.data); });
+    return PyTuple_Pack(2, for_grad.get(), for_x.get());
+}
+
+bool records_gradients() { return is_false(answer(torch.is_grad_enabled)) ? false : (PyErr_Clear(), true); }
 
 // The same where both are plain, and nobody wants to differentiate again or to look on.
 PyObject* plan_differentiate(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
@@ -417,7 +477,7 @@ PyObject* evaluate(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     const Owned held(new_reference(call.plan));  // another thread may put another plan there
     const Plan* plan = as_plan(held.get());
     if (!is_input(plan, x, view)) return none();
-    if (records_gradients() && !is_false(attribute(x, names.requires_grad))) {
+    if (records_gradients() && !is_false(requires_grad.ask(x))) {
         PyObject* given[] = {x, held.get()};
         return PyObject_Vectorcall(torch.apply, given, 2, nullptr);
     }
@@ -430,9 +490,9 @@ PyObject* evaluate(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
 PyObject* connect(PyObject*, PyObject* arguments) {
     Torch given{};
     PyObject* capsule;
-    if (!PyArg_ParseTuple(arguments, "O!O!OO!OOOO!O", &PyType_Type, &given.tensor, &PyType_Type, &given.parameter, &capsule,
-                          &PyTuple_Type, &given.dtypes, &given.empty_like, &given.is_grad_enabled, &given.apply, &PyTuple_Type,
-                          &given.modes, &given.forward_ad))
+    if (!PyArg_ParseTuple(arguments, "O!O!O!OO!OOOO!O!", &PyType_Type, &given.tensor, &PyType_Type, &given.parameter, &PyType_Type,
+                          &given.storage, &capsule, &PyTuple_Type, &given.dtypes, &given.empty_like, &given.is_grad_enabled,
+                          &given.apply, &PyTuple_Type, &given.modes, &PyDict_Type, &given.forward_ad))
         return nullptr;
     if (PyTuple_GET_SIZE(given.dtypes) != OTHER) return PyErr_Format(PyExc_ValueError, "%d dtypes are expected", int(OTHER));
     exchange = nullptr;
@@ -441,15 +501,9 @@ PyObject* connect(PyObject*, PyObject* arguments) {
         if (found == nullptr) return nullptr;
         if (found->header.major == 1) exchange = found;
     }
-    const Torch old = torch;
+    Py_INCREF(arguments);  // and with it all of torch's objects, until the process ends
     torch = given;
-    for (PyObject* object : {torch.tensor, torch.parameter, torch.empty_like, torch.is_grad_enabled, torch.apply, torch.forward_ad,
-                             torch.modes, torch.dtypes})
-        Py_INCREF(object);
-    for (PyObject* object :
-         {old.tensor, old.parameter, old.empty_like, old.is_grad_enabled, old.apply, old.forward_ad, old.modes, old.dtypes})
-        Py_XDECREF(object);
-    return none();
+    return find_questions() ? none() : nullptr;
 }
 
 PyObject* threads(PyObject*, PyObject*) { return PyLong_FromLong(boolit_threads()); }
@@ -460,6 +514,7 @@ PyCFunction method(FastCall function) { return reinterpret_cast<PyCFunction>(rei
 PyMethodDef PLAN_METHODS[] = {
     {"forward", method(plan_forward), METH_FASTCALL, "The output, and the bits kept for a backward or None."},
     {"backward", method(plan_backward), METH_FASTCALL, "The gradient, from the bits or from the input."},
+    {"double_backward", method(plan_double_backward), METH_FASTCALL, "What the gradient and the input get from the backward's own."},
     {"differentiate", method(plan_differentiate), METH_FASTCALL, "The same if both are plain and nobody looks on."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -496,25 +551,7 @@ PyModuleDef MODULE{PyModuleDef_HEAD_INIT, "_gates", "The compiled gates.", -1, M
 }  // namespace
 
 PyMODINIT_FUNC PyInit__gates() {
-    const struct {
-        PyObject** name;
-        const char* text;
-    } texts[] = {
-        {&names.is_cpu, "is_cpu"},
-        {&names.dtype, "dtype"},
-        {&names.shape, "shape"},
-        {&names.data_ptr, "data_ptr"},
-        {&names.is_contiguous, "is_contiguous"},
-        {&names.is_nested, "is_nested"},
-        {&names.is_neg, "is_neg"},
-        {&names.requires_grad, "requires_grad"},
-        {&names.untyped_storage, "untyped_storage"},
-        {&names.nbytes, "nbytes"},
-        {&names.storage_offset, "storage_offset"},
-        {&names.current_level, "_current_level"},
-    };
-    for (const auto& text : texts)
-        if ((*text.name = PyUnicode_InternFromString(text.text)) == nullptr) return nullptr;
+    if ((current_level = PyUnicode_InternFromString("_current_level")) == nullptr) return nullptr;
     Owned module(PyModule_Create(&MODULE)), type(PyType_FromSpec(&PLAN));
     if (!module || !type || PyModule_AddObjectRef(module.get(), "Plan", type.get()) < 0) return nullptr;
     if (PyModule_AddIntConstant(module.get(), "abi", boolit_abi()) < 0) return nullptr;

@@ -1,4 +1,4 @@
-// boolit's kernels for training many runs at once: an optimiser's step and batch normalisation, each in one pass over memory.
+// boolit's kernels for training many runs at once: an optimiser's step, batch normalisation, gathered batches and hits.
 //
 // Plain C++17 behind a C interface, as gates.cpp: no torch header is needed to build it. The loops are compiled once for each
 // instruction set and chosen when the library is loaded.
@@ -32,6 +32,7 @@ enum Now { MINUS, ROOT, SHRINKAGE, NOWS };                  // of each run in th
 
 constexpr std::int64_t BLOCK = 4096;  // elements of a row that are updated together
 constexpr std::int64_t CHUNK = 1024;  // elements of a row that are summed in their own type
+constexpr std::int64_t TILE = 16;     // samples that are laid out together
 
 // Gradients come in parts, one per parameter, each (runs, its size); everything else is (runs, columns), or of each run.
 struct BoolitUpdate {
@@ -53,11 +54,30 @@ struct BoolitUpdate {
 // else is contiguous. scale is 1 / sqrt(variance + eps). Forward writes out, mean, scale and the running statistics; backward
 // takes the gradient above and writes out and the gradients of weight and bias.
 struct BoolitNorm {
-    std::int32_t type, unused;
+    std::int32_t type, relu;  // whether ReLU follows
     std::int64_t rows, samples, features, weight_stride, bias_stride;
     double eps, momentum;
     const void *x, *above, *weight, *bias;
     void *out, *mean, *scale, *running_mean, *running_var, *weight_gradient, *bias_gradient;
+};
+
+// Stored samples (count, features), of which each run takes some: bytes, each replaced by its entry in a table, to
+// (runs, samples, features); or numbers, to (runs, features, samples).
+struct BoolitGather {
+    std::int32_t type, bytes;  // the type of what is written, and whether bytes are read
+    std::int64_t runs, samples, features, count;
+    const void *stored, *table;
+    const std::int64_t* rows;
+    void* out;
+};
+
+// Outputs (runs, classes, samples), of which the largest should be the target's, an int64; or, where there is one output, its
+// sign the target's, of the same type. Targets of two runs lie `stride` apart.
+struct BoolitHits {
+    std::int32_t type, signs;
+    std::int64_t runs, classes, samples, stride;
+    const void *outputs, *targets;
+    std::uint8_t* hits;
 };
 
 namespace {
@@ -182,4 +202,26 @@ BOOLIT_API void boolit_normalise(const BoolitNorm* norm) {
 BOOLIT_API void boolit_normalise_backward(const BoolitNorm* norm) {
     run(norm->type == FLOAT32 ? CHOOSE(normalise_backward<float>) : CHOOSE(normalise_backward<double>), *norm, norm->rows,
         norm->rows * norm->samples);
+}
+
+// 0 if all was well, 1 if a row is not there: then nothing is written.
+BOOLIT_API int boolit_gather(const BoolitGather* gather) {
+    for (std::int64_t at = 0; at < gather->runs * gather->samples; ++at)
+        if (gather->rows[at] < 0 || gather->rows[at] >= gather->count) return 1;
+    const std::int64_t elements = gather->runs * gather->samples * gather->features;
+    if (gather->bytes)
+        run(gather->type == FLOAT32 ? CHOOSE(gather_bytes<float>) : CHOOSE(gather_bytes<double>), *gather,
+            gather->runs * gather->samples, elements);
+    else
+        run(gather->type == FLOAT32 ? CHOOSE(gather_numbers<float>) : CHOOSE(gather_numbers<double>), *gather,
+            gather->runs * ((gather->samples + TILE - 1) / TILE), elements);
+    return 0;
+}
+
+BOOLIT_API void boolit_hits(const BoolitHits* hits) {
+    const std::int64_t elements = hits->runs * hits->classes * hits->samples;
+    if (hits->signs)
+        run(hits->type == FLOAT32 ? CHOOSE(compare_signs<float>) : CHOOSE(compare_signs<double>), *hits, hits->runs, elements);
+    else
+        run(hits->type == FLOAT32 ? CHOOSE(find_hits<float>) : CHOOSE(find_hits<double>), *hits, hits->runs, elements);
 }

@@ -1,4 +1,4 @@
-"""Training many runs at once: an optimiser's step and batch normalisation, as formulas and as the kernels of training.cpp.
+"""Training many runs at once: optimiser steps, batch norm, batches, hits; as formulas and as the kernels of training.cpp.
 
 The formulas hold on every device and in every type; the kernels stand in for them on CPUs, in float32 and float64, where they
 are built. In a kernel every run is computed by itself, in an order that neither other runs nor the number of threads changes.
@@ -40,12 +40,32 @@ class NormStruct(ctypes.Structure):
     """BoolitNorm of training.cpp."""
 
     _fields_ = [
-        *((name, ctypes.c_int32) for name in ("type", "unused")),
+        *((name, ctypes.c_int32) for name in ("type", "relu")),
         *((name, ctypes.c_int64) for name in ("rows", "samples", "features", "weight_stride", "bias_stride")),
         *((name, ctypes.c_double) for name in ("eps", "momentum")),
         *((name, pointer) for name in ("x", "above", "weight", "bias")),
         *((name, pointer) for name in ("out", "mean", "scale", "running_mean", "running_var")),
         *((name, pointer) for name in ("weight_gradient", "bias_gradient")),
+    ]
+
+
+class GatherStruct(ctypes.Structure):
+    """BoolitGather of training.cpp."""
+
+    _fields_ = [
+        *((name, ctypes.c_int32) for name in ("type", "bytes")),
+        *((name, ctypes.c_int64) for name in ("runs", "samples", "features", "count")),
+        *((name, pointer) for name in ("stored", "table", "rows", "out")),
+    ]
+
+
+class HitsStruct(ctypes.Structure):
+    """BoolitHits of training.cpp."""
+
+    _fields_ = [
+        *((name, ctypes.c_int32) for name in ("type", "signs")),
+        *((name, ctypes.c_int64) for name in ("runs", "classes", "samples", "stride")),
+        *((name, pointer) for name in ("outputs", "targets", "hits")),
     ]
 
 
@@ -62,9 +82,9 @@ def _load() -> tuple[ctypes.CDLL | None, KernelStatus]:
         return None, KernelStatus(False, f"{path.name} does not load ({error}); reinstall boolit", str(path))
     if abi != ABI:
         return None, KernelStatus(False, f"{path.name} is of another version of boolit; reinstall it", str(path), abi=abi)
-    for name in ("boolit_update", "boolit_normalise", "boolit_normalise_backward"):
-        function = getattr(library, name)
-        function.argtypes, function.restype = [pointer], None
+    for name in ("update", "normalise", "normalise_backward", "hits", "gather"):
+        function = getattr(library, f"boolit_{name}")
+        function.argtypes, function.restype = [pointer], ctypes.c_int if name == "gather" else None
     library.boolit_training_instructions.restype = ctypes.c_char_p
     instructions = library.boolit_training_instructions().decode()
     return library, KernelStatus(True, f"built and loaded ({instructions})", str(path), instructions, abi=abi)
@@ -173,9 +193,16 @@ class Update:
 
 
 def batch_norm(
-    x: Tensor, running_mean: Tensor, running_var: Tensor, weight: Tensor, bias: Tensor, momentum: float, eps: float
+    x: Tensor,
+    running_mean: Tensor,
+    running_var: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    momentum: float,
+    eps: float,
+    relu: bool = False,
 ) -> Tensor:
-    """``F.batch_norm`` in training, of every run's own features; the running statistics are changed in place.
+    """``F.batch_norm`` in training, of every run's own features, and ReLU if wished; changes the running statistics in place.
 
     The kernel's gradient cannot be differentiated again.
 
@@ -187,39 +214,115 @@ def batch_norm(
     if not whole or not fits(x, *statistics, weight, bias) or has_torch_function_unary(x) or torch.compiler.is_compiling():
         mean, var, scale, shift = (values.reshape(-1) for values in (*statistics, weight, bias))
         flat = x.reshape(1, -1, x.shape[2])
-        return F.batch_norm(flat, mean, var, scale, shift, True, momentum, eps).view_as(x)
-    out: Tensor = _BatchNorm.apply(x, weight, bias, running_mean, running_var, momentum, eps)  # type: ignore[no-untyped-call]
+        normal = F.batch_norm(flat, mean, var, scale, shift, True, momentum, eps).view_as(x)
+        return normal.relu() if relu else normal
+    out: Tensor = _BatchNorm.apply(x, weight, bias, running_mean, running_var, momentum, eps, relu)  # type: ignore[no-untyped-call]
     return out
 
 
 class _BatchNorm(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, momentum: float, eps: float
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, momentum: float, eps: float, relu: bool
     ) -> Tensor:
         assert LIBRARY is not None
         x = x.contiguous()
         out, own = torch.empty_like(x), x.new_empty(2, *weight.shape)
         start, (features, samples) = own.data_ptr(), x.shape[1:]
         strides = weight.stride(0), bias.stride(0)  # a model's parameters may be columns of a matrix
-        sizes = TYPES[x.dtype], 0, weight.numel(), samples, features, *strides, eps, momentum
+        sizes = TYPES[x.dtype], relu, weight.numel(), samples, features, *strides, eps, momentum
         inputs = x.data_ptr(), None, weight.data_ptr(), bias.data_ptr()
         statistics = start, start + own.nbytes // 2, mean.data_ptr(), var.data_ptr()
         struct = NormStruct(*sizes, *inputs, out.data_ptr(), *statistics)
         LIBRARY.boolit_normalise(ctypes.addressof(struct))
-        ctx.save_for_backward(x, weight, own)
+        ctx.save_for_backward(x, weight, bias, own)
+        ctx.relu = relu
         return out
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
         assert LIBRARY is not None
-        x, weight, own = ctx.saved_tensors
+        x, weight, bias, own = ctx.saved_tensors
         above = above.contiguous()
         out, of_parameters = torch.empty_like(x), torch.empty_like(own)
         start, of_weight, half = own.data_ptr(), of_parameters.data_ptr(), own.nbytes // 2
-        sizes = TYPES[x.dtype], 0, weight.numel(), x.shape[2], x.shape[1], weight.stride(0), 0, 0.0, 0.0
-        inputs = x.data_ptr(), above.data_ptr(), weight.data_ptr(), None
+        sizes = TYPES[x.dtype], ctx.relu, weight.numel(), x.shape[2], x.shape[1], weight.stride(0), bias.stride(0), 0.0, 0.0
+        inputs = x.data_ptr(), above.data_ptr(), weight.data_ptr(), bias.data_ptr()
         struct = NormStruct(*sizes, *inputs, out.data_ptr(), start, start + half, None, None, of_weight, of_weight + half)
         LIBRARY.boolit_normalise_backward(ctypes.addressof(struct))
-        return out, *of_parameters.unbind(), None, None, None, None
+        return out, *of_parameters.unbind(), None, None, None, None, None
+
+
+# Batches: stored samples of every run, and whether its answers are right.
+
+
+def gather_rows(stored: Tensor, rows: Tensor) -> Tensor:
+    """Stored samples of every run, laid out with the samples last, as stacked layers take them.
+
+    Shape: ``(count, features)`` and ``(runs, samples)``, to ``(runs, samples, features)``.
+    """
+    if not fits(stored) or not stored.is_contiguous():
+        taken = stored.index_select(0, rows.flatten()).view(*rows.shape, -1)
+        return taken.mT.contiguous().mT
+    out = stored.new_empty(len(rows), stored.shape[1], rows.shape[1])
+    _gather(stored, rows, out, stored.shape[1], None)
+    return out.mT
+
+
+def gather_bytes(stored: Tensor, rows: Tensor, table: Tensor) -> Tensor:
+    """Stored samples of every run, where the numbers of a table stand for bytes.
+
+    Shape: ``(count, …)``, ``(runs, samples)`` and ``(256,)``, to ``(runs, samples, …)``.
+    """
+    shape = (*rows.shape, *stored.shape[1:])
+    if not fits(table) or not stored.is_cpu or not stored.is_contiguous() or stored.dtype != torch.uint8:
+        return table[stored.index_select(0, rows.flatten()).int()].view(shape)
+    out = table.new_empty(shape)
+    _gather(stored, rows, out, stored[0].numel(), table.contiguous())
+    return out
+
+
+def _gather(stored: Tensor, rows: Tensor, out: Tensor, features: int, table: Tensor | None) -> None:
+    assert LIBRARY is not None
+    rows = rows.contiguous()
+    sizes = TYPES[out.dtype], table is not None, *rows.shape, features, len(stored)
+    addresses = stored.data_ptr(), None if table is None else table.data_ptr(), rows.data_ptr(), out.data_ptr()
+    struct = GatherStruct(*sizes, *addresses)
+    if rows.dtype != torch.int64 or LIBRARY.boolit_gather(ctypes.addressof(struct)):
+        raise IndexError(f"rows must be int64 from 0 to {len(stored) - 1}, the stored samples; got {rows.dtype}, some outside")
+
+
+def hits(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Whether the largest output, the first of equal ones, is that of the target.
+
+    Shape: ``(runs, classes, samples)`` and ``(runs, samples)``, to the targets'.
+    """
+    last = targets.stride(1) == 1 and targets.is_cpu and targets.dtype == torch.int64
+    if not last or not fits(outputs) or not outputs.is_contiguous():
+        return outputs.max(1).indices == targets  # argmax is seven times slower
+    found = torch.empty(targets.shape, dtype=torch.bool)
+    _find_hits(outputs, targets, found, outputs.shape, signs=False)
+    return found
+
+
+def binary_hits(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Whether an output is above 0 where the target is 1, and not where it is 0.
+
+    Shape: ``(runs, samples, outputs)``, both and the result.
+    """
+    runs, samples, width = outputs.shape
+    # Of one output the samples are neighbours in memory, before or after the outputs; the targets of all runs may be the same.
+    flat = width == 1 and fits(outputs, targets) and outputs.stride(0) == samples and outputs.stride(1) == 1
+    if not flat or targets.stride(1) != 1 or targets.shape != outputs.shape:
+        return (outputs > 0) == (targets > 0.5)
+    found = torch.empty(targets.shape, dtype=torch.bool)
+    _find_hits(outputs, targets, found, (runs, 1, samples), signs=True)
+    return found
+
+
+def _find_hits(outputs: Tensor, targets: Tensor, found: Tensor, sizes: Sequence[int], signs: bool) -> None:
+    assert LIBRARY is not None
+    addresses = (tensor.data_ptr() for tensor in (outputs, targets, found))
+    struct = HitsStruct(TYPES[outputs.dtype], signs, *sizes, targets.stride(0), *addresses)
+    LIBRARY.boolit_hits(ctypes.addressof(struct))

@@ -1,4 +1,4 @@
-// The loops of training.cpp: optimiser steps and batch normalisation of many runs, a part of the work at a time.
+// The loops of training.cpp: what is done to many runs in a step of their training, a part of the work at a time.
 //
 // Included once for each instruction set, inside a namespace of its own, so it has no include guard on purpose. Every element
 // takes the same vector operations wherever it lies: a tail is padded to a whole vector, and blocks begin where rows do. So a
@@ -179,6 +179,18 @@ void update(const BoolitUpdate& step, std::int64_t begin, std::int64_t end) {
 // --------------------------------------------------------------------------------------------------- batch normalisation
 
 template <class T>
+ALWAYS_INLINE Real<T> scaled(Real<T> x, Real<T> centre, Real<T> slope, Real<T> bias) {
+    return (x - centre) * slope + bias;
+}
+
+// Where `by` is at most 0, 0; NaN passes, as in torch.
+template <class T>
+ALWAYS_INLINE Real<T> masked(Real<T> x, Real<T> by) {
+    const Real<T> zero = {};
+    return by <= zero ? zero : x;
+}
+
+template <class T>
 void normalise(const BoolitNorm& norm, std::int64_t begin, std::int64_t end) {
     constexpr int W = Lanes<T>::W;
     const std::int64_t n = norm.samples;
@@ -207,7 +219,8 @@ void normalise(const BoolitNorm& norm, std::int64_t begin, std::int64_t end) {
         const Real<T> slope = all(T(scale * own(norm.weight, norm.weight_stride))), bias = all(own(norm.bias, norm.bias_stride));
         for (std::int64_t at = 0; at < n; at += W) {
             const int lanes = n - at < W ? int(n - at) : W;
-            store(out + at, (load(x + at, lanes) - centre) * slope + bias, lanes);
+            const Real<T> result = scaled<T>(load(x + at, lanes), centre, slope, bias);
+            store(out + at, norm.relu ? masked<T>(result, result) : result, lanes);
         }
     }
 }
@@ -221,22 +234,116 @@ void normalise_backward(const BoolitNorm& norm, std::int64_t begin, std::int64_t
         const T* const above = static_cast<const T*>(norm.above) + row * n;
         T* const out = static_cast<T*>(norm.out) + row * n;
         const T scale = static_cast<const T*>(norm.scale)[row];
-        const T weight = static_cast<const T*>(norm.weight)[row / norm.features * norm.weight_stride + row % norm.features];
+        const auto own = [&](const void* values, std::int64_t stride) {
+            return static_cast<const T*>(values)[row / norm.features * stride + row % norm.features];
+        };
+        const T weight = own(norm.weight, norm.weight_stride);
         const Real<T> centre = all(static_cast<const T*>(norm.mean)[row]);
+        // Through ReLU goes what the forward pass left above 0; it is found again, as cheaply as it would be read.
+        const Real<T> bias = all(own(norm.bias, norm.bias_stride)), factor = all(T(scale * weight));
+        const auto through = [&](Real<T> slope, Real<T> input) {
+            return norm.relu ? masked<T>(slope, scaled<T>(input, centre, factor, bias)) : slope;
+        };
         double total[2];  // of the gradient above, and of its products with the centred inputs
         sums<T, 2>(n, total, [&](std::int64_t at, int lanes, Real<T>* partial) {
-            const Real<T> slope = load(above + at, lanes);  // 0 in the lanes of a padded tail
-            partial[0] += slope;
-            partial[1] += slope * (load(x + at, lanes) - centre);
+            const Real<T> input = load(x + at, lanes), slope = through(load(above + at, lanes), input);
+            partial[0] += slope;  // 0 in the lanes of a padded tail
+            partial[1] += slope * (input - centre);
         });
         static_cast<T*>(norm.weight_gradient)[row] = T(total[1] * double(scale));
         static_cast<T*>(norm.bias_gradient)[row] = T(total[0]);
-        const Real<T> mean = all(T(total[0] / double(n))), factor = all(T(scale * weight));
+        const Real<T> mean = all(T(total[0] / double(n)));
         const Real<T> share = all(T(total[1] * double(scale) * double(scale) / double(n)));
         for (std::int64_t at = 0; at < n; at += W) {
             const int lanes = n - at < W ? int(n - at) : W;
-            const Real<T> apart = load(x + at, lanes) - centre;
-            store(out + at, (load(above + at, lanes) - mean - apart * share) * factor, lanes);
+            const Real<T> input = load(x + at, lanes), slope = through(load(above + at, lanes), input);
+            store(out + at, (slope - mean - (input - centre) * share) * factor, lanes);
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- gathered batches
+
+template <class T>
+void gather_bytes(const BoolitGather& gather, std::int64_t begin, std::int64_t end) {
+    const std::int64_t features = gather.features;
+    const T* const table = static_cast<const T*>(gather.table);
+    for (std::int64_t sample = begin; sample < end; ++sample) {
+        const std::uint8_t* const from = static_cast<const std::uint8_t*>(gather.stored) + gather.rows[sample] * features;
+        T* const to = static_cast<T*>(gather.out) + sample * features;
+        std::int64_t at = 0;
+#if BOOLIT_BYTES == 64
+        if constexpr (sizeof(T) == 4)
+            for (; at + 16 <= features; at += 16) {
+                const __m512i places = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)(from + at)));
+                _mm512_storeu_ps(to + at, _mm512_i32gather_ps(places, table, 4));
+            }
+#elif BOOLIT_BYTES == 32
+        if constexpr (sizeof(T) == 4)
+            for (; at + 8 <= features; at += 8) {
+                const __m256i places = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)(from + at)));
+                _mm256_storeu_ps(to + at, _mm256_i32gather_ps(table, places, 4));
+            }
+#endif
+        for (; at < features; ++at) to[at] = table[from[at]];
+    }
+}
+
+template <class T>
+void gather_numbers(const BoolitGather& gather, std::int64_t begin, std::int64_t end) {
+    const std::int64_t features = gather.features, samples = gather.samples, tiles = (samples + TILE - 1) / TILE;
+    for (std::int64_t tile = begin; tile < end; ++tile) {
+        const std::int64_t run = tile / tiles, first = tile % tiles * TILE;
+        const int n = int(samples - first < TILE ? samples - first : TILE);
+        const T* from[TILE];
+        for (int sample = 0; sample < n; ++sample)
+            from[sample] = static_cast<const T*>(gather.stored) + gather.rows[run * samples + first + sample] * features;
+        T* const to = static_cast<T*>(gather.out) + run * features * samples + first;
+        if (n == TILE)
+            for (std::int64_t feature = 0; feature < features; ++feature) {
+                T column[TILE];
+#pragma GCC unroll 16
+                for (int sample = 0; sample < TILE; ++sample) column[sample] = from[sample][feature];
+                std::memcpy(to + feature * samples, column, sizeof column);
+            }
+        else
+            for (std::int64_t feature = 0; feature < features; ++feature)
+                for (int sample = 0; sample < n; ++sample) to[feature * samples + sample] = from[sample][feature];
+    }
+}
+
+// ----------------------------------------------------------------------------------------------------------------- hits
+
+// Of one output: whether it and its target are on the same side of the line between no and yes.
+template <class T>
+void compare_signs(const BoolitHits& of, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t run = begin; run < end; ++run) {
+        const T* const outputs = static_cast<const T*>(of.outputs) + run * of.samples;
+        const T* const targets = static_cast<const T*>(of.targets) + run * of.stride;
+        for (std::int64_t at = 0; at < of.samples; ++at)
+            of.hits[run * of.samples + at] = (outputs[at] > T(0)) == (targets[at] > T(0.5));
+    }
+}
+
+// As torch.max: the first of the largest, where NaN is larger than any number.
+template <class T>
+void find_hits(const BoolitHits& of, std::int64_t begin, std::int64_t end) {
+    constexpr int W = Lanes<T>::W;
+    for (std::int64_t run = begin; run < end; ++run) {
+        const T* const outputs = static_cast<const T*>(of.outputs) + run * of.classes * of.samples;
+        const std::int64_t* const targets = static_cast<const std::int64_t*>(of.targets) + run * of.stride;
+        for (std::int64_t at = 0; at < of.samples; at += W) {
+            const int n = of.samples - at < W ? int(of.samples - at) : W;
+            Real<T> best = load(outputs + at, n);
+            Int<T> place = {};
+            for (std::int64_t number = 1; number < of.classes; ++number) {
+                const Real<T> value = load(outputs + number * of.samples + at, n);
+                const Int<T> better = (value > best) | ((value != value) & (best == best));
+                best = better ? value : best;
+                place = better ? place - place + typename Lanes<T>::One(number) : place;
+            }
+            for (int lane = 0; lane < n; ++lane)
+                of.hits[run * of.samples + at + lane] = place[lane] == targets[at + lane];
         }
     }
 }

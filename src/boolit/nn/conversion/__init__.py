@@ -12,10 +12,10 @@ from typing import Any, Literal
 from torch import Tensor, fx, nn
 from torch.nn.parameter import is_lazy
 
-from boolit.nn.conversion.capture import UntraceableError, is_leaf, record, run, tensors, trace, undisturbed
+from boolit.nn.conversion.capture import UntraceableError, capture, first_line, run, tensors, undisturbed
 from boolit.nn.conversion.constraints import WidthConstraints
-from boolit.nn.conversion.layers import CONVOLUTIONS, describe, parameter_count
-from boolit.nn.conversion.plan import plan
+from boolit.nn.conversion.layers import RESIZABLE, describe, parameter_count
+from boolit.nn.conversion.plan import Replacements
 from boolit.nn.conversion.propagation import Propagation
 from boolit.nn.conversion.recipe import apply, from_pretrained, remember
 from boolit.nn.conversion.report import Budget, Change, Conversion, FoundActivation, Weights
@@ -116,17 +116,25 @@ class ConversionJob:
     """The conversion of ``model``, which it changes."""
 
     def __init__(self, model: nn.Module, spec: Spec, choice: ActivationChoice, example: Any) -> None:
-        _check_convertible(model)
-        self.model, self.spec, self.choice, self.example = model, spec, choice, example
+        if hasattr(model, "_orig_mod"):
+            raise ValueError("the model is compiled: convert what torch.compile was given, model._orig_mod, and compile again")
+        for name, module in model.named_modules():
+            if any(map(is_lazy, module.parameters(recurse=False))):
+                seen = f"{name} is a {type(module).__name__} that has seen no input"
+                raise ValueError(f"{seen}; run the model once before converting it")
+        self.model, self.spec, self.example = model, spec, example
         self.probe = activation(spec)
-        self.untraced = ""
-        self.graph = self._trace()
+        self.untraced, self.graph = "", None
+        try:
+            self.graph = capture(model, example, choice)
+        except UntraceableError as error:
+            if self.probe.map != (1, 1):
+                raise
+            self.untraced = f"where it calls functions, for {error}"
         self.sites = untraced_sites(model, choice) if self.untraced else find_sites(model, self.graph, choice)
         if not self.sites:
-            raise ValueError(
-                f"{type(model).__name__} calls none of {', '.join(sorted(choice.names)) or choice.classes}; "
-                "say which activations to replace with replace=[…]"
-            )
+            names = ", ".join(sorted(choice.names)) or choice.classes
+            raise ValueError(f"{type(model).__name__} calls none of {names}; say which to replace with replace=[…]")
         self.active = list(self.sites)
         self.products: dict[fx.Node, Site] = {}
         self.exact: ExactGates | None = None
@@ -138,38 +146,42 @@ class ConversionJob:
         for pattern in (*only, *keep):
             if not any(fnmatchcase(site.name, pattern) for site in self.sites):
                 raise ValueError(f"no activation is called {pattern!r}; there are {', '.join(s.name for s in self.sites)}")
-        self.active = [site for site in self.sites if _matches(site, only) and not _matches(site, keep)]
+        chosen, kept = ({site for site in self.sites for one in some if fnmatchcase(site.name, one)} for some in (only, keep))
+        self.active = [site for site in self.sites if site in chosen - kept]
         unseen = {type(self.model).__name__: self.untraced} if self.untraced else {}
         return {site.name: "as asked" for site in self.sites if site not in self.active} | unseen
 
     def solve(self, skip_pinned: bool, gated: Gated, weights: Weights) -> dict[str, str]:
         """Finds which widths hang together; refuses what cannot be, or leaves and returns it."""
         left: dict[str, str] = {}
-        widen, plain = False, set[Site]()
         self.exact = ExactGates(self.probe) if weights == "exact" else None
+        self.products = self._products() if gated == "replace" and self.probe.divisor > 1 else {}
         while True:
-            self.products = self._products(plain) if gated == "replace" and self.probe.divisor > 1 else {}
-            options = {"widen": widen, "apart": self.exact is not None}
-            propagation = Propagation(self.model, self.active, self.probe, self.products, **options)
-            if self.graph is not None:
-                propagation.walk(self.graph)
-            plain |= propagation.ungated
-            self.constraints = propagation.constraints
-            self.components = components(self.constraints, self.exact.k if self.exact else 0)
-            if self.exact:
-                self._refuse_inexact(self.exact)
+            refused = self._propagate(widen=False)
+            # The filters of a channel are neighbours, as the partners of a gate are unless it takes halves.
+            if refused and not (self.exact and self.exact.halves) and len(self._propagate(widen=True)) >= len(refused):
+                self._propagate(widen=False)
             refused = self.constraints.refusals
-            if propagation.ungated:
-                continue
             if not refused:
                 return left
-            if not widen:
-                widen = True
-                continue
             self.active = [site for site in self.active if site not in refused]
             if not skip_pinned or not self.active:
                 raise ValueError(self._refusal(refused, skip_pinned))
             left |= {site.name: reason for site, reason in refused.items()}
+
+    def _propagate(self, widen: bool) -> dict[Site, str]:
+        apart = self.exact is not None
+        propagation = Propagation(self.model, self.active, self.probe, self.products, widen, apart)
+        if self.graph is not None:
+            propagation.walk(self.graph)
+        if propagation.ungated:
+            self.products = {node: site for node, site in self.products.items() if site not in propagation.ungated}
+            return self._propagate(widen)
+        self.constraints = propagation.constraints
+        self.components = components(self.constraints, self.exact.k if self.exact else 0)
+        if self.exact:
+            self._refuse_inexact(self.exact)
+        return self.constraints.refusals
 
     def scale(self, budget: Budget, parameters: int) -> Scale:
         """By how much each axis grows or shrinks."""
@@ -189,105 +201,74 @@ class ConversionJob:
 
     def apply(self, scale: Scale, weights: Weights) -> list[Change]:
         """Resizes the layers and puts the activations in."""
-        sizes = self._new_sizes(scale)
-        order = self._order()
-        was = {
-            path: describe(layer)
-            for path, layer in self.model.named_modules()
-            if path in sizes or isinstance(layer, CONVOLUTIONS)
-        }
+        sizes, order = self._new_sizes(scale), self._order()
+        layers = {path: layer for path, layer in self.model.named_modules() if isinstance(layer, RESIZABLE) or path in sizes}
+        was = {path: describe(layer) for path, layer in layers.items()}
         counts = {path: count_parameters(self.model.get_submodule(path)) for path in sizes}
         old = old_state(self.model, sizes) if weights != "new" else {}
         widths = {link.site: (scale.part(link.before), scale.part(link.after)) for link in self.constraints.links}
-        recipe = plan(self.model, self.graph, self.sites, self.active, self.products, self.constraints, scale, self.probe.spec)
+        replaced = Replacements(self.model, self.graph, self.sites, self.active, self.products, self.constraints)
+        recipe = replaced.recipe(self.probe.spec, sizes, scale)
         safe = apply(self.model, recipe, self._make)
-        layout = Layout(self.constraints, scale, self.components, self.exact)
+        layout = Layout(self.constraints.axes, scale, self.components, self.exact)
         lost = transfer(self.model, self.constraints, layout, old, self.exact is not None)
         said = {"new": "new", "keep": "kept", "exact": "exact"}[weights]
+        now = {path: describe(self.model.get_submodule(path)) for path in (*sizes, *safe)}
         changes = [Change(site.name, site.was, self.probe.spec, widths.get(site)) for site in self.active]
-        for path in sizes:
-            layer = self.model.get_submodule(path)
-            pair = counts[path], count_parameters(layer)
-            changes.append(Change(path, was[path], describe(layer), None, pair, "new" if path in lost else said))
-        for path in safe:
-            changes.append(
-                Change(path, was[path], f"{describe(self.model.get_submodule(path))}, its stride apart from its product")
-            )
+        for path, count in counts.items():
+            pair = count, count_parameters(self.model.get_submodule(path))
+            changes.append(Change(path, was[path], now[path], None, pair, "new" if path in lost else said))
+        changes += [Change(path, was[path], f"{now[path]}, its stride apart from its product") for path in safe]
         if isinstance(self.spec, str):
-            made: dict[int, set[int]] = {}
-            for (_, attribute), use in self.constraints.layer_widths.items():
-                if attribute in ("out_features", "out_channels"):
-                    made.setdefault(use.size, set()).add(scale.size(use))
-            remember(self.model, recipe, made)
+            remember(self.model, recipe, self.constraints, scale)
         return sorted(changes, key=lambda change: order.get(change.layer, len(order)))
 
     def verify(self, original: nn.Module) -> None:
         """Runs the converted model on the example, if there is one, beside the original."""
         if self.example is None:
             return
-        with undisturbed(self.model), undisturbed(original):
+        name = type(original).__name__
+        with undisturbed(original):
             wanted = [*tensors(run(original, self.example))]
+        with undisturbed(self.model):
             try:
                 found = [*tensors(run(self.model, self.example))]
             except Exception as error:
-                reason = next(iter(str(error).splitlines()), type(error).__name__)
-                raise ValueError(f"converted, {type(original).__name__} does not run on the example: {reason}") from error
+                raise ValueError(f"converted, {name} does not run on the example: {first_line(error)}") from error
         if [x.shape for x in wanted] != [x.shape for x in found]:
-            raise ValueError(
-                f"converted, {type(original).__name__} makes other shapes of the example; leave activations with keep=[…]"
-            )
-        close = [
-            (x - y).abs().max() <= 1e-4 * x.abs().max() for x, y in zip(wanted, found, strict=True) if x.is_floating_point()
-        ]
-        if self.exact and not all(close):
-            raise ValueError(
-                f'{type(original).__name__} does something between layers and activations that weights="exact" breaks'
-            )
+            raise ValueError(f"converted, {name} makes other shapes of the example; leave activations with keep=[…]")
+        pairs = [(x, y) for x, y in zip(wanted, found, strict=True) if x.is_floating_point() and x.numel()]
+        if self.exact and any((x - y).abs().max() > 1e-4 * x.abs().max() for x, y in pairs):
+            raise ValueError(f'{name} does something between layers and activations that weights="exact" does not know')
 
-    def _trace(self) -> fx.Graph | None:
-        if is_leaf(self.model, self.choice):
-            return None
-        if self.example is not None:
-            return record(self.model, self.example, self.choice)
-        try:
-            return trace(self.model, self.choice)
-        except UntraceableError as error:
-            if self.probe.map != (1, 1):
-                raise
-            self.untraced = f"where it calls functions, for {error}"
-        return None
-
-    def _products(self, plain: set[Site]) -> dict[fx.Node, Site]:
+    def _products(self) -> dict[fx.Node, Site]:
         """The products in which an activation is one of two factors, and used nowhere else."""
         found: dict[fx.Node, Site] = {}
         for site in self.active:
             users = [user for node in site.nodes for user in node.users]
-            if site in plain or len(users) != len(site.nodes) or any(operation_name(user) != "mul" for user in users):
-                continue
-            if all(len(user.all_input_nodes) == 2 for user in users):
+            once = len(users) == len(site.nodes) and all(len(user.all_input_nodes) == 2 for user in users)
+            if once and all(operation_name(user) == "mul" for user in users):
                 found |= dict.fromkeys(users, site)
         return found
 
     def _refuse_inexact(self, gates: ExactGates) -> None:
         """An activation that the gates are not, and norms over several channels of which there are more now."""
+        refusals, axes = self.constraints.refusals, self.constraints.axes
         for site in self.active:
             if not gates.represent(old_function(self.model, site)):
-                self.constraints.refusals[site] = (
-                    f"{gates.gate.spec} of a channel and zeros is not {site.was}; with weights='exact' use or_ail, "
-                    "or_and_ail_d, max or the like in place of ReLU"
-                )
-        k = gates.k
-        grown = {
-            root: one.links
-            for one in self.components
-            for root in (*one.before, *(r for r in one.after if one.after[r] * k != 1))
-        }
+                advice = "with weights='exact' use or_ail, or_and_ail_d, max or the like in place of ReLU"
+                refusals[site] = f"{gates.gate.spec} of a channel and zeros is not {site.was}; {advice}"
+        mixed = gates.halves or self.probe.feature_factor * gates.k != 1  # old channels are not where they were in order
+        grown = [(root, one.links) for one in self.components for root in (*one.before, *one.after)]
+        kept = {root for one in self.components for root, ratio in one.after.items() if ratio * gates.k == 1}
         for (path, attribute), use in self.constraints.layer_widths.items():
-            for part in use.parts if attribute in ("normalized_shape", "num_channels") else ():
-                for link in grown.get(self.constraints.axes.root(part.axis), ()):
-                    self.constraints.refusals.setdefault(
-                        link.site, f"{path} normalises over its channels, so weights='exact' cannot add any"
-                    )
+            inside, groups = (getattr(self.model.get_submodule(path), name, 1) for name in ("in_channels", "groups"))
+            grouped = attribute in ("normalized_shape", "num_channels") or (mixed and inside != groups > 1)
+            roots = {axes.root(part.axis) for part in use.parts if grouped} - kept
+            for link in (link for root, links in grown if root in roots for link in links):
+                refusals.setdefault(link.site, f"{path} treats its channels in groups, so weights='exact' cannot add any")
+        for site in self.constraints.several if mixed else ():
+            refusals.setdefault(site, f"it acts on a concatenation, where weights='exact' cannot take {gates.gate.spec}")
 
     def _make(self, spec: str, dim: int) -> Activation:
         given: Any = self.spec if spec == self.probe.spec else spec
@@ -327,25 +308,9 @@ class ConversionJob:
         return {name: i for i, name in enumerate(dict.fromkeys(nodes))}
 
     def _refusal(self, refused: dict[Site, str], skipping: bool) -> str:
-        site, reason = next(iter(refused.items()))
-        before, after = self.probe.map
-        others = f" (and {len(refused) - 1} more: {', '.join(s.name for s in [*refused][1:])})" if len(refused) > 1 else ""
+        (site, *others), reason = refused, next(iter(refused.values()))
+        more = f" (and {len(others)} more: {', '.join(other.name for other in others)})" if others else ""
         advice = f"leave it with keep={[site.name]}, or all such with skip_pinned=True"
         advice = "no activation is left to convert" if skipping else advice
-        return f"cannot put {self.probe.spec} ({before}→{after}) at {site.name}{others}: {reason}; {advice}"
-
-
-def _matches(site: Site, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(site.name, pattern) for pattern in patterns)
-
-
-def _check_convertible(model: nn.Module) -> None:
-    if hasattr(model, "_orig_mod"):
-        raise ValueError(
-            "the model is compiled: convert the one torch.compile was given, model._orig_mod, and compile the result"
-        )
-    for name, module in model.named_modules():
-        if any(map(is_lazy, module.parameters(recurse=False))):
-            raise ValueError(
-                f"{name} is a {type(module).__name__} that has seen no input; run the model once before converting it"
-            )
+        before, after = self.probe.map
+        return f"cannot put {self.probe.spec} ({before}→{after}) at {site.name}{more}: {reason}; {advice}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+import itertools
 import operator
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,11 +16,9 @@ from torch import Tensor, fx, nn
 from torch.overrides import TorchFunctionMode
 
 from boolit.nn.conv1x1 import Conv1x1, ConvTranspose1x1
-from boolit.nn.conversion.layers import RESIZABLE, is_linear_alike, linear_map
-from boolit.nn.conversion.sites import TRANSFORMER_LAYERS, ActivationChoice, choose, function_name
+from boolit.nn.conversion.layers import RESIZABLE, does_what_it_looks_like, is_linear_alike
+from boolit.nn.conversion.sites import TRANSFORMER_LAYERS, ActivationChoice, function_name
 from boolit.nn.gates import Activation
-
-_PLAIN = (bool, int, float, str, type(None), type(...))
 
 
 class UntraceableError(ValueError):
@@ -28,38 +28,40 @@ class UntraceableError(ValueError):
 class _Tracer(fx.Tracer):
     """Goes into everything but torch's layers and the activations."""
 
-    def __init__(self, choice: ActivationChoice | None = None) -> None:
+    def __init__(self, choice: ActivationChoice) -> None:
         super().__init__()
-        self._choice = choice or choose(None)
+        self._choice = choice
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         whole = isinstance(m, (Activation, Conv1x1, ConvTranspose1x1, *TRANSFORMER_LAYERS)) or self._choice.takes_module(m)
         return whole or hasattr(m, "nf") or super().is_leaf_module(m, module_qualified_name)
 
 
-def is_leaf(model: nn.Module, choice: ActivationChoice) -> bool:
-    """Whether the model is itself something a trace does not go into."""
-    return _Tracer(choice).is_leaf_module(model, "")
-
-
-def trace(model: nn.Module, choice: ActivationChoice) -> fx.Graph:
-    """The graph of ``model(x)``: arguments with plain defaults are taken to have them."""
-    plain = {
-        name: parameter.default
-        for name, parameter in inspect.signature(model.forward).parameters.items()
-        if parameter.default is None or isinstance(parameter.default, (bool, int, float, str))
-    }
+def capture(model: nn.Module, example: Any, choice: ActivationChoice) -> fx.Graph | None:
+    """The graph of a model, recorded or traced; None for one that is itself something neither goes into."""
     tracer = _Tracer(choice)
+    if tracer.is_leaf_module(model, ""):
+        return None
+    return _trace(model, tracer) if example is None else _record(model, example, tracer)
+
+
+def _trace(model: nn.Module, tracer: _Tracer) -> fx.Graph:
+    """Arguments with plain defaults are taken to have them."""
+    given = {name: parameter.default for name, parameter in inspect.signature(model.forward).parameters.items()}
+    plain = {name: value for name, value in given.items() if value is None or isinstance(value, (bool, int, float, str))}
     try:
         return tracer.trace(model, concrete_args=plain)
     except Exception as error:
-        inside = [path for path, _ in tracer.module_stack.values()]
-        place = f" in {inside[-1]}" if inside else ""
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        place = "".join([f" in {path}" for path, _ in tracer.module_stack.values()][-1:])
         raise UntraceableError(
-            f"torch.fx cannot trace {type(model).__name__}{place}: {reason}; pass example=… (a tensor, a tuple, or a dict of "
-            "keyword arguments), or convert the submodules that hold the activations one by one"
+            f"torch.fx cannot trace {type(model).__name__}{place}: {first_line(error)}; pass example=… (a tensor, a tuple or a "
+            "dict of keyword arguments), or convert the submodules that hold the activations one by one"
         ) from error
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, without what follows."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def run(model: nn.Module, example: Any) -> Any:
@@ -86,22 +88,20 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
                 buffer.copy_(value)
 
 
-def record(model: nn.Module, example: Any, choice: ActivationChoice) -> fx.Graph:
+def _record(model: nn.Module, example: Any, tracer: _Tracer) -> fx.Graph:
     """The graph of one run on the example, with the shape of every tensor in ``meta``."""
-    recorder = _Recorder(model, choice)
+    recorder = _Recorder(model, tracer)
     call = nn.Module.__call__
     with undisturbed(model):
-        recorder.read(example)
+        for i, tensor in enumerate(tensors(example)):
+            recorder.name(tensor, recorder.graph.placeholder(f"input_{i}"))
         try:
             nn.Module.__call__ = lambda module, *args, **kwargs: recorder.call(call, module, args, kwargs)  # type: ignore[method-assign]
             with recorder:
                 result = run(model, example)
         except Exception as error:
-            reason = next(iter(str(error).splitlines()), type(error).__name__)
-            raise ValueError(
-                f"{type(model).__name__} does not run on the example: {reason}; give a tensor, a tuple of positional arguments "
-                "or a dict of keyword arguments"
-            ) from error
+            advice = "give a tensor, a tuple of positional arguments or a dict of keyword arguments"
+            raise ValueError(f"{type(model).__name__} does not run on the example: {first_line(error)}; {advice}") from error
         finally:
             nn.Module.__call__ = call  # type: ignore[method-assign]
     recorder.graph.output(recorder.argument(result))
@@ -111,20 +111,15 @@ def record(model: nn.Module, example: Any, choice: ActivationChoice) -> fx.Graph
 class _Recorder(TorchFunctionMode):
     """Notes every call of a leaf module and, outside of these, of a function of torch."""
 
-    def __init__(self, model: nn.Module, choice: ActivationChoice) -> None:
+    def __init__(self, model: nn.Module, tracer: _Tracer) -> None:
         super().__init__()
-        self.graph, self._tracer = fx.Graph(), _Tracer(choice)
+        self.graph, self._tracer = fx.Graph(), tracer
         self._paths = {id(module): path for path, module in model.named_modules()}
         self._stored = {id(value): path for path, value in (*model.named_buffers(), *model.named_parameters())}
         self._nodes: dict[int, tuple[fx.Node, Tensor]] = {}  # with the tensor, so that no other takes its id
         self._stack: dict[str, tuple[str, type]] = {}
         self._calls: Counter[str] = Counter()
-        self._leaf: fx.Node | None = None
-
-    def read(self, example: Any) -> None:
-        """The tensors of the example are what the model is given."""
-        for i, tensor in enumerate(tensors(example)):
-            self._name(tensor, self.graph.placeholder(f"input_{i}"))
+        self._leaf: set[str] | None = None  # the functions called inside a module that is taken as a whole
 
     def call(self, call: Any, module: nn.Module, args: Any, kwargs: Any) -> Any:
         """Calls a module; one that is not part of the model counts as code of the module that calls it."""
@@ -133,29 +128,38 @@ class _Recorder(TorchFunctionMode):
             return call(module, *args, **kwargs)
         key = f"{path}@{self._calls[path]}" if self._calls[path] else path
         self._calls[path] += 1
-        if path:
-            self._stack[key] = path, type(module)
+        self._stack |= {key: (path, type(module))} if path else {}
+        stack, given = dict(self._stack), (self.argument(args), self.argument(kwargs))
+        doubtful = is_linear_alike(module) or (isinstance(module, RESIZABLE) and type(module) not in RESIZABLE)
+        self._leaf = set() if self._tracer.is_leaf_module(module, path) and not doubtful else None
+        last = self.graph._root.prev
         try:
-            if not (self._tracer.is_leaf_module(module, path) or isinstance(module, RESIZABLE) or is_linear_alike(module)):
-                return call(module, *args, **kwargs)
-            self._leaf = self.graph.create_node("call_module", path, self.argument(args), self.argument(kwargs))
-            self._leaf.meta |= {"nn_module_stack": dict(self._stack), "inside": set()}
             result = call(module, *args, **kwargs)
-            linear = linear_map(module, args, kwargs)
-            same = linear is None or (isinstance(result, Tensor) and linear.shape == result.shape)
-            self._leaf.meta["opaque"] = not same or (linear is not None and not torch.allclose(linear, result, 1e-3, 1e-4))
-            self._name(result, self._leaf)
+            inside, whole = self._leaf, self._leaf is not None
+            if doubtful and does_what_it_looks_like(module, args, kwargs, result):
+                inside, whole = self._forget(last), True
+            if whole:
+                node = self.graph.create_node("call_module", path, *given)
+                node.meta |= {"nn_module_stack": stack, "inside": inside}
+                self.name(result, node)
         finally:
             self._stack.pop(key, None)
-            if self._leaf is not None and self._leaf.target == path:
-                self._leaf = None
+            self._leaf = None
         return result
+
+    def _forget(self, last: fx.Node) -> set[str]:
+        """Takes back what was noted after a node; returns the names of the calls."""
+        gone = [*itertools.takewhile(lambda node: node is not last, reversed(self.graph.nodes))]
+        self._nodes = {key: pair for key, pair in self._nodes.items() if pair[0] not in gone}
+        for node in gone:
+            self.graph.erase_node(node)
+        return {str(node.target) for node in gone}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = function_name(func)
         if self._leaf is not None:
-            self._leaf.meta["inside"].add(name)
+            self._leaf.add(name)
             return func(*args, **kwargs)
         arguments = self.argument(args), self.argument(kwargs)  # before the call, which may change one of them
         result = func(*args, **kwargs)
@@ -163,44 +167,54 @@ class _Recorder(TorchFunctionMode):
         if any(True for _ in tensors(changed)):
             node = self.graph.create_node("call_method", name or str(func), *arguments)
             node.meta["nn_module_stack"] = dict(self._stack)
-            self._name(changed, node)
+            self.name(changed, node)
         return result
 
     def argument(self, value: Any) -> Any:
         """A value as an argument of a node."""
         if isinstance(value, Tensor):
             return self._node(value)
-        if isinstance(value, Mapping):
-            return {str(key): self.argument(item) for key, item in value.items()}
-        if isinstance(value, (list, tuple)):
-            return type(value)(map(self.argument, value)) if type(value) in (list, tuple) else tuple(map(self.argument, value))
         if isinstance(value, slice):
             return slice(*map(self.argument, (value.start, value.stop, value.step)))
-        return value if isinstance(value, _PLAIN) else None
+        if isinstance(value, (bool, int, float, str, type(...))):
+            return value
+        inside = {str(key): self.argument(item) for key, item in _items(value)}
+        kind = type(value) if type(value) in (list, tuple) else tuple
+        return (
+            inside
+            if isinstance(value, Mapping)
+            else kind(inside.values())
+            if inside or isinstance(value, (list, tuple))
+            else None
+        )
 
     def _node(self, tensor: Tensor) -> fx.Node:
         if id(tensor) not in self._nodes:
             path = self._stored.get(id(tensor))
             stored = path is not None and self.graph.create_node("get_attr", path)
-            self._name(tensor, stored or self.graph.placeholder(f"constant_{len(self._nodes)}"))
+            self.name(tensor, stored or self.graph.placeholder(f"constant_{len(self._nodes)}"))
         return self._nodes[id(tensor)][0]
 
-    def _name(self, result: Any, node: fx.Node) -> None:
+    def name(self, result: Any, node: fx.Node) -> None:
+        """Says which node made a tensor, or several."""
         if isinstance(result, Tensor):
             node.meta["shape"] = tuple(result.shape)
             self._nodes[id(result)] = node, result
-        elif isinstance(result, (list, tuple, Mapping)):
-            for key, item in result.items() if isinstance(result, Mapping) else enumerate(result):
-                if any(True for _ in tensors(item)):
-                    part = self.graph.call_function(operator.getitem, (node, key))
-                    part.meta["nn_module_stack"] = dict(self._stack)
-                    self._name(item, part)
+        for key, item in _items(result):
+            if any(True for _ in tensors(item)):
+                part = self.graph.call_function(operator.getitem, (node, key))
+                part.meta["nn_module_stack"] = dict(self._stack)
+                self.name(item, part)
 
 
 def tensors(value: Any) -> Iterator[Tensor]:
-    """All tensors in nested lists, tuples and mappings."""
+    """All tensors in nested lists, tuples, mappings and dataclasses."""
     if isinstance(value, Tensor):
         yield value
-    elif isinstance(value, (list, tuple, Mapping)):
-        for item in value.values() if isinstance(value, Mapping) else value:
-            yield from tensors(item)
+    for _, item in _items(value):
+        yield from tensors(item)
+
+
+def _items(value: Any) -> Iterable[tuple[Any, Any]]:
+    value = vars(value) if dataclasses.is_dataclass(value) and not isinstance(value, (type, Mapping)) else value
+    return value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, (list, tuple)) else ()

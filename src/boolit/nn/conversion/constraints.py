@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from fractions import Fraction
-from math import gcd, lcm
+from math import lcm
 from typing import NamedTuple
 
 from torch import fx, nn
@@ -57,16 +57,16 @@ class Axes:
 
     def __init__(self) -> None:
         self._parent: list[int] = []
-        self._multiples: list[dict[int, int]] = []
-        self._pins: list[str | None] = []
-        self._produced: list[bool] = []
+        self.multiples: list[dict[int, int]] = []  # the sizes in a class, and what each must stay a multiple of
+        self.pins: list[str | None] = []  # what fixes a class
+        self.produced: list[bool] = []  # whether some layer makes channels of the class
 
     def new(self, size: int, *, produced: bool = False, pin: str | None = None) -> ChannelPart:
         """An axis of its own; ``produced`` says that a layer makes it, ``pin`` what fixes its width."""
         self._parent.append(len(self._parent))
-        self._multiples.append({size: 1})
-        self._pins.append(pin)
-        self._produced.append(produced)
+        self.multiples.append({size: 1})
+        self.pins.append(pin)
+        self.produced.append(produced)
         return ChannelPart(len(self._parent) - 1, size)
 
     def root(self, axis: int) -> int:
@@ -82,10 +82,10 @@ class Axes:
         if kept == gone:
             return
         self._parent[gone] = kept
-        for size, multiple in self._multiples[gone].items():
+        for size, multiple in self.multiples[gone].items():
             self._demand(kept, size, multiple)
-        self._pins[kept] = self._pins[kept] or self._pins[gone]
-        self._produced[kept] |= self._produced[gone]
+        self.pins[kept] = self.pins[kept] or self.pins[gone]
+        self.produced[kept] |= self.produced[gone]
 
     def derive(self, part: ChannelPart, size: int) -> ChannelPart:
         """Channels of another number that change with ``part``."""
@@ -101,26 +101,10 @@ class Axes:
         """The parts must keep their sizes."""
         for part in parts:
             root = self.root(part.axis)
-            self._pins[root] = self._pins[root] or reason
-
-    def pin_reason(self, root: int) -> str | None:
-        """What fixes the class, if something does."""
-        return self._pins[root]
-
-    def is_produced(self, root: int) -> bool:
-        """Whether some layer makes channels of the class."""
-        return self._produced[root]
-
-    def multiples(self, root: int) -> dict[int, int]:
-        """The sizes in the class, and what each must stay a multiple of."""
-        return self._multiples[root]
-
-    def unit(self, roots: Iterable[int]) -> int:
-        """The greatest common divisor of all sizes in the classes."""
-        return gcd(*(size for root in roots for size in self._multiples[root]))
+            self.pins[root] = self.pins[root] or reason
 
     def _demand(self, root: int, size: int, multiple: int) -> None:
-        self._multiples[root][size] = lcm(multiple, self._multiples[root].get(size, 1))
+        self.multiples[root][size] = lcm(multiple, self.multiples[root].get(size, 1))
 
 
 class LayerWidth(NamedTuple):
@@ -165,6 +149,7 @@ class WidthConstraints:
     links: list[ActivationLink] = field(default_factory=list)
     dims: dict[Site, int] = field(default_factory=dict)
     widths: dict[Site, int] = field(default_factory=dict)
+    several: set[Site] = field(default_factory=set)
     refusals: dict[Site, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Collection, Mapping
 from fractions import Fraction
@@ -19,26 +20,22 @@ _SAME = (nn.Identity, nn.Softmax, nn.LogSoftmax, nn.Softmax2d, nn.modules.dropou
 _SPATIAL = re.compile(r"\w+(?:Pool|Pad)(?P<dims>[123])d$")
 
 
+Gated = Mapping[fx.Node, Site]
+
+
 class Propagation:
     """One walk, for one set of activations to convert.
 
     ``gated`` has the products that are to become gates of two, with the activation each has on one side. With ``widen`` a
-    depthwise layer after an activation that lost channels gives them back, by several filters per channel.
+    depthwise layer after an activation that lost channels gives them back, by several filters per channel; ``apart`` says that
+    channels before and after an activation change apart even where their numbers do not.
     """
 
     def __init__(
-        self,
-        model: nn.Module,
-        sites: Collection[Site],
-        new: Activation,
-        gated: Mapping[fx.Node, Site] | None = None,
-        *,
-        widen: bool = False,
-        apart: bool = False,
+        self, model: nn.Module, sites: Collection[Site], new: Activation, gated: Gated, widen: bool, apart: bool
     ) -> None:
-        self.constraints, self._new = WidthConstraints(model), new
+        self.constraints, self._new, self._gated, self._widen, self._apart = WidthConstraints(model), new, gated, widen, apart
         self._sites = {node: site for site in sites for node in site.nodes}
-        self._gated, self._widen, self._apart = gated or {}, widen, apart
         self.ungated: set[Site] = set()
         self._results: dict[fx.Node, Result] = {}
         self._before: dict[int, ChannelPart] = {}
@@ -70,7 +67,8 @@ class Propagation:
         if node.op == "call_module":
             return self._call(node, str(node.target), self.constraints.model.get_submodule(str(node.target)))
         if node.op == "get_attr":
-            return _attribute_value(self.constraints.model, str(node.target))
+            stored = operator.attrgetter(str(node.target))(self.constraints.model)
+            return Opaque.NUMBER if isinstance(stored, Tensor) and stored.numel() <= 1 else Opaque.TENSOR
         if node.op == "output":
             self.constraints.pin((self._results[each] for each in node.all_input_nodes), "the model's output")
         if node.op == "placeholder" and node.meta.get("shape") == ():
@@ -85,8 +83,6 @@ class Propagation:
     def _call(self, node: fx.Node, name: str, module: nn.Module) -> Result:
         value = self._input(node)
         spatial = _SPATIAL.match(type(module).__name__)
-        if node.meta.get("opaque"):
-            return self._fix(name, module, node)
         if is_linear(module):
             return call_linear(self.constraints, name, module, value)
         if isinstance(module, CONVOLUTIONS):
@@ -95,17 +91,17 @@ class Propagation:
             return self._normalise(name, module, value)
         if isinstance(module, Activation):
             return self._existing(name, module, value)
-        if isinstance(module, nn.Flatten) and "shape" in node.meta:
-            return view(self.constraints, node, self._results)
-        if isinstance(module, nn.Flatten) and module.end_dim == -1:
-            return flatten_channels(value, module.start_dim) or self._fix(name, module, node)
         if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
             return ChannelTensor((self.constraints.axes.new(module.embedding_dim, pin=f"the embedding {name}"),), -1)
         if isinstance(module, _SAME):
             return value
-        if spatial or isinstance(module, nn.Upsample):
-            return keep_left_of(int(spatial["dims"]) if spatial else 1, self.constraints, node, self._results)
-        return self._fix(name, module, node)
+        found: Result | None = None
+        if isinstance(module, nn.Flatten) and isinstance(value, ChannelTensor):
+            to_the_end = flatten_channels(value, module.start_dim) if module.end_dim == -1 else None
+            found = view(self.constraints, node, value) if "shape" in node.meta else to_the_end
+        elif spatial or isinstance(module, nn.Upsample):
+            found = keep_left_of(int(spatial["dims"]) if spatial else 1, value)
+        return found or self._fix(name, module, node)
 
     def _fix(self, name: str, module: nn.Module, node: fx.Node) -> Result:
         values = [self._results[each] for each in node.all_input_nodes]
@@ -118,10 +114,8 @@ class Propagation:
         read = self.constraints.read_channels(name, "in_channels", value, -1 - spatial, inside)
         if groups == inside > 1:
             sources = [self._before.get(part.axis, part) if self._widen else part for part in read]
-            made = tuple(
-                self.constraints.axes.derive(source, part.size * outside // inside)
-                for source, part in zip(sources, read, strict=True)
-            )
+            pairs = zip(sources, read, strict=True)
+            made = tuple(self.constraints.axes.derive(source, part.size * outside // inside) for source, part in pairs)
             self.constraints.use(name, "groups", LayerWidth(read))
             self.constraints.use(name, "out_channels", LayerWidth(made))
         else:
@@ -158,6 +152,8 @@ class Propagation:
     def _activate(self, site: Site, value: Result) -> Result:
         ratio, group = self._new.feature_factor / site.factor, self._new.divisor
         if isinstance(value, ChannelTensor):
+            if site in self.constraints.widths and self.constraints.dims[site] != value.dim:
+                self.constraints.refusals[site] = "it is called on tensors with their channels along different dimensions"
             self.constraints.dims[site], self.constraints.widths[site] = value.dim, value.size
         if ratio == group == 1 or site in self._gated.values():
             return value
@@ -167,16 +163,17 @@ class Propagation:
             self.constraints.refusals[site] = "it acts after a flatten, where neighbours are positions, not channels"
         else:
             parts = tuple(self._link(site, part, ratio, value.norm) for part in value.parts)
+            self.constraints.several |= {site} if len(parts) > 1 else set()
             return value._replace(parts=parts, norm="")
         return value
 
     def _gate(self, site: Site, node: fx.Node) -> Result:
         """The product of an activation and another layer's output, as one gate of both."""
-        one, other = (self._results[each] for each in node.all_input_nodes)
-        alike = isinstance(one, ChannelTensor) and isinstance(other, ChannelTensor) and one.dim == other.dim and not one.flat
-        if not isinstance(one, ChannelTensor) or not isinstance(other, ChannelTensor) or not alike or len(one.parts) > 1:
+        values = [value for value in map(self._results.get, node.all_input_nodes) if isinstance(value, ChannelTensor)]
+        one, other = values[0] if values else None, values[-1] if len(values) == 2 else None
+        if not one or not other or one[1:4] != other[1:4] or one.flat or len({*one.parts, *other.parts}) != 2:
             self.ungated.add(site)
-            return operate(self.constraints, node, self._results)
+            return Opaque.TENSOR
         self.constraints.tie(one.parts, other.parts)
         self.constraints.dims[site], (part,) = one.dim, one.parts
         self.constraints.axes.demand([part], lcm(self._new.divisor, 2) // 2)
@@ -200,9 +197,8 @@ class Propagation:
         layer = self.constraints.model.get_submodule(parent)
         assert isinstance(layer, TRANSFORMER_LAYERS)
         (before,) = self.constraints.make_channels(child(parent, "linear1"), "out_features", layer.linear1.out_features)
-        self.constraints.use(
-            child(parent, "linear2"), "in_features", LayerWidth((self._link(site, before, self._new.feature_factor),))
-        )
+        after = LayerWidth((self._link(site, before, self._new.feature_factor),))
+        self.constraints.use(child(parent, "linear2"), "in_features", after)
 
 
 def _norm_dim(layer: nn.Module, value: Result) -> int | None:
@@ -213,10 +209,3 @@ def _norm_dim(layer: nn.Module, value: Result) -> int | None:
         return 1 - value.rank if value.rank else -1
     named = re.search(r"(?P<dims>[23])d$", type(layer).__name__)
     return -1 - int(named["dims"]) if named else None
-
-
-def _attribute_value(model: nn.Module, path: str) -> Opaque:
-    """A parameter or buffer of one element goes with any width."""
-    parent, _, name = path.rpartition(".")
-    stored = getattr(model.get_submodule(parent), name)
-    return Opaque.NUMBER if isinstance(stored, Tensor) and stored.numel() <= 1 else Opaque.TENSOR

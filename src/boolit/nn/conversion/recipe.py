@@ -10,9 +10,11 @@ from typing import Any
 from torch import nn
 
 from boolit.nn.conv1x1 import make_safe
+from boolit.nn.conversion.constraints import WidthConstraints
 from boolit.nn.conversion.layers import resize
 from boolit.nn.conversion.redirect import InTurn, PairGate, redirect, subclass
 from boolit.nn.conversion.sites import TRANSFORMER_LAYERS
+from boolit.nn.conversion.widths import Scale
 from boolit.nn.gates import Activation
 from boolit.nn.specs import activation
 
@@ -74,22 +76,40 @@ def pretrained(kind: type[nn.Module]) -> type[nn.Module]:
     @wraps(kind.__init__)
     def init(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:
         kind.__init__(self, config, *args, **kwargs)
-        apply(self, config.boolit)
+        for recipe in config.boolit:
+            apply(self, recipe)
 
-    return subclass(kind, pretrained, {"__init__": init})
+    @wraps(kind.save_pretrained)  # type: ignore[attr-defined]
+    def save_pretrained(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # The format of older checkpoints joins layers that were equally wide, and would cut them apart in the middle.
+        return kind.save_pretrained(self, *args, **{"save_original_format": False, **kwargs})  # type: ignore[attr-defined]
+
+    return subclass(kind, pretrained, {"__init__": init, "save_pretrained": save_pretrained})
 
 
-def remember(model: nn.Module, recipe: Recipe, widths: Mapping[int, set[int]]) -> None:
+def remember(model: nn.Module, recipe: Recipe, constraints: WidthConstraints, scale: Scale) -> None:
     """Writes the recipe into the configuration of a model that is saved with one, and new widths where it has a field."""
     config: Any = getattr(model, "config", None)
     if not hasattr(model, "save_pretrained") or not hasattr(config, "save_pretrained"):
         return
-    config.boolit = recipe
+    widths = {key: (use.size, scale.size(use)) for key, use in constraints.layer_widths.items()}
+    free = {path for path, _ in widths}
+    fixed = [layer for path, layer in model.named_modules() if path not in free]
+    others = {size for layer in fixed for parameter in layer.parameters(recurse=False) for size in parameter.shape}
+    changed = set()
     for part in (config, *(value for value in vars(config).values() if hasattr(value, "save_pretrained"))):
         for name, value in vars(part).items():
-            if _FIELDS.search(name) and isinstance(value, int) and len(widths.get(value, ())) == 1:
-                setattr(part, name, next(iter(widths[value])))
-    model.__class__ = pretrained(type(model))
+            made = {new for (_, attribute), (old, new) in widths.items() if attribute.startswith("out_") and old == value}
+            if _FIELDS.search(name) and isinstance(value, int) and len(made) == 1 and value not in others:
+                setattr(part, name, made.pop())
+                changed.add(value)
+    layers = {path: dict(sizes) for path, sizes in recipe["layers"].items()}
+    for (path, attribute), (old, new) in widths.items():
+        if old in changed:  # the layer would be made with the new value of the field
+            layers.setdefault(path, {})[attribute] = new
+    config.boolit = [*getattr(config, "boolit", ()), {**recipe, "layers": layers}]
+    if pretrained not in getattr(type(model), "made_from", (None, ()))[1]:
+        model.__class__ = pretrained(type(model))
 
 
 def from_pretrained(cls: type[Any], folder: str, **options: Any) -> Any:

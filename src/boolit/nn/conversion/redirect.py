@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import threading
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,28 +21,30 @@ Plan = dict[str, dict[int, Any]]  # by name and number of the call: the name of 
 class _Redirection(TorchFunctionMode):
     """Counts the calls of one forward, and sends those in the plan elsewhere; those of a module inside it are not its own."""
 
-    running: ClassVar[list[TorchFunctionMode]] = []
+    running = threading.local()
 
     def __init__(self, module: nn.Module, plan: Plan) -> None:
         super().__init__()
-        self._module, self._plan, self._counts = module, plan, Counter[str]()
+        self._module, self._plan = module, plan
+        self._counts: dict[str, int] = {}
 
     def __enter__(self) -> _Redirection:
-        self.running.append(self)
+        self.running.modes = [*getattr(self.running, "modes", ()), self]
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)  # type: ignore[no-untyped-call]
-        self.running.remove(self)
+        self.running.modes.remove(self)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = function_name(func)
-        if self.running[-1] is not self or name not in self._plan:
+        if self.running.modes[-1] is not self or name not in self._plan:
             return func(*args, **kwargs)
-        self._counts[name] += 1
-        target = self._plan[name].get(self._counts[name] - 1)
+        number = self._counts.get(name, 0)
+        self._counts[name] = number + 1
+        target = self._plan[name].get(number)
         if isinstance(target, str):
             module = self._module.get_submodule(target)
             given = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
@@ -62,6 +64,7 @@ def resized(args: tuple[Any, ...], position: int, old: int, new: int) -> tuple[A
 def redirecting(kind: type[nn.Module]) -> type[nn.Module]:
     """A subclass of a module's class, under its name, whose forward follows the plan in ``redirected_calls``."""
 
+    @torch.compiler.disable(reason="boolit redirects calls of functions in it")  # type: ignore[untyped-decorator]
     @wraps(kind.forward)
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         for module in self.children():

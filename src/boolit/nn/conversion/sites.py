@@ -13,37 +13,13 @@ from torch import fx, nn
 
 from boolit.nn.gates import Activation, Pointwise
 
-HIDDEN: dict[str, type[nn.Module]] = {
-    "relu": nn.ReLU,
-    "relu6": nn.ReLU6,
-    "leaky_relu": nn.LeakyReLU,
-    "prelu": nn.PReLU,
-    "rrelu": nn.RReLU,
-    "elu": nn.ELU,
-    "celu": nn.CELU,
-    "selu": nn.SELU,
-    "gelu": nn.GELU,
-    "silu": nn.SiLU,
-    "mish": nn.Mish,
-    "hardswish": nn.Hardswish,
-    "hardtanh": nn.Hardtanh,
-    "tanh": nn.Tanh,
-    "softplus": nn.Softplus,
-    "softsign": nn.Softsign,
+_HIDDEN = "ReLU ReLU6 LeakyReLU PReLU RReLU ELU CELU SELU GELU SiLU Mish Hardswish Hardtanh Tanh Softsign"
+# Mostly probabilities, masks and step sizes (squeeze-and-excitation, outputs), not hidden units: taken only when asked for.
+_OTHERS = "Sigmoid Hardsigmoid LogSigmoid Softplus Tanhshrink Softshrink Hardshrink Threshold"
+TABLE: dict[str, type[nn.Module]] = {
+    "leaky_relu" if name == "LeakyReLU" else name.lower(): getattr(nn, name) for name in f"{_HIDDEN} {_OTHERS}".split()
 }
-
-# Mostly probabilities and masks (squeeze-and-excitation, outputs), not hidden units: taken only when asked for.
-OTHERS: dict[str, type[nn.Module]] = {
-    "sigmoid": nn.Sigmoid,
-    "hardsigmoid": nn.Hardsigmoid,
-    "logsigmoid": nn.LogSigmoid,
-    "tanhshrink": nn.Tanhshrink,
-    "softshrink": nn.Softshrink,
-    "hardshrink": nn.Hardshrink,
-    "threshold": nn.Threshold,
-}
-
-TABLE = {**HIDDEN, **OTHERS}
+HIDDEN = [*TABLE][: len(_HIDDEN.split())]
 POINTWISE_CLASSES = tuple(TABLE.values())
 POINTWISE_NAMES = frozenset({*TABLE, "log_sigmoid"})
 TRANSFORMER_LAYERS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
@@ -73,30 +49,18 @@ class ActivationChoice(NamedTuple):
 
     def takes_attribute(self, value: object) -> bool:
         """Whether a value held by a layer (nn.TransformerEncoderLayer's) is one of them."""
-        if isinstance(value, nn.Module):
-            return self.takes_module(value)
-        return callable(value) and function_name(value) in self.names
+        return self.takes_module(value) if isinstance(value, nn.Module) else function_name(value) in self.names
 
 
 def choose(replace: Sequence[str | type[nn.Module]] | None) -> ActivationChoice:
-    """The choice ``replace`` describes; by default every pointwise activation of torch that serves hidden units.
-
-    Example:
-        >>> sorted(choose(["relu", nn.GELU]).names)
-        ['gelu', 'relu']
-    """
-    names = {name_of(item) for item in replace} if replace is not None else set(HIDDEN)
-    classes = [item for item in replace or () if isinstance(item, type)]
-    return ActivationChoice(frozenset(names - {""}), (*classes, *(TABLE[name] for name in sorted(names - {""}))))
-
-
-def name_of(item: str | type[nn.Module]) -> str:
-    """The name torch's functions have for an entry of ``replace``; empty for a class of the user's own."""
-    if isinstance(item, type) and issubclass(item, nn.Module):
-        return next((name for name, kind in TABLE.items() if kind is item), "")
-    if item in TABLE:
-        return str(item)
-    raise ValueError(f"cannot replace {item!r}: it is no nn.Module class and none of {', '.join(TABLE)}")
+    """The choice ``replace`` describes; by default every pointwise activation of torch that serves hidden units."""
+    chosen = HIDDEN if replace is None else replace
+    classes = [item for item in chosen if isinstance(item, type) and issubclass(item, nn.Module)]
+    for item in chosen:
+        if item not in classes and item not in TABLE:
+            raise ValueError(f"cannot replace {item!r}: it is no nn.Module class and none of {', '.join(TABLE)}")
+    names = [name for name, kind in TABLE.items() if name in chosen or kind in classes]
+    return ActivationChoice(frozenset(names), (*classes, *(TABLE[name] for name in names)))
 
 
 def named_like(module: nn.Module) -> str:
@@ -187,27 +151,22 @@ def find_sites(model: nn.Module, graph: fx.Graph | None, choice: ActivationChoic
 
 def untraced_sites(model: nn.Module, choice: ActivationChoice) -> list[Site]:
     """The activation modules of a model that has no graph."""
-    sites = [
-        Site(name, describe_activation(module), name, place=Place(name.rpartition(".")[0], name, 0))
-        for name, module in model.named_modules()
-        if name and choice.takes_module(module)
-    ]
     inside = tuple(f"{name}." for name, module in model.named_modules() if isinstance(module, TRANSFORMER_LAYERS))
-    return [site for site in sites if not site.name.startswith(inside)] + list(_transformer_sites(model, choice))
+    named = [(name, module) for name, module in model.named_modules() if name and not name.startswith(inside)]
+    sites = [(name, module) for name, module in named if choice.takes_module(module)]
+    found = [Site(name, describe_activation(one), name, place=Place(name.rpartition(".")[0], name, 0)) for name, one in sites]
+    return [*found, *_transformer_sites(model, choice)]
 
 
 def owner(node: fx.Node) -> str:
     """The path of the module whose forward makes a call."""
     stack = [path for path, _ in node.meta.get("nn_module_stack", {}).values()]
-    if node.op == "call_module":
-        stack = stack[:-1]
-    return str(stack[-1]) if stack else ""
+    return str(["", *stack][-2 if node.op == "call_module" and stack else -1])
 
 
 def unique(name: str, taken: set[str]) -> str:
     """The name, numbered as far as needed to be new, and taken from now on."""
-    numbered = (f"{name}_{i}" for i in range(1, len(taken) + 2))
-    new = next(candidate for candidate in (name, *numbered) if candidate not in taken)
+    new = next(one for one in (name, *(f"{name}_{i}" for i in range(1, len(taken) + 2))) if one not in taken)
     taken.add(new)
     return new
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import lcm
+from math import gcd, lcm
 
 from boolit.nn.conversion.constraints import ActivationLink, Axes, ChannelPart, LayerWidth, WidthConstraints
 from boolit.nn.width import round_width, width_for_budget
@@ -75,9 +75,7 @@ def fit_widths(found: Sequence[WidthComponent], budget: int, count: Callable[[Wi
     return min(near, key=miss)
 
 
-def _improve_rounding(
-    found: Sequence[WidthComponent], scale: Fraction, miss: Callable[[Widths], int], tolerance: int
-) -> Widths:
+def _improve_rounding(found: Sequence[WidthComponent], scale: Fraction, miss: Callable[[Widths], int], least: int) -> Widths:
     """Rounds widths the other way where that serves: like layers alike, unless the count then still misses by much."""
     free = sorted((i for i, one in enumerate(found) if not one.fixed), key=lambda i: -found[i].nominal)
     kinds: dict[tuple[Fraction, int], set[int]] = {}
@@ -85,7 +83,7 @@ def _improve_rounding(
         kinds.setdefault((found[i].nominal, found[i].multiple), set()).add(i)
     widths = round_widths(found, scale)
     for turning in (*kinds.values(), *({i} for i in free)):
-        if turning in kinds.values() or miss(widths) > tolerance:
+        if turning in kinds.values() or miss(widths) > least:
             other = tuple(_round_other_way(found[i], width, scale) if i in turning else width for i, width in enumerate(widths))
             widths = min(widths, other, key=miss)
     return widths
@@ -97,11 +95,10 @@ def _round_other_way(one: WidthComponent, width: Fraction, scale: Fraction) -> F
 
 def _connected_links(constraints: WidthConstraints) -> list[list[ActivationLink]]:
     """The links, sorted into those that share axes, directly or through others."""
-    ends = {
-        link: (constraints.axes.root(link.before.axis), constraints.axes.root(link.after.axis)) for link in constraints.links
-    }
+    root = constraints.axes.root
+    ends = {link: (root(link.before.axis), root(link.after.axis)) for link in constraints.links}
     hanging = Axes()
-    parts = {root: hanging.new(1) for root in dict.fromkeys(root for pair in ends.values() for root in pair)}
+    parts = {one: hanging.new(1) for one in dict.fromkeys(end for pair in ends.values() for end in pair)}
     for before, after in ends.values():
         hanging.join(parts[before], parts[after])
     groups: dict[int, list[ActivationLink]] = {}
@@ -116,32 +113,33 @@ def _component(constraints: WidthConstraints, links: list[ActivationLink], exact
     after = {axes.root(link.after.axis): link.ratio for link in links if link.ratio != 1 or exact}
     if _refuse_sums(constraints, links, after):
         return None
-    unit = axes.unit(before)
-    fixed_before = any(axes.pin_reason(root) for root in before)
-    fixed_after = [root for root in after if axes.pin_reason(root)]
+    unit = gcd(*(size for root in before for size in axes.multiples[root]))
+    fixed_before = any(axes.pins[root] for root in before)
+    fixed_after = [root for root in after if axes.pins[root]]
     if exact:
         held = [*before] if fixed_before else [root for root in fixed_after if after[root] * exact != 1]
-        reason = next(filter(None, map(axes.pin_reason, held)), "")
+        reason = next(filter(None, (axes.pins[root] for root in held)), "")
         if held:
             _refuse(constraints, links, lambda _: f"weights='exact' needs more channels where {reason} fixes them")
             return None
         return WidthComponent(before, after, links, unit, Fraction(unit * exact), 1, fixed=True)
     if fixed_before and fixed_after:
-        _refuse(constraints, _into(axes, links, fixed_after), lambda link: _both_fixed(axes, link))
+        _refuse(
+            constraints,
+            (link for link in links if axes.root(link.after.axis) in fixed_after),
+            lambda link: _both_fixed(axes, link),
+        )
         return None
     # A stream that others add to keeps its width; else what comes before the activation does.
-    anchors = fixed_after or [root for root in after if axes.is_produced(root)]
+    anchors = fixed_after or [root for root in after if axes.produced[root]]
     nominal = Fraction(unit) if fixed_before or not anchors else unit / after[anchors[0]]
     multiple = _multiple(axes, before, after, unit)
     fixed = fixed_before or bool(fixed_after)
     if fixed and nominal % multiple:
-        reason = next(filter(None, map(axes.pin_reason, (*before, *after))))
+        reason = next(filter(None, (axes.pins[root] for root in (*before, *after))))
         needed = "" if fixed_before else f"would need {nominal} before it, which "
-        _refuse(
-            constraints,
-            links,
-            lambda _: f"its {unit} channels are fixed by {reason}, and {needed}must be a multiple of {multiple}",
-        )
+        why = f"its {unit} channels are fixed by {reason}, and {needed}must be a multiple of {multiple}"
+        _refuse(constraints, links, lambda _: why)
         return None
     return WidthComponent(before, after, links, unit, nominal, multiple, fixed)
 
@@ -149,12 +147,8 @@ def _component(constraints: WidthConstraints, links: list[ActivationLink], exact
 def _multiple(axes: Axes, before: set[int], after: dict[int, Fraction], unit: int) -> int:
     """What the width of ``unit`` channels must be a multiple of, for all sizes to be whole and divide as demanded."""
     ratios = {**dict.fromkeys(before, Fraction(1)), **after}
-    needs = [
-        (Fraction(multiple * unit, size) / ratio).numerator
-        for root, ratio in ratios.items()
-        for size, multiple in axes.multiples(root).items()
-    ]
-    return lcm(*needs)
+    sizes = [(size, multiple, ratio) for root, ratio in ratios.items() for size, multiple in axes.multiples[root].items()]
+    return lcm(*((Fraction(multiple * unit, size) / ratio).numerator for size, multiple, ratio in sizes))
 
 
 def _refuse_sums(constraints: WidthConstraints, links: list[ActivationLink], after: dict[int, Fraction]) -> bool:
@@ -168,12 +162,8 @@ def _refuse_sums(constraints: WidthConstraints, links: list[ActivationLink], aft
     return bool(clashing or mixed)
 
 
-def _into(axes: Axes, links: list[ActivationLink], roots: list[int]) -> list[ActivationLink]:
-    return [link for link in links if axes.root(link.after.axis) in roots]
-
-
 def _both_fixed(axes: Axes, link: ActivationLink) -> str:
-    before, after = axes.pin_reason(axes.root(link.before.axis)), axes.pin_reason(axes.root(link.after.axis))
+    before, after = axes.pins[axes.root(link.before.axis)], axes.pins[axes.root(link.after.axis)]
     return f"its output is fixed by {after}, and its input by {before or 'layers that share its width'}"
 
 

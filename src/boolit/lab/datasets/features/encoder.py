@@ -27,6 +27,7 @@ from boolit.lab.datasets.features.weights import resnet18_weights
 from boolit.lab.datasets.images.base import normaliser
 from boolit.lab.models.resnet18 import FEATURES, Resnet18, fold_batch_norms
 
+CPU = torch.device("cpu")
 STATISTICS = ("running_mean", "running_var")
 Statistics: TypeAlias = dict[str, Tensor]
 
@@ -39,7 +40,7 @@ def load_encoder(weights: Path | None) -> Resnet18:
     return network.eval().requires_grad_(False)
 
 
-def batch_statistics(network: Resnet18, images: Tensor) -> Statistics:
+def batch_statistics(network: Resnet18, images: Tensor, device: torch.device = CPU) -> Statistics:
     """Mean and variance of what enters every batch norm, on one batch that is normalised by its own.
 
     Shape: ``(n, 3, size, size)`` bytes.
@@ -49,8 +50,9 @@ def batch_statistics(network: Resnet18, images: Tensor) -> Statistics:
         if isinstance(layer, nn.BatchNorm2d):
             layer.reset_running_stats()
             layer.momentum = None  # after one batch, its statistics
+    own.to(device)
     with torch.no_grad():
-        own(_read(images, own.conv1.weight.device))
+        own(_read(images, device))
     return {name: values.cpu() for name, values in own.state_dict().items() if name.endswith(STATISTICS)}
 
 
@@ -79,8 +81,8 @@ class Features:
     Shape: ``(n, 3, size, size)`` bytes to ``(n, 512)``.
     """
 
-    def __init__(self, network: Resnet18) -> None:
-        self._network, self._device = fold_batch_norms(network), network.conv1.weight.device
+    def __init__(self, network: Resnet18, device: torch.device = CPU) -> None:
+        self._network, self._device = fold_batch_norms(network).to(device), device
 
     def __call__(self, images: Tensor) -> Tensor:
         with torch.no_grad():
@@ -112,8 +114,8 @@ def encode_views(
         if not (file.is_file() and file.stat().st_size >= rows * ROW_BYTES):
             folder.mkdir(parents=True, exist_ok=True)
             with FileLock(folder / "lock"), count_progress(shown, unit="pictures") as begin:
-                network = encoder().to(present_device())
-                _encode(file, plan, views, _network(folder, plan, network, refreshed, begin), begin)
+                device = present_device()
+                _encode(file, plan, views, _network(folder, plan, encoder(), refreshed, device, begin), device, begin)
         # Copied on writing, as torch has no tensors that cannot be written to.
         return torch.from_numpy(np.memmap(file, TYPE, "c", shape=(rows, FEATURES)))
     except OSError as error:
@@ -121,8 +123,8 @@ def encode_views(
         raise UserError(f"{fault}; make room there, or set BOOLIT_DATA to another folder") from None
 
 
-def _encode(file: Path, plan: ViewPlan, views: int, network: Resnet18, begin: Begin) -> None:
-    features, total = Features(network), plan.count(views)
+def _encode(file: Path, plan: ViewPlan, views: int, network: Resnet18, device: torch.device, begin: Begin) -> None:
+    features, total = Features(network, device), plan.count(views)
     with file.open("ab") as opened:
         done = min(total, opened.tell() // ROW_BYTES)
         if done < total:  # what another process made while this one waited may be longer
@@ -134,7 +136,7 @@ def _encode(file: Path, plan: ViewPlan, views: int, network: Resnet18, begin: Be
             advance(len(rows))
 
 
-def _network(folder: Path, plan: ViewPlan, network: Resnet18, refreshed: bool, begin: Begin) -> Resnet18:
+def _network(folder: Path, plan: ViewPlan, network: Resnet18, refreshed: bool, device: torch.device, begin: Begin) -> Resnet18:
     """The encoder with the statistics of its batch norms refreshed, or with those that an earlier start found."""
     kept = folder / "statistics.safetensors"
     if not refreshed:
@@ -145,7 +147,7 @@ def _network(folder: Path, plan: ViewPlan, network: Resnet18, refreshed: bool, b
     advance = begin("refreshing batch norms", len(plan.splits["train"]), 0)
 
     def found(rows: Tensor) -> Statistics:
-        statistics = batch_statistics(network, plan.refresh_views(rows))
+        statistics = batch_statistics(network, plan.refresh_views(rows), device)
         advance(len(rows))
         return statistics
 

@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.datasets.base import Dataset, Description, Split, Task
+from boolit.lab.datasets.base import Dataset, Description, PixelScale, Split, Task
 from boolit.lab.datasets.download.fetch import Tensors, load_tensors
 from boolit.lab.datasets.download.published import PublishedDataset
 
@@ -42,6 +42,7 @@ def parse_idx(content: bytes, name: str) -> Tensor:
 MEAN, SD = 0.1307, 0.3081  # of the training pixels, as fractions of 255
 VERSION = 1
 SIDE, CLASSES, TRAIN = 28, 10, 60_000
+normalise = PixelScale(1 / (255 * SD), MEAN / SD)  # mean 0 and standard deviation 1 over the training images
 
 
 class Mnist(PublishedDataset, published="mnist"):
@@ -83,16 +84,3 @@ def parse(contents: Mapping[str, bytes]) -> Tensors:
     arrays = [parse_idx(content, file) for file, content in contents.items()]
     train_x, train_y, test_x, test_y = arrays
     return {"train_x": train_x, "train_y": train_y.long(), "test_x": test_x, "test_y": test_y.long()}
-
-
-def normalise(x: Tensor) -> Tensor:
-    """Pixels of 0 … 255 with mean 0 and standard deviation 1 over the training images.
-
-    Shape: any; unchanged.
-
-    Example:
-        >>> import torch
-        >>> normalise(torch.tensor([0, 255], dtype=torch.uint8))
-        tensor([-0.4242,  2.8215])
-    """
-    return x.mul(1 / (255 * SD)).sub_(MEAN / SD)
