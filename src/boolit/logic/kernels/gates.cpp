@@ -311,7 +311,7 @@ void run_double_backward(const BoolitPlan& plan, const void* towards, const void
 }  // namespace
 
 // The number of this interface; the loader refuses another.
-BOOLIT_API int boolit_abi() { return 1; }
+BOOLIT_API int boolit_abi() { return 2; }
 
 BOOLIT_API const char* boolit_instructions() { return level == V4 ? "x86-64-v4" : level == V3 ? "x86-64-v3" : "baseline"; }
 

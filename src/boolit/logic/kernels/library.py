@@ -70,7 +70,7 @@ class KernelModule(Hashable, Protocol):
 
 # Finds and loads the compiled gates, or says in a line why they are not there.
 
-ABI = 1
+ABI = 2
 MOST_GATES = 16
 
 
