@@ -19,10 +19,16 @@ def available_devices() -> list[str]:
     return [f"{kind}:{index}" if count > 1 else kind for kind, count in counts.items() for index in range(count)]
 
 
-def choose_device(name: str | torch.device = AUTO) -> torch.device:
-    """The device of a name, as torch writes them; ``auto`` is a CUDA or ROCm GPU if there is one, else the CPU.
+def automatic_device() -> str:
+    """What ``auto`` stands for: a CUDA or ROCm GPU if there is one, else the CPU.
 
     Apple's ``mps`` has no float64 and nobody has tried boolit on it yet, so it is never chosen unasked.
+    """
+    return "cuda" if _count("cuda") else "cpu"
+
+
+def choose_device(name: str | torch.device = AUTO) -> torch.device:
+    """The device of a name, as torch writes them, or ``auto``.
 
     Example:
         >>> choose_device("cpu")
@@ -31,8 +37,7 @@ def choose_device(name: str | torch.device = AUTO) -> torch.device:
         Traceback (most recent call last):
         ValueError: there is no device 'cpu:7' here; torch can use cpu...
     """
-    if str(name) == AUTO:
-        name = "cuda" if _count("cuda") else "cpu"
+    name = automatic_device() if str(name) == AUTO else name
     try:
         device = torch.device(name)
     except (RuntimeError, TypeError):  # no name of a device

@@ -166,6 +166,8 @@ class TestDevices:
         monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: f"GPU {index}")
         assert doctor.devices().facts["cuda"] == "GPU 0, GPU 1 (version 12.9)"
+        assert doctor.devices().facts["auto"] == "cuda"
+        assert "cuda:0, cuda:1" in str(doctor.devices().facts["here"])
 
     def test_mps(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch.backends.mps, "is_built", lambda: True)

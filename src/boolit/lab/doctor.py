@@ -14,7 +14,7 @@ from typing import TypeAlias
 import torch
 
 from boolit import __version__
-from boolit._devices import available_devices, choose_device, device_name
+from boolit._devices import automatic_device, available_devices
 from boolit.lab.common.errors import EXTRAS
 from boolit.lab.common.files import data_folder
 from boolit.logic import kernels
@@ -78,7 +78,7 @@ def kernel(status: kernels.KernelStatus, gpu: kernels.KernelStatus) -> Section:
 
 def devices() -> Section:
     """Accelerators torch can use, and which device trains unless one is named."""
-    here = {"here": ", ".join(available_devices()), "auto": device_name(choose_device())}
+    here = {"here": ", ".join(available_devices()), "auto": automatic_device()}
     return Section("devices", {"cuda": _cuda(), "mps": _mps(), **here})
 
 

@@ -21,7 +21,7 @@ from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run
 
 MEANS = {"relu": 0.6, "xnor_ail": 0.9, "or_ail": 0.88}
-COLUMNS = "key study profile activation width depth parameters budget seed state test_accuracy train_loss seconds"
+COLUMNS = "key study profile activation width depth parameters budget seed state test_accuracy train_loss seconds device"
 
 
 def records() -> list[Record]:

@@ -26,8 +26,9 @@ class Split:
     ``(samples, outputs)`` floats.
 
     Example:
-        >>> len(Split(torch.zeros(100, 2), torch.ones(100, 1)))
-        100
+        >>> samples = Split(torch.zeros(100, 2), torch.ones(100, 1))
+        >>> len(samples), samples.to(torch.device("cpu")).y.shape
+        (100, torch.Size([100, 1]))
     """
 
     x: Tensor
