@@ -14,6 +14,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
+from transformers import MixtralConfig, MixtralForCausalLM
 
 from boolit.nn import convert, from_pretrained
 
@@ -30,7 +32,8 @@ def load(name: str) -> ModuleType:
     return module
 
 
-FAMILIES = load("model_families").FAMILIES
+model_families = load("model_families")
+ENCODER, FAMILIES = model_families.ENCODER, model_families.FAMILIES
 convert_models = load("convert_models")
 ROWS = json.loads(convert_models.RESULTS.read_text(encoding="utf-8"))
 
@@ -94,6 +97,15 @@ def test_another_process_loads_what_was_saved(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", IN_ANOTHER_PROCESS, *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == arguments[2::3]
+
+
+def test_experts_whose_weights_are_no_layers_are_refused_for_that() -> None:
+    """Of a mixture of experts, whose router has a weight and no bias, and is not a linear layer for all that."""
+    experts = MixtralForCausalLM(MixtralConfig(**ENCODER, vocab_size=96, num_key_value_heads=2, num_local_experts=4)).eval()
+    example = {"input_ids": torch.randint(96, (2, 9))}
+    with pytest.raises(ValueError, match=r"experts\.act_fn .* does not come from a layer"):
+        convert(experts, "or_ail", example=example)
+    assert convert(experts, "relu", example=example).model(**example).logits.shape == (2, 9, 96)
 
 
 def test_the_docs_say_what_was_measured() -> None:

@@ -54,7 +54,7 @@ def does_what_it_looks_like(layer: nn.Module, args: Any, kwargs: Mapping[str, An
     with torch._C.DisableTorchFunction(), contextlib.suppress(RuntimeError):  # which says that they do not even fit
         if is_linear_alike(layer):
             weight = layer.weight.T if _is_transposed(layer) else layer.weight
-            wanted = F.linear(x, weight, layer.bias)  # type: ignore[arg-type]
+            wanted = F.linear(x, weight, getattr(layer, "bias", None))  # type: ignore[arg-type]
         else:
             wanted = next(kind for kind in type(layer).__mro__ if kind in RESIZABLE).forward(layer, x)
         return isinstance(result, Tensor) and wanted.shape == result.shape and torch.allclose(wanted, result, 1e-3, 1e-4)

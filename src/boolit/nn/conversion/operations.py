@@ -225,7 +225,7 @@ def linear(constraints: WidthConstraints, node: fx.Node, value: Result) -> Resul
     layer = dict(constraints.model.named_modules()).get(path) if getattr(weight, "op", "") == "get_attr" else None
     if layer is None or not is_linear(layer) or layer._parameters.keys() != {"weight", "bias"}:
         return None
-    own = getattr(bias, "target", None) == (f"{path}.bias" if layer.bias is not None else None)
+    own = getattr(bias, "target", None) == (f"{path}.bias" if getattr(layer, "bias", None) is not None else None)
     return call_linear(constraints, path, layer, value) if own else None
 
 
