@@ -17,10 +17,10 @@ from boolit.lab.datasets import Split
 from boolit.lab.models.layers import StackedDropout
 from boolit.lab.runs import LOWER_IS_BETTER
 from boolit.lab.training import metrics
-from boolit.lab.training.devices import Prefetch
 from boolit.lab.training.early_stopping import EarlyStopping
 from boolit.lab.training.job import Job
 from boolit.lab.training.optimisers import OPTIMISERS, FlatParameters, epoch_rates
+from boolit.lab.training.threads import Prefetch
 
 BLOCK_NUMEL = 2**20
 TINY = 1e-6  # as torch.nn.utils.clip_grad_norm_
