@@ -55,7 +55,9 @@ def measure_tasks(tasks: int, workers: int) -> None:
     # Workers in threads of one other process would share its loop; processes of one thread are what a cluster has.
     with (
         tempfile.TemporaryDirectory() as folder,
-        LocalCluster(n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=None, memory_limit=0) as local,
+        LocalCluster(
+            n_workers=workers, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0", memory_limit=0
+        ) as local,
         Client(local, set_as_default=False) as client,
         Store(Path(folder)) as store,
         patch("boolit.lab.execute.cluster.train_cohort", sleep_instead),

@@ -25,6 +25,8 @@ from transformers import (
     ConvNextForImageClassification,
     DeiTConfig,
     DeiTForImageClassification,
+    Dinov2Config,
+    Dinov2ForImageClassification,
     DistilBertConfig,
     DistilBertForSequenceClassification,
     GemmaConfig,
@@ -37,6 +39,8 @@ from transformers import (
     MambaForCausalLM,
     MobileNetV2Config,
     MobileNetV2ForImageClassification,
+    OPTConfig,
+    OPTForCausalLM,
     PreTrainedConfig,
     PreTrainedModel,
     Qwen2Config,
@@ -51,6 +55,8 @@ from transformers import (
     T5ForConditionalGeneration,
     ViTConfig,
     ViTForImageClassification,
+    Wav2Vec2Config,
+    Wav2Vec2ForCTC,
     WhisperConfig,
 )
 from transformers.models.whisper.modeling_whisper import WhisperEncoder
@@ -88,6 +94,10 @@ def picture() -> dict[str, Tensor]:
 
 def sound() -> dict[str, Tensor]:
     return {"input_features": torch.randn(2, 8, 24)}
+
+
+def waves() -> dict[str, Tensor]:
+    return {"input_values": torch.randn(2, 400)}
 
 
 def text_and_picture() -> dict[str, Tensor]:
@@ -228,6 +238,46 @@ FAMILIES = {
                 projection_dim=16,
             ),
             text_and_picture,
+        ),
+        Family(
+            "OPT",
+            OPTForCausalLM,
+            OPTConfig(
+                **TEXT,
+                hidden_size=32,
+                word_embed_proj_dim=32,
+                ffn_dim=128,
+                num_hidden_layers=2,
+                num_attention_heads=4,
+                dropout=0.0,
+            ),
+            text,
+        ),
+        Family(
+            "DINOv2, SwiGLU",
+            Dinov2ForImageClassification,
+            Dinov2Config(
+                hidden_size=32, num_hidden_layers=2, num_attention_heads=4, image_size=SIDE, patch_size=8, use_swiglu_ffn=True
+            ),
+            picture,
+            gated=True,
+        ),
+        Family(
+            "Wav2Vec2",
+            Wav2Vec2ForCTC,
+            Wav2Vec2Config(
+                **ENCODER,
+                vocab_size=32,
+                conv_dim=(16, 16),
+                conv_kernel=(10, 3),
+                conv_stride=(5, 2),
+                num_conv_pos_embeddings=16,
+                num_conv_pos_embedding_groups=4,
+                layerdrop=0.0,
+                apply_spec_augment=False,
+            ),
+            waves,
+            options={"skip_pinned": True},
         ),
         Family(
             "Mamba",

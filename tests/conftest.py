@@ -12,6 +12,9 @@ import torch
 from filelock import FileLock
 from hypothesis import settings
 
+# its tests are for a process that has Triton's interpreter: tests/logic/test_triton.py starts one
+collect_ignore = [] if os.environ.get("TRITON_INTERPRET") else ["logic/interpreted_triton.py"]
+
 settings.register_profile("boolit", deadline=None)
 settings.load_profile("boolit")
 

@@ -16,7 +16,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import test_coefficients
 import torch
+from mpmath import exp, mp, mpf, polyval
 
 import boolit
 from boolit.logic import Program
@@ -124,6 +126,9 @@ def test_compiled_for_amd(spec: str, dtype: torch.dtype, shape: tuple[int, ...],
         wide = {"global_load_dwordx4", "global_load_dwordx2", "global_store_dwordx4", "global_store_dwordx2"}
         assert transfers(assembly, r"\bglobal_(?:load|store)_\w+", r"byte") <= wide, name
         assert re.findall(r"\.(?:vgpr|sgpr)_spill_count:\s+(\d+)", assembly) == ["0", "0"], name
+        assert ".amdhsa_float_denorm_mode_32 3" in assembly, "subnormal numbers are read and written"
+        divisions = 0 if program.approximate else launch.VECTOR // dtype.itemsize  # one for each of a thread's pairs
+        assert assembly.count("v_div_fixup_f32") == divisions, "divisions are rounded correctly"
 
 
 def test_to_bfloat16_a_device_rounds_to_nearest(launch: ModuleType) -> None:
@@ -147,6 +152,24 @@ def test_other_types_group_sizes_and_ensembles_are_compiled(
     program = Program.parse(text)
     written = compile_for(target, launch, program, dtype, (3, 5 * program.k, 7), wide=True)
     assert all(kernel["cubin" if target == "sm_80" else "hsaco"] for kernel in written.values())
+
+
+@pytest.mark.parametrize(("kind", "digits"), [("float", 32), ("double", 64)])
+@pytest.mark.parametrize("name", ["exp_series", "atanh_series"])
+def test_the_polynomials_are_as_near_as_those_of_the_cpu(name: str, kind: str, digits: int, launch: ModuleType) -> None:
+    from boolit.logic.kernels.gpu import math as constants
+
+    del launch  # it has Triton's compiled files kept out of the home folder
+    cases = [case for case in test_coefficients.SERIES if case[:2] == (kind, name)]
+    (_, _, function, low, high), series = cases[0], getattr(constants, f"{name.removesuffix('_series').upper()}_{digits}").value
+    with mp.workdps(50):
+        worst = mpf(0)
+        for i in range(201):
+            x = low + (high - low) * i / 200
+            missed = abs(polyval(list(series), x) - function(x))
+            relative = missed * x**2 / exp(x) if name == "exp_series" else missed * x / (1 + x * function(x))
+            worst = max(worst, relative)
+        assert worst < mpf("0.3") * test_coefficients.ROUND_OFF[kind]
 
 
 # ------------------------------------------------------------------------------------------------ bytes, and what is active

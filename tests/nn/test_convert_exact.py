@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -123,6 +124,10 @@ def logits(model: nn.Module, example: Mapping[str, Tensor]) -> Tensor:
     return given if isinstance(given, Tensor) else given.logits
 
 
+def as_double(example: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.double() if value.is_floating_point() else value for name, value in example.items()}
+
+
 def difference(one: Tensor, other: Tensor) -> float:
     """Relative to the largest output."""
     return float((one - other).abs().max() / one.abs().max())
@@ -151,11 +156,14 @@ def test_computes_the_same_and_learns_from_there(name: str, spec: str) -> None:
     example = case.example()
     with torch.no_grad():
         assert difference(logits(model.eval(), example), logits(converted.eval(), example)) <= 1e-5
-        assert difference(logits(model.train(), example), logits(converted.train(), example)) <= 1e-5
+        # In training too; batch norm over a few rows magnifies rounding, so this is said of numbers with less of it.
+        double, both = as_double(example), [copy.deepcopy(each).double().train() for each in (model, converted)]
+        assert difference(*(logits(each, double) for each in both)) <= 1e-12
 
     fresh = {key: value == 0 for key, value in converted.named_parameters()}  # what does not contribute yet
     added = sum(int(zeros.sum()) for zeros in fresh.values())
     assert added > 0
+    converted.train()
     optimiser = torch.optim.SGD(converted.parameters(), lr=0.003)
     target = torch.randint(5, logits(converted, example).shape[:-1])
     losses = []

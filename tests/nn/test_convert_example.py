@@ -7,6 +7,7 @@ import json
 import pickle
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -483,3 +484,23 @@ def test_redirected_forwards_of_several_threads_do_not_disturb_each_other() -> N
         found = [*pool.map(lambda x: [model(x) for _ in range(10)], batches)]
         for x, results in zip(batches, found, strict=True):
             assert all(torch.equal(result, model(x)) for result in results)
+
+
+@dataclass
+class Output:
+    hidden: Tensor
+    sizes: tuple[int, ...]
+
+
+def test_tensors_in_a_dataclass_that_is_returned_keep_their_shapes() -> None:
+    class Returning(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc1, self.fc2 = nn.Linear(4, 8), nn.Linear(8, 8)
+
+        def forward(self, x: Tensor) -> Output:
+            return Output(F.relu(self.fc2(F.relu(self.fc1(x)))), tuple(x.shape))
+
+    converted = convert(Returning(), "or_ail", example=(x := torch.randn(3, 4),)).model
+    assert converted(x).hidden.shape == (3, 8)
+    assert (converted.fc2.in_features, converted.fc2.out_features) == (4, 16)

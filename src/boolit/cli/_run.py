@@ -104,11 +104,9 @@ def run(
 
     Examples:
       boolit run parity
-      boolit run covertype-2 --profile paper --out results/covertype-2
+      boolit run covertype-2 --profile paper --workers 4
       boolit run parity --activations relu,xnor_ail --seeds 10
       boolit run my-study.toml --set training.epochs=20
-      boolit run covertype-2 --workers 4
-      boolit run covertype-2 --cluster tcp://10.0.0.1:8786
     """
     from boolit.lab.common.devices import use_device
     from boolit.lab.datasets import load

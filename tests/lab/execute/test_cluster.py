@@ -11,7 +11,7 @@ from clusters import Processes, contents, kill, left_behind, start_command, wait
 from distributed import Client
 
 from boolit.lab.execute import ExecutionSummary, execute
-from boolit.lab.execute.cluster import Cluster, split_cohorts
+from boolit.lab.execute.cluster import Cluster, split_cohorts, split_for
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record
 from boolit.lab.studies import Plan, load_study, plan
@@ -94,7 +94,7 @@ def test_a_divided_cohort_and_a_worker_with_more_threads_change_results_by_round
         mixed.start_worker(1, threads=2)
         with Cluster.open(address=str(mixed.file)) as cluster:
             wait_until(lambda: cluster.workers() == 2, "two workers")
-            assert len(cluster.split(planned.cohorts, 2)) == 2
+            assert len(split_for(cluster, planned.cohorts, 2)) == 2
             _, there = executed(planned, tmp_path / "there", cluster)
     assert {record.environment["threads"] for record in there} == {1, 2}
     others = {record.key: record for record in there}

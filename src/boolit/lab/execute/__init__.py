@@ -54,8 +54,8 @@ class ExecutionSummary:
     Example:
         >>> from boolit.lab import ExecutionSummary
         >>> first, later = ExecutionSummary(0, 60, 1, 0, 20, 9.5), ExecutionSummary(60, 20, 0, 0, 0, 3.0)
-        >>> first.interrupted, first.complete, first.elsewhere_message
-        (True, False, '')
+        >>> first.interrupted, first.complete, first.elsewhere_message, first.failed_message
+        (True, False, '', '')
         >>> both = first.add(later, same_plan=True)
         >>> both.already, both.trained, both.diverged, both.seconds, both.complete
         (0, 80, 1, 12.5, True)
@@ -249,8 +249,10 @@ class _Execution:
                 return
 
     def _run_on(self, cluster: Cluster, cohorts: Sequence[Cohort], bars: StudyProgress, stop: Callable[[], bool]) -> None:
-        workers = cluster.wait_for_workers(lambda: bars.show_workers(0, len(cohorts), 0, 0.0), stop)
-        parts = cluster.split(cohorts, workers)
+        from boolit.lab.execute.cluster import split_for, train_on, wait_for_workers  # Dask is an extra
+
+        workers = wait_for_workers(cluster, lambda: bars.show_workers(0, len(cohorts), 0, 0.0), stop)
+        parts = split_for(cluster, cohorts, workers)
         left = len(parts)
         bars.show_workers(workers, left, 0, 0.0)
 
@@ -266,7 +268,7 @@ class _Execution:
         def show(workers: int, partly: float) -> None:
             bars.show_workers(workers, len(parts), len(parts) - left, partly)
 
-        results = cluster.train(claim_parts(), self.memory, self.study.keep_weights, stop, show, bars.note)
+        results = train_on(cluster, claim_parts(), self.memory, self.study.keep_weights, stop, show, bars.note)
         with closing(results):
             for cohort, result in results:
                 left -= 1

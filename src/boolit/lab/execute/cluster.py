@@ -54,21 +54,23 @@ class Cluster(AbstractContextManager["Cluster"]):
         >>> import tempfile
         >>> from boolit.lab import Cluster, Store, execute_plan, load_study, plan
         >>> planned = plan(load_study("xor"), seeds=2, sets=["training.epochs=1", "sweep.activation=['relu', 'xnor_ail']"])
-        >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder)) as store, Cluster.open(workers=1) as cluster:
+        >>> cluster = Cluster.open(workers=1)  # or ``with Cluster.open(…) as cluster:``, which closes it
+        >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder)) as store:
         ...     execute_plan(planned, store, progress=False, cluster=cluster).trained, cluster.workers()
         (4, 1)
+        >>> cluster.close()
     """
 
     def __init__(self, client: Client, name: str, device: str = "auto", local: LocalCluster | None = None) -> None:
         self.client, self.name, self.device, self.local = client, name, device, local
         self.resources = {GPU: 1} if device.startswith("cuda") else {}
-        self._refused: dict[str, str] = {}  # workers that cannot train this study, and why
+        self.refused: dict[str, str] = {}  # workers that cannot train this study, and why
 
     @staticmethod
     def open(workers: int | None = None, address: str | None = None, device: str = "auto") -> Cluster:
         """This machine with so many worker processes, or the cluster at the address of its scheduler or in a scheduler file."""
         for handler in logging.getLogger("distributed").handlers:
-            handler.setLevel(logging.CRITICAL)  # what matters of a lost worker is said by `train`
+            handler.setLevel(logging.CRITICAL)  # what matters of a lost worker is said by `train_on`
         if address is not None:
             return Cluster(_connect(address), address, device)
         assert workers is not None
@@ -80,6 +82,9 @@ class Cluster(AbstractContextManager["Cluster"]):
                     memory_limit=MEMORY_LIMIT // workers,
                     host="127.0.0.1",
                     dashboard_address=None,
+                    # Without it, too, there is a server for HTTP, by default on port 8787 of all interfaces.
+                    scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+                    worker_dashboard_address="127.0.0.1:0",
                     silence_logs=logging.CRITICAL,
                     resources={GPU: 1},  # as many as ask for one; it matters only for --device cuda
                     preload="boolit.lab.execute.worker",
@@ -101,52 +106,7 @@ class Cluster(AbstractContextManager["Cluster"]):
 
     def workers(self) -> int:
         """How many there are now."""
-        return len(self.memory_limits())
-
-    def wait_for_workers(self, on_wait: Callable[[], object], stop: Callable[[], bool]) -> int:
-        """How many there are, once there is one; ``on_wait`` is called while there is none."""
-        while not (workers := self.workers()) and not stop():
-            on_wait()
-            time.sleep(SECONDS_BETWEEN_COUNTS)
-        return workers
-
-    def split(self, cohorts: Sequence[Cohort], workers: int) -> list[Cohort]:
-        """`split_cohorts` for so many workers, as far as the smallest of them has memory for."""
-        limits = [limit for limit in self.memory_limits().values() if limit]
-        return split_cohorts(cohorts, max(1, workers), int(SHARE_OF_MEMORY * min(limits)) if limits else None)
-
-    def train(
-        self,
-        cohorts: Iterable[Cohort],
-        memory: int,
-        weights: bool,
-        stop: Callable[[], bool],
-        on_progress: Callable[[int, float], None],
-        on_note: Callable[[str], None],
-    ) -> Generator[tuple[Cohort, TaskResult], None, None]:
-        """Every cohort with what became of it, as they are done; those that are not done at a stop are left out.
-
-        ``on_progress`` is told how many workers there are, and to how many runs the cohorts that are being trained amount.
-        ``on_note`` gets a line of everything that went wrong.
-        """
-        yield from _Training(self, memory, weights, stop, on_progress, on_note).run(iter(cohorts))
-
-    def memory_limits(self) -> dict[str, int]:
-        """The bytes that each worker that may be used can take, by its address; 0 without a limit."""
-        try:
-            limits: dict[str, int] = self.client.run_on_scheduler(_memory_limits, resources=self.resources)
-        except (OSError, TimeoutError) as error:
-            raise self._lost() from error
-        except Exception as error:
-            raise UserError(
-                f"the scheduler of {self.name} has no boolit ({one_line(error)}); install the same one there"
-            ) from error
-        return limits
-
-    def _lost(self) -> UserError:
-        return UserError(
-            f"the scheduler of {self.name} has gone; what is finished is in the store, and the same command goes on from there"
-        )
+        return len(memory_limits(self))
 
 
 def _connect(address: str) -> Client:
@@ -161,6 +121,55 @@ def _connect(address: str) -> Client:
     except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
         cause = " ".join(str(error).split())
         raise UserError(f"--cluster {address} does not answer ({cause}); {rule}") from error
+
+
+def wait_for_workers(cluster: Cluster, on_wait: Callable[[], object], stop: Callable[[], bool]) -> int:
+    """How many there are, once there is one; ``on_wait`` is called while there is none."""
+    while not (workers := cluster.workers()) and not stop():
+        on_wait()
+        time.sleep(SECONDS_BETWEEN_COUNTS)
+    return workers
+
+
+def memory_limits(cluster: Cluster) -> dict[str, int]:
+    """The bytes that each worker that may be used can take, by its address; 0 without a limit."""
+    try:
+        limits: dict[str, int] = cluster.client.run_on_scheduler(_memory_limits, resources=cluster.resources)
+    except (OSError, TimeoutError) as error:
+        raise _lost(cluster) from error
+    except Exception as error:
+        rule = "install the same one there"
+        raise UserError(f"the scheduler of {cluster.name} has no boolit ({one_line(error)}); {rule}") from error
+    return limits
+
+
+def _lost(cluster: Cluster) -> UserError:
+    return UserError(
+        f"the scheduler of {cluster.name} has gone; what is finished is in the store, and the same command goes on from there"
+    )
+
+
+def split_for(cluster: Cluster, cohorts: Sequence[Cohort], workers: int) -> list[Cohort]:
+    """`split_cohorts` for so many workers, as far as the smallest of them has memory for."""
+    limits = [limit for limit in memory_limits(cluster).values() if limit]
+    return split_cohorts(cohorts, max(1, workers), int(SHARE_OF_MEMORY * min(limits)) if limits else None)
+
+
+def train_on(
+    cluster: Cluster,
+    cohorts: Iterable[Cohort],
+    memory: int,
+    weights: bool,
+    stop: Callable[[], bool],
+    on_progress: Callable[[int, float], None],
+    on_note: Callable[[str], None],
+) -> Generator[tuple[Cohort, TaskResult], None, None]:
+    """Every cohort with what became of it, as they are done; those that are not done at a stop are left out.
+
+    ``on_progress`` is told how many workers there are, and to how many runs the cohorts that are being trained amount.
+    ``on_note`` gets a line of everything that went wrong.
+    """
+    yield from _Training(cluster, memory, weights, stop, on_progress, on_note).run(iter(cohorts))
 
 
 def split_cohorts(cohorts: Sequence[Cohort], workers: int, memory: int | None = None) -> list[Cohort]:
@@ -216,7 +225,7 @@ class _Training:
     def _submit(self, cohorts: Iterator[Cohort]) -> None:
         """Gives every worker a cohort; one is with the scheduler even if there is no worker yet."""
         if time.monotonic() - self.counted >= SECONDS_BETWEEN_COUNTS:
-            self.addresses = list(self.cluster.memory_limits())
+            self.addresses = list(memory_limits(self.cluster))
             self.counted = time.monotonic()
             if not self.addresses:
                 self.on_progress(0, self._partly())
@@ -247,7 +256,7 @@ class _Training:
         future.add_done_callback(self.events.put)
 
     def _usable(self) -> list[str]:
-        return [address for address in self.addresses if address not in self.cluster._refused]
+        return [address for address in self.addresses if address not in self.cluster.refused]
 
     def _next(self) -> Iterator[tuple[Cohort, TaskResult]]:
         """Waits a little for news; those of a cohort that is done are returned."""
@@ -271,7 +280,7 @@ class _Training:
 
     def _result(self, future: Future[TaskResult]) -> TaskResult:
         if future.status == "cancelled":
-            raise self.cluster._lost()
+            raise _lost(self.cluster)
         try:
             result: TaskResult = future.result()
         except KilledWorker as error:
@@ -279,7 +288,7 @@ class _Training:
             died = f"its worker died {error.allowed_failures + 1} times, as when it takes more memory than there is"
             return TaskResult(last, failed=died)
         except (OSError, TimeoutError) as error:
-            raise self.cluster._lost() from error
+            raise _lost(self.cluster) from error
         except Exception as error:  # of Dask, or of Python before boolit had a say: it is not installed there, or is another
             return TaskResult(self._failed_on(future), refused=one_line(error))
         return result
@@ -291,9 +300,9 @@ class _Training:
 
     def _exclude(self, cohort: Cohort, result: TaskResult) -> None:
         """No more cohorts for a worker that cannot train them; this one goes to another, if there is one."""
-        first = result.worker not in self.cluster._refused
-        self.cluster._refused[result.worker] = result.refused
-        self.addresses = list(self.cluster.memory_limits())
+        first = result.worker not in self.cluster.refused
+        self.cluster.refused[result.worker] = result.refused
+        self.addresses = list(memory_limits(self.cluster))
         if not self._usable():
             raise UserError(f"no worker of {self.cluster.name} can train {cohort}: {result.worker}: {result.refused}")
         if first:

@@ -30,7 +30,6 @@ class KernelPlan(Protocol):
     dim: int
     channels: int
     kept_bytes: int
-    address: int
 
     def forward(self, x: Tensor, keep: bool, /) -> tuple[Tensor, Tensor | None] | None:
         """The gates' outputs, and the bits a backward without x needs."""

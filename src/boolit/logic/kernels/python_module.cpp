@@ -431,8 +431,6 @@ PyObject* plan_differentiate(PyObject* self, PyObject* const* arguments, Py_ssiz
     return backward(plan, grad, saved, grad_x) ? grad_x.release() : nullptr;
 }
 
-PyObject* plan_address(PyObject* self, void*) { return PyLong_FromVoidPtr(as_plan(self)->layout->data()); }
-
 // ------------------------------------------------------------------------------------------------ calls
 
 // Plans by what a call was given besides the tensor: the same objects, which cannot change, and a tensor of that type and shape.
@@ -518,10 +516,6 @@ PyMethodDef PLAN_METHODS[] = {
     {"differentiate", method(plan_differentiate), METH_FASTCALL, "The same if both are plain and nobody looks on."},
     {nullptr, nullptr, 0, nullptr},
 };
-PyGetSetDef PLAN_PROPERTIES[] = {
-    {"address", plan_address, nullptr, "Of the BoolitPlan.", nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr},
-};
 PyMemberDef PLAN_MEMBERS[] = {
     {"program", T_OBJECT_EX, offsetof(Plan, program), READONLY, nullptr},
     {"dim", T_LONGLONG, offsetof(Plan, dim), READONLY, nullptr},
@@ -533,7 +527,6 @@ PyType_Slot PLAN_SLOTS[] = {
     {Py_tp_new, reinterpret_cast<void*>(plan_new)},
     {Py_tp_dealloc, reinterpret_cast<void*>(plan_delete)},
     {Py_tp_methods, PLAN_METHODS},
-    {Py_tp_getset, PLAN_PROPERTIES},
     {Py_tp_members, PLAN_MEMBERS},
     {0, nullptr},
 };

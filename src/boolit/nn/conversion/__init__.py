@@ -15,9 +15,8 @@ from torch.nn.parameter import is_lazy
 from boolit.nn.conversion.capture import UntraceableError, capture, first_line, run, tensors, undisturbed
 from boolit.nn.conversion.constraints import WidthConstraints
 from boolit.nn.conversion.layers import RESIZABLE, describe, parameter_count
-from boolit.nn.conversion.plan import Replacements
 from boolit.nn.conversion.propagation import Propagation
-from boolit.nn.conversion.recipe import apply, from_pretrained, remember
+from boolit.nn.conversion.recipe import Replacements, apply, from_pretrained, remember
 from boolit.nn.conversion.report import Budget, Change, Conversion, FoundActivation, Weights
 from boolit.nn.conversion.sites import ActivationChoice, Site, child, choose, find_sites, operation_name, untraced_sites
 from boolit.nn.conversion.weights import ExactGates, Layout, old_function, old_state, transfer

@@ -43,6 +43,8 @@ def are_ready() -> bool:
     """Whether the kernels may be used: at the first question they are tried on a few numbers of the current device."""
     global _tried  # a device is tried once, and everybody is told the same
     if _tried is None:
+        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+            return False  # nothing may be tried then; the formula is captured as well as a kernel
         _tried = status()
         if _tried.active:
             _tried = _try_out(_tried)
