@@ -12,8 +12,9 @@ import torch
 from filelock import FileLock
 from hypothesis import settings
 
-# its tests are for a process that has Triton's interpreter: tests/logic/test_triton.py starts one
+# For processes of their own: one that has Triton's interpreter, and one that has a stand-in device before its first backward.
 collect_ignore = [] if os.environ.get("TRITON_INTERPRET") else ["logic/interpreted_triton.py"]
+collect_ignore += [] if os.environ.get("BOOLIT_TEST_STANDIN") else ["devices"]
 
 settings.register_profile("boolit", deadline=None)
 settings.load_profile("boolit")

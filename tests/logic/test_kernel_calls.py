@@ -52,7 +52,7 @@ def freed(x: Tensor, size: int = 0) -> Tensor:
 STRANGE: dict[str, Callable[[], Any]] = {
     "none": lambda: None,
     "a number": lambda: 1.5,
-    "an array": lambda: X.numpy(),
+    "an array": lambda: X.detach().numpy(),
     "a type": lambda: Tensor,
     "other type": lambda: X.double(),
     "integers": lambda: X.long(),
