@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from boolit.lab.training import Job, train
-from boolit.lab.training.threads import TRIED_STEPS, Threads
+from boolit.lab.training.threads import TRIED_STEPS, WARM_UP_STEPS, Threads
 
 Config = Callable[..., dict[str, Any]]
 LARGE = {"width": [1024, 64], "training": {"batch": 256, "epochs": 1}}
@@ -39,6 +39,17 @@ def test_large_cohorts_get_what_is_faster(config: Config) -> None:
     job = Job.of([config(seed, **LARGE) for seed in range(4)])
     assert used(job, lambda threads: 0.01 if threads == 1 else 0.002) == 2
     assert used(job, lambda threads: 0.002 if threads == 1 else 0.01) == 1
+
+
+def test_what_the_first_steps_cost_decides_nothing(config: Config) -> None:
+    steps = 0
+
+    def seconds(threads: int) -> float:
+        nonlocal steps
+        steps += 1
+        return 0.2 if steps <= WARM_UP_STEPS else 0.01 if threads == 1 else 0.002
+
+    assert used(Job.of([config(seed, **LARGE) for seed in range(4)]), seconds) == 2
 
 
 def test_a_single_large_run_always_gets_all_threads(config: Config) -> None:

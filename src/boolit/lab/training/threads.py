@@ -23,6 +23,7 @@ from boolit.lab.training.job import Job
 
 NUMEL_PER_THREAD = 2**17  # an operation on so many takes some 20 µs, well above the cost of waking a thread
 TRIED_STEPS = 5
+WARM_UP_STEPS = 3  # before the first trial: they allocate memory and start threads, which later ones do not
 SECONDS_BETWEEN_TRIALS = 10.0
 
 
@@ -42,6 +43,7 @@ class Threads(AbstractContextManager["Threads"]):
         self._present = most
         self._durations: dict[int, list[float]] = {}
         self._next_trial = 0.0
+        self._warm_up = WARM_UP_STEPS
 
     def __enter__(self) -> Threads:
         torch.set_num_threads(self._present)
@@ -52,10 +54,12 @@ class Threads(AbstractContextManager["Threads"]):
 
     def run(self, step: Callable[[], None]) -> None:
         """One step, with as many threads as seem best."""
-        if len(self._choices) == 1 or time.monotonic() < self._next_trial:
+        if len(self._choices) == 1 or time.monotonic() < self._next_trial or self._warm_up:
+            self._warm_up = max(0, self._warm_up - 1)
             step()
             return
-        untried = next(n for n in self._choices if len(self._durations.get(n, [])) < TRIED_STEPS)
+        # In turn, so that both see the same machine.
+        untried = min(self._choices, key=lambda n: len(self._durations.get(n, [])))
         torch.set_num_threads(untried)
         started = time.perf_counter()
         step()
