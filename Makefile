@@ -22,11 +22,13 @@ test: .venv/installed .venv/axe
 AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 BOOLIT_INSTRUCTIONS=x86-64-v3
 BASELINE := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_ENABLE_INSTRUCTIONS=SSE4_2 MKL_CBWR=COMPATIBLE \
 	BOOLIT_INSTRUCTIONS=baseline
-# Without what takes long and is not about numbers: exports and compilers, other processes' imports, timings, scikit-learn's checks.
+# Without what takes long and is not about numbers: exports and compilers (Triton's too), other processes' imports, timings,
+# scikit-learn's checks, what convert understands of a model.
 NUMERICAL := tests/logic tests/nn tests/citizenship tests/paper tests/saved tests/lab/models tests/lab/training \
 	tests/test_functional.py tests/test_sklearn.py \
 	$(addprefix --ignore=tests/,citizenship/test_export.py citizenship/test_tracers.py citizenship/test_compile.py citizenship/test_import.py \
-	citizenship/test_memory.py logic/test_kernel_choice.py nn/test_convert_families.py) \
+	citizenship/test_memory.py logic/test_kernel_choice.py logic/test_triton.py nn/test_convert_families.py \
+	nn/test_convert_example.py nn/test_convert_connections.py nn/test_convert_refusals.py) \
 	$(addprefix --deselect=tests/,test_sklearn.py::test_check_estimator test_sklearn.py::test_needs_scikit_learn_and_no_lab \
 	nn/test_specs.py::test_random_text_fails_kindly saved/test_saved_model.py::test_loading_needs_no_lab \
 	lab/training/test_distributed.py::test_the_command_is_the_same_and_so_is_the_store)

@@ -14,6 +14,7 @@ QUIET = ["-Wno-psabi", "-Wno-maybe-uninitialized"]  # vectors never cross a libr
 OPENMP = [] if sys.platform == "darwin" else ["-fopenmp"]  # Apple's compiler ships none: one thread
 
 setup(
+    options={"build_ext": {"parallel": True}},
     ext_modules=[
         Extension(
             "boolit.logic.kernels._gates",

@@ -179,14 +179,10 @@ class _Recorder(TorchFunctionMode):
         if isinstance(value, (bool, int, float, str, type(...))):
             return value
         inside = {str(key): self.argument(item) for key, item in _items(value)}
+        if isinstance(value, Mapping):
+            return inside
         kind = type(value) if type(value) in (list, tuple) else tuple
-        return (
-            inside
-            if isinstance(value, Mapping)
-            else kind(inside.values())
-            if inside or isinstance(value, (list, tuple))
-            else None
-        )
+        return kind(inside.values()) if inside or isinstance(value, (list, tuple)) else None
 
     def _node(self, tensor: Tensor) -> fx.Node:
         if id(tensor) not in self._nodes:
