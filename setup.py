@@ -37,5 +37,5 @@ setup(
             language="c++",
             optional=True,
         ),
-    ]
+    ],
 )
