@@ -434,29 +434,41 @@ PyObject* plan_differentiate(PyObject* self, PyObject* const* arguments, Py_ssiz
 // ------------------------------------------------------------------------------------------------ calls
 
 // Plans by what a call was given besides the tensor: the same objects, which cannot change, and a tensor of that type and shape.
-constexpr int MOST_KEYS = 5, SLOT_BITS = 10;
+// Calls whose hashes agree share a place of four; one more takes the turn of the oldest.
+constexpr int MOST_KEYS = 5, PLACE_BITS = 8, CALLS_OF_PLACE = 4;
 
 struct Call {
     PyObject* keys[MOST_KEYS];
     int count;
     PyObject* plan;
+
+    bool has(PyObject* const* wanted, int wanted_count) const {
+        return count == wanted_count && std::memcmp(keys, wanted, std::size_t(count) * sizeof(PyObject*)) == 0;
+    }
 };
-Call calls[1 << SLOT_BITS];
+struct Place {
+    Call calls[CALLS_OF_PLACE];
+    unsigned next;
+};
+Place places[1 << PLACE_BITS];
 
 template <class Sizes>
-Call& call_for(PyObject* const* keys, int count, Type type, int rank, const Sizes& shape) {
+Place& place_of(PyObject* const* keys, int count, Type type, int rank, const Sizes& shape) {
     std::uint64_t hash = std::uint64_t(type);
     const auto mix = [&hash](std::uint64_t value) { hash = (hash ^ value) * 0x9e3779b97f4a7c15u, hash ^= hash >> 32; };
     for (int i = 0; i < count; ++i) mix(reinterpret_cast<std::uintptr_t>(keys[i]));
     for (int i = 0; i < rank; ++i) mix(std::uint64_t(shape[i]));
-    return calls[hash >> (64 - SLOT_BITS)];
+    return places[hash >> (64 - PLACE_BITS)];
 }
 
 PyObject* remember(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     if (count < 2 || count > 1 + MOST_KEYS) return wrong_count("remember(plan, dim, *what)");
     if (Py_TYPE(arguments[0])->tp_dealloc != plan_delete) return PyErr_Format(PyExc_TypeError, "only a plan can be remembered");
     const Plan* plan = as_plan(arguments[0]);
-    Call& call = call_for(arguments + 1, int(count - 1), plan->type, int(plan->shape->size()), *plan->shape);
+    Place& place = place_of(arguments + 1, int(count - 1), plan->type, int(plan->shape->size()), *plan->shape);
+    for (const Call& call : place.calls)
+        if (call.plan == arguments[0] && call.has(arguments + 1, int(count - 1))) return none();  // by another thread
+    Call& call = place.calls[place.next++ % CALLS_OF_PLACE];
     const Call old = call;
     call.count = int(count - 1), call.plan = new_reference(arguments[0]);
     for (int i = 0; i < call.count; ++i) call.keys[i] = new_reference(arguments[1 + i]);
@@ -470,11 +482,14 @@ PyObject* evaluate(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     PyObject* x = arguments[0];
     View view;
     if (!is_plain(x, view) || !is_unobserved()) return none();
-    const Call& call = call_for(arguments + 1, int(count - 1), view.type, view.rank, view.shape);
-    if (call.count != count - 1 || std::memcmp(call.keys, arguments + 1, call.count * sizeof(PyObject*)) != 0) return none();
-    const Owned held(new_reference(call.plan));  // another thread may put another plan there
+    Owned held;  // as another thread may put another plan there
+    for (const Call& call : place_of(arguments + 1, int(count - 1), view.type, view.rank, view.shape).calls)
+        if (call.has(arguments + 1, int(count - 1)) && has_shape(view, as_plan(call.plan)->type, *as_plan(call.plan)->shape)) {
+            held = Owned(new_reference(call.plan));
+            break;
+        }
     const Plan* plan = as_plan(held.get());
-    if (!is_input(plan, x, view)) return none();
+    if (plan == nullptr || !has_memory(x, view, plan->in_bytes)) return none();
     if (records_gradients() && !is_false(requires_grad.ask(x))) {
         PyObject* given[] = {x, held.get()};
         return PyObject_Vectorcall(torch.apply, given, 2, nullptr);
