@@ -151,15 +151,25 @@ def operands(x: Tensor, k: int, dim: int, pairing: str) -> list[Tensor]:
         >>> operands(torch.arange(4.0), 2, -1, "halves")
         [tensor([0., 1.]), tensor([2., 3.])]
     """
+    groups, axis = grouped(x, k, dim, pairing)
+    views = groups.unbind(axis)
+    return [views[i] for i in range(k)]
+
+
+def grouped(x: Tensor, k: int, dim: int, pairing: str) -> tuple[Tensor, int]:
+    """A view in which the operands of every group along ``dim`` have an axis of their own, and that axis.
+
+    Example:
+        >>> grouped(torch.arange(4.0), 2, -1, "halves")
+        (tensor([[0., 1.],
+                [2., 3.]]), -2)
+    """
     if not is_scripting():
         _check_operands(x, k, dim, pairing)
     # no size is read here, and an axis is counted from the side dim is counted from: so torch's tracers can follow
     if pairing == "adjacent":
-        grouped, axis = x.unflatten(dim, (-1, k)), dim + 1 if dim >= 0 else dim
-    else:
-        grouped, axis = x.unflatten(dim, (k, -1)), dim if dim >= 0 else dim - 1
-    views = grouped.unbind(axis)
-    return [views[i] for i in range(k)]
+        return x.unflatten(dim, (-1, k)), dim + 1 if dim >= 0 else dim
+    return x.unflatten(dim, (k, -1)), dim if dim >= 0 else dim - 1
 
 
 def _check_operands(x: Tensor | Proxy, k: int, dim: int, pairing: str) -> None:

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from boolit.logic.kernels import KernelStatus, training
-from boolit.logic.kernels.training import Update, batch_norm, binary_hits, gather_bytes, gather_rows, hits
+from boolit.logic.kernels.training import ONE_PIXEL, Update, batch_norm, binary_hits, gather_bytes, gather_rows, hits, look_up
 
 DTYPES = [torch.float32, torch.float64]
 RULES = ["sgd", "adam", "adamw"]
@@ -275,6 +275,36 @@ def test_gathered_bytes_are_the_tables_entries(shape: tuple[int, ...], dtype: to
 def test_a_row_that_is_not_stored_is_refused(row: int) -> None:
     with pytest.raises(IndexError):
         gather_rows(torch.zeros(5, 2), torch.tensor([[0, row]]))
+
+
+@pytest.mark.usefixtures("_each_way")
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, *DTYPES])
+def test_pixels_are_looked_up_at_the_floor_of_their_origin(dtype: torch.dtype) -> None:
+    """Origins of quarters of a pixel, so that many are whole: Python's integers say which pixel is meant."""
+    drawn = torch.Generator().manual_seed(2)
+    height, width = 5, 7
+    images = torch.randint(1, 200, (width, height, 6), generator=drawn).to(dtype).permute(2, 1, 0)  # not as they lie in memory
+    quarters = torch.randint(-9, 10, (6, 2, 3), generator=drawn)
+    found = look_up(images, quarters * (ONE_PIXEL // 4))
+    inside = 0
+    for image, new, (across, down) in zip(images, found, quarters.tolist(), strict=True):
+        for y in range(height):
+            for x in range(width):
+                left, top = ((a * x + b * y + c) // 4 for a, b, c in (across, down))
+                here = 0 <= left < width and 0 <= top < height
+                inside += here
+                assert new[y, x] == (image[top, left] if here else 0)
+    assert 20 < inside < 190
+    assert found.dtype == dtype
+
+
+def test_images_of_any_number_are_looked_up_alike_by_any_threads() -> None:
+    images = torch.randint(256, (50, 28, 28), dtype=torch.uint8)
+    origins = (torch.eye(2, 3, dtype=torch.float64) + 0.3 * torch.randn(50, 2, 3, dtype=torch.float64)).mul(ONE_PIXEL).long()
+    torch.set_num_threads(1)
+    alone = [look_up(images[i : i + 1], origins[i : i + 1]) for i in range(50)]
+    torch.set_num_threads(2)
+    assert torch.equal(look_up(images, origins), torch.cat(alone))
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, torch.bfloat16])

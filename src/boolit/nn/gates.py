@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.fx import Proxy
 from torch.jit import is_scripting  # type: ignore[attr-defined]
 
-from boolit.functional import operands, signed_geomean
+from boolit.functional import grouped, operands, signed_geomean
 from boolit.logic import PAIRINGS, Program, evaluate
 from boolit.logic.kernels.logits import check_logits, position, sizes
 from boolit.logic.program import Strategy, suffix
@@ -318,11 +318,8 @@ class Extremum(Activation):
         return self.k, 1
 
     def forward(self, x: Tensor) -> Tensor:
-        several = operands(x, self.k, self.dim, self.pairing)
-        result = several[0]
-        for operand in several[1:]:
-            result = torch.maximum(result, operand) if self.name == "max" else torch.minimum(result, operand)
-        return result
+        groups, axis = grouped(x, self.k, self.dim, self.pairing)
+        return groups.amax(axis) if self.name == "max" else groups.amin(axis)  # equal operands share the gradient
 
 
 class SignedGeomean(Activation):

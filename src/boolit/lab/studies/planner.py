@@ -31,8 +31,9 @@ BUDGET_TOLERANCE = 0.5
 MOST_RUNS = 200_000
 # Part of every run's key: raised when the same configuration no longer gives the same numbers, as by another default. 1 at
 # first; 2 and 3 for runs with averaged weights, with rates found under some options, with Adam in float16; 4 since optimiser
-# steps and batch norms are kernels, which sum in another order. Runs of before stay in a store, but are trained anew.
-ARITHMETIC = 4
+# steps and batch norms are kernels, which sum in another order; 5 since pixels of augmented images are looked up by whole
+# numbers. Runs of before stay in a store, but are trained anew.
+ARITHMETIC = 5
 
 
 @dataclass(frozen=True)

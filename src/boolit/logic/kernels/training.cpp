@@ -1,4 +1,4 @@
-// boolit's kernels for training many runs at once: an optimiser's step, batch normalisation, gathered batches and hits.
+// boolit's kernels for training many runs at once: an optimiser's step, batch normalisation, gathered and warped batches, hits.
 //
 // Plain C++17 behind a C interface, as gates.cpp: no torch header is needed to build it. The loops are compiled once for each
 // instruction set and chosen when the library is loaded.
@@ -68,6 +68,16 @@ struct BoolitGather {
     std::int64_t runs, samples, features, count;
     const void *stored, *table;
     const std::int64_t* rows;
+    void* out;
+};
+
+// Images (count, height, width) of items of `size` bytes. The pixel at (x, y) of out is the one at floor(origin · (x, y, 1)), 0 where
+// that is outside; an origin has two rows, for x and y, of three numbers in units of 2^-32.
+struct BoolitWarp {
+    std::int32_t size;
+    std::int64_t count, height, width;
+    const void* images;
+    const std::int64_t* origins;
     void* out;
 };
 
@@ -183,7 +193,7 @@ void run(void (*loop)(const Plan&, std::int64_t, std::int64_t), const Plan& plan
 }  // namespace
 
 // The number of this interface; the loader refuses another.
-BOOLIT_API int boolit_training_abi() { return 1; }
+BOOLIT_API int boolit_training_abi() { return 2; }
 
 BOOLIT_API const char* boolit_training_instructions() {
     return level == V4 ? "x86-64-v4" : level == V3 ? "x86-64-v3" : "baseline";
@@ -216,6 +226,13 @@ BOOLIT_API int boolit_gather(const BoolitGather* gather) {
         run(gather->type == FLOAT32 ? CHOOSE(gather_numbers<float>) : CHOOSE(gather_numbers<double>), *gather,
             gather->runs * ((gather->samples + TILE - 1) / TILE), elements);
     return 0;
+}
+
+BOOLIT_API void boolit_warp(const BoolitWarp* warp) {
+    const auto loop = warp->size == 1   ? CHOOSE(look_up<std::uint8_t>)
+                      : warp->size == 4 ? CHOOSE(look_up<std::uint32_t>)
+                                        : CHOOSE(look_up<std::uint64_t>);
+    run(loop, *warp, warp->count, warp->count * warp->height * warp->width);
 }
 
 BOOLIT_API void boolit_hits(const BoolitHits* hits) {

@@ -1,7 +1,7 @@
-"""Training many runs at once: optimiser steps, batch norm, batches, hits; as formulas and as the kernels of training.cpp.
+"""Training many runs at once: optimiser steps, batch norm, batches, warped images, hits; as formulas and as kernels.
 
-The formulas hold on every device and in every type; the kernels stand in for them on CPUs, in float32 and float64, where they
-are built. In a kernel every run is computed by itself, in an order that neither other runs nor the number of threads changes.
+The formulas hold on every device and in every type; the kernels, of training.cpp, stand in for them on CPUs, in float32 and
+float64, where they are built. In a kernel every run is computed by itself, in an order that neither other runs nor the number of threads changes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch.overrides import has_torch_function_unary
 
 from boolit.logic.kernels.library import KernelStatus
 
-ABI = 1
+ABI = 2
 TYPES = {torch.float32: 0, torch.float64: 1}
 RULES = {"sgd": 0, "adam": 1, "adamw": 2}
 pointer = ctypes.c_void_p
@@ -59,6 +59,16 @@ class GatherStruct(ctypes.Structure):
     ]
 
 
+class WarpStruct(ctypes.Structure):
+    """BoolitWarp of training.cpp."""
+
+    _fields_ = [
+        ("size", ctypes.c_int32),
+        *((name, ctypes.c_int64) for name in ("count", "height", "width")),
+        *((name, pointer) for name in ("images", "origins", "out")),
+    ]
+
+
 class HitsStruct(ctypes.Structure):
     """BoolitHits of training.cpp."""
 
@@ -82,7 +92,7 @@ def _load() -> tuple[ctypes.CDLL | None, KernelStatus]:
         return None, KernelStatus(False, f"{path.name} does not load ({error}); reinstall boolit", str(path))
     if abi != ABI:
         return None, KernelStatus(False, f"{path.name} is of another version of boolit; reinstall it", str(path), abi=abi)
-    for name in ("update", "normalise", "normalise_backward", "hits", "gather"):
+    for name in ("update", "normalise", "normalise_backward", "warp", "hits", "gather"):
         function = getattr(library, f"boolit_{name}")
         function.argtypes, function.restype = [pointer], ctypes.c_int if name == "gather" else None
     library.boolit_training_instructions.restype = ctypes.c_char_p
@@ -291,6 +301,31 @@ def _gather(stored: Tensor, rows: Tensor, out: Tensor, features: int, table: Ten
     struct = GatherStruct(*sizes, *addresses)
     if rows.dtype != torch.int64 or LIBRARY.boolit_gather(ctypes.addressof(struct)):
         raise IndexError(f"rows must be int64 from 0 to {len(stored) - 1}, the stored samples; got {rows.dtype}, some outside")
+
+
+ONE_PIXEL = 2**32  # the unit of a place in an image: whole numbers, which every processor adds alike
+
+
+def look_up(images: Tensor, origins: Tensor) -> Tensor:
+    """New images whose pixel at (x, y) is the one at the floor of ``origins · (x, y, 1)`` of the old one, or 0 outside of it.
+
+    Shape: ``(n, height, width)`` and int64 ``(n, 2, 3)`` in units of 1 / `ONE_PIXEL`, to ``(n, height, width)``.
+    """
+    count, height, width = images.shape
+    if LIBRARY is None or not images.is_cpu or images.itemsize not in (1, 4, 8):
+        x, y = (torch.arange(size, device=images.device) for size in (width, height))
+        by_x, by_y, start = origins.view(count, 2, 3, 1, 1).unbind(2)
+        left, top = ((by_x * x + by_y * y.unsqueeze(1) + start) >> 32).unbind(1)
+        inside = (left >= 0) & (left < width) & (top >= 0) & (top < height)
+        places = torch.where(inside, top * width + left, 0).flatten(1)
+        return images.flatten(1).gather(1, places).view_as(images).where(inside, 0)
+    images, origins = images.contiguous(), origins.contiguous()
+    assert origins.shape == (count, 2, 3)
+    assert origins.dtype == torch.int64
+    out = torch.empty_like(images)
+    struct = WarpStruct(images.itemsize, count, height, width, images.data_ptr(), origins.data_ptr(), out.data_ptr())
+    LIBRARY.boolit_warp(ctypes.addressof(struct))
+    return out
 
 
 def hits(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -312,6 +312,25 @@ void gather_numbers(const BoolitGather& gather, std::int64_t begin, std::int64_t
     }
 }
 
+// Along a row the place of a pixel moves by the same step, so two additions find it. A negative place is a large unsigned one.
+template <class Item>
+void look_up(const BoolitWarp& warp, std::int64_t begin, std::int64_t end) {
+    const std::int64_t height = warp.height, width = warp.width;
+    for (std::int64_t number = begin; number < end; ++number) {
+        const Item* const image = static_cast<const Item*>(warp.images) + number * height * width;
+        const std::int64_t* const across = warp.origins + number * 6, *const down = across + 3;
+        Item* out = static_cast<Item*>(warp.out) + number * height * width;
+        for (std::int64_t row = 0; row < height; ++row) {
+            std::int64_t x = across[1] * row + across[2], y = down[1] * row + down[2];
+            for (std::int64_t column = 0; column < width; ++column, x += across[0], y += down[0]) {
+                const auto left = std::uint64_t(x >> 32), top = std::uint64_t(y >> 32);
+                const bool inside = left < std::uint64_t(width) && top < std::uint64_t(height);
+                *out++ = inside ? image[top * std::uint64_t(width) + left] : Item(0);
+            }
+        }
+    }
+}
+
 // ----------------------------------------------------------------------------------------------------------------- hits
 
 // Of one output: whether it and its target are on the same side of the line between no and yes.

@@ -6,7 +6,6 @@ One takes a batch ``(runs, batch, …)`` of stored samples, the runs' keys and t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from boolit.lab.common.random import normal, uniform
 from boolit.lab.datasets.images.autoaugment import autoaugment_cifar10
+from boolit.logic.kernels.training import ONE_PIXEL, look_up
 
 DEGREES = 10.0
 SMALLEST, LARGEST = 0.8, 1.2
@@ -21,7 +21,6 @@ TRANSLATION = 0.08  # of the side
 # NOTE[paper]: "shear of ±0.3" has no unit. The authors' code gives this number to torchvision, which takes degrees: so it moves
 # no pixel by more than a fourteenth of one.
 SHEAR = 0.3
-AT_ONCE = 128  # what the coordinates of so many images take stays in a core's cache
 
 
 def affine_matrices(chances: Tensor, height: int, width: int) -> Tensor:
@@ -50,60 +49,9 @@ def warp(images: Tensor, matrices: Tensor) -> Tensor:
     """
     from kornia.geometry.transform import invert_affine_transform
 
-    height, width = images.shape[1:]
-    origins, pixels = invert_affine_transform(matrices), _pixels(height, width).to(images.device)
-    border = _border(origins @ pixels[:, [0, width - 1, -width, -1]], height, width)
-    origins[..., 2] += border + 0.5  # into the bordered image, where rounding down then finds the nearest pixel
-    result = torch.empty_like(images, memory_format=torch.contiguous_format)
-    lookup = _Lookup(images, border)
-    for part, places, written in zip(*(each.split(AT_ONCE) for each in (images, origins, result)), strict=True):
-        lookup(part, places, pixels, written.view(-1))
-    return result
-
-
-class _Lookup:
-    """Finds pixels by their place in memory, for a seventh of the time of kornia's warp_affine, which makes grids of floats.
-
-    It uses the same memory for every piece: fresh memory would cost a third more.
-    """
-
-    def __init__(self, images: Tensor, border: int) -> None:
-        height, width = images.shape[1:]
-        self.bordered = images.new_zeros(AT_ONCE, height + 2 * border, width + 2 * border)
-        self.inside = self.bordered[:, border : border + height, border : border + width]
-        step, device = self.bordered[0].numel(), images.device
-        self.starts = torch.arange(0, AT_ONCE * step, step, dtype=torch.int32, device=device).unsqueeze(1)
-        self.x, self.y = torch.empty(2, AT_ONCE, height * width, device=device).unbind()
-        self.places = torch.empty(AT_ONCE, height * width, dtype=torch.int32, device=device)
-
-    def __call__(self, images: Tensor, origins: Tensor, pixels: Tensor, result: Tensor) -> None:
-        """Writes the pixels that ``origins`` move to.
-
-        Shape: ``(n, height, width)``, ``(n, 2, 3)``, ``(3, pixels)`` and ``(n · pixels,)``.
-        """
-        n = len(images)
-        self.inside[:n] = images
-        x, y = (torch.mm(row, pixels, out=memory[:n]) for row, memory in zip(origins.unbind(1), (self.x, self.y), strict=True))
-        places = self.places[:n].copy_(x.add_(y.floor_(), alpha=self.bordered.shape[2])).add_(self.starts[:n])
-        torch.index_select(self.bordered.view(-1), 0, places.view(-1), out=result)
-
-
-def _pixels(height: int, width: int) -> Tensor:
-    """The x, y and 1 of every pixel.
-
-    Shape: ``(3, pixels)``.
-    """
-    y, x = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
-    return torch.stack([x, y, torch.ones_like(x)]).flatten(1).float()
-
-
-def _border(corners: Tensor, height: int, width: int) -> int:
-    """How wide a border of 0 holds all that is looked up outside the images, so that nothing is compared with their sides.
-
-    Shape: ``(n, 2, 4)``.
-    """
-    beyond = torch.maximum(-corners, corners - corners.new_tensor([[width - 1.0], [height - 1.0]]))
-    return max(0, math.ceil(beyond.max())) + 1
+    origins = invert_affine_transform(matrices.double())
+    origins[..., 2] += 0.5  # so that rounding down finds the nearest pixel
+    return look_up(images, (origins * ONE_PIXEL).round().long())
 
 
 Augmentation = Callable[[Tensor, Tensor, int], Tensor]
