@@ -1,7 +1,8 @@
 """Training many runs at once: optimiser steps, batch norm, batches, warped images, hits; as formulas and as kernels.
 
 The formulas hold on every device and in every type; the kernels, of training.cpp, stand in for them on CPUs, in float32 and
-float64, where they are built. In a kernel every run is computed by itself, in an order that neither other runs nor the number of threads changes.
+float64, where they are built. In a kernel every run is computed by itself, in an order that neither other runs nor the
+number of threads changes.
 """
 
 from __future__ import annotations
