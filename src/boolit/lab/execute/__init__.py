@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 END = -1  # what the leader says of a cohort when nothing more is trained
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+CLAIMED_AT_ONCE = 8  # cohorts for workers: claiming them one by one would take as long as recording them
 SECONDS_BETWEEN_PASSES = 5.0  # over a plan of which another process has runs
 
 
@@ -243,7 +244,7 @@ class _Execution:
             if stop():
                 distributed.broadcast(torch.full((len(cohort.runs),), END))
                 return
-            claimed = self._claim(cohort, bars)
+            [claimed] = self._claim([cohort], bars)
             distributed.broadcast(torch.tensor([run.key in self.claimed for run in cohort.runs], dtype=torch.int64))
             if claimed.runs and not self._train(claimed, bars, stop):
                 return
@@ -260,12 +261,12 @@ class _Execution:
 
         def claim_parts() -> Iterator[tuple[Cohort, Checkpoint]]:
             nonlocal left
-            for part in parts:
-                claimed = self._claim(part, bars)
-                if claimed.runs:
-                    yield claimed, self._checkpoint(claimed, bars)
-                else:
-                    left -= 1
+            for start in range(0, len(parts), CLAIMED_AT_ONCE):
+                for claimed in self._claim(parts[start : start + CLAIMED_AT_ONCE], bars):
+                    if claimed.runs:
+                        yield claimed, self._checkpoint(claimed, bars)
+                    else:
+                        left -= 1
 
         def show(workers: int, partly: float) -> None:
             bars.show_workers(workers, len(parts), len(parts) - left, partly)
@@ -285,9 +286,9 @@ class _Execution:
                     checkpoint.delete()
                 bars.finish(len(cohort.runs))
 
-    def _claim(self, cohort: Cohort, bars: StudyProgress) -> Cohort:
-        """What this process can claim of a cohort."""
-        keys = [run.key for run in cohort.runs]
+    def _claim(self, cohorts: Sequence[Cohort], bars: StudyProgress) -> list[Cohort]:
+        """What this process can claim of some cohorts."""
+        keys = [run.key for cohort in cohorts for run in cohort.runs]
         claimed = self.store.claim(keys, self.owner, again=_without_weights(self.study, self.store, keys))
         self.claimed.update(claimed)
         unclaimed = set(keys) - set(claimed)
@@ -295,7 +296,7 @@ class _Execution:
         self.already += done
         self.elsewhere += len(unclaimed) - done
         bars.finish(len(unclaimed))
-        return cohort.of(claimed)
+        return [cohort.of(claimed) for cohort in cohorts]
 
     def _train(self, cohort: Cohort, bars: StudyProgress, stop: Callable[[], bool]) -> bool:
         """Trains and records a cohort; whether it was not stopped."""

@@ -141,6 +141,9 @@ class _Training:
             self.workers.pop(worker)
             self.waiting.appendleft(task)
             return
+        except Exception as error:
+            self._refuse(task, one_line(error))
+            return
         self.running[task.key] = task
         task.future = self.client.submit(
             train_cohort,
@@ -193,12 +196,16 @@ class _Training:
             answer = TaskResult(task.worker, refused=one_line(answer))
         self._forget(task)
         if answer.refused:
-            if answer.worker not in self.cluster.refused:
-                self.on_note(f"refused by worker {answer.worker}, which gets no more: {task.cohort}: {answer.refused}")
-            self.cluster.refused[answer.worker] = answer.refused
-            self.waiting.appendleft(task)
+            self._refuse(task, answer.refused)
         else:
             yield self._done(task, answer)
+
+    def _refuse(self, task: _Task, cause: str) -> None:
+        """No more cohorts for a worker that cannot train; this one goes to another."""
+        if task.worker not in self.cluster.refused:
+            self.on_note(f"refused by worker {task.worker}, which gets no more: {task.cohort}: {cause}")
+        self.cluster.refused[task.worker] = cause
+        self.waiting.appendleft(task)
 
     def _lose(self, task: _Task, died: bool) -> Iterator[tuple[Cohort, Checkpoint, TaskResult]]:
         """A cohort without its worker goes on elsewhere, unless that happened too often at the same checkpoint."""
@@ -241,13 +248,15 @@ class _Training:
         """Brings a checkpoint here, in the courier's thread, which does so at most half of the time."""
         started = time.monotonic()
         try:
-            content = self.client.run(get_checkpoint, key, task.checkpoint.transfer, workers=[worker]).get(worker)
+            # Errors of the worker are ignored: its next report leads here again, or its death is noticed.
+            took = task.checkpoint.transfer
+            content = self.client.run(get_checkpoint, key, took, workers=[worker], on_error="ignore").get(worker)
             with self.keeping:
                 if content is not None and key in self.running:
                     task.checkpoint.receive(content)
             task.checkpoint.transfer = time.monotonic() - started
         except (OSError, TimeoutError):
-            pass  # the worker is gone, or the scheduler: the next look tells
+            pass  # the scheduler is gone: the next look tells
         except Exception as error:
             self.events.put(error)
         task.fetching = False

@@ -106,6 +106,8 @@ def train_cohort(configs: Sequence[Mapping[str, Any]], keys: Sequence[str], opti
         try:
             result = train(job, checkpoint, _callback(worker, task, checkpoint, options.topic), options.memory)
         except Exception as error:
+            if isinstance(error, UserError) and isinstance(error.__cause__, OSError):  # its disk is full
+                return TaskResult(worker.address, refused=one_line(error))
             return TaskResult(worker.address, failed=one_line(error))
         if result is None:
             return TaskResult(worker.address, failed="it was cancelled")  # nobody waits for this answer
@@ -116,9 +118,12 @@ def train_cohort(configs: Sequence[Mapping[str, Any]], keys: Sequence[str], opti
 def put_checkpoint(task: str, part: bytes, dask_worker: Worker) -> None:
     """Adds a part to the checkpoint that a task will resume from."""
     path = Checkpoint(_checkpoint_folder(dask_worker, task)).path
-    path.parent.mkdir(exist_ok=True)
-    with path.open("ab") as file:
-        file.write(part)
+    try:
+        path.parent.mkdir(exist_ok=True)
+        with path.open("ab") as file:
+            file.write(part)
+    except OSError as error:
+        raise UserError(f"cannot write the checkpoint {path} ({error.strerror or error}); make room for it there") from error
 
 
 def get_checkpoint(task: str, transfer: float) -> bytes | None:

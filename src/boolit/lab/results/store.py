@@ -165,7 +165,7 @@ class Store:
 
     def checkpoint_folder(self, cohort: str) -> Path:
         """Where a running cohort keeps its checkpoints; there if it has one."""
-        return self._below("checkpoints", cohort, make=False)
+        return self._below("checkpoints", make=self._create) / _check_key(cohort)
 
     def weights(self, key: str) -> Path:
         """Where a run's final weights are, if they were kept."""
