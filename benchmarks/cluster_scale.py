@@ -60,7 +60,7 @@ def measure_tasks(tasks: int, workers: int) -> None:
         ) as local,
         Client(local, set_as_default=False) as client,
         Store(Path(folder)) as store,
-        patch("boolit.lab.execute.cluster.train_cohort", sleep_instead),
+        patch("boolit.lab.execute.dispatch.train_cohort", sleep_instead),
     ):
         started = time.monotonic()
         summary = execute(single, store, progress=False, cluster=Cluster(client, "the benchmark"))

@@ -32,7 +32,9 @@ class Processes:
 
     def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
         self.folder = folder
-        known = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)}  # functions of this file are run there
+        # Functions of this file are run there.
+        paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        known = {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
         self.environment = {**os.environ, **known, **(environment or {})}
         self.processes: list[subprocess.Popen[bytes]] = []
         self.file = folder / "scheduler.json"
@@ -53,11 +55,17 @@ class Processes:
         return self._address()
 
     def start_worker(
-        self, number: int, threads: int = 1, more: Mapping[str, str] | None = None, options: Sequence[str] = ()
+        self,
+        number: int,
+        threads: int = 1,
+        more: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
+        nanny: bool = False,
     ) -> subprocess.Popen[bytes]:
-        """A worker without a nanny: killed by -9, it is gone."""
-        arguments = ["--scheduler-file", str(self.file), "--name", str(number), "--nthreads", str(threads), "--no-nanny"]
-        return self._start("worker", [*arguments, "--local-directory", str(self.folder), *options], more)
+        """A worker; without a nanny, it is gone when it is killed."""
+        arguments = ["--scheduler-file", str(self.file), "--name", str(number), "--nthreads", str(threads)]
+        arguments += ["--local-directory", str(self.folder), *options, *([] if nanny else ["--no-nanny"])]
+        return self._start("worker", arguments, more)
 
     def _address(self) -> str:
         try:

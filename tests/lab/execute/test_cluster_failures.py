@@ -29,6 +29,7 @@ LONG = ["--set", "data.train=256", "--set", "data.test=64", "--set", "training.b
 PLUGIN = """
 import os
 import signal
+import time
 import torch
 from boolit.nn import Custom, register
 
@@ -42,8 +43,23 @@ def deadly(x):
         os.kill(os.getpid(), signal.SIGKILL)
     return x.relu()
 
+def greedy(x):
+    if os.environ.get("ON_WORKER") and x.requires_grad:
+        torch.empty(2**30)  # 4 GiB
+    return x.relu()
+
+def growing(x):
+    taken = []
+    while os.environ.get("ON_WORKER") and x.requires_grad:  # until it is killed
+        if len(taken) < 128:
+            taken.append(torch.ones(2**23))  # 32 MiB, 4 GiB at most
+        time.sleep(0.05)
+    return x.relu()
+
 register("hungry", lambda dim: Custom(hungry, dim, name="hungry"))
 register("deadly", lambda dim: Custom(deadly, dim, name="deadly"))
+register("greedy", lambda dim: Custom(greedy, dim, name="greedy"))
+register("growing", lambda dim: Custom(growing, dim, name="growing"))
 """
 
 
@@ -62,9 +78,8 @@ def _no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
-    """A scheduler that tries a cohort twice, and one worker."""
-    own = {"ON_WORKER": "1", "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}
-    with Processes(tmp_path_factory.mktemp("cluster"), own) as started:
+    """A scheduler and one worker."""
+    with Processes(tmp_path_factory.mktemp("cluster"), {"ON_WORKER": "1"}) as started:
         started.start_scheduler()
         started.start_worker(0)
         yield started
@@ -95,19 +110,57 @@ def test_a_cohort_without_memory_fails_alone(processes: Processes, tmp_path: Pat
     assert left_behind(processes) == []
 
 
-def test_a_cohort_that_kills_its_workers_is_left_out(processes: Processes, tmp_path: Path) -> None:
+def test_a_cohort_that_kills_its_workers_is_left_out_after_three_more(processes: Processes, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(PLUGIN)
     load_plugin(str(tmp_path / "own.py"))
     planned = plan(load_study("parity"), seeds=1, sets=small("relu", "deadly", "max")[4::2])
     with Cluster.open(address=str(processes.file)) as cluster, Store(tmp_path / "out") as store:
-        for number in (1, 2):
+        for number in range(1, 5):
             processes.start_worker(number)
-        wait_until(lambda: cluster.workers() == 3, "three workers")
+        wait_until(lambda: cluster.workers() == 5, "five workers")
         summary = execute(planned, store, cluster=cluster)
+        assert cluster.workers() == 1
     assert (summary.trained, summary.failed, summary.undone) == (2, 1, 0)
     assert summary.failures == (
-        "deadly, 33 parameters, 1 run: its worker died 2 times, as when it takes more memory than there is",
+        "deadly, 33 parameters, 1 run: its worker died 4 times, as when it takes more memory than there is",
     )
+    assert stored(tmp_path / "out") == {"relu", "max"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="how much is taken is read from /proc")
+def test_memory_that_the_system_refuses_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A worker with a limit of 2 GiB above what it takes at its start."""
+    (tmp_path / "own.py").write_text(PLUGIN)
+    (tmp_path / "limit.py").write_text(
+        "import resource, boolit.lab.execute.worker\n"
+        "pages = int(open('/proc/self/statm').read().split()[0])\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**31,) * 2)\n"
+    )
+    with Processes(tmp_path, {"ON_WORKER": "1"}) as processes:
+        processes.start_scheduler()
+        processes.start_worker(0, options=["--preload", str(tmp_path / "limit.py")])
+        command = ["--plugin", str(tmp_path / "own.py"), "run", *small("relu", "greedy"), "--out", str(tmp_path / "out")]
+        assert main([*command, "--cluster", str(processes.file)]) == 3
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if line.startswith("failed on worker ")]
+    assert line.endswith(": greedy, 33 parameters, 2 runs: out of memory")
+    assert stored(tmp_path / "out") == {"relu"}
+
+
+def test_a_worker_that_its_nanny_kills_for_its_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A cohort that takes more than ``--memory-limit`` is the only one that fails; the worker is started again by its nanny."""
+    monkeypatch.setattr("boolit.lab.execute.dispatch.RERUNS", 0)
+    (tmp_path / "own.py").write_text(PLUGIN)
+    with Processes(tmp_path, {"ON_WORKER": "1"}) as processes:
+        processes.start_scheduler()
+        processes.start_worker(0, options=["--memory-limit", "1.5GiB"], nanny=True)
+        sets = small("growing", "relu", "max")
+        command = ["--plugin", str(tmp_path / "own.py"), "run", *sets, "--out", str(tmp_path / "out")]
+        assert main([*command, "--cluster", str(processes.file)]) == 3
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if line.startswith("failed on worker tcp://127.0.0.1:")]
+    cause = "its worker died 1 times, as when it takes more memory than there is"
+    assert line.endswith(f": growing, 33 parameters, 2 runs: {cause}")
     assert stored(tmp_path / "out") == {"relu", "max"}
 
 

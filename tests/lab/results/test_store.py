@@ -225,7 +225,7 @@ def test_a_heart_beats_while_a_claim_is_held(tmp_path, monkeypatch):
 
 def test_folders_of_checkpoints_and_weights(tmp_path):
     with Store(tmp_path) as store:
-        assert store.checkpoint_folder("abc").is_dir()
+        assert store.checkpoint_folder("abc") == store.folder / "checkpoints" / "abc"
         assert store.weights("abc").parent.is_dir()
         with pytest.raises(ValueError, match="is no key"):
             store.weights("../abc")

@@ -240,3 +240,34 @@ def test_the_time_before_a_restart_counts(tmp_path: Path, config: Config) -> Non
 def test_a_checkpoint_is_due_after_its_time(tmp_path: Path) -> None:
     assert Checkpoint(tmp_path, every=0).due_after(1)
     assert not Checkpoint(tmp_path, every=3600).due_after(1)
+
+
+def test_a_checkpoint_from_elsewhere_is_kept_if_it_is_whole_newer_and_of_the_same_runs(tmp_path: Path, config: Config) -> None:
+    job = Job.of([config(training={"epochs": 3, "batch": 64})])
+    elsewhere, said = Checkpoint(tmp_path / "elsewhere", cohort="ours"), list[str]()
+    kept = Checkpoint(tmp_path / "kept", cohort="ours", warn=said.append)
+    contents = []
+    for steps in (1, 2):
+        assert train(job, elsewhere, stopped_after(steps)) is None
+        contents.append(elsewhere.path.read_bytes())
+    older, newer = contents
+    assert kept.receive(older)
+    for place in (3, len(newer) // 2, len(newer) - 1):
+        assert not kept.receive(newer[:place] + bytes([newer[place] ^ 1]) + newer[place + 1 :])
+    assert not kept.receive(newer[:-5])
+    assert not kept.receive(b"")
+    assert len(said) == 5
+    assert not Checkpoint(tmp_path / "kept", cohort="others", warn=said.append).receive(newer)
+    assert said[-1].endswith("belongs to other runs; it is not used")
+    assert kept.path.read_bytes() == kept.read() == older
+    assert kept.receive(newer)
+    assert not kept.receive(older)
+    assert (kept.read(), kept.previous.read_bytes(), kept.saved) == (newer, older, elsewhere.saved)
+    assert_same(train(job, kept), train(job))
+
+
+def test_the_time_of_a_transfer_counts_like_that_of_writing(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, every=0.0)
+    assert checkpoint.due_after(1)
+    checkpoint.transfer = 3600.0
+    assert not checkpoint.due_after(1)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 END = -1  # what the leader says of a cohort when nothing more is trained
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+CLAIMED_AT_ONCE = 8  # cohorts for workers: claiming them one by one would take as long as recording them
 SECONDS_BETWEEN_PASSES = 5.0  # over a plan of which another process has runs
 
 
@@ -132,12 +133,12 @@ def execute(
         plan: what is to be trained.
         store: where it is kept.
         progress: False hides the bars, or the lines where there is no terminal.
-        checkpoint_every: seconds between checkpoints.
+        checkpoint_every: seconds between checkpoints; on workers two, unless less is given.
         memory: bytes that a cohort may take.
         checkpoint_steps: steps between checkpoints, too.
         device: where to train, such as ``cpu`` or ``cuda:1``; a GPU if there is one, unless given. No run's key depends on it.
-        cluster: the workers that train, on their own devices; this process unless given. They write no checkpoints: a cohort
-            that is interrupted there starts again.
+        cluster: the workers that train, on their own devices; this process unless given. Their checkpoints are kept in the
+            store's folder as well, so a cohort that is interrupted there resumes there or here.
 
     Example:
         >>> import tempfile
@@ -243,45 +244,51 @@ class _Execution:
             if stop():
                 distributed.broadcast(torch.full((len(cohort.runs),), END))
                 return
-            claimed = self._claim(cohort, bars)
+            [claimed] = self._claim([cohort], bars)
             distributed.broadcast(torch.tensor([run.key in self.claimed for run in cohort.runs], dtype=torch.int64))
             if claimed.runs and not self._train(claimed, bars, stop):
                 return
 
     def _run_on(self, cluster: Cluster, cohorts: Sequence[Cohort], bars: StudyProgress, stop: Callable[[], bool]) -> None:
-        from boolit.lab.execute.cluster import split_for, train_on, wait_for_workers  # Dask is an extra
+        from boolit.lab.execute.cluster import split_for, wait_for_workers  # Dask is an extra
+        from boolit.lab.execute.dispatch import CHECKPOINT_SECONDS, train_on
+        from boolit.lab.execute.worker import TaskOptions, versions
 
         workers = wait_for_workers(cluster, lambda: bars.show_workers(0, len(cohorts), 0, 0.0), stop)
         parts = split_for(cluster, cohorts, workers)
         left = len(parts)
         bars.show_workers(workers, left, 0, 0.0)
 
-        def claim_parts() -> Iterator[Cohort]:
+        def claim_parts() -> Iterator[tuple[Cohort, Checkpoint]]:
             nonlocal left
-            for part in parts:
-                claimed = self._claim(part, bars)
-                if claimed.runs:
-                    yield claimed
-                else:
-                    left -= 1
+            for start in range(0, len(parts), CLAIMED_AT_ONCE):
+                for claimed in self._claim(parts[start : start + CLAIMED_AT_ONCE], bars):
+                    if claimed.runs:
+                        yield claimed, self._checkpoint(claimed, bars)
+                    else:
+                        left -= 1
 
         def show(workers: int, partly: float) -> None:
             bars.show_workers(workers, len(parts), len(parts) - left, partly)
 
-        results = train_on(cluster, claim_parts(), self.memory, self.study.keep_weights, stop, show, bars.note)
+        every = min(self.every, CHECKPOINT_SECONDS)
+        plugins, weights = loaded_plugins(), self.study.keep_weights
+        options = TaskOptions(versions(), plugins, self.memory, weights, cluster.device, every, self.steps)
+        results = train_on(cluster, claim_parts(), options, stop, show, bars.note)
         with closing(results):
-            for cohort, result in results:
+            for cohort, checkpoint, result in results:
                 left -= 1
                 if result.failed:
                     self.failed += len(cohort.runs)
                     self.failures.append(f"{cohort}: {result.failed}")
                 else:
                     self._record(cohort, result.runs, result.seconds, result.environment)
+                    checkpoint.delete()
                 bars.finish(len(cohort.runs))
 
-    def _claim(self, cohort: Cohort, bars: StudyProgress) -> Cohort:
-        """What this process can claim of a cohort."""
-        keys = [run.key for run in cohort.runs]
+    def _claim(self, cohorts: Sequence[Cohort], bars: StudyProgress) -> list[Cohort]:
+        """What this process can claim of some cohorts."""
+        keys = [run.key for cohort in cohorts for run in cohort.runs]
         claimed = self.store.claim(keys, self.owner, again=_without_weights(self.study, self.store, keys))
         self.claimed.update(claimed)
         unclaimed = set(keys) - set(claimed)
@@ -289,13 +296,13 @@ class _Execution:
         self.already += done
         self.elsewhere += len(unclaimed) - done
         bars.finish(len(unclaimed))
-        return cohort.of(claimed)
+        return [cohort.of(claimed) for cohort in cohorts]
 
     def _train(self, cohort: Cohort, bars: StudyProgress, stop: Callable[[], bool]) -> bool:
         """Trains and records a cohort; whether it was not stopped."""
         first = cohort.runs[0].config
         bars.begin(first.activation, first.parameters, len(cohort.runs))
-        checkpoint = Checkpoint(self.store.checkpoint_folder(cohort.key), self.every, self.steps, cohort.key, bars.note)
+        checkpoint = self._checkpoint(cohort, bars)
 
         def watch(training: StackedTraining) -> bool:
             bars.after_step(training)
@@ -315,6 +322,9 @@ class _Execution:
         checkpoint.delete()
         bars.finish(len(cohort.runs))
         return True
+
+    def _checkpoint(self, cohort: Cohort, bars: StudyProgress) -> Checkpoint:
+        return Checkpoint(self.store.checkpoint_folder(cohort.key), self.every, self.steps, cohort.key, bars.note)
 
     def _record(self, cohort: Cohort, trained: Sequence[TrainedRun], seconds: float, where: Mapping[str, JSON]) -> None:
         pairs = list(zip(cohort.runs, trained, strict=True))

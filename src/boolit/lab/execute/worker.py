@@ -1,11 +1,13 @@
 """What runs on a worker of a cluster: one cohort, from its configurations to plain data that the store takes.
 
-A worker trains one cohort at a time, with as many threads as it has of Dask's. It has no store and no checkpoint: of a worker
-that dies, Dask gives the cohort to another, which starts it again.
+A worker trains one cohort at a time, with as many threads as it has of Dask's. It has no store. Its checkpoints are in a
+temporary folder for as long as a task lasts: the one who asked keeps a copy by `get_checkpoint`, and sends it by
+`put_checkpoint` before a task that resumes from it.
 """
 
 from __future__ import annotations
 
+import shutil
 import signal
 import threading
 import time
@@ -13,7 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import torch
 from distributed import Worker, get_worker
@@ -28,10 +32,11 @@ from boolit.lab.datasets import source
 from boolit.lab.execute import TrainedRun, environment
 from boolit.lab.runs import JSON, Run, RunConfig, canonical
 from boolit.lab.studies import Cohort
-from boolit.lab.training import Job, StackedTraining, train
+from boolit.lab.training import Checkpoint, StackedTraining, train
 
 SECONDS_BETWEEN_REPORTS = 1.0
 _ONE_AT_A_TIME = threading.Lock()  # torch's threads belong to one training; a second would only wait for them
+_CHECKPOINTS: dict[str, Checkpoint] = {}  # of the tasks that are being trained, by their keys
 
 
 @dataclass(frozen=True)
@@ -39,8 +44,8 @@ class TaskOptions:
     """What every task of an execution is told.
 
     ``versions`` and ``plugins``, the latter by name and hash, are those of the one who asked; ``memory`` is what a search for a
-    learning rate may take; ``weights`` says whether they are kept; ``device`` is where to train; how far a cohort is goes to
-    Dask's ``topic``.
+    learning rate may take; ``weights`` says whether they are kept; ``device`` is where to train; how far a cohort is, and its
+    checkpoint, goes to Dask's ``topic``. There is one every so many seconds, and after so many ``checkpoint_steps``.
     """
 
     versions: Mapping[str, str]
@@ -48,7 +53,9 @@ class TaskOptions:
     memory: int
     weights: bool
     device: str
-    topic: str
+    checkpoint_every: float
+    checkpoint_steps: int | None
+    topic: str = field(default_factory=lambda: f"boolit-{uuid4().hex}")
 
 
 @dataclass(frozen=True)
@@ -80,18 +87,27 @@ def versions() -> dict[str, str]:
 def train_cohort(configs: Sequence[Mapping[str, Any]], keys: Sequence[str], options: TaskOptions) -> TaskResult:
     """Trains runs of one shape, given by their configurations and by the keys these had where they were asked for."""
     worker = get_worker()
+    task = str(worker.get_current_task())
     with _ONE_AT_A_TIME, torch_threads(worker.state.nthreads), ExitStack() as stack:
+        folder = _checkpoint_folder(worker, task)
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
         try:
             _check_versions(options)
             stack.enter_context(use_device(options.device))
-            job = _job(configs, keys)
+            cohort = _cohort(configs, keys)
+            job = cohort.job()
         except (UserError, OSError) as error:
             return TaskResult(worker.address, refused=one_line(error))
         except Exception as error:
             return TaskResult(worker.address, failed=one_line(error))
+        checkpoint = Checkpoint(folder, options.checkpoint_every, options.checkpoint_steps, cohort.key)
+        _CHECKPOINTS[task] = checkpoint
+        stack.callback(_CHECKPOINTS.pop, task)
         try:
-            result = train(job, None, _callback(worker, keys[0], options.topic), options.memory)
+            result = train(job, checkpoint, _callback(worker, task, checkpoint, options.topic), options.memory)
         except Exception as error:
+            if isinstance(error, UserError) and isinstance(error.__cause__, OSError):  # its disk is full
+                return TaskResult(worker.address, refused=one_line(error))
             return TaskResult(worker.address, failed=one_line(error))
         if result is None:
             return TaskResult(worker.address, failed="it was cancelled")  # nobody waits for this answer
@@ -99,12 +115,40 @@ def train_cohort(configs: Sequence[Mapping[str, Any]], keys: Sequence[str], opti
         return TaskResult(worker.address, runs, result.seconds, environment())
 
 
-def _job(configs: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Job:
+def put_checkpoint(task: str, part: bytes, dask_worker: Worker) -> None:
+    """Adds a part to the checkpoint that a task will resume from."""
+    path = Checkpoint(_checkpoint_folder(dask_worker, task)).path
+    try:
+        path.parent.mkdir(exist_ok=True)
+        with path.open("ab") as file:
+            file.write(part)
+    except OSError as error:
+        raise UserError(f"cannot write the checkpoint {path} ({error.strerror or error}); make room for it there") from error
+
+
+def get_checkpoint(task: str, transfer: float) -> bytes | None:
+    """The last checkpoint of a task; none if there is none, or no such task. ``transfer`` is how long it took the last time."""
+    checkpoint = _CHECKPOINTS.get(task)
+    if checkpoint is None:
+        return None
+    checkpoint.transfer = transfer
+    try:
+        return checkpoint.path.read_bytes()
+    except FileNotFoundError:  # it is just being replaced; the next report leads here again
+        return None
+
+
+def _checkpoint_folder(worker: Worker, task: str) -> Path:
+    """In Dask's folder of the worker, which Dask deletes when it ends, and after its death when another starts there."""
+    return Path(worker.local_directory) / task
+
+
+def _cohort(configs: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Cohort:
     cohort = Cohort(tuple(Run(RunConfig.from_dict(config)) for config in configs))
     if [run.key for run in cohort.runs] != list(keys):
         raise UserError("its runs have other keys there, so they would be other runs; install the same boolit")
     _check_data(canonical(cohort.runs[0].config.data))
-    return cohort.job()
+    return cohort
 
 
 def _check_versions(options: TaskOptions) -> None:
@@ -140,18 +184,19 @@ def _check_places(table: Mapping[str, Any]) -> None:
             raise UserError(f"{places[0]} has other contents there; copy it from where the study was started")
 
 
-def _callback(worker: Worker, cohort: str, topic: str) -> Callable[[StackedTraining], bool]:
+def _callback(worker: Worker, task: str, checkpoint: Checkpoint, topic: str) -> Callable[[StackedTraining], bool]:
     """Reports how far a cohort is, and stops it when its task is no longer wanted: Dask cannot interrupt a thread."""
-    key, next_report = worker.get_current_task(), 0.0
+    next_report, reported = 0.0, checkpoint.saved
 
     def report(training: StackedTraining) -> bool:
-        nonlocal next_report
+        nonlocal next_report, reported
         now = time.monotonic()
-        if now < next_report:
+        if now < next_report and checkpoint.saved == reported:
             return True
-        next_report = now + SECONDS_BETWEEN_REPORTS
-        worker.log_event(topic, {"cohort": cohort, "done": training.at.epoch / training.job.recipe.epochs})
-        task = worker.state.tasks.get(key)
-        return task is not None and task.state == "executing"
+        next_report, reported = now + SECONDS_BETWEEN_REPORTS, checkpoint.saved
+        done = training.at.epoch / training.job.recipe.epochs
+        worker.log_event(topic, {"task": task, "done": done, "saved": list(reported)})
+        state = worker.state.tasks.get(task)
+        return state is not None and state.state == "executing"
 
     return report

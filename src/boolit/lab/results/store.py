@@ -164,8 +164,8 @@ class Store:
         return sorted((replace(record, config=asked[record.key]) for record in found), key=_order)
 
     def checkpoint_folder(self, cohort: str) -> Path:
-        """Where a running cohort keeps its checkpoints; created if it is not there."""
-        return self._below("checkpoints", cohort, make=True)
+        """Where a running cohort keeps its checkpoints; there if it has one."""
+        return self._below("checkpoints", make=self._create) / _check_key(cohort)
 
     def weights(self, key: str) -> Path:
         """Where a run's final weights are, if they were kept."""
