@@ -159,7 +159,7 @@ def test_a_worker_that_its_nanny_kills_for_its_memory(
         command = ["--plugin", str(tmp_path / "own.py"), "run", *sets, "--out", str(tmp_path / "out")]
         assert main([*command, "--cluster", str(processes.file)]) == 3
     (line,) = [line for line in capfd.readouterr().err.splitlines() if line.startswith("failed on worker tcp://127.0.0.1:")]
-    cause = "its worker died 1 times, as when it takes more memory than there is"
+    cause = "its worker died 1 time, as when it takes more memory than there is"
     assert line.endswith(f": growing, 33 parameters, 2 runs: {cause}")
     assert stored(tmp_path / "out") == {"relu", "max"}
 

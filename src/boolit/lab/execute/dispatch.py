@@ -216,7 +216,7 @@ class _Training:
             task.deaths = task.deaths + 1 if task.died_at == task.checkpoint.saved else 1
             task.died_at = task.checkpoint.saved
         if task.deaths > RERUNS:
-            cause = f"its worker died {task.deaths} times, as when it takes more memory than there is"
+            cause = f"its worker died {task.deaths} time{'s' * (task.deaths > 1)}, as when it takes more memory than there is"
             yield self._done(task, TaskResult(task.worker, failed=cause))
         else:
             at = task.checkpoint.saved.epoch
