@@ -32,16 +32,17 @@ def drawn_runs(runs: RunTable, panel_of: PanelOf) -> RunTable:
     return runs.first_of_each(lambda config: (config.activation, panel_of(config)), MOST_DRAWN)
 
 
-def run_table(kept: Sequence[Record], metric: Metric, panel_of: PanelOf) -> Columns:
+def run_table(runs: RunTable, metric: Metric, panel_of: PanelOf) -> Columns:
     """Runs with finite scores, one by one."""
-    names = {spec: paper_name(spec) for spec in {record.config.activation for record in kept}}
+    names = {spec: paper_name(spec) for spec in {config.activation for config in runs.configs}}
+    configs = [runs.configs[place] for place in runs.columns["config"].tolist()]  # each but for its seed
     return {
-        "activation": levels(names[record.config.activation] for record in kept),
-        "panel": levels(panel_of(record.config) for record in kept),
-        "seed": [record.config.seed for record in kept],
-        "parameters": levels(record.config.parameters for record in kept),
-        "score": [short(record.metrics[metric.key]) for record in kept],
-        "key": [record.key for record in kept],
+        "activation": levels(names[config.activation] for config in configs),
+        "panel": levels(panel_of(config) for config in configs),
+        "seed": runs.columns["seed"].tolist(),
+        "parameters": levels(config.parameters for config in configs),
+        "score": [short(value) for value in runs.metric(metric.key).tolist()],
+        "key": [key.decode() for key in runs.columns["key"].tolist()],
     }
 
 

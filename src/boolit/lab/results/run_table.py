@@ -40,6 +40,9 @@ class StoredCurves(Mapping[str, list[float]]):
     def __getitem__(self, metric: str) -> list[float]:
         return unpack_curve(self._blobs[metric])
 
+    def __contains__(self, metric: object) -> bool:
+        return metric in self._blobs
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._blobs)
 
@@ -238,14 +241,14 @@ class _Builder:
         self._configs: list[RunConfig] = []
         self._environments: list[Mapping[str, JSON]] = []
         self._places: dict[str | tuple[str, str], int] = {}  # of texts of environments, and of configurations around the seed
-        self._metric_places: dict[tuple[str, ...], int] = {}
+        self._names: dict[tuple[str, ...], int] = {}
+        self._metrics: list[array[float]] = []  # of the runs with each tuple of names, one run after the other
         self._shapes: dict[tuple[Any, ...], tuple[int, RunConfig]] = {}
         self._has_own_seed: dict[tuple[str, str], bool] = {}
-        self._columns = {name: array("q") for name in ("config", "environment", "names")}
+        self._placed: dict[str, array[int]] = {name: array("q") for name in ("config", "environment", "names")}
         self._seeds: list[int] = []
         self._keys: list[bytes] = []
         self._finished, self._seconds = bytearray(), array("d")
-        self._metrics: dict[str, array[float]] = {}
 
     def place_config(self, config: RunConfig) -> tuple[int, int]:
         """The place of a configuration, and its seed."""
@@ -296,15 +299,15 @@ class _Builder:
         if state not in STATES or not (math.isfinite(seconds) and seconds >= 0):
             raise ValueError(f"its state is {state!r} and its seconds are {seconds!r}")
         names = tuple(metrics)
-        place = self._metric_places.get(names)
+        place = self._names.get(names)
         if place is None:
-            place = self._metric_places[names] = len(self._metric_places)
-            for name in names:
-                self._metrics.setdefault(name, array("d", [math.nan]) * len(self._keys))
-        for name, column in self._metrics.items():
-            column.append(metrics.get(name, math.nan))
-        for column_name, value in (("config", config), ("environment", environment), ("names", place)):
-            self._columns[column_name].append(value)
+            place = self._names[names] = len(self._names)
+            self._metrics.append(array("d"))
+        self._metrics[place].extend(metrics.values())
+        placed = self._placed
+        placed["config"].append(config)
+        placed["environment"].append(environment)
+        placed["names"].append(place)
         self._seeds.append(seed)
         self._keys.append(key.encode())
         self._finished.append(state == "finished")
@@ -316,7 +319,7 @@ class _Builder:
 
     def finish(self, read: ReadHistory) -> RunTable:
         small = all(-(2**63) <= seed < 2**63 for seed in (min(self._seeds, default=0), max(self._seeds, default=0)))
-        columns: dict[str, Array] = {name: np.array(column, np.int64) for name, column in self._columns.items()}
+        columns: dict[str, Array] = {name: np.array(column, np.int64) for name, column in self._placed.items()}
         columns |= {
             "reader": np.zeros(len(self._keys), np.int64),
             "seed": np.array(self._seeds, np.int64 if small else object),
@@ -324,9 +327,12 @@ class _Builder:
             "finished": np.array(self._finished, bool),
             "seconds": np.array(self._seconds, np.float64),
         }
-        metrics = {name: np.array(column, np.float64) for name, column in self._metrics.items()}
-        names = tuple(self._metric_places)
-        return RunTable(self.configs, tuple(self._environments), names, (read,), columns, metrics)
+        metrics = {name: np.full(len(self._keys), np.nan) for names in self._names for name in names}
+        for (names, place), values in zip(self._names.items(), self._metrics, strict=True):
+            rows = columns["names"] == place
+            for name, column in zip(names, np.array(values).reshape(-1, max(1, len(names))).T, strict=False):
+                metrics[name][rows] = column
+        return RunTable(self.configs, tuple(self._environments), tuple(self._names), (read,), columns, metrics)
 
 
 def _split_at_seed(text: str) -> tuple[str, int | None, str]:

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -121,18 +122,30 @@ def summarise(score: Score, metric: Metric, instead: float | None = None, solved
         >>> summarise(Score("relu", 36, (0.5, 0.7), diverged=1), Metric(name="accuracy")).mean
         0.6
     """
-    values = [*score.values, *([] if instead is None else [instead] * score.diverged)]
+    values = score.values if instead is None else (*score.values, *[instead] * score.diverged)
+    mean, sd = _mean_and_sd(values)
     return ScoreSummary(
         activation=score.activation,
         size=score.size,
         n=len(values),
-        mean=statistics.fmean(values) if values else math.nan,
-        sd=statistics.stdev(values) if len(values) > 1 else math.nan,
+        mean=mean,
+        sd=sd,
         runs=len(score.values) + score.diverged,
         diverged=score.diverged,
-        solved=None if solved is None else sum(metric.merit(v) >= metric.merit(solved) for v in score.values),
+        solved=None if solved is None else _count_solved(score.values, metric, solved),
         depth=score.depth,
     )
+
+
+@lru_cache(maxsize=256)  # a report summarises the same values for the verdict, its tables and its figures
+def _mean_and_sd(values: tuple[float, ...]) -> tuple[float, float]:
+    sd = statistics.stdev(values) if len(values) > 1 else math.nan
+    return statistics.fmean(values) if values else math.nan, sd
+
+
+def _count_solved(values: tuple[float, ...], metric: Metric, solved: float) -> int:
+    found = np.array(values, float)
+    return int(np.count_nonzero(found >= solved if metric.goal == "max" else found <= solved))
 
 
 def _score(activation: str, size: int, depth: int, table: RunTable, rows: Array, metric: str) -> Score:
