@@ -63,6 +63,7 @@ class Store:
         ...     assert store.finished() == {run.key} and store.claim([run.key], owner="me") == []
         ...     [record] = store.records({"activation": "relu"})
         ...     assert store.records_of([run]) == [record]
+        ...     assert list(store.table()) == list(store.table_of([run])) == [record] and not store.kept_weights()
         ...     places = store.checkpoint_folder("cohort").name, store.weights(run.key).suffix
         ...     store.close()
         >>> record.metrics, places
