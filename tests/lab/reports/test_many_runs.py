@@ -7,7 +7,9 @@ import math
 import random
 import sqlite3
 import statistics
+from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 
 from boolit.cli._app import run as command
 from boolit.lab.reports import server as server_module
+from boolit.lab.reports import tables
 from boolit.lab.reports.figures.results import MOST_DRAWN
 from boolit.lab.reports.figures.study import study_figures
 from boolit.lab.reports.server import ReportServer
@@ -110,6 +113,20 @@ def test_captions_of_figures_say_what_is_drawn(tmp_path: Path) -> None:
         captions = {name: caption for name, caption, _ in study_figures(few, store)}
         assert "Drawn are" not in captions["curves"]
         assert "every run a dot" in captions["sizes"]
+
+
+def test_a_table_of_a_plugin_gets_whole_records(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Record] = []
+    monkeypatch.setattr(tables, "_REGISTERED", {})
+
+    @tables.register
+    def some_runs(given: Sequence[Record]) -> None:
+        seen.extend(replace(record, history=dict(record.history)) for record in given[::400])
+
+    assert command(["report", str(folder)]) == 0
+    with Store(folder) as store:
+        assert seen == store.records()[::400]
+    assert [record.config.seed for record in seen] == [0, 400, 800] * 2
 
 
 @pytest.mark.parametrize("table", ["runs", "history"])

@@ -202,7 +202,9 @@ class RunTable(Sequence[Record]):
 
     def where(self, keep: Callable[[RunConfig], bool]) -> RunTable:
         """The runs whose configuration is kept; its seed is not looked at."""
-        kept = np.array([keep(config) for config in self.configs], bool)
+        kept = np.zeros(len(self.configs), bool)
+        for config in np.unique(self.columns["config"]).tolist():  # of the runs that are here; others may lack what is asked
+            kept[config] = keep(self.configs[config])
         return self.take(kept[self.columns["config"]])
 
     def without_repeats(self) -> RunTable:
