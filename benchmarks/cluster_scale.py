@@ -2,6 +2,7 @@
 
     python benchmarks/cluster_scale.py tasks --tasks 10000 --workers 50
     python benchmarks/cluster_scale.py store --runs 1000000 --out /tmp/million
+    python benchmarks/cluster_scale.py report --out /tmp/million
     python benchmarks/cluster_scale.py speedup
 
 Nothing decides here: figures are printed, and those of docs/cluster.md are from such a run.
@@ -10,19 +11,25 @@ Nothing decides here: figures are printed, and those of docs/cluster.md are from
 from __future__ import annotations
 
 import argparse
-import random
+import os
 import resource
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
-from boolit.lab import Record, Store, load_study, plan, report_study
+import numpy as np
+
+from boolit.lab import Record, Store, execute_plan, load_study, plan
 from boolit.lab.studies import Cohort, Plan
 
 MIB = 2**20
+RECORDED_AT_ONCE = 1000
+SAMPLES = 2048  # of the parity study's test split
 
 
 def memory() -> str:
@@ -70,44 +77,99 @@ def measure_tasks(tasks: int, workers: int) -> None:
 
 
 def measure_store(runs: int, out: Path) -> None:
-    """A study of as many runs, with curves of 100 epochs, recorded a thousand at a time; and its report in another process."""
-    sets = ["keep_weights=false", "sweep.seeds=1"]
-    configs = [run.config for run in plan(load_study("parity"), sets=sets).runs]
-    drawn, started = random.Random(0), time.monotonic()
-    environment = {"boolit": "0", "torch": "0"}
+    """Records as many runs, a thousand at a time; then reports them."""
+    recording, started = 0.0, time.monotonic()
     with Store(out) as store:
-        for first in range(0, runs, 1000):
-            records = []
-            for number in range(first, min(runs, first + 1000)):
-                config = configs[number % len(configs)].replace(seed=number // len(configs))
-                curve = [drawn.random() for _ in range(20)] * 5
-                metrics = {name: drawn.random() for name in ("test_accuracy", "test_loss", "train_loss", "train_accuracy")}
-                history = dict.fromkeys(("test_accuracy", "test_loss", "train_loss", "train_accuracy"), curve)
-                records.append(Record(config.key, config, "finished", metrics, history, environment, 1.0))
+        made_up = make_runs(train_parity(), runs)
+        for first in range(0, runs, RECORDED_AT_ONCE):
+            records = [next(made_up) for _ in range(min(RECORDED_AT_ONCE, runs - first))]
+            before = time.monotonic()
             store.record(records)
+            recording += time.monotonic() - before
+    print(f"{runs:,} runs made up and recorded in {time.monotonic() - started:.0f} s, recording alone {recording:.0f} s")
+    measure_report(out)
+
+
+def train_parity() -> list[Record]:
+    """Real runs of the parity study."""
+    with tempfile.TemporaryDirectory() as folder, Store(Path(folder)) as store:
+        execute_plan(plan(load_study("parity"), seeds=40, sets=["keep_weights=false"]), store, progress=False)
+        return store.records()
+
+
+def make_runs(real: list[Record], runs: int) -> Iterator[Record]:
+    """Runs with the curves of real ones, each changed so that no two are equal, in float32 as the trainer records them."""
+    drawn = np.random.default_rng(0)
+    activations: dict[str, list[Record]] = {}
+    for record in real:
+        activations.setdefault(record.config.activation, []).append(record)
+    groups = list(activations.values())
+    for number in range(runs):
+        own, seed = groups[number % len(groups)], number // len(groups)
+        origin = own[seed % len(own)]
+        curves = {name: change_curve(np.array(curve), name, drawn) for name, curve in origin.history.items()}
+        metrics = {**origin.metrics, **{name: curve[-1] for name, curve in curves.items()}}
+        config = origin.config.replace(seed=seed)
+        yield Record(config.key, config, origin.state, metrics, curves, origin.environment, origin.seconds)
+
+
+def change_curve(curve: np.ndarray[Any, Any], name: str, drawn: np.random.Generator) -> list[float]:
+    """A share by a few of its samples, a loss by a hundredth."""
+    if name.endswith("accuracy"):
+        changed = np.clip(curve + drawn.integers(-4, 5, len(curve)) / SAMPLES, 0, 1)
+    else:
+        changed = curve * np.exp(0.01 * drawn.standard_normal(len(curve)))
+    values: list[float] = changed.astype(np.float32).astype(float).tolist()
+    return values
+
+
+def measure_report(out: Path) -> None:
+    """The commands that read a store, each in a process of its own; then the report's stages, in another."""
     size = sum(file.stat().st_size for file in out.glob("store.sqlite*"))
-    print(f"{runs:,} runs recorded in {time.monotonic() - started:.0f} s; the store has {size / 2**30:.2f} GiB")
-    measured = [sys.executable, __file__, "report", "--runs", str(runs), "--out", str(out)]
-    subprocess.run(measured, check=True)
-
-
-def measure_report(runs: int, out: Path) -> None:
-    """The report of all runs."""
-    started = time.monotonic()
-    with Store(out) as store:
-        opened = time.monotonic()
-        records = store.records(history=False)
-        read = time.monotonic()
-        print(
-            f"opened in {opened - started:.1f} s, {len(records):,} records without curves in {read - opened:.1f} s, {memory()}"
-        )
-        del records
-        with patch("boolit.lab.studies.planner.MOST_RUNS", runs):
-            planned = plan(load_study("parity"), seeds=-(-runs // 8), sets=["keep_weights=false"])
-        print(f"planned in {time.monotonic() - read:.1f} s, {memory()}")
+    print(f"the store has {size / 1e9:.2f} GB")
+    commands = [["report", str(out)], *(["export", str(out), "--format", kind] for kind in ("csv", "json", "parquet"))]
+    for arguments in commands:
         started = time.monotonic()
-        report = report_study(planned, store)
-    print(f"report in {time.monotonic() - started:.1f} s, {memory()}: {report.verdict}")
+        child = subprocess.Popen(
+            [sys.executable, "-m", "boolit", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        seconds = f"{time.monotonic() - started:.1f} s ({used.ru_utime + used.ru_stime:.1f} s of a processor)"
+        print(f"boolit {' '.join(arguments)}: exit code {child.returncode}, {seconds}, {used.ru_maxrss / 1024:,.0f} MiB")
+    page = out / "report" / "report.html"
+    print(f"the page has {page.stat().st_size / 1e6:.1f} MB")
+    subprocess.run([sys.executable, __file__, "stages", "--out", str(out)], check=True)
+
+
+def measure_stages(out: Path) -> None:
+    """The stages of the report's command, in this process."""
+    started = time.monotonic()
+    import boolit.cli._report
+    from boolit.lab.reports import page, sections
+
+    print(f"  {time.monotonic() - started:6.1f} s  importing")
+    for module, name, words in (
+        (sections.Store, "__init__", "opening the store, with SQLite's check of its pages"),
+        (sections.Store, "table", "reading and verifying every run"),
+        (sections, "study_section", "scores, tests, tables and charts, with the curves of those"),
+        (page, "save_figures", "figures, with their curves"),
+        (page, "html_page", "the page"),
+    ):
+        setattr(module, name, timed(getattr(module, name), words))
+    boolit.cli._report.report([out])
+
+
+def timed(function: Callable[..., Any], words: str) -> Callable[..., Any]:
+    """The function, which prints how long it took."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        started = time.monotonic()
+        found = function(*arguments, **options)
+        print(f"  {time.monotonic() - started:6.1f} s  {words}; {memory()}")
+        return found
+
+    return call
 
 
 def measure_speedup() -> None:
@@ -128,7 +190,7 @@ def measure_speedup() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("tasks", "store", "report", "speedup"))
+    parser.add_argument("what", choices=("tasks", "store", "report", "stages", "speedup"))
     parser.add_argument("--tasks", type=int, default=10_000)
     parser.add_argument("--workers", type=int, default=50)
     parser.add_argument("--runs", type=int, default=1_000_000)
@@ -139,7 +201,9 @@ def main() -> None:
     elif given.what == "store":
         measure_store(given.runs, given.out)
     elif given.what == "report":
-        measure_report(given.runs, given.out)
+        measure_report(given.out)
+    elif given.what == "stages":
+        measure_stages(given.out)
     else:
         measure_speedup()
 

@@ -103,7 +103,7 @@ def paper(
         table = paper_table(label)
     else:
         with Store(results, create=False) as store, show_working("reading the runs", False if json else None):
-            records = store.records()
+            records = store.table()
         if not records:
             raise UserError(f"{results} has no finished runs to set beside {label}; run the table's study into it first")
         table = paper_table(label, records)

@@ -193,7 +193,7 @@ class CompareJob:
             notes = [*self.notes, *edge_notes(rates, self.config.rates)]
             if not summary.complete:
                 return CompareResult(summary, rates, notes)
-            return self._conclude(CompareResult(summary, rates, notes), store.records_of(final.runs), tried, store, info)
+            return self._conclude(CompareResult(summary, rates, notes), store.table_of(final.runs), tried, store, info)
 
     def _describe(self, trials: Plan, final: Plan | None = None) -> ReportInfo:
         """What the report is of; the final runs are counted before their rates, and so their keys, are known."""

@@ -1,4 +1,8 @@
-"""What charts of runs show, as compact tables: columns of short numbers, and of levels where values repeat."""
+"""What charts of runs show, as compact tables: columns of short numbers, and of levels where values repeat.
+
+Dots and curves are those of at most `MOST_DRAWN` runs of an activation and panel, the ones with the first seeds; the summary of
+a size and the choice of the best panel are of all runs.
+"""
 
 from __future__ import annotations
 
@@ -9,43 +13,48 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from boolit.lab.reports.figures.results import BAND, quantiles_by_epoch
+from boolit.lab.reports.figures.results import BAND, MOST_DRAWN, quantiles_by_epoch
 from boolit.lab.results.names import paper_name, shorten_numbers
+from boolit.lab.results.run_table import RunTable
 from boolit.lab.results.scores import size_of
-from boolit.lab.runs import Metric, Record
+from boolit.lab.runs import Metric, Record, RunConfig
 
 LOW, HIGH = BAND
 MOST_EPOCHS = 60  # points of a curve
 DIGITS = 5  # significant ones of a number in a page
 
 Columns: TypeAlias = dict[str, Any]  # by field: values, or levels and each row's place among them
-PanelOf: TypeAlias = Callable[[Record], str]
+PanelOf: TypeAlias = Callable[[RunConfig], str]
 
 
-def run_table(records: Sequence[Record], metric: Metric, panel_of: PanelOf) -> Columns:
-    kept = [record for record in records if finite_score(record, metric) is not None]
-    names = {spec: paper_name(spec) for spec in {record.config.activation for record in kept}}
+def drawn_runs(runs: RunTable, panel_of: PanelOf) -> RunTable:
+    """The runs that are drawn one by one."""
+    return runs.first_of_each(lambda config: (config.activation, panel_of(config)), MOST_DRAWN)
+
+
+def run_table(runs: RunTable, metric: Metric, panel_of: PanelOf) -> Columns:
+    """Runs with finite scores, one by one."""
+    names = {spec: paper_name(spec) for spec in {config.activation for config in runs.configs}}
+    configs = [runs.configs[place] for place in runs.columns["config"].tolist()]  # each but for its seed
     return {
-        "activation": levels(names[record.config.activation] for record in kept),
-        "panel": levels(panel_of(record) for record in kept),
-        "seed": [record.config.seed for record in kept],
-        "parameters": levels(record.config.parameters for record in kept),
-        "score": [short(record.metrics[metric.key]) for record in kept],
-        "key": [record.key for record in kept],
+        "activation": levels(names[config.activation] for config in configs),
+        "panel": levels(panel_of(config) for config in configs),
+        "seed": runs.columns["seed"].tolist(),
+        "parameters": levels(config.parameters for config in configs),
+        "score": [short(value) for value in runs.metric(metric.key).tolist()],
+        "key": [key.decode() for key in runs.columns["key"].tolist()],
     }
 
 
-def size_table(records: Sequence[Record], metric: Metric) -> Columns:
-    """The runs of an activation and a size, summarised."""
-    groups: dict[tuple[str, int, int], list[Record]] = defaultdict(list)
-    for record in records:
-        if finite_score(record, metric) is not None:
-            groups[record.config.activation, record.config.depth, record.config.parameters].append(record)
+def size_table(runs: RunTable, metric: Metric) -> Columns:
+    """The runs of an activation and a size, with finite scores, summarised."""
+    groups = runs.rows_by(lambda config: (config.activation, config.depth, config.parameters))
+    scores, times = runs.metric(metric.key), runs.columns["seconds"]
     columns: Columns = {name: [] for name in ("activation", "parameters", "seconds", "median", "low", "high", "runs")}
-    for (spec, _, parameters), group in groups.items():
-        low, median, high = np.quantile([record.metrics[metric.key] for record in group], (LOW, 0.5, HIGH))
-        seconds = float(np.median([record.seconds for record in group]))
-        values = (paper_name(spec), parameters, short(seconds), short(median), short(low), short(high), len(group))
+    for (spec, _, parameters), rows in groups.items():
+        low, median, high = np.quantile(scores[rows], (LOW, 0.5, HIGH))
+        seconds = float(np.median(times[rows]))
+        values = (paper_name(spec), parameters, short(seconds), short(median), short(low), short(high), len(rows))
         for column, value in zip(columns.values(), values, strict=True):
             column.append(value)
     return columns
@@ -53,7 +62,11 @@ def size_table(records: Sequence[Record], metric: Metric) -> Columns:
 
 def curve_metric(records: Sequence[Record], metric: Metric) -> str:
     """The metric whose curves are shown: the one that is compared, or the nearest that was followed; nothing if none was."""
-    known = {name for record in records for name in record.history}
+    known: set[str] = set()
+    for record in records:
+        known.update(record.history)
+        if metric.key in known:  # which is read of no more runs than are needed to know
+            break
     others = (f"{split}_{name}" for name in (metric.name, "loss") for split in ("valid", "train"))
     return next((name for name in (metric.key, *others) if name in known), "")
 
@@ -63,7 +76,7 @@ def curve_table(records: Sequence[Record], key: str, panel_of: PanelOf) -> Colum
     groups: dict[tuple[str, str], list[list[float]]] = defaultdict(list)
     for record in records:
         if record.history.get(key):
-            groups[record.config.activation, panel_of(record)].append(record.history[key])
+            groups[record.config.activation, panel_of(record.config)].append(record.history[key])
     columns: Columns = {name: [] for name in ("activation", "panel", "epoch", "median", "low", "high", "runs")}
     for (spec, panel), curves in groups.items():
         low, median, high = quantiles_by_epoch(curves)
@@ -79,22 +92,22 @@ def curve_table(records: Sequence[Record], key: str, panel_of: PanelOf) -> Colum
     return columns | {name: levels(columns[name]) for name in ("activation", "panel")}
 
 
-def panel_namer(records: Sequence[Record]) -> PanelOf:
+def panel_namer(configs: Sequence[RunConfig]) -> PanelOf:
     """A function that names the depth and size of a run, as far as they differ between the runs of an activation."""
-    depths = {record.config.depth for record in records}
-    budgets = {size_of(record) for record in records if record.config.budget is not None}
+    depths = {config.depth for config in configs}
+    budgets = {size_of(config) for config in configs if config.budget is not None}
     by_network: dict[tuple[str, int], set[tuple[int, ...]]] = defaultdict(set)
-    for record in records:
-        by_network[record.config.activation, record.config.depth].add(tuple(record.config.width))
+    for config in configs:
+        by_network[config.activation, config.depth].add(tuple(config.width))
     widths = not budgets and any(len(own) > 1 for own in by_network.values())
     names = shorten_numbers(sorted(budgets))
 
-    def panel_of(record: Record) -> str:
-        config, words = record.config, []
+    def panel_of(config: RunConfig) -> str:
+        words = []
         if len(depths) > 1:
             words.append(f"{config.depth or 'no'} hidden layer{'s' * (config.depth != 1)}")
         if len(budgets) > 1 and config.budget is not None:
-            words.append(f"{names[size_of(record)]} parameters")
+            words.append(f"{names[size_of(config)]} parameters")
         elif widths and config.width:
             words.append(f"width {'-'.join(map(str, config.width))}")
         return ", ".join(words)
@@ -108,19 +121,10 @@ def panel_order(name: str) -> list[tuple[float, str]]:
     return [(float(word), "") if word.replace(".", "", 1).isdigit() else (math.inf, word) for word in words]
 
 
-def best_panel(records: Sequence[Record], metric: Metric, panel_of: PanelOf, activations: Sequence[str]) -> str:
-    """Where the first activation of the table has its best mean."""
-    merits: dict[str, list[float]] = defaultdict(list)
-    for record in records:
-        value = finite_score(record, metric)
-        if value is not None and record.config.activation == activations[0]:
-            merits[panel_of(record)].append(metric.merit(value))
-    return max(merits, key=lambda panel: float(np.mean(merits[panel])), default="")
-
-
-def finite_score(record: Record, metric: Metric) -> float | None:
-    value = record.metrics.get(metric.key, math.nan)
-    return value if record.state == "finished" and math.isfinite(value) else None
+def best_panel(runs: RunTable, metric: Metric, panel_of: PanelOf, first: str) -> str:
+    """Where an activation has its best mean; of runs with finite scores."""
+    groups = runs.where(lambda config: config.activation == first).group_by(panel_of)
+    return max(groups, key=lambda panel: metric.merit(float(np.mean(groups[panel].metric(metric.key)))), default="")
 
 
 def levels(values: Iterable[Any]) -> dict[str, list[Any]]:

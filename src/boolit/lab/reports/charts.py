@@ -25,7 +25,7 @@ from boolit.lab.reports.chart_data import (
     best_panel,
     curve_metric,
     curve_table,
-    finite_score,
+    drawn_runs,
     levels,
     panel_namer,
     panel_order,
@@ -33,8 +33,10 @@ from boolit.lab.reports.chart_data import (
     short,
     size_table,
 )
+from boolit.lab.reports.figures.results import left_out
 from boolit.lab.reports.figures.style import style
 from boolit.lab.results.names import metric_label, paper_name
+from boolit.lab.results.run_table import RunTable
 from boolit.lab.runs import Metric, Record, in_percent
 
 if TYPE_CHECKING:
@@ -114,27 +116,32 @@ def vega_script() -> str:
 
 def run_charts(records: Sequence[Record], metric: Metric, order: Sequence[str]) -> ChartSet:
     """Every run as a dot, learning curves, and parameters and seconds against the score, in the order of a table."""
-    panel_of = panel_namer(records)
-    known = {record.config.activation for record in records}
+    runs = RunTable.of(records)
+    panel_of = panel_namer(runs.shared_configs())
+    known = {config.activation for config in runs.shared_configs()}
     activations = tuple(dict.fromkeys([*(spec for spec in order if spec in known), *sorted(known)]))
-    runs, sizes = run_table(records, metric, panel_of), size_table(records, metric)
-    shown = curve_metric(records, metric)
-    tables = {"runs": runs, "sizes": sizes, **({"curves": curve_table(records, shown, panel_of)} if shown else {})}
-    plot = _Plots(activations, metric, len(records))
-    charts = [plot.strip(), *([plot.curves(shown)] if shown else [])]
+    finite = runs.take(runs.finite_scores(metric.key))
+    dots, followed = drawn_runs(finite, panel_of), drawn_runs(runs, panel_of)
+    sizes, shown = size_table(finite, metric), curve_metric(followed, metric)
+    tables = {"runs": run_table(dots, metric, panel_of), "sizes": sizes}
+    tables |= {"curves": curve_table(followed, shown, panel_of)} if shown else {}
+    plot = _Plots(activations, metric, len(runs))
+    charts = [plot.strip(omitted=left_out(finite, dots))]
+    charts += [plot.curves(shown, left_out(runs, followed))] if shown else []
     if len(set(sizes["parameters"])) > 1:
         charts.append(plot.against("parameters", "parameters", log=True))
     if any(sizes["seconds"]):
         charts.append(plot.against("seconds", "seconds per run"))
-    panels = tuple(sorted({panel_of(record) for record in records}, key=panel_order))
-    first = best_panel(records, metric, panel_of, activations)
+    panels = tuple(sorted({panel_of(config) for config in runs.shared_configs()}, key=panel_order))
+    first = best_panel(finite, metric, panel_of, activations[0])
     return ChartSet(tuple(charts), tables, activations, panels if len(panels) > 1 else (), first)
 
 
 def search_charts(records: Sequence[Record], metric: Metric, names: Sequence[str]) -> ChartSet:
     """Every trial of a search as a dot: by stage, and against each hyper-parameter that was searched."""
-    kept = [record for record in records if finite_score(record, metric) is not None]
-    activations = tuple(dict.fromkeys(record.config.activation for record in kept))
+    runs = RunTable.of(records)
+    kept = runs.take(runs.finite_scores(metric.key))
+    activations = tuple(dict.fromkeys(config.activation for config in kept.shared_configs()))
     table = run_table(kept, metric, lambda _: "")
     table["stage"] = levels(str(record.config.search) for record in kept)
     for place, name in enumerate(names):
@@ -185,7 +192,7 @@ class _Plots:
         share = self.percent if percent is None else percent
         return axis(f"{field}:Q", title=title or self.title, scale=alt.Scale(zero=False), axis=alt.Axis(format=_format(share)))
 
-    def strip(self, row: str = "activation", rows: Sequence[str] | None = None) -> Chart:
+    def strip(self, row: str = "activation", rows: Sequence[str] | None = None, omitted: str = "") -> Chart:
         import altair as alt
 
         domain = rows or self.names
@@ -201,12 +208,13 @@ class _Plots:
                 tooltip=self.run_tooltip(),
             )
         )
-        what = f"{self.title[:1].upper()}{self.title[1:]} of every run"
+        what = f"{self.title[:1].upper()}{self.title[1:]} of {'runs' if omitted else 'every run'}"
         text = f"{what}, one dot each, in rows by {row}; dots are spread within their row so that they do not hide each other."
+        text += omitted
         spec = self.finish(dots, "runs", height=ROW * len(domain))
         return Chart("runs", what, text, spec)
 
-    def curves(self, key: str) -> Chart:
+    def curves(self, key: str, omitted: str = "") -> Chart:
         import altair as alt
 
         label, percent = key.replace("_", " "), in_percent(key)
@@ -230,7 +238,7 @@ class _Plots:
         dots = base.mark_circle(size=70).encode(y="median:Q", opacity=seen, tooltip=tooltip).add_params(near)
         title = f"{label[:1].upper()}{label[1:]} by epoch"
         text = f"{title}: the line is the median of an activation's runs, the band holds their {QUANTILES} quantiles"
-        text += ", as far as at least half of them were trained."
+        text += f", as far as at least half of them were trained.{omitted}"
         return Chart("curves", title, text, self.finish(alt.layer(band, line, dots), "curves"))
 
     def against(self, field: str, title: str, log: bool = False) -> Chart:

@@ -80,7 +80,7 @@ def report_study(plan: Plan, store: Store, method: ComparisonMethod | None = Non
         ...     report_study(plan(load_study("parity"), seeds=3), store).unfinished
         'Unfinished: 0 of 24 runs are done; there is no verdict before all are.'
     """
-    records, info = store.records_of(plan.runs), ReportInfo.of_plan(kind, plan, method)
+    records, info = store.table_of(plan.runs), ReportInfo.of_plan(kind, plan, method)
     if not records:
         return Report("", (), None, (), unfinished_sentence(0, info.planned))
     return write_section(study_section(records, [store], info, plan.study.metric.solved), store.folder)

@@ -16,18 +16,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import atomic_write, read_bounded
 from boolit.lab.reports.charts import ChartSet, run_charts, search_charts
 from boolit.lab.reports.figures.results import MIDDLE_HALF, learning_curves, score_intervals
-from boolit.lab.reports.figures.study import NamedFigure, study_figures
+from boolit.lab.reports.figures.study import NamedFigure, runs_to_draw, study_figures
 from boolit.lab.reports.tables import study_tables
 from boolit.lab.reports.tables.model import ResultTable
 from boolit.lab.reports.tables.splits import FINAL, search_table, searched, split_tables
 from boolit.lab.results.names import metric_label, paper_name
 from boolit.lab.results.resampled import ResampledSplits, compare_splits
+from boolit.lab.results.run_table import RunTable
 from boolit.lab.results.scores import metric_of, scores
 from boolit.lab.results.statistics import ComparisonMethod, compare
 from boolit.lab.results.store import Store
@@ -154,7 +156,8 @@ def study_section(
     records: Sequence[Record], stores: Sequence[Store], info: ReportInfo, solved: float | None = None, done: int | None = None
 ) -> Section:
     """The section of a study, or of a transfer, whose runs differ by activation, size and seed."""
-    metric, finished = metric_of(records), len(records) if done is None else done
+    records = runs = RunTable.of(records)
+    metric, finished = metric_of(runs), len(runs) if done is None else done
     unfinished = unfinished_sentence(finished, info.planned)
     method = ComparisonMethod(**info.method)
     found = "" if unfinished else verdict(compare(scores(records, metric.key), metric, method, solved))
@@ -163,8 +166,7 @@ def study_section(
 
     def figures() -> Iterator[NamedFigure]:
         for store in stores:
-            keys = store.finished()
-            own = [record for record in records if record.key in keys]
+            own = runs if len(stores) == 1 else runs.with_keys(store.finished())
             if own:
                 yield from study_figures(own, store, solved, order if unfinished else ())  # a ranking would be a verdict
 
@@ -181,6 +183,7 @@ def study_section(
 
 def compare_section(records: Sequence[Record], info: ReportInfo, tried: Sequence[Record] = ()) -> Section:
     """The section of a comparison on a table: of its final runs, after the trials of learning rates."""
+    records, tried = RunTable.of(records), RunTable.of(tried)
     done = len(records) + len(tried)
     unfinished = unfinished_sentence(done, info.planned)
     section = replace(_section(info, records or tried, done), unfinished=unfinished)
@@ -195,7 +198,7 @@ def compare_section(records: Sequence[Record], info: ReportInfo, tried: Sequence
     own = info.splits
     splits = ResampledSplits(len(own.scores[own.baseline]), own.tested, own.others)
     found = SplitVerdict(compare_splits(own.scores, metric, splits), own.reference, own.baseline, own.baseline_text)
-    parameters = {record.config.activation: record.config.parameters for record in records}
+    parameters = {config.activation: config.parameters for config in records.shared_configs()}
     return replace(
         section,
         verdict=str(found),
@@ -212,9 +215,10 @@ def split_figures(verdict: SplitVerdict, records: Sequence[Record]) -> Iterator[
     shown = {name: (found[name].mean, found[name].low, found[name].high) for name in verdict.activations}
     words = metric.key.replace("_", " ")
     caption = f"{words} with 95 % intervals; the dashed line is {verdict.baseline_text}."
+    drawn, omitted = runs_to_draw(RunTable.of(records))
     yield "scores", caption, score_intervals(shown, metric.key, (verdict.baseline, found[verdict.baseline].mean))
     caption = f"{words} by epoch, over the splits: the median and {MIDDLE_HALF}; a curve ends when half of them have stopped."
-    yield "curves", caption, learning_curves(records, metric.key, order=verdict.activations)
+    yield "curves", caption + omitted, learning_curves(drawn, metric.key, order=verdict.activations)
 
 
 def search_section(records: Sequence[Record], info: ReportInfo) -> Section:
@@ -252,10 +256,14 @@ def _section(info: ReportInfo, records: Sequence[Record], done: int) -> Section:
 
 def recipe_of(records: Sequence[Record]) -> dict[str, str]:
     """The records' configurations as names and values: what they share, and which values the rest has."""
+    runs = RunTable.of(records)
     values: dict[str, dict[Any, None]] = defaultdict(dict)  # in their order
-    for config in (record.config.to_dict() for record in records):
-        for name, value in _flat("", config):
+    for config in runs.shared_configs():
+        for name, value in _flat("", config.to_dict()):
             values[name][value] = None
+    if "seed" in values:
+        own = runs.where(lambda config: "seed" in config.model_fields_set)
+        values["seed"] = dict.fromkeys(own.columns["seed"].tolist())
     return {name: _listed(list(found)) for name, found in values.items()}
 
 
@@ -282,13 +290,14 @@ def _listed(values: Sequence[Any]) -> str:
 
 def environment_of(records: Sequence[Record]) -> dict[str, str]:
     """Where the records were made, how many runs there are, and how long they took."""
-    values: dict[str, list[str]] = defaultdict(list)
-    for record in records:
-        for name, value in record.environment.items():
-            if str(value) not in values[name]:
-                values[name].append(str(value))
-    seconds = sum(record.seconds for record in records)
-    return {"runs": str(len(records)), "training": f"{seconds:.0f} s", **{name: ", ".join(own) for name, own in values.items()}}
+    runs = RunTable.of(records)
+    values: dict[str, dict[str, None]] = defaultdict(dict)  # in their order
+    _, first = np.unique(runs.columns["environment"], return_index=True)
+    for place in runs.columns["environment"][np.sort(first)].tolist():
+        for name, value in runs.environments[place].items():
+            values[name][str(value)] = None
+    seconds = sum(runs.columns["seconds"].tolist())
+    return {"runs": str(len(runs)), "training": f"{seconds:.0f} s", **{name: ", ".join(own) for name, own in values.items()}}
 
 
 def folder_sections(folders: Sequence[Path], stack: ExitStack) -> list[Section]:
@@ -296,50 +305,46 @@ def folder_sections(folders: Sequence[Path], stack: ExitStack) -> list[Section]:
 
     The stores stay open, for the figures, until the stack is closed.
     """
-    studies: dict[tuple[str, str | None], list[tuple[Store, ReportInfo, list[Record]]]] = defaultdict(list)
+    studies: dict[tuple[str, str | None], list[tuple[Store, ReportInfo, RunTable]]] = defaultdict(list)
     sections: list[Section] = []
     for folder in folders:
         store = stack.enter_context(Store(folder, create=False))
-        info, records = ReportInfo.read(folder), store.records()
+        info, runs = ReportInfo.read(folder), store.table()
         if info is not None and info.keys is not None:
-            known = set(info.keys)
-            records = [record for record in records if record.key in known]
+            runs = runs.with_keys(info.keys)
         name = folder.resolve().name
-        kinds = info or ReportInfo(kind=_kind(records), title=name)
-        finals = [record for record in records if record.config.search is None]
+        kinds = info or ReportInfo(kind=_kind(runs), title=name)
+        finals = runs.where(lambda config: config.search is None)
         if info is not None and info.keys is not None:  # a run that another study has trained counts as this one's
-            study, profile = info.study, info.profile
-            finals = [replace(record, config=record.config.replace(study=study, profile=profile)) for record in finals]
-        if kinds.kind == "search" and records:
-            sections.append(search_section(records, kinds))
+            finals = finals.with_entries(study=info.study, profile=info.profile)
+        if kinds.kind == "search" and runs:
+            sections.append(search_section(runs, kinds))
         elif kinds.kind == "compare":
-            tried = [record for record in records if record.config.search is not None]
-            sections.append(compare_section(finals, kinds, tried))
+            sections.append(compare_section(finals, kinds, runs.where(lambda config: config.search is not None)))
         elif finals:
-            for key in dict.fromkeys((record.config.study, record.config.profile) for record in finals):
-                own = [record for record in finals if (record.config.study, record.config.profile) == key]
+            for key, own in finals.group_by(lambda config: (config.study, config.profile)).items():
                 title = info.title if info else " ".join(filter(None, key)) or name
-                planned = max(kinds.planned - (len(records) - len(own)), 0)
+                planned = max(kinds.planned - (len(runs) - len(own)), 0)
                 studies[key].append((store, kinds.model_copy(update={"title": title, "planned": planned}), own))
         else:
-            said = unfinished_sentence(len(records), max(kinds.planned, len(records), 1))
-            sections.append(replace(_section(kinds, records, len(records)), unfinished=said))
+            said = unfinished_sentence(len(runs), max(kinds.planned, len(runs), 1))
+            sections.append(replace(_section(kinds, runs, len(runs)), unfinished=said))
     return [*map(_joined_section, studies.values()), *sections]
 
 
-def _kind(records: Sequence[Record]) -> Kind:
+def _kind(runs: RunTable) -> Kind:
     """Of a folder that does not say."""
-    if any(record.config.profile == "compare" and record.config.split is not None for record in records):
+    configs = runs.shared_configs()
+    if any(config.profile == "compare" and config.split is not None for config in configs):
         return "compare"
-    return "search" if any(str(r.config.search).startswith(("round", FINAL)) for r in records) else "run"
+    return "search" if any(str(config.search).startswith(("round", FINAL)) for config in configs) else "run"
 
 
-def _joined_section(parts: Sequence[tuple[Store, ReportInfo, list[Record]]]) -> Section:
+def _joined_section(parts: Sequence[tuple[Store, ReportInfo, RunTable]]) -> Section:
     """One study, from one folder or several."""
-    records = {record.key: record for _, _, own in parts for record in own}
+    runs = RunTable.join([own for _, _, own in parts]).without_repeats()
     infos = [info for _, info, _ in parts]
     commands = "\n".join(dict.fromkeys(info.command for info in infos if info.command))
     planned = infos[0].planned if len(parts) == 1 else len({key for info in infos for key in info.keys or ()})
     joined = infos[0].model_copy(update={"planned": planned, "command": commands})
-    kept = list(records.values())
-    return study_section(kept, [store for store, _, _ in parts], joined, metric_of(kept).solved)
+    return study_section(runs, [store for store, _, _ in parts], joined, metric_of(runs).solved)

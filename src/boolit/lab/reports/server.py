@@ -14,6 +14,7 @@ from typing import Any, cast
 from boolit.lab.common.errors import UserError
 from boolit.lab.reports.page import html_page
 from boolit.lab.reports.sections import FILE, Section, folder_sections
+from boolit.lab.results.database import FILE as STORE
 from boolit.lab.results.store import Store
 
 HOST = "127.0.0.1"
@@ -34,7 +35,8 @@ class ReportServer(ThreadingHTTPServer):
     def __init__(self, folders: Sequence[Path], port: int = 0) -> None:
         self.folders = list(folders)
         self._lock = threading.Lock()
-        self._state, self._page = "", b""
+        self._files: tuple[object, ...] = ()
+        self._state, self._of_page, self._page = "", "", b""
         for folder in self.folders:
             Store(folder, create=False).close()  # a folder that is none is told now
         try:
@@ -48,7 +50,17 @@ class ReportServer(ThreadingHTTPServer):
         return f"http://{HOST}:{self.server_port}/"
 
     def state(self) -> str:
-        """A tag of the runs that are in the folders, and of what their reports are of."""
+        """A tag of the runs that are in the folders, and of what their reports are of.
+
+        A browser asks every few seconds: a store is opened only if one of its files was written since it was read.
+        """
+        files = tuple(_describe(path) for folder in self.folders for path in _files(folder))
+        with self._lock:
+            if files != self._files:
+                self._state, self._files = self._read_state(), files
+            return self._state
+
+    def _read_state(self) -> str:
         digest = hashlib.sha256()
         for folder in self.folders:
             with Store(folder, create=False) as store:
@@ -59,13 +71,26 @@ class ReportServer(ThreadingHTTPServer):
 
     def page(self) -> bytes:
         """The page of the present state; it is made once per state."""
+        state = self.state()
         with self._lock:
-            state = self.state()
-            if state != self._state:
+            if state != self._of_page:
                 with ExitStack() as stack:
                     sections = folder_sections(self.folders, stack) or [Section("Nothing yet", "run", "", "No run is done.")]
-                    self._page, self._state = html_page(sections, live=state).encode(), state
+                    self._page, self._of_page = html_page(sections, live=state).encode(), state
             return self._page
+
+
+def _files(folder: Path) -> tuple[Path, ...]:
+    """What a folder's state depends on: the store, its log of what is not in it yet, and what the report is of."""
+    return folder / STORE, folder / f"{STORE}-wal", folder / "report" / FILE
+
+
+def _describe(path: Path) -> tuple[int, ...]:
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,13 @@ import pyarrow.parquet as pq
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import atomic_write, csv_cell
+from boolit.lab.results.run_table import RunTable
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record
 
 Row = dict[str, Any]
+Write = Callable[[Path, Iterable[Row], Mapping[str, pa.DataType]], None]
+ROWS_AT_ONCE = 50_000  # that are in memory: of a million runs, or of their epochs, not all can be
 
 _CONFIGURED = {
     "study": pa.string(),
@@ -40,17 +44,18 @@ def export(store: Store, path: Path, format: str, history: bool = False) -> list
     """
     if format not in _WRITERS:
         raise UserError(f"runs are exported as {', '.join(_WRITERS)}, not {format!r}")
-    write, records = _WRITERS[format], store.records(history=history)
+    write, runs = _WRITERS[format], store.table()
     files = [path]
-    _write_file(write, path, _rows(records), _columns(records))
+    _write_file(write, path, _rows(runs), _columns(runs))
     if history:
         files.append(path.with_name(f"{path.stem}.history{path.suffix}"))
-        _write_file(write, files[1], _history_rows(records), _HISTORY_COLUMNS)
+        _write_file(write, files[1], _history_rows(runs), _HISTORY_COLUMNS)
     return files
 
 
-def _columns(records: Sequence[Record]) -> dict[str, pa.DataType]:
-    named = {name for record in records for name in (*record.metrics, *_solved(record))}
+def _columns(runs: RunTable) -> dict[str, pa.DataType]:
+    named = {name for names in runs.names for name in names}
+    named |= {"solved"} if any(config.metric and config.metric.solved is not None for config in runs.configs) else set()
     metrics = sorted(named - {"key", "state", "seconds", "device", *_CONFIGURED})
     return {
         "key": pa.string(),
@@ -62,9 +67,9 @@ def _columns(records: Sequence[Record]) -> dict[str, pa.DataType]:
     }
 
 
-def _rows(records: Sequence[Record]) -> list[Row]:
-    return [
-        {
+def _rows(runs: RunTable) -> Iterator[Row]:
+    for record in runs:
+        yield {
             **record.metrics,
             **_solved(record),
             **{name: value for name, value in record.config.to_dict().items() if name in _CONFIGURED},
@@ -73,8 +78,6 @@ def _rows(records: Sequence[Record]) -> list[Row]:
             "seconds": record.seconds,
             "device": record.environment.get("device"),  # which runs of an older boolit do not say
         }
-        for record in records
-    ]
 
 
 def _solved(record: Record) -> dict[str, float]:
@@ -85,44 +88,47 @@ def _solved(record: Record) -> dict[str, float]:
     return {"solved": float(metric.solves(record.metrics.get(metric.key, math.nan)))}
 
 
-def _history_rows(records: Sequence[Record]) -> list[Row]:
-    return [
+def _history_rows(runs: RunTable) -> Iterator[Row]:
+    return (
         {"key": record.key, "metric": metric, "epoch": epoch, "value": value}
-        for record in records
+        for record in runs
         for metric, values in sorted(record.history.items())
         for epoch, value in enumerate(values, start=1)
-    ]
+    )
 
 
-def _write_csv(path: Path, rows: Sequence[Row], columns: Mapping[str, pa.DataType]) -> None:
+def _write_csv(path: Path, rows: Iterable[Row], columns: Mapping[str, pa.DataType]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
         writer.writerows([_csv_value(row.get(name)) for name in columns] for row in rows)
 
 
-def _write_parquet(path: Path, rows: Sequence[Row], columns: Mapping[str, pa.DataType]) -> None:
-    pq.write_table(pa.Table.from_pylist(list(rows), schema=pa.schema(list(columns.items()))), path)
+def _write_parquet(path: Path, rows: Iterable[Row], columns: Mapping[str, pa.DataType]) -> None:
+    schema, remaining = pa.schema(list(columns.items())), iter(rows)
+    with pq.ParquetWriter(path, schema) as writer:
+        some = list(islice(remaining, ROWS_AT_ONCE))
+        while some:
+            writer.write_table(pa.Table.from_pylist(some, schema=schema))
+            some = list(islice(remaining, ROWS_AT_ONCE))
 
 
-def _write_json(path: Path, rows: Sequence[Row], columns: Mapping[str, pa.DataType]) -> None:
-    plain = [{name: _json_value(row.get(name)) for name in columns} for row in rows]
-    path.write_text(json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+def _write_json(path: Path, rows: Iterable[Row], columns: Mapping[str, pa.DataType]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.write("[")
+        separator, end = "\n ", "]\n"
+        for row in rows:
+            plain = {name: _json_value(row.get(name)) for name in columns}
+            text = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
+            file.write(separator + text.replace("\n", "\n "))
+            separator, end = ",\n ", "\n]\n"
+        file.write(end)
 
 
-_WRITERS: dict[str, Callable[[Path, Sequence[Row], Mapping[str, pa.DataType]], None]] = {
-    "csv": _write_csv,
-    "parquet": _write_parquet,
-    "json": _write_json,
-}
+_WRITERS: dict[str, Write] = {"csv": _write_csv, "parquet": _write_parquet, "json": _write_json}
 
 
-def _write_file(
-    write: Callable[[Path, Sequence[Row], Mapping[str, pa.DataType]], None],
-    path: Path,
-    rows: Sequence[Row],
-    columns: Mapping[str, pa.DataType],
-) -> None:
+def _write_file(write: Write, path: Path, rows: Iterable[Row], columns: Mapping[str, pa.DataType]) -> None:
     """Writes a file whole or not at all."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
 
 from boolit.lab.common.errors import UserError
-from boolit.lab.runs import Metric, Record
+from boolit.lab.results.run_table import Array, RunTable
+from boolit.lab.runs import Metric, Record, RunConfig
 
 
 @dataclass(frozen=True)
@@ -72,16 +75,17 @@ class ScoreSummary:
 
 def metric_of(records: Sequence[Record]) -> Metric:
     """The metric of these records; an error if there are several, or no records."""
-    metrics = {(metric.key, metric.goal): metric for metric in map(_metric, records)}
+    table = RunTable.of(records)
+    metrics = {(metric.key, metric.goal) for metric in map(_metric, table.shared_configs())}
     if len(metrics) != 1:
         found = ", ".join(sorted(key for key, _ in metrics)) or "none: there are no runs"
         raise UserError(f"runs are compared by one metric, but these have {found}; choose the runs of one study")
-    return next(iter(metrics.values()))
+    return _metric(table[-1].config)
 
 
-def size_of(record: Record) -> int:
+def size_of(config: RunConfig) -> int:
     """The size a run counts as: its parameter budget, so that activations of one budget are compared, or its own count."""
-    return record.config.parameters if record.config.budget is None else record.config.budget
+    return config.parameters if config.budget is None else config.budget
 
 
 def scores(records: Sequence[Record], metric: str) -> list[Score]:
@@ -101,13 +105,14 @@ def scores(records: Sequence[Record], metric: str) -> list[Score]:
         >>> scores(records, "test_accuracy")
         [Score(activation='relu', size=36, values=(0.5, 0.6, 0.7), diverged=0, depth=0)]
     """
-    groups: dict[tuple[str, int, int], list[Record]] = defaultdict(list)
-    for record in records:
-        if metric not in record.metrics and record.state == "finished":
-            known = ", ".join(sorted(record.metrics)) or "none"
-            raise UserError(f"run {record.key} has no metric {metric!r}; it has {known}")
-        groups[record.config.activation, size_of(record), record.config.depth].append(record)
-    return [_score(*labels, group, metric) for labels, group in sorted(groups.items())]
+    table = RunTable.of(records)
+    lacking = np.flatnonzero(table.columns["finished"] & ~table.has_metric(metric))
+    if len(lacking):
+        first = table[lacking[0]]
+        known = ", ".join(sorted(first.metrics)) or "none"
+        raise UserError(f"run {first.key} has no metric {metric!r}; it has {known}")
+    groups = table.rows_by(lambda config: (config.activation, size_of(config), config.depth))
+    return [_score(*labels, table, rows, metric) for labels, rows in sorted(groups.items())]
 
 
 def summarise(score: Score, metric: Metric, instead: float | None = None, solved: float | None = None) -> ScoreSummary:
@@ -117,37 +122,49 @@ def summarise(score: Score, metric: Metric, instead: float | None = None, solved
         >>> summarise(Score("relu", 36, (0.5, 0.7), diverged=1), Metric(name="accuracy")).mean
         0.6
     """
-    values = [*score.values, *([] if instead is None else [instead] * score.diverged)]
+    values = score.values if instead is None else (*score.values, *[instead] * score.diverged)
+    mean, sd = _mean_and_sd(values)
     return ScoreSummary(
         activation=score.activation,
         size=score.size,
         n=len(values),
-        mean=statistics.fmean(values) if values else math.nan,
-        sd=statistics.stdev(values) if len(values) > 1 else math.nan,
+        mean=mean,
+        sd=sd,
         runs=len(score.values) + score.diverged,
         diverged=score.diverged,
-        solved=None if solved is None else sum(metric.merit(v) >= metric.merit(solved) for v in score.values),
+        solved=None if solved is None else _count_solved(score.values, metric, solved),
         depth=score.depth,
     )
 
 
-def _score(activation: str, size: int, depth: int, records: list[Record], metric: str) -> Score:
-    seeds = [record.config.seed for record in records]
-    if len(set(seeds)) < len(seeds):
-        repeated = next(seed for seed in seeds if seeds.count(seed) > 1)
+@lru_cache(maxsize=256)  # a report summarises the same values for the verdict, its tables and its figures
+def _mean_and_sd(values: tuple[float, ...]) -> tuple[float, float]:
+    sd = statistics.stdev(values) if len(values) > 1 else math.nan
+    return statistics.fmean(values) if values else math.nan, sd
+
+
+def _count_solved(values: tuple[float, ...], metric: Metric, solved: float) -> int:
+    found = np.array(values, float)
+    return int(np.count_nonzero(found >= solved if metric.goal == "max" else found <= solved))
+
+
+def _score(activation: str, size: int, depth: int, table: RunTable, rows: Array, metric: str) -> Score:
+    rows = rows[np.argsort(table.columns["seed"][rows], kind="stable")]
+    seeds = table.columns["seed"][rows]
+    if (seeds[1:] == seeds[:-1]).any():
+        repeated = seeds[1:][seeds[1:] == seeds[:-1]][0]
         raise UserError(
             f"seed {repeated} of {activation} with {size} parameters is there more than once, in runs of different settings; "
             "compare runs of one setting, or give each setting its own folder"
         )
-    finished = [r for r in records if r.state == "finished" and math.isfinite(r.metrics[metric])]
-    values = tuple(r.metrics[metric] for r in sorted(finished, key=lambda r: r.config.seed))
-    return Score(activation, size, values, len(records) - len(finished), depth)
+    finite = rows[table.finite_scores(metric)[rows]]
+    return Score(activation, size, tuple(table.metric(metric)[finite].tolist()), len(rows) - len(finite), depth)
 
 
-def _metric(record: Record) -> Metric:
-    if record.config.metric is None:
+def _metric(config: RunConfig) -> Metric:
+    if config.metric is None:
         raise UserError("a run's configuration has no metric; it is a table with name, split and goal")
-    return record.config.metric
+    return config.metric
 
 
 _MAX_DECIMALS = 6

@@ -25,6 +25,7 @@ import boolit
 from boolit.lab.common.errors import UserError
 from boolit.lab.reports.figures.style import save, style, styled
 from boolit.lab.results.names import label
+from boolit.lab.results.run_table import RunTable
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record
 
@@ -67,9 +68,8 @@ def measure_correlations(store: Store, layer: int = 1, records: Sequence[Record]
     ``records`` limits it to some of the store's. Of several sizes with the same width in this layer, the one with the most
     parameters is the largest.
     """
-    looked_at = store.records() if records is None else records
-    kept = [r for r in looked_at if r.state == "finished" and r.config.model["name"] == "mlp"]
-    kept = [record for record in kept if store.weights(record.key).exists()]
+    runs = (store.table() if records is None else RunTable.of(records)).where(lambda config: config.model["name"] == "mlp")
+    kept = list(runs.take(runs.columns["finished"]).with_keys(store.kept_weights()))
     if not kept:
         raise UserError(f"{store.folder} keeps no weights of a multi-layer perceptron; run a study with keep_weights = true")
     deep = [record for record in kept if layer in range(1, len(record.config.width) + 1)]

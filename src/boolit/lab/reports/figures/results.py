@@ -25,6 +25,7 @@ from boolit.lab.runs import Metric, Record, in_percent
 NAMES_IN_COLUMN, COLUMN_INCHES = 17, 1.9  # of a legend that is as high as the panels
 BAND = (0.25, 0.75)  # quantiles of runs: the middle half of them
 MIDDLE_HALF = "the middle half of the runs, from the 25 % to the 75 % quantile"
+MOST_DRAWN = 1000  # runs of an activation and size: more dots hide each other, and more curves change no quantile that is seen
 Bars = Literal["quantiles", "sd", "se"]
 Array = np.ndarray[Any, np.dtype[np.float64]]
 T = TypeVar("T")
@@ -45,13 +46,26 @@ def rank_activations(found: Sequence[Score], metric: Metric) -> list[str]:
     return [summary.activation for summary in compare(found, metric).ranking] if found else []
 
 
+def left_out(runs: Sequence[object], drawn: Sequence[object]) -> str:
+    """A sentence that says how many runs are drawn if not all are.
+
+    Example:
+        >>> left_out(range(2_000_000), range(16_000)), left_out(range(9), range(9))
+        (' Drawn are the first 1,000 runs of each activation and size, by seed: 16,000 of 2,000,000.', '')
+    """
+    if len(drawn) == len(runs):
+        return ""
+    return f" Drawn are the first {MOST_DRAWN:,} runs of each activation and size, by seed: {len(drawn):,} of {len(runs):,}."
+
+
 @styled
 def accuracy_against_parameters(
     scores: Iterable[Score], metric: str = "accuracy", bars: Bars = "quantiles", order: Sequence[str] = ()
 ) -> Figure:
-    """Every run as a faint dot, and the middle of each activation at every size, with a bar; a panel per depth.
+    """Runs as faint dots, and the middle of each activation at every size, with a bar; a panel per depth.
 
-    The middle is the median, or the mean with bars of ``"sd"`` or ``"se"``; no bar leaves the range of its runs. Sizes are on
+    Of more than `MOST_DRAWN` runs of a size, the first are dots; the middle is of all. It is the median, or the mean with bars
+    of ``"sd"`` or ``"se"``; no bar leaves the range of its runs. Sizes are on
     a logarithmic axis; ``order`` is that of the legend.
     """
     by_depth = _grouped((score.depth, score) for score in scores)
@@ -80,9 +94,8 @@ def _draw_sizes(axes: Axes, spec: str, members: list[Score], bars: Bars) -> None
     shown = sorted((score for score in members if score.values), key=lambda score: score.size)
     sizes = [score.size for score in shown]
     for score in shown:
-        axes.scatter(
-            [score.size] * len(score.values), score.values, s=9, color=look.colour, alpha=0.3, linewidths=0, zorder=1.5
-        )
+        dots = score.values[:MOST_DRAWN]
+        axes.scatter([score.size] * len(dots), dots, s=9, color=look.colour, alpha=0.3, linewidths=0, zorder=1.5)
     middles = [middle_and_bar(score.values, bars) for score in shown]
     if middles:
         axes.vlines(sizes, [low for _, low, _ in middles], [high for _, _, high in middles], color=look.colour, linewidth=1.8)

@@ -20,13 +20,16 @@ from boolit.lab.datasets import load, source
 from boolit.lab.models import restore
 from boolit.lab.reports.figures.results import (
     MIDDLE_HALF,
+    MOST_DRAWN,
     accuracy_against_parameters,
     learning_curves,
+    left_out,
     rank_activations,
     solved_share,
 )
 from boolit.lab.reports.figures.style import style, styled
 from boolit.lab.results.names import label
+from boolit.lab.results.run_table import RunTable
 from boolit.lab.results.scores import Score, ScoreFormat, metric_of, scores, size_of
 from boolit.lab.results.statistics import compare
 from boolit.lab.results.store import Store
@@ -51,27 +54,36 @@ def study_figures(
     records: Sequence[Record], store: Store, solved: float | None = None, order: Sequence[str] = ()
 ) -> Iterator[NamedFigure]:
     """Every figure that the records can show, with activations in one order: the table's ranking, unless another is given."""
-    metric = metric_of(records)
-    found = scores(records, metric.key)
+    runs = RunTable.of(records)
+    metric = metric_of(runs)
+    found = scores(runs, metric.key)
     words, ranked = _words(metric), "" if order else BEST_FIRST
     order = order or rank_activations(found, metric)
     several = len({(score.activation, score.size) for score in found}) > len({score.activation for score in found})
     best = ", each activation at its best size" if several else ""
     drawn = _first_of(order, MAX_CURVES)
     listed = ranked + _omitted(order, drawn)
-    curves = [r for r in _of_best_sizes(records, found, metric) if r.config.activation in drawn]
-    caption = f"{words} by epoch{best}: the median and {MIDDLE_HALF}.{listed}"
+    best_sizes = _of_best_sizes(runs, found, metric).where(lambda config: config.activation in drawn)
+    curves, omitted = runs_to_draw(best_sizes)
+    caption = f"{words} by epoch{best}: the median and {MIDDLE_HALF}.{listed}{omitted}"
     yield "curves", caption, learning_curves(curves, metric.key, order=order)
     if several:
-        caption = f"{words} against parameters: every run a dot, the median of each size, and {MIDDLE_HALF}.{listed}"
         shown = [score for score in found if score.activation in drawn]
+        every = f"the first {MOST_DRAWN:,} runs" if max(len(score.values) for score in shown) > MOST_DRAWN else "every run"
+        caption = f"{words} against parameters: {every} a dot, the median of each size, and {MIDDLE_HALF}.{listed}"
         yield "sizes", caption, accuracy_against_parameters(shown, metric.key, order=order)
     if solved is not None:
         threshold = f"{100 * solved:g} %" if metric.percent else f"{solved:g}"
         caption = f"The share of runs whose {words} reaches {threshold}, with its 95 % interval.{ranked}"
         yield "solved", caption, solved_share(found, solved, metric.key, metric.goal, order)
-    kept = [record for record in records if record.state == "finished" and store.weights(record.key).exists()]
+    kept = runs.take(runs.columns["finished"]).with_keys(store.kept_weights())
     yield from _of_weights(kept, metric, store, order)
+
+
+def runs_to_draw(runs: RunTable) -> tuple[RunTable, str]:
+    """The runs that are drawn, at most `MOST_DRAWN` of an activation and size, and a sentence about the others."""
+    drawn = runs.first_of_each(lambda config: (config.activation, config.depth, config.parameters), MOST_DRAWN)
+    return drawn, left_out(runs, drawn)
 
 
 def _first_of(order: Sequence[str], most: int) -> list[str]:
@@ -83,17 +95,17 @@ def _omitted(order: Sequence[str], drawn: Sequence[str]) -> str:
     return f" Not drawn: {len(order) - len(drawn)} further activations." if len(order) > len(drawn) else ""
 
 
-def _of_best_sizes(records: Sequence[Record], found: Sequence[Score], metric: Metric) -> list[Record]:
+def _of_best_sizes(runs: RunTable, found: Sequence[Score], metric: Metric) -> RunTable:
     """Of each activation and depth the runs of the size that the table compares."""
     depths = {score.depth for score in found}
     comparisons = [compare([score for score in found if score.depth == depth], metric) for depth in depths]
     best = {(each.activation, each.size, each.depth) for comparison in comparisons for each in comparison.ranking}
-    return [record for record in records if (record.config.activation, size_of(record), record.config.depth) in best]
+    return runs.where(lambda config: (config.activation, size_of(config), config.depth) in best)
 
 
-def _of_weights(records: Sequence[Record], metric: Metric, store: Store, order: Sequence[str]) -> Iterator[NamedFigure]:
-    chosen = choose_by(records, metric)
-    best = _best_of_each(records, chosen)
+def _of_weights(runs: RunTable, metric: Metric, store: Store, order: Sequence[str]) -> Iterator[NamedFigure]:
+    chosen = choose_by(runs, metric)
+    best = _best_of_each(runs, chosen)
     drawable = [record for record in best if _drawable(record)]
     places = {spec: place for place, spec in enumerate(order)}
     listed = sorted(best, key=lambda record: places.get(record.config.activation, len(places)))
@@ -108,13 +120,14 @@ def _of_weights(records: Sequence[Record], metric: Metric, store: Store, order: 
     if any(not _drawable(record) for record in best if record.config.model["name"] == "mlp"):
         from boolit.lab.reports.figures.correlations import measure_correlations, row_correlations
 
+        compared, omitted = runs_to_draw(runs)
         caption = (
             "How alike the rows of the first weight matrix are that a gate reads together (neighbours, where it reads one), "
             "and all other pairs of rows. Titles: runs × rows; mean and standard deviation of pairs, and that of the others."
         )
-        found = measure_correlations(store, records=records)
+        found = measure_correlations(store, records=compared)
         found.sort(key=lambda each: places.get(each.activation, len(places)))
-        yield "correlations", caption, row_correlations(found)
+        yield "correlations", caption + omitted, row_correlations(found)
     yield from _of_pairs(listed, chosen, store)
     planes = [record for record in listed if record.config.inputs == [2] and metric.percent]
     if planes:
@@ -213,7 +226,9 @@ def _draw_harmonic_means(axes: Axes) -> None:
 
 def choose_by(records: Sequence[Record], metric: Metric) -> Metric:
     """The metric that chooses the runs to draw: the study's metric on ``valid``, or else on ``train``; never on ``test``."""
-    known = set.intersection(*(set(record.metrics) for record in records)) if records else set()
+    runs = RunTable.of(records)
+    present = [set(runs.names[place]) for place in np.unique(runs.columns["names"])]
+    known = set.intersection(*present) if present else set()
     others = (metric.model_copy(update={"split": split}) for split in ("valid", "train"))
     return next((other for other in others if other.key in known), Metric(name="loss", split="train"))
 
@@ -224,11 +239,11 @@ def _best_seed(chosen: Metric) -> str:
 
 def _best_of_each(records: Sequence[Record], metric: Metric) -> list[Record]:
     """The best run of every activation, the best one first."""
-    ranked = sorted(records, key=lambda record: -metric.merit(record.metrics[metric.key]))
-    first: dict[str, Record] = {}
-    for record in ranked:
-        first.setdefault(record.config.activation, record)
-    return list(first.values())
+    runs = RunTable.of(records)
+    values = runs.metric(metric.key) * (1 if metric.goal == "max" else -1)
+    merits = np.where(np.isnan(values), -np.inf, values)
+    best = [rows[np.argmax(merits[rows])] for rows in runs.rows_by(lambda config: config.activation).values()]
+    return [runs[row] for row in sorted(best, key=lambda row: (-merits[row], row))]
 
 
 def _mlp_weights(record: Record, metric: Metric, path: Path) -> MLPWeights:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.reports.tables.formats import terminal_table, to_csv, to_html, to_latex, to_markdown
@@ -21,9 +19,10 @@ from boolit.lab.reports.tables.model import (
     t_test_columns,
 )
 from boolit.lab.results.names import map_of, metric_label, shorten_numbers, sort_key
+from boolit.lab.results.run_table import RunTable
 from boolit.lab.results.scores import metric_of, scores, size_of
 from boolit.lab.results.statistics import BEST_SIZES, COVERAGE, Comparison, ComparisonMethod, compare
-from boolit.lab.runs import Record
+from boolit.lab.runs import Record, RunConfig
 
 __all__ = [
     "FORMATS",
@@ -41,7 +40,7 @@ ORIGINS = {"reconstructed": "reconstructed encoder weights", "own": "encoder wei
 
 def provenance(records: Sequence[Record]) -> str:
     """Whose weights the encoder behind some runs had, if not the published ones; nothing for other runs."""
-    origins = {str(record.config.data.get("origin")) for record in records}
+    origins = {str(config.data.get("origin")) for config in RunTable.of(records).shared_configs()}
     return ", ".join(ORIGINS[origin] for origin in sorted(origins & ORIGINS.keys()))
 
 
@@ -118,8 +117,7 @@ def _notes(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
     )
 
 
-T = TypeVar("T")
-Groups = Mapping[str, Sequence[Record]]
+Groups = Mapping[str, RunTable]
 
 
 def study_tables(
@@ -130,15 +128,14 @@ def study_tables(
     ``solved`` is a threshold: the share of runs that reach it is shown. The tables of an ``unfinished`` study
     have scores only: nothing in them says which is best.
     """
-    studies = _group_by(records, _study_name)
+    studies = RunTable.of(records).group_by(_study_name)
     tables = [table for name, group in studies.items() for table in _tables(group, name, method, solved)]
     tables += [table for make in _REGISTERED.values() for group in studies.values() if (table := make(group)) is not None]
     return [_remove_verdict(table) for table in tables] if unfinished else tables
 
 
-def _study_name(record: Record) -> str:
-    study, profile = record.config.study, record.config.profile
-    return f"{study} ({profile})" if profile else study
+def _study_name(config: RunConfig) -> str:
+    return f"{config.study} ({config.profile})" if config.profile else config.study
 
 
 def _remove_verdict(table: ResultTable) -> ResultTable:
@@ -157,21 +154,22 @@ def _remove_marks(cell: ResultCell) -> ResultCell:
     return replace(cell, marks=Marks(), shade=None, data=data)
 
 
-def _tables(records: Sequence[Record], name: str, method: ComparisonMethod | None, solved: float | None) -> list[ResultTable]:
-    metric = metric_of(records)
-    title = "; ".join(filter(None, (f"{name}: {metric_label(metric)}", provenance(records))))
+def _tables(runs: RunTable, name: str, method: ComparisonMethod | None, solved: float | None) -> list[ResultTable]:
+    metric = metric_of(runs)
+    title = "; ".join(filter(None, (f"{name}: {metric_label(metric)}", provenance(runs))))
 
-    def compare_group(group: Sequence[Record]) -> Comparison:
+    def compare_group(group: RunTable) -> Comparison:
         return compare(scores(group, metric.key), metric, method, solved)
 
     # Depths are compared apart, as in tab:mlp-covtype; sizes compete, and the best one of each activation is tested.
-    by_depth = _group_by_depth(records)
+    by_depth = _group_by_depth(runs)
     tests = [
         comparison_table(compare_group(group), f"{title}, {depth}" if len(by_depth) > 1 else title)
         for depth, group in by_depth.items()
     ]
-    swept, groups = ("depth", by_depth) if len(by_depth) > 1 else _group_by_size(records)
-    several = len({(r.config.activation, size_of(r)) for r in records}) > len({r.config.activation for r in records})
+    swept, groups = ("depth", by_depth) if len(by_depth) > 1 else _group_by_size(runs)
+    sizes = {(config.activation, size_of(config)) for config in runs.shared_configs()}
+    several = len(sizes) > len({spec for spec, _ in sizes})
     tests = [_with_notes(table, *([BEST_SIZES] if several else []), COVERAGE) for table in tests]
     if not groups:
         return tests
@@ -183,28 +181,21 @@ def _with_notes(table: ResultTable, *notes: str) -> ResultTable:
     return replace(table, notes=(*table.notes, *notes))
 
 
-def _group_by_depth(records: Sequence[Record]) -> Groups:
-    """The records by number of hidden layers; those of networks without any are compared with each of the others."""
-    linear = [record for record in records if record.config.depth == 0]
-    groups = _group_by([r for r in records if r.config.depth != 0], lambda r: f"depth {r.config.depth}")
-    return {depth: [*group, *linear] for depth, group in groups.items()} or {"depth 0": linear}
+def _group_by_depth(runs: RunTable) -> Groups:
+    """The runs by number of hidden layers; those of networks without any are compared with each of the others."""
+    groups = runs.group_by(lambda config: config.depth)
+    linear = [groups.pop(0)] if 0 in groups else []
+    return {f"depth {depth}": RunTable.join([group, *linear]) for depth, group in groups.items()} or {"depth 0": runs}
 
 
-def _group_by_size(records: Sequence[Record]) -> tuple[str, Groups]:
-    """The records by parameter budget or by width, whichever was swept; nothing if every activation has one size."""
-    by_budget = _group_by(records, lambda r: size_of(r) if r.config.budget is not None else 0)
+def _group_by_size(runs: RunTable) -> tuple[str, Groups]:
+    """The runs by parameter budget or by width, whichever was swept; nothing if every activation has one size."""
+    by_budget = runs.group_by(lambda config: size_of(config) if config.budget is not None else 0)
     if len(by_budget) > 1:
         names = shorten_numbers(by_budget)
         return "parameters", {names[size]: by_budget[size] for size in sorted(by_budget)}
-    by_width = _group_by(records, lambda r: tuple(r.config.width))
-    widths = _group_by(records, lambda r: r.config.activation)
-    if any(len({tuple(r.config.width) for r in group}) > 1 for group in widths.values()):
+    networks = {(config.activation, tuple(config.width)) for config in runs.shared_configs()}
+    if len(networks) > len({spec for spec, _ in networks}):
+        by_width = runs.group_by(lambda config: tuple(config.width))
         return "width", {"-".join(map(str, width)): by_width[width] for width in sorted(by_width)}
     return "", {}
-
-
-def _group_by(records: Sequence[Record], by: Callable[[Record], T]) -> dict[T, list[Record]]:
-    groups: dict[T, list[Record]] = defaultdict(list)
-    for record in records:
-        groups[by(record)].append(record)
-    return dict(groups)
