@@ -7,6 +7,7 @@ import math
 import os
 import sqlite3
 import struct
+import subprocess
 import time
 from pathlib import Path
 
@@ -118,6 +119,22 @@ def test_the_log_is_written_ahead_and_to_the_disk(tmp_path):
     with Store(tmp_path) as store:
         assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,)
+
+
+def test_a_large_file_is_read_in_order_before_it_is_opened(tmp_path, monkeypatch):
+    read = []
+    monkeypatch.setattr("boolit.lab.results.database.subprocess.run", lambda command, **_: read.append(command))
+    with Store(tmp_path) as store:
+        store.record([record()])
+    with Store(tmp_path):
+        assert read == []
+    monkeypatch.setattr("boolit.lab.results.database.READ_AHEAD_BYTES", 1)
+    with Store(tmp_path) as store:
+        assert len(store.records()) == 1
+    (command,) = read
+    monkeypatch.undo()
+    assert command[-1] == str(tmp_path / "store.sqlite")
+    assert subprocess.run(command, capture_output=True, check=True).stderr == b""
 
 
 def test_a_store_does_not_survive_a_fork(tmp_path, monkeypatch):
