@@ -106,21 +106,23 @@ void pair_backward_add(Affine<T> a, Operands<S, T, interleaved> v, Bits<const st
 
 template <class S, class T, bool interleaved>
 void sweep_pairs(const BoolitPlan& plan, const Pass& pass, std::int64_t begin, std::int64_t end, const S* x, S* out, std::uint8_t* kept) {
-    alignas(64) S values[2 * BLOCK] = {}, line[BLOCK];
-    const std::vector<Trio> parts = trios(plan, pass, may_fuse);
+    alignas(64) S values[2 * BLOCK], line[BLOCK];
+    if (pass.lanes % W != 0) std::memset(values, 0, sizeof(values));  // for what lies beyond the end of a last vector
+    const FewOf<Trio> parts = trios(plan, pass, may_fuse);
     for (std::int64_t index = begin; index < end; ++index) {
         const Block block(pass, index);
         const bool whole = block.n % W == 0;
         Operands<S, T, interleaved> v{x + block.source, pass.operand};
         if (!whole) v = v.staged(block.n, values);
-        for (std::size_t m = 0; m < parts.size(); ++m) {
-            if (parts[m].kinds != 0) {
-                trio_forward<S, T, interleaved>(Constants<T>(plan, pass, parts[m]), parts[m], pass, block, v, out, kept);
+        for (int m = 0; m < parts.count; ++m) {
+            const Trio& part = parts.items[m];
+            if (part.kinds != 0) {
+                trio_forward<S, T, interleaved>(Constants<T>(plan, pass, part), part, pass, block, v, out, kept);
                 continue;
             }
-            const BoolitGate& gate = plan.gates[pass.first + int(m)];
+            const BoolitGate& gate = plan.gates[pass.first + m];
             const auto call = gate.kind == OR_IL ? pair_forward<S, T, interleaved, OR_IL> : pair_forward<S, T, interleaved, XNOR_IL>;
-            S* target = out + block.target + pass.skip * std::int64_t(m);
+            S* target = out + block.target + pass.skip * m;
             call(Affine<T>(gate), v, block.n, whole ? target : line);
             if (!whole) std::memcpy(target, line, std::size_t(block.n) * sizeof(S));
         }
@@ -130,12 +132,14 @@ void sweep_pairs(const BoolitPlan& plan, const Pass& pass, std::int64_t begin, s
 template <class S, class T, bool interleaved>
 void sweep_pairs_back(const BoolitPlan& plan, const Pass& pass, std::int64_t begin, std::int64_t end, const S* grad, const S* x,
                       const std::uint8_t* kept, S* grad_x) {
-    alignas(64) S values[2 * BLOCK] = {}, line[BLOCK] = {}, result[2 * BLOCK];
+    alignas(64) S values[2 * BLOCK], line[BLOCK], result[2 * BLOCK];
     alignas(64) T sums[2 * BLOCK];
-    std::uint8_t room[2 * BLOCK / 8] = {};
-    const std::vector<Trio> parts = trios(plan, pass, may_fuse);
-    const bool exact = pass.count == 1 && parts[0].kinds == 0, together = parts.size() == 1 && !exact && kept;
-    const Constants<T> of(plan, pass, parts[0]);
+    std::uint8_t room[2 * BLOCK / 8];
+    if (pass.lanes % W != 0) std::memset(values, 0, sizeof(values)), std::memset(line, 0, sizeof(line)), std::memset(room, 0, sizeof(room));
+    const FewOf<Trio> parts = trios(plan, pass, may_fuse);
+    const Trio& first = parts.items[0];
+    const bool exact = pass.count == 1 && first.kinds == 0, together = parts.count == 1 && !exact && kept;
+    const Constants<T> of(plan, pass, first);
     for (std::int64_t index = begin; index < end; ++index) {
         const Block block(pass, index);
         const bool whole = block.n % W == 0;
@@ -143,7 +147,7 @@ void sweep_pairs_back(const BoolitPlan& plan, const Pass& pass, std::int64_t beg
         if (!whole && x) v = v.staged(block.n, values);
         if (!whole) v.operand = BLOCK;
         S* target = whole ? grad_x + block.source : result;
-        if (together) trio_backward<S, T, interleaved>(of, parts[0], pass, block, grad, kept, target, v.operand);
+        if (together) trio_backward<S, T, interleaved>(of, first, pass, block, grad, kept, target, v.operand);
         if (!together && !exact) std::memset(sums, 0, sizeof(sums));
         for (int m = 0; m < pass.count && !together; ++m) {
             const BoolitGate& gate = plan.gates[pass.first + m];

@@ -57,6 +57,18 @@ struct float16 {
 
 constexpr int BLOCK = 256;
 
+// At most one for each gate, in memory that is there: allocating some is what a small call would feel most.
+template <class Item>
+struct FewOf {
+    int count;
+    Item items[MOST_GATES];
+
+    FewOf() : count(0) {}
+    void add(const Item& item) { items[count++] = item; }
+    const Item* begin() const { return items; }
+    const Item* end() const { return items + count; }
+};
+
 int index_bits(std::int64_t k) {
     int bits = 0;
     while ((std::int64_t(1) << bits) < k) ++bits;
@@ -122,16 +134,17 @@ Pass make_pass(const BoolitPlan& plan, int first, int count, std::int64_t out_st
     return pass;
 }
 
-std::vector<Pass> passes(const BoolitPlan& plan) {
-    std::vector<Pass> all;
+FewOf<Pass> passes(const BoolitPlan& plan) {
+    FewOf<Pass> all;
     std::int64_t out_groups = 0, out_start = 0, kept = 0;
     for (int m = 0; m < plan.count; ++m) out_groups += plan.gates[m].size;
     for (int m = 0; m < plan.count; m += plan.duplicate ? plan.count : 1) {
         if (plan.gates[m].size == 0) continue;
         const int count = plan.duplicate ? plan.count : 1;
-        all.push_back(make_pass(plan, m, count, out_start, out_groups, kept));
+        const Pass pass = make_pass(plan, m, count, out_start, out_groups, kept);
+        all.add(pass);
         out_start += plan.gates[m].size;
-        kept += all.back().kept_bytes();
+        kept += pass.kept_bytes();
     }
     return all;
 }
@@ -156,15 +169,18 @@ struct Trio {
 };
 
 // All gates of the pass if they are such a trio and may go together, else each that is approximate alone: one for each gate.
-std::vector<Trio> trios(const BoolitPlan& plan, const Pass& pass, bool together_too) {
+FewOf<Trio> trios(const BoolitPlan& plan, const Pass& pass, bool together_too) {
     Trio together;
     bool fit = together_too || pass.count == 1;
-    std::vector<Trio> alone(std::size_t(pass.count));
+    FewOf<Trio> found;
     for (int m = 0; m < pass.count; ++m) {
+        Trio alone;
+        alone.admit(plan.gates[pass.first + m], m);
+        found.add(alone);
         fit = fit && together.admit(plan.gates[pass.first + m], m);
-        alone[std::size_t(m)].admit(plan.gates[pass.first + m], m);
     }
-    return fit ? std::vector<Trio>{together} : alone;
+    if (fit) found.items[0] = together, found.count = 1;
+    return found;
 }
 
 // ----------------------------------------------------------------------------------------- the gates, once for each set
@@ -251,7 +267,7 @@ const Level level = choose_level();
 constexpr std::int64_t WORTH_A_THREAD = 32768;  // elements; below, waking threads costs more than they save
 
 template <class Body>
-void share_out(const BoolitPlan& plan, const std::vector<Pass>& all, const Body& body) {
+void share_out(const BoolitPlan& plan, const FewOf<Pass>& all, const Body& body) {
 #ifdef _OPENMP
     const std::int64_t elements = plan.outer * plan.groups * plan.k * plan.inner;
     const std::int64_t useful = elements / WORTH_A_THREAD;

@@ -443,7 +443,10 @@ struct Call {
     PyObject* plan;
 
     bool has(PyObject* const* wanted, int wanted_count) const {
-        return count == wanted_count && std::memcmp(keys, wanted, std::size_t(count) * sizeof(PyObject*)) == 0;
+        if (count != wanted_count) return false;
+        for (int i = 0; i < count; ++i)
+            if (keys[i] != wanted[i]) return false;
+        return true;
     }
 };
 struct Place {
