@@ -9,7 +9,7 @@ from boolit.lab.bench.page import training_section, write_bench_page
 from boolit.lab.bench.training import COVERTYPE, PARITY, AugmentationCost, HeadsCost, StackingGain, StepCost, TrainingResult
 
 TRAINING = TrainingResult(
-    {PARITY: StackingGain(320, 0.01, 0.3), COVERTYPE: StackingGain(40, 0.1, 0.9)},
+    {PARITY: StackingGain(320, 0.01, 0.3, 0.4), COVERTYPE: StackingGain(40, 0.1, 0.9, 1.2)},
     AugmentationCost(10, 0.002, 0.02),
     {"relu": StepCost(23_000_000, 2.0, 2_000_000_000), "or_ail": StepCost(23_000_001, 1.9, 1_800_000_000)},
     HeadsCost(230, 2.9, 0.008, 1.0),
@@ -34,7 +34,10 @@ def test_training_as_a_page(tmp_path: Path) -> None:
 def test_bars_are_counted() -> None:
     assert training_section(TRAINING).verdict == "4 of 4 bars are met."
     slow = TrainingResult(
-        {PARITY: StackingGain(320, 1.0, 2.0)}, AugmentationCost(10, 0.2, 0.02), TRAINING.steps, HeadsCost(230, 0.1, 0.1, 9.0)
+        {PARITY: StackingGain(320, 1.0, 2.0, 3.0)},
+        AugmentationCost(10, 0.2, 0.02),
+        TRAINING.steps,
+        HeadsCost(230, 0.1, 0.1, 9.0),
     )
     assert training_section(slow).verdict == "0 of 3 bars are met."
 

@@ -1,10 +1,12 @@
 """What stacking runs gains over training them one after the other, and what a step of large networks costs.
 
-As ratios: what is compared is timed in turn, in one go. Numbers are random, in the real shapes.
+As ratios: what is compared is timed in turn, in one go. Numbers are random, in the real shapes. One after the other is done in
+two ways: by the lab's own trainer, and as it is written without a lab, with modules and an optimiser of torch.
 """
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import resource
 import sys
@@ -18,6 +20,7 @@ from statistics import median
 from typing import Any
 
 import torch
+from torch.optim.lr_scheduler import LambdaLR, OneCycleLR
 
 import boolit
 from boolit.lab.common.devices import use_device
@@ -51,16 +54,22 @@ PROCESS = Path("/proc/self/status")
 
 @dataclass(frozen=True)
 class StackingGain:
-    """Seconds an epoch of some runs takes stacked, and in a plain loop of the same trainer."""
+    """Seconds an epoch of some runs takes stacked, one after the other by the same trainer, and so in a loop of plain torch."""
 
     runs: int
     stacked: float
     loop: float
+    plain: float
 
     @property
     def ratio(self) -> float:
-        """How many times faster stacking is."""
+        """How many times faster stacking is than the same trainer with one run."""
         return self.loop / self.stacked
+
+    @property
+    def plain_ratio(self) -> float:
+        """How many times faster it is than plain torch."""
+        return self.plain / self.stacked
 
 
 @dataclass(frozen=True)
@@ -114,7 +123,9 @@ class TrainingResult:
         """As plain JSON."""
         own = self.augmentation
         return {
-            "stacking": {name: asdict(gain) | {"ratio": gain.ratio} for name, gain in self.gains.items()},
+            "stacking": {
+                name: asdict(gain) | {"ratio": gain.ratio, "plain_ratio": gain.plain_ratio} for name, gain in self.gains.items()
+            },
             "augmentation": {"name": AUGMENTATION, "seconds": own.augmentation, "step": own.step, "ratio": own.ratio},
             "resnet50": {spec: asdict(step) for spec, step in self.steps.items()},
             "heads": asdict(self.heads) | {"ratio": self.heads.ratio},
@@ -148,23 +159,24 @@ def measure_training(rounds: int, begin: Callable[[str, int], Callable[[int], ob
 
 
 def compare_with_loop(job: Job, rounds: int = 5) -> StackingGain:
-    """Trains epochs of all runs stacked and epochs of single runs in turn, so that both see the same machine.
+    """Trains epochs of all runs stacked, of single runs and of one in plain torch in turn, so that all see the same machine.
 
-    The medians are compared, the single run's times the number of runs; what a run costs before its first epoch is left out.
+    The medians are compared, a single run's times the number of runs; what a run costs before its first epoch is left out.
     """
     singles = [replace(job, recipes=(job.recipes[run],), seeds=(job.seeds[run],)) for run in range(min(rounds, job.runs))]
-    together, alone = _Cohort(job), [_Cohort(single) for single in singles]
-    stacked, single = [], []
+    together, alone, plain = _Cohort(job), [_Cohort(single) for single in singles], _PlainLoop(singles[0])
+    times = []
     for round_ in range(rounds + 1):
-        stacked.append(together.time_epoch())
-        single.append(alone[round_ % len(alone)].time_epoch())
-    return StackingGain(job.runs, median(stacked[1:]), job.runs * median(single[1:]))
+        times.append((together.time_epoch(), alone[round_ % len(alone)].time_epoch(), plain.time_epoch()))
+    stacked, single, by_torch = (median(column) for column in zip(*times[1:], strict=True))
+    return StackingGain(job.runs, stacked, job.runs * single, job.runs * by_torch)
 
 
 def total_gain(gains: Mapping[str, StackingGain]) -> StackingGain:
     """The gain of several cohorts together: a study's."""
     values = gains.values()
-    return StackingGain(sum(g.runs for g in values), sum(g.stacked for g in values), sum(g.loop for g in values))
+    seconds = (sum(getattr(gain, way) for gain in values) for way in ("stacked", "loop", "plain"))
+    return StackingGain(sum(gain.runs for gain in values), *seconds)
 
 
 def batch_norm_job(runs: int = 40, batch: int = 256) -> Job:
@@ -214,6 +226,58 @@ class _Cohort:
             for _ in range(steps):
                 threads.run(self.training.step)
             return time.perf_counter() - started
+
+
+class _PlainLoop:
+    """One run of a job whose networks are MLPs, as it is written with torch alone: the same batches, steps and metrics."""
+
+    def __init__(self, job: Job) -> None:
+        recipe, dataset = job.recipe, job.dataset
+        assert recipe.optimiser == "adam"
+        assert recipe.schedule in ("one-cycle", "constant")
+        options = job.family.model_dump()
+        inputs, norm = math.prod(dataset.inputs), options["normalisation"]
+        self.network = boolit.nn.MLP(inputs, job.widths, dataset.outputs, job.activation, normalisation=norm)
+        rate = float(recipe.learning_rate)
+        self.optimiser = torch.optim.Adam(self.network.parameters(), rate, weight_decay=recipe.weight_decay)
+        steps = recipe.epochs * job.steps_per_epoch
+        constant = recipe.schedule == "constant"
+        self.schedule = (
+            LambdaLR(self.optimiser, lambda _: 1.0)
+            if constant
+            else OneCycleLR(self.optimiser, rate, total_steps=steps, cycle_momentum=False)
+        )
+        self.job, self.threads = job, Threads(job)
+        self.binary = dataset.task == "binary"
+        self.loss = torch.nn.BCEWithLogitsLoss() if self.binary else torch.nn.CrossEntropyLoss()
+
+    def time_epoch(self) -> float:
+        with self.threads:
+            return _seconds(self._epoch)
+
+    def _epoch(self) -> None:
+        dataset, batch = self.job.dataset, self.job.batch
+        train, loss_sum, hits = dataset.splits["train"], torch.zeros(()), torch.zeros(())
+        self.network.train()
+        for rows in torch.randperm(len(train))[: self.job.steps_per_epoch * batch].split(batch):
+            outputs, targets = self.network(dataset.encode(train.x[rows]).flatten(1)), train.y[rows]
+            loss = self.loss(outputs, targets)
+            self.optimiser.zero_grad()
+            loss.backward()
+            self.optimiser.step()
+            self.schedule.step()
+            loss_sum += loss.detach()
+            hits += self._accuracy(outputs.detach(), targets)
+        self.network.eval()
+        with torch.no_grad():
+            for name in self.job.eval_splits:
+                split = dataset.splits[name]
+                outputs = self.network(dataset.encode(split.x).flatten(1))
+                self.loss(outputs, split.y), self._accuracy(outputs, split.y)
+
+    def _accuracy(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        right = (outputs > 0) == (targets > 0.5) if self.binary else outputs.argmax(1) == targets
+        return right.float().mean()
 
 
 def _seconds(work: Callable[[], object]) -> float:
