@@ -298,7 +298,7 @@ def test_the_readme_says_of_speed_what_was_measured() -> None:
     root = Path(__file__).parents[3]
     ratios = [
         own["ratio"]
-        for name in ("gates-avx2", "gates-avx512")
+        for name in ("gates-avx2", "gates-avx512", "gates-zen3")
         for own in json.loads((root / "benchmarks" / "results" / f"{name}.json").read_text())["ratios"]
         if own["kind"] == "tensor" and own["against"] == "relu" and own["direction"] == "forward+backward"
         if own["style"] == "module" and own["spec"].endswith("ail")
