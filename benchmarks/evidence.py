@@ -45,7 +45,7 @@ def write_evidence(folder: Path, path: Path, name: str) -> int:
 
 
 def _order(record: Record) -> tuple[int, int, str, int]:
-    return record.config.depth, size_of(record), record.config.activation, _repeat(record)
+    return record.config.depth, size_of(record.config), record.config.activation, _repeat(record)
 
 
 def _repeat(record: Record) -> int:
@@ -58,7 +58,7 @@ def _row(record: Record, name: str, metric: Metric) -> list[str]:
     return [
         name,
         config.activation,
-        str(size_of(record)),
+        str(size_of(record.config)),
         str(config.depth),
         str(_repeat(record)),
         metric.key,
