@@ -26,6 +26,15 @@ def _double(values: Tensor) -> Tensor:
 
 
 @pytest.fixture
+def one_thread() -> Iterator[None]:
+    """For what is compared to the last bit, and for small work beside other tests."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
 def in_double(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Job], Job]]:
     """Has networks made in float64, and their job's samples turned into it; these are drawn as ever, and kept for others."""
 

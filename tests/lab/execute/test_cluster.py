@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from clusters import Processes, contents, kill, left_behind, start_command, wait_until
 from distributed import Client
 
@@ -17,16 +16,10 @@ from boolit.lab.results.store import Store
 from boolit.lab.runs import Record
 from boolit.lab.studies import Plan, load_study, plan
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SMALL = ["data.train=256", "data.test=64", "training.epochs=4", "training.batch=32"]
 FOUR = "sweep.activation=['relu','xnor_ail','max','or_ail']"
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

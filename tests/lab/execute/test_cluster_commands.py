@@ -26,15 +26,9 @@ from boolit.lab.models.resnet18 import Resnet18
 from boolit.lab.results.store import Store
 from boolit.lab.studies import load_study
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SMALL = ["data.train=128", "data.test=64", "training.epochs=3", "training.batch=32"]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from clusters import Processes, contents, count_tasks, left_behind, start_command, wait_until
 from distributed import Client
 
@@ -23,6 +22,8 @@ from boolit.lab.execute import execute
 from boolit.lab.execute.cluster import Cluster
 from boolit.lab.results.store import Store
 from boolit.lab.studies import load_study, plan
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 LONG = ["--set", "data.train=256", "--set", "data.test=64", "--set", "training.batch=32"]
 # Activations that are ReLU where they are asked for, and fail on workers.
@@ -61,14 +62,6 @@ register("deadly", lambda dim: Custom(deadly, dim, name="deadly"))
 register("greedy", lambda dim: Custom(greedy, dim, name="greedy"))
 register("growing", lambda dim: Custom(growing, dim, name="growing"))
 """
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(autouse=True)

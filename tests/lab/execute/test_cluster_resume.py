@@ -9,7 +9,6 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-import torch
 from clusters import Processes, contents, kill, wait_until
 
 from boolit.lab.execute import ExecutionSummary, execute
@@ -23,17 +22,11 @@ from boolit.lab.studies import Plan, load_study, plan
 from boolit.lab.training import Checkpoint, StackedTraining
 from boolit.lab.training.stacked import Position
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 EPOCHS = 300
 STEPS = 8  # of an epoch; each has a checkpoint
 Reports = list[tuple[str, float]]  # of tasks: how much of the cohort was done
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from safetensors.torch import load_file
 
 from boolit.cli._app import run as main
@@ -26,6 +25,8 @@ from boolit.lab.results.store import Store
 from boolit.lab.runs import Record
 from boolit.lab.studies import Plan, load_study, plan
 from boolit.lab.training import StackedTraining
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 SMALL = [
     "data.train=256",
@@ -39,14 +40,6 @@ SMALL = [
 @pytest.fixture
 def small() -> Plan:
     return plan(load_study("parity"), seeds=4, sets=SMALL)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def executed(planned: Plan, folder: Path, **options: float) -> tuple[ExecutionSummary, list[Record]]:

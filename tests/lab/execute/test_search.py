@@ -1,10 +1,8 @@
 """A search end to end, small."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.execute.search import SearchResult, SearchSettings, search, write_hparams
@@ -12,15 +10,9 @@ from boolit.lab.results.store import Store
 from boolit.lab.studies import load_study, plan
 from boolit.lab.training import StackedTraining
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SMALL = ["data.train=128", "data.test=64", "training.epochs=3", "training.batch=32"]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def searched(folder: Path, sets: list[str] | None = None, rounds: int = 2) -> list[SearchResult]:

@@ -1,6 +1,6 @@
 """The stacked CNN is as many CNNs of torch, with the paper's widths and the parameters the planner counts."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -18,17 +18,11 @@ from boolit.lab.training import Job, Recipe, StackedTraining
 from boolit.lab.training.cohort import Outcome, outcomes
 from boolit.nn.width import count_parameters
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SPECS = ("relu", "prelu", "or_ail", "xnor_il", "max_min_d", "or_and_xnor_nail_d", "or_xnor_ail_p", "or_and_xnor_ail_p")
 WIDTHS = [12, 12, 12, 12, 12, 12, 24, 12]
 PICTURE = (11, 9)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def plain(spec: str, channels: int = 1, cells: int = 1) -> nn.Sequential:

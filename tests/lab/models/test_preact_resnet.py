@@ -1,6 +1,6 @@
 """The stacked pre-activation ResNets are as many networks of torch, with the paper's shape, widths and counts."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
@@ -19,18 +19,12 @@ from boolit.lab.runs import RunConfig
 from boolit.lab.training import Job, Recipe, StackedTraining
 from boolit.nn.width import count_parameters
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SPECS = ("relu", "prelu", "or_ail", "xnor_il", "max_min_d", "or_and_xnor_nail_d", "or_xnor_ail_p", "or_and_xnor_ail_p")
 WIDTHS = [12, 12, 24, 24]
 PICTURE = (3, 9, 8)
 DEPTHS = tuple(BLOCKS)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def straight(values: dict[str, Tensor], x: Tensor, spec: str, depth: int) -> Tensor:

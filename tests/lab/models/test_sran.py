@@ -1,6 +1,6 @@
 """SRAN is the published network with the paper's layers: data flow, symmetries, counts, widths and dropout."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,18 +21,12 @@ from boolit.lab.training import Job, Recipe, StackedTraining
 from boolit.lab.training.checkpoint import Checkpoint
 from boolit.nn.width import count_parameters
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SPECS = ("relu", "prelu", "or_ail", "xnor_il", "max_min_d", "or_xnor_ail_p", "or_and_xnor_ail_pu", "or_and_xnor_nail_d")
 PANELS = (16, 13, 13)
 ROWS = [[0, 1, 2], [3, 4, 5], *([6, 7, candidate] for candidate in range(8, 16))]
 PAIRS = [(0, 1), *((0, row) for row in range(2, 10)), *((1, row) for row in range(2, 10))]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def small(**options: object) -> Family:

@@ -1,11 +1,10 @@
 """Configurations of small runs, as a planner would write them, trained on one thread: the tests share the machine."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-import torch
 
 from boolit.lab.runs import RunConfig
 
@@ -29,8 +28,5 @@ def config() -> Config:
 
 
 @pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def _one_thread(one_thread: None) -> None:
+    """In all of these tests."""
