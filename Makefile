@@ -1,6 +1,6 @@
 # make demo   install, then show boolit at work
 # make test   install, then run the tests against the installed package
-# make processors   the numerical tests again, as on processors with AVX2 alone, by 1 and 2 threads; those of gates with none of that
+# make processors   the numerical tests again, as on processors with AVX2 alone (unless this is one), and by 2 threads; those of gates with none of that
 # make lint types bench docs   what they say
 # Each target sets up what it needs, in .venv; nothing but Python and (for speed) a C++ compiler has to be there.
 

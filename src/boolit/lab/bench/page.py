@@ -92,10 +92,8 @@ def training_section(result: TrainingResult) -> Section:
             name,
             str(gain.runs),
             f"{1e3 * gain.stacked:.1f}",
-            f"{1e3 * gain.loop:.0f}",
             f"{gain.ratio:.1f}",
             _bar(name, gain.ratio),
-            f"{1e3 * gain.plain:.0f}",
             f"{gain.plain_ratio:.1f}",
         )
         for name, gain in result.gains.items()
@@ -109,7 +107,7 @@ def training_section(result: TrainingResult) -> Section:
     met = [*bars, cost.ratio <= AUGMENTATION_BAR, heads.ratio <= HEADS_BAR]
     title = f"ResNet-50, batch {RESNET_BATCH}"
     ratios = {spec: (step.seconds / base.seconds, None) for spec, step in result.steps.items()}
-    gain_headings = ("what", "runs", "stacked ms/epoch", "one by one", "times faster", "bar", "plain torch", "times faster")
+    gain_headings = ("what", "runs", "ms/epoch, stacked", "× one by one", "bar", "× plain torch")
     step_headings = ("spec", "parameters", "s/step", "× relu's time", "peak MB", "× relu's peak")
     return Section(
         "Speed of training",
