@@ -127,7 +127,9 @@ class RunConfig(BaseModel):
         if isinstance(changes.get("training"), Mapping):
             options = self.training.model_dump(exclude_unset=True) | dict(changes["training"])
             changes["training"] = Recipe.model_validate(options)
-        return self.model_copy(update=changes)
+        copy = self.model_copy(update=changes)
+        copy.__dict__.pop("key", None)  # model_copy keeps cached properties
+        return copy
 
     @cached_property
     def key(self) -> str:
