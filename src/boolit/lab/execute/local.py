@@ -26,7 +26,8 @@ from boolit.lab.common.plugins import loaded_plugins
 from boolit.lab.execute.progress import StudyProgress
 from boolit.lab.results.store import Store
 from boolit.lab.runs import JSON, Result, RunConfig, job
-from boolit.lab.studies import Cohort, Plan, cohorts
+from boolit.lab.studies import Cohort, Plan, cohorts, load_study, save
+from boolit.lab.studies import plan as make_plan
 from boolit.lab.training import Checkpoint, CohortResult, distributed, train
 from boolit.logic import kernels
 
@@ -152,6 +153,38 @@ def execute(
                     bars.finish(len(cohort.runs))
     remaining = pending - trained - sum(len(failure.cohort.runs) for failure in failures)
     return ExecutionSummary(total - pending, trained, diverged, remaining, time.monotonic() - started, tuple(failures))
+
+
+def run_study(
+    study: str | Path,
+    folder: str | Path,
+    profile: str | None = None,
+    seeds: int | None = None,
+    sets: Sequence[str] = (),
+    progress: bool | None = None,
+    device: str | None = None,
+) -> Path:
+    """Train a study and write its report, as ``boolit run`` does.
+
+    Args:
+        study: name of a study that ships with boolit, or a TOML file.
+        folder: results folder. Runs that it holds are not trained again.
+        profile: one of the study's profiles. Defaults to ``quick`` if the study has it.
+        seeds: number of seeds, instead of the study's.
+        sets: changes such as ``"training.epochs=20"``.
+        progress: False hides the progress bars.
+        device: such as ``cpu`` or ``cuda:1``. Defaults to a GPU if there is one.
+
+    Returns:
+        The page of the report. `Store` reads the runs: ``Store(folder).frame()``.
+    """
+    from boolit.lab.reports.report import write_report
+
+    planned = make_plan(load_study(study), profile, seeds, sets)
+    with Store(Path(folder)) as store, store.writing():
+        save(planned, store.folder)
+        execute(planned, store, progress=progress, device=device)
+    return write_report(Path(folder))
 
 
 def train_configs(

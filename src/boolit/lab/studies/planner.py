@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, product
@@ -16,7 +16,7 @@ from boolit.lab.common.errors import UserError, user_input
 from boolit.lab.common.files import atomic_write
 from boolit.lab.datasets import Description, describe
 from boolit.lab.runs import KEY_DIGITS, RunConfig, canonical
-from boolit.lab.studies.study import Study, StudyFile
+from boolit.lab.studies.study import Fail, Study, StudyFile
 from boolit.lab.training import bytes_per_run
 from boolit.lab.training.metrics import LOSS_OF_TASK, METRIC_OF_TASK, TASKS_OF_LOSS
 from boolit.lab.training.recipe import PER_RUN
@@ -26,8 +26,8 @@ from boolit.nn.width import round_width
 COHORT_BYTES = 2 * 2**30
 BUDGET_TOLERANCE = 0.5
 MAX_RUNS = 200_000
+DEFAULT_PROFILE = "quick"
 SAVED = "study.json"
-Fail = Callable[[str, str], UserError]  # makes the error of a key and the rule it breaks
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Plan:
         return [run for cohort in self.cohorts for run in cohort.runs]
 
     @property
-    def title(self) -> str:
+    def folder_name(self) -> str:
         """The name of the results folder: the study and its profile."""
         return "-".join(filter(None, (self.name, self.profile)))
 
@@ -99,17 +99,13 @@ def plan(
         >>> [(run.activation, run.widths, run.seed) for run in planned.runs]
         [('relu', (4, 2), 0), ('relu', (4, 2), 1), ('xnor_ail', (4, 2), 0), ('xnor_ail', (4, 2), 1)]
     """
-    profile = profile if profile is not None else file.default_profile
-    resolved = file.resolve(profile, seeds, sets, hparams)
-    return plan_study(resolved.study, file.name, profile, resolved.error)
+    if profile is None and DEFAULT_PROFILE in file.profiles:
+        profile = DEFAULT_PROFILE
+    study, fail = file.resolve(profile, seeds, sets, hparams)
+    return _plan(study, file.name, profile, fail)
 
 
-def _fail(key: str, rule: str) -> UserError:
-    return UserError(f"{key}: {rule}")
-
-
-def plan_study(study: Study, name: str, profile: str | None = None, fail: Fail = _fail) -> Plan:
-    """Plan the runs of a resolved study; ``fail`` makes the error of a key."""
+def _plan(study: Study, name: str, profile: str | None, fail: Fail) -> Plan:
     sweep = study.sweep
     sizes = len(sweep.params or sweep.width or []) * len(sweep.depth)
     if (runs := len(sweep.activation) * sizes * len(sweep.seed_list)) > MAX_RUNS:
@@ -149,7 +145,7 @@ def shape(run: RunConfig) -> str:
 def _max_runs(run: RunConfig, memory: int) -> int:
     if run.model.trains_alone:
         return 1
-    size = bytes_per_run(describe(run.data), run.model, run.activation, run.widths, run.training)
+    size = bytes_per_run(describe(run.data), run.model, run.activation, run.widths, run.training.batch)
     return max(1, memory // size)
 
 
@@ -221,10 +217,7 @@ def _check_metric(key: str, name: str, split: str, data: Description, fail: Fail
 
 @dataclass(frozen=True)
 class SavedStudy:
-    """The ``study.json`` of a results folder: the command that wrote it, the plan, and further entries by name.
-
-    ``kind`` is ``study``, ``search`` or ``compare``.
-    """
+    """The ``study.json`` of a results folder; ``kind`` is ``study``, ``search`` or ``compare``."""
 
     kind: str
     plan: Plan
@@ -251,4 +244,6 @@ def load(folder: Path) -> SavedStudy:
         raise UserError(f"{folder} has no {SAVED}: it is not a results folder") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} cannot be read: {' '.join(str(error).split())[:200]}") from None
-    return SavedStudy(kind, plan_study(study, name, profile), command, entries)
+    return SavedStudy(
+        kind, _plan(study, name, profile, lambda key, rule: UserError(f"{path}: {key}: {rule}")), command, entries
+    )

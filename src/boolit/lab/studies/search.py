@@ -11,10 +11,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
-from torch import Tensor
 
 from boolit.lab.common.errors import UserError
 from boolit.lab.common.random import generator
@@ -30,19 +29,18 @@ ROUNDS, TRIALS, SEEDS, FINALISTS = 4, 120, 120, 10  # a:mnist
 BEST_OF_ROUND, SPREAD = 5, 1.5
 ROUND_SEEDS, FINAL_SEEDS = 2_000_000, 3_000_000  # the first seeds of rounds and finals; studies count from 0
 
-Setting: TypeAlias = dict[str, float]
+Point: TypeAlias = dict[str, float]  # coordinates by hyper-parameter, such as the logarithm of the learning rate
+Setting: TypeAlias = dict[str, float]  # hyper-parameters as a recipe takes them
+Bounds: TypeAlias = dict[str, tuple[float, float]]
 Train: TypeAlias = Callable[[Sequence[RunConfig]], "list[Result] | None"]  # None if interrupted
 
 
-@dataclass(frozen=True)
-class Range:
-    """The initial bounds of x, the hyper-parameter that x stands for, and the limits of its domain."""
+class Range(NamedTuple):
+    """The bounds of the first round, the hyper-parameter that x stands for, and the limits of x in later rounds."""
 
-    low: float
-    high: float
+    bounds: tuple[float, float]
     value: Callable[[float], float]
-    least: float = -math.inf
-    most: float = math.inf
+    limits: tuple[float, float] = (-math.inf, math.inf)
 
 
 def _power(x: float) -> float:
@@ -53,77 +51,47 @@ def _below_one(x: float) -> float:
     return float(f"{1 - 10**x:.8g}")
 
 
-def _plain(x: float) -> float:
-    return float(f"{x:.4g}")
-
-
-# tab:hparam-search
-RANGES: dict[str, Range] = {
-    "beta1": Range(-3.0, -0.5, _below_one, least=-7.0, most=0.0),
-    "beta2": Range(-5.0, -1.0, _below_one, least=-7.0, most=0.0),
-    "eps": Range(-10.0, -6.0, _power),
-    "weight_decay": Range(-7.0, -3.0, _power),
-    "learning_rate": Range(-4.0, 0.0, _power),
-    "peak": Range(0.1, 0.5, _plain, least=0.01, most=0.99),
+RANGES = {  # tab:hparam-search
+    "beta1": Range((-3.0, -0.5), _below_one, (-7.0, 0.0)),
+    "beta2": Range((-5.0, -1.0), _below_one, (-7.0, 0.0)),
+    "eps": Range((-10.0, -6.0), _power),
+    "weight_decay": Range((-7.0, -3.0), _power),
+    "learning_rate": Range((-4.0, 0.0), _power),
+    "peak": Range((0.1, 0.5), lambda x: float(f"{x:.4g}"), (0.01, 0.99)),
 }
 
 
-def searched_hparams(recipe: Recipe) -> list[str]:
-    """Return the hyper-parameters that a recipe uses."""
+def initial_bounds(recipe: Recipe) -> Bounds:
+    """Return the bounds of the first round for the hyper-parameters that a recipe uses."""
     unused = {"beta1", "beta2", "eps"} if recipe.optimizer == "sgd" else set()
     unused |= set() if recipe.schedule in ("one-cycle", "triangular") else {"peak"}
-    return [name for name in RANGES if name not in unused]
+    return {name: each.bounds for name, each in RANGES.items() if name not in unused}
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A point of the search space and its merit; a larger merit is better."""
-
-    x: Tensor
-    merit: float
-
-
-def best_first(trials: Sequence[Trial]) -> list[Trial]:
-    """Sort trials by merit; equal ones keep their order."""
-    return sorted(trials, key=lambda trial: -trial.merit)
+def draw(bounds: Bounds, trials: int, *words: str | int) -> list[Point]:
+    """Draw points uniformly within bounds; the words (study, activation, round) seed the generator."""
+    shares = torch.rand(trials, len(bounds), generator=generator(0, "search", *words), dtype=torch.float64).tolist()
+    ends = list(bounds.items())
+    return [{name: low + share * (high - low) for share, (name, (low, high)) in zip(row, ends, strict=True)} for row in shares]
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """The bounds of a round; ``low`` and ``high`` have shape ``(hyper-parameters,)`` and type float64."""
+def tighten(best: Sequence[Point]) -> Bounds:
+    """Return mean ± 1.5 weighted standard deviations of the best points of a round, best first.
 
-    names: tuple[str, ...]
-    low: Tensor
-    high: Tensor
+    NOTE[paper]: the weights are not given; here the n best weigh n, n-1, …, 1. Bounds may leave the initial ones, as the
+    authors' published values do, but not the domain of the hyper-parameter.
+    """
+    weights, bounds = range(len(best), 0, -1), {}
+    for name in best[0]:
+        mean, (least, most) = fmean(x[name] for x in best), RANGES[name].limits
+        variance = sum(weight * (x[name] - mean) ** 2 for weight, x in zip(weights, best, strict=True)) / sum(weights)
+        bounds[name] = (max(least, mean - SPREAD * variance**0.5), min(most, mean + SPREAD * variance**0.5))
+    return bounds
 
-    @staticmethod
-    def initial(names: Sequence[str]) -> Bounds:
-        """Return the bounds of the first round."""
-        ends = torch.tensor([[RANGES[name].low, RANGES[name].high] for name in names], dtype=torch.float64)
-        return Bounds(tuple(names), ends[:, 0], ends[:, 1])
 
-    def draw(self, trials: int, *words: str | int) -> Tensor:
-        """Draw points uniformly, shape ``(trials, hyper-parameters)``; the words (study, activation, round) seed it."""
-        shares = torch.rand(trials, len(self.names), generator=generator(0, "search", *words), dtype=torch.float64)
-        return self.low + shares * (self.high - self.low)
-
-    def tighten(self, trials: Sequence[Trial]) -> Bounds:
-        """Return mean ± 1.5 weighted standard deviations of the best trials.
-
-        NOTE[paper]: the weights are not given; here the n best weigh n, n-1, …, 1. Bounds may leave the initial ones, as the
-        authors' published values do, but not the domain of the hyper-parameter.
-        """
-        best = torch.stack([trial.x for trial in best_first(trials)[:BEST_OF_ROUND]])
-        weights = torch.arange(len(best), 0, -1, dtype=torch.float64)
-        mean = best.mean(0)
-        spread = SPREAD * ((best - mean).square() * weights.unsqueeze(1)).sum(0).div(weights.sum()).sqrt()
-        least = torch.tensor([RANGES[name].least for name in self.names], dtype=torch.float64)
-        most = torch.tensor([RANGES[name].most for name in self.names], dtype=torch.float64)
-        return Bounds(self.names, (mean - spread).clamp(least, most), (mean + spread).clamp(least, most))
-
-    def setting(self, x: Tensor) -> Setting:
-        """Return the hyper-parameters that a point stands for."""
-        return {name: RANGES[name].value(value) for name, value in zip(self.names, x.tolist(), strict=True)}
+def to_setting(x: Point) -> Setting:
+    """Return the hyper-parameters that a point stands for."""
+    return {name: RANGES[name].value(value) for name, value in x.items()}
 
 
 @dataclass(frozen=True)
@@ -152,12 +120,11 @@ class SearchResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return the winner as JSON values."""
-        winner = asdict(self.finalists[0])
-        return {"activation": self.activation, **winner, "best_of_each_round": list(self.rounds), "covers": self.rows}
+        return {"activation": self.activation, **asdict(self.finalists[0]), "rounds": list(self.rounds), "covers": self.rows}
 
 
 def plan_search(file: StudyFile, profile: str | None = None, sets: Sequence[str] = ()) -> Plan:
-    """Plan a study with one run per activation: what a search varies."""
+    """Plan a study with one run per activation, whose hyper-parameters a search varies."""
     planned = plan(file, profile, seeds=1, sets=sets)
     if len({run.activation for run in planned.runs}) < len(planned.runs):
         example = "--set 'sweep.width=[32]'"
@@ -166,12 +133,7 @@ def plan_search(file: StudyFile, profile: str | None = None, sets: Sequence[str]
 
 
 def search(
-    planned: Plan,
-    train: Train,
-    rounds: int = ROUNDS,
-    trials: int = TRIALS,
-    seeds: int = SEEDS,
-    finalists: int = FINALISTS,
+    planned: Plan, train: Train, rounds: int = ROUNDS, trials: int = TRIALS, seeds: int = SEEDS, finalists: int = FINALISTS
 ) -> list[SearchResult] | None:
     """Search hyper-parameters for every activation of a plan from `plan_search`.
 
@@ -188,59 +150,53 @@ def search(
     """
     results = []
     for run in planned.runs:
-        result = _search(_search_run(run, planned.name), train, rounds, trials, seeds, finalists)
-        if result is None:
+        tried = _rounds(_without_test_rows(run), train, rounds, trials)
+        if tried is None:
             return None
-        results.append(result)
+        best = [to_setting(x) for _, x in _best_first([trial for trials in tried for trial in trials])[:finalists]]
+        ranked = _final(_without_test_rows(run), train, best, seeds)
+        if ranked is None:
+            return None
+        best_of_rounds = tuple(run.metric.sign * _best_first(trials)[0][0] for trials in tried)
+        results.append(SearchResult(run.activation, tuple(ranked), best_of_rounds, _describe_rows(run, seeds)))
     return results
 
 
-def _search_run(run: RunConfig, name: str) -> RunConfig:
+def _without_test_rows(run: RunConfig) -> RunConfig:
     data, metric = for_choosing(run.data), run.metric.model_copy(update={"split": "valid"})
-    described = describe(data)
-    known = [METRIC_OF_TASK[described.task], "loss", *described.extra_metrics]
+    known = [METRIC_OF_TASK[describe(data).task], "loss", *describe(data).extra_metrics]
     if metric.name not in known:
         raise UserError(f"a search cannot choose by {metric.name!r}: the split valid has {', '.join(known)}")
-    return run.replace(study=f"{name}-search", data=data, metric=metric, trial=True)
+    return run.replace(study=f"{run.study}-search", data=data, metric=metric, trial=True)
 
 
-def _search(run: RunConfig, train: Train, rounds: int, trials: int, seeds: int, finalists: int) -> SearchResult | None:
-    bounds = Bounds.initial(searched_hparams(run.training))
-    tried: list[Trial] = []
-    best: list[float] = []
+def _rounds(run: RunConfig, train: Train, rounds: int, trials: int) -> list[list[tuple[float, Point]]] | None:
+    bounds, tried = initial_bounds(run.training), []
     for number in range(rounds):
-        xs = bounds.draw(trials, run.study.removesuffix("-search"), run.activation, number)
-        settings = [bounds.setting(x) for x in xs]
-        results = train(
-            [run.replace(seed=ROUND_SEEDS + i, stage=f"round {number}", training=s) for i, s in enumerate(settings)]
-        )
+        points = draw(bounds, trials, run.study.removesuffix("-search"), run.activation, number)
+        settings, stage = enumerate(map(to_setting, points)), f"round {number}"
+        results = train([run.replace(seed=ROUND_SEEDS + i, stage=stage, training=setting) for i, setting in settings])
         if results is None:
             return None
-        this_round = [Trial(x, _merit(run.metric, result)) for x, result in zip(xs, results, strict=True)]
-        tried += this_round
-        best.append(run.metric.sign * best_first(this_round)[0].merit)
-        bounds = bounds.tighten(this_round)
-    settings = [bounds.setting(trial.x) for trial in best_first(tried)[:finalists]]
-    final = [run.replace(stage="final", training=setting) for setting in settings]
-    results = train([each for config in final for each in config.with_seeds(range(FINAL_SEEDS, FINAL_SEEDS + seeds))])
+        tried.append([(_merit(run.metric, result), x) for x, result in zip(points, results, strict=True)])
+        bounds = tighten([x for _, x in _best_first(tried[-1])[:BEST_OF_ROUND]])
+    return tried
+
+
+def _final(run: RunConfig, train: Train, settings: Sequence[Setting], seeds: int) -> list[Finalist] | None:
+    numbers, metric = range(FINAL_SEEDS, FINAL_SEEDS + seeds), run.metric
+    results = train([each for setting in settings for each in run.replace(stage="final", training=setting).with_seeds(numbers)])
     if results is None:
         return None
-    merits = [_merit(run.metric, result) for result in results]
-    worst = min(filter(math.isfinite, merits), default=0.0)
-    groups = [slice(i * seeds, (i + 1) * seeds) for i in range(len(settings))]
-    ranked = [
-        _finalist(run.metric, setting, results[group], merits[group], worst)
-        for setting, group in zip(settings, groups, strict=True)
-    ]
-    ranked.sort(key=lambda finalist: -run.metric.sign * finalist.mean)
-    return SearchResult(run.activation, tuple(ranked), tuple(best), _describe_rows(run, seeds))
-
-
-def _finalist(metric: Metric, setting: Setting, results: Sequence[Result], merits: Sequence[float], worst: float) -> Finalist:
     # A diverged run counts as the worst run of all finalists that did not diverge.
-    mean = metric.sign * fmean(merit if math.isfinite(merit) else worst for merit in merits)
-    solved = fmean(metric.solves(result.metrics.get(metric.key, math.nan)) for result in results)
-    return Finalist(setting, mean, solved, sum(result.state == "diverged" for result in results))
+    worst = min((merit for result in results if math.isfinite(merit := _merit(metric, result))), default=0.0)
+    finalists = []
+    for place, setting in enumerate(settings):
+        group = results[place * seeds : (place + 1) * seeds]
+        mean = metric.sign * fmean(max(_merit(metric, result), worst) for result in group)
+        solved = fmean(metric.solves(result.metrics.get(metric.key, math.nan)) for result in group)
+        finalists.append(Finalist(setting, mean, solved, sum(result.state == "diverged" for result in group)))
+    return sorted(finalists, key=lambda finalist: -metric.sign * finalist.mean)
 
 
 def _merit(metric: Metric, result: Result) -> float:
@@ -248,28 +204,23 @@ def _merit(metric: Metric, result: Result) -> float:
     return metric.sign * value if result.state == "finished" and math.isfinite(value) else -math.inf
 
 
+def _best_first(trials: Sequence[tuple[float, Point]]) -> list[tuple[float, Point]]:
+    return sorted(trials, key=lambda trial: -trial[0])  # stable: equal merits keep their order
+
+
 def _describe_rows(run: RunConfig, seeds: int) -> str:
-    share = run.data.model_dump()["share"]
-    rows = "the split valid" if share is None else f"{share:.0%} of the training rows, held out"
-    count = describe(run.data).samples["valid"]
+    data = for_choosing(run.data)
+    rows = "the split valid" if data.share is None else f"{data.share:.0%} of the training rows, held out"
     return (
-        f"Means of {run.metric.name} over {seeds} seeds on {count} rows ({rows}). These rows chose the settings, so the means "
-        "say nothing about new rows. No test row and no seed of the study took part."
+        f"Means of {run.metric.name} over {seeds} seeds on {describe(data).samples['valid']} rows ({rows}). These rows chose "
+        "the settings, so the means say nothing about new rows. No test row and no seed of the study took part."
     )
 
 
 def hparams_to_toml(settings: Mapping[str, Setting], heading: str) -> str:
-    """Format settings by activation as a TOML file for ``boolit run --hparams``.
-
-    Example:
-        >>> print(hparams_to_toml({"or_ail": {"learning_rate": 0.01}}, "by hand"))
-        # by hand
-        <BLANKLINE>
-        [hparams."or_ail"]
-        learning_rate = 0.01
-        <BLANKLINE>
-    """
-    tables = [f"# {heading}\n"]
-    for spec, setting in settings.items():
-        tables.append(f'[hparams."{spec}"]\n' + "".join(f"{name} = {value!r}\n" for name, value in setting.items()))
-    return "\n".join(tables)
+    """Format settings by activation as a TOML file for ``boolit run --hparams``."""
+    tables = [
+        f'[hparams."{spec}"]\n' + "".join(f"{name} = {value!r}\n" for name, value in setting.items())
+        for spec, setting in settings.items()
+    ]
+    return "\n".join([f"# {heading}\n", *tables])

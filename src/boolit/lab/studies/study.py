@@ -6,10 +6,10 @@ import difflib
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -26,9 +26,9 @@ else:
     import tomli as tomllib
 
 SHIPPED = Path(__file__).parent / "definitions"
-DEFAULT_PROFILE = "quick"
 T = TypeVar("T")
-Location = tuple[str, ...]
+Location: TypeAlias = tuple[str, ...]
+Fail: TypeAlias = Callable[[str, str], UserError]
 _NAME = re.compile(r"[\w+-][\w+. -]{0,99}", re.ASCII)  # names of studies and profiles become names of folders
 _BARE_WORD = re.compile(r"[A-Za-z_][\w+.-]*")
 
@@ -120,9 +120,9 @@ class StudyFile:
 
     Example:
         >>> parity = load_study("parity")
-        >>> parity.title, parity.profiles, parity.default_profile
-        ('Parity of four logits with a network of 4 and 2 neurons', ['quick', 'paper'], 'quick')
-        >>> parity.resolve("paper", sets=["training.epochs=20"]).study.training.epochs
+        >>> parity.title, parity.profiles
+        ('Parity of four logits with a network of 4 and 2 neurons', ['quick', 'paper'])
+        >>> parity.resolve("paper", sets=["training.epochs=20"])[0].training.epochs
         20
     """
 
@@ -136,19 +136,18 @@ class StudyFile:
         return list(self.tables.get("profiles", {}))
 
     @property
-    def default_profile(self) -> str | None:
-        """``quick`` if the study has such a profile, else None: the study as it stands."""
-        return DEFAULT_PROFILE if DEFAULT_PROFILE in self.profiles else None
-
-    @property
     def title(self) -> str:
         """The title."""
         return str(self.tables.get("title", self.name))
 
     def resolve(
         self, profile: str | None = None, seeds: int | None = None, sets: Sequence[str] = (), hparams: Path | None = None
-    ) -> ResolvedStudy:
-        """Apply a profile, a file of hyper-parameters, ``--set`` changes and a number of seeds, in this order."""
+    ) -> tuple[Study, Fail]:
+        """Apply a profile, a file of hyper-parameters, ``--set`` changes and a number of seeds, in this order.
+
+        Returns:
+            The study, and a function that makes the error of a key and the rule that it breaks.
+        """
         origin = self.path.name if self.path.parent == SHIPPED else str(self.path)
         layers = [(origin, {name: table for name, table in self.tables.items() if name != "profiles"})]
         if profile is not None:
@@ -163,28 +162,8 @@ class StudyFile:
         return _validate(layers)
 
 
-@dataclass(frozen=True)
-class ResolvedStudy:
-    """A study and where each of its keys was set last: a file, a profile or an option of the command."""
-
-    study: Study
-    origins: Mapping[Location, str]
-
-    def error(self, key: str, rule: str) -> UserError:
-        """Return the error for a rule that a key breaks, with its origin."""
-        return _error(self.origins, tuple(key.split(".")), rule)
-
-
 def load_study(name_or_path: str | Path) -> StudyFile:
-    """Load a study that ships with boolit, by name, or from a TOML file, and check all of its profiles.
-
-    Raises:
-        UserError: if there is no such study, or for the first mistake in it.
-
-    Example:
-        >>> load_study("parity").profiles
-        ['quick', 'paper']
-    """
+    """Load a study that ships with boolit, by name, or from a TOML file, and check all of its profiles."""
     path = _find(name_or_path)
     file = StudyFile(path.stem, path, _read(path))
     profiles = file.tables.get("profiles", {})
@@ -257,7 +236,7 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
     return merged
 
 
-def _validate(layers: Sequence[tuple[str, dict[str, Any]]]) -> ResolvedStudy:
+def _validate(layers: Sequence[tuple[str, dict[str, Any]]]) -> tuple[Study, Fail]:
     tables: dict[str, Any] = {}
     origins: dict[Location, str] = {}
     for origin, changes in layers:
@@ -273,7 +252,7 @@ def _validate(layers: Sequence[tuple[str, dict[str, Any]]]) -> ResolvedStudy:
         raise _error(origins, *_first_mistake(error, tables, location)) from None
     except OSError as error:
         raise UserError(f"{layers[0][0]}: {error}") from None
-    return ResolvedStudy(study, origins)
+    return study, lambda key, rule: _error(origins, tuple(key.split(".")), rule)
 
 
 def _locations(tables: Mapping[str, Any], above: Location = ()) -> Iterator[Location]:
