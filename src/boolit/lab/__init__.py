@@ -17,10 +17,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from boolit.errors import UserError
+
 if TYPE_CHECKING:
     import torch
 
-    from boolit.lab.common.errors import UserError
     from boolit.lab.compare.config import CompareConfig, ImageCompareConfig
     from boolit.lab.compare.images import ImageCompareJob, ImageCompareResult
     from boolit.lab.compare.job import CompareJob, CompareResult
@@ -98,7 +99,6 @@ __all__ = [
 
 # Where each is; `name=own` where the public name is another than its own, as rooms of the lab have that name already.
 _HOMES = {
-    "common.errors": "UserError",
     "compare.config": "CompareConfig ImageCompareConfig",
     "compare.images": "ImageCompareJob ImageCompareResult",
     "compare.job": "CompareJob CompareResult",
@@ -181,8 +181,8 @@ def run_study(
         ...     report.page.name, sorted(row.activation for row in report.tables[0].rows)
         ('report.html', ['relu', 'xnor_ail'])
     """
+    from boolit.errors import user_input
     from boolit.lab.common.devices import use_device
-    from boolit.lab.common.errors import user_input
     from boolit.lab.datasets import load
     from boolit.lab.execute import execute
     from boolit.lab.reports.page import report_study

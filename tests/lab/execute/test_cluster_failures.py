@@ -14,7 +14,7 @@ from clusters import Processes, contents, count_tasks, left_behind, start_comman
 from distributed import Client
 
 from boolit.cli._app import run as main
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.plugins import load_plugin
 from boolit.lab.compare.config import CompareConfig
 from boolit.lab.compare.job import CompareJob

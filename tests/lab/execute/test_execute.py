@@ -17,7 +17,7 @@ import pytest
 from safetensors.torch import load_file
 
 from boolit.cli._app import run as main
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets import load
 from boolit.lab.execute import ExecutionSummary, execute, stop_requests
 from boolit.lab.models import restore

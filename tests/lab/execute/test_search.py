@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.execute.search import SearchResult, SearchSettings, search, write_hparams
 from boolit.lab.results.store import Store
 from boolit.lab.studies import load_study, plan

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.studies import load_study, plan
 from boolit.lab.studies.files import StudyFile
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from boolit.cli._app import run as run_command
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.studies import list_studies, load_study, plan
 
 Write = Callable[..., Path]

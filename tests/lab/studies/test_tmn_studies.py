@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.execute import execute
 from boolit.lab.paper import table, table_rows
 from boolit.lab.results.store import Store

@@ -2,7 +2,7 @@
 
 import pytest
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets.features.embeddings import Embeddings
 from boolit.lab.paper import table
 from boolit.lab.paper.comparison import DATASETS

@@ -16,7 +16,7 @@ import torch
 from distributed import Client, LocalCluster, Status
 from distributed.system import MEMORY_LIMIT
 
-from boolit.lab.common.errors import UserError, one_line
+from boolit.errors import UserError, one_line
 from boolit.lab.datasets import describe, source
 from boolit.lab.studies import Cohort
 from boolit.lab.studies.planner import cohorts as plan_cohorts

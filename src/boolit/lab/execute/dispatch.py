@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from distributed import CancelledError, Future, KilledWorker
 
-from boolit.lab.common.errors import UserError, one_line
+from boolit.errors import UserError, one_line
 from boolit.lab.common.parallel import thread_pool
 from boolit.lab.execute.cluster import SECONDS_BETWEEN_LOOKS, Cluster, WorkerStatus, look, lost_scheduler
 from boolit.lab.execute.worker import TaskOptions, TaskResult, get_checkpoint, put_checkpoint, train_cohort

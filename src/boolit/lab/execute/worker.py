@@ -24,8 +24,8 @@ from distributed import Worker, get_worker
 from pydantic import ValidationError
 
 import boolit
+from boolit.errors import UserError, one_line
 from boolit.lab.common.devices import use_device
-from boolit.lab.common.errors import UserError, one_line
 from boolit.lab.common.parallel import torch_threads
 from boolit.lab.common.plugins import load_plugins, loaded_plugins
 from boolit.lab.datasets import source

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.files import read_bounded
 from boolit.lab.studies.overrides import (
     MOST_LEVELS,

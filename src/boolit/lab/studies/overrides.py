@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 
 MOST_LEVELS = 16  # of tables and lists within each other
 MOST_ENTRIES = 10_000  # of one list or table

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import boolit
-from boolit.lab.common.errors import user_input
+from boolit.errors import user_input
 from boolit.lab.common.parallel import require_memory
 from boolit.lab.datasets import Description, describe, source
 from boolit.lab.datasets import check_memory as check_data_memory
