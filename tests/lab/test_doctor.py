@@ -15,9 +15,9 @@ from platformdirs.unix import Unix
 from platformdirs.windows import Windows
 
 from boolit.cli import main
+from boolit.errors import EXTRAS
 from boolit.lab import doctor
 from boolit.lab.common import files as folders
-from boolit.lab.common.errors import EXTRAS
 from boolit.logic import kernels
 from boolit.logic.kernels import training
 

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from boolit import __version__
 from boolit._signals import INTERRUPTED, INTERRUPTS, READER_GONE, is_command, is_follower, print_interrupted
-from boolit.lab.common.errors import EXTRAS, IMPORTED_AS
+from boolit.errors import EXTRAS, IMPORTED_AS
 
 __all__ = ["main", "print_error"]
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from boolit.cli._terminal import OUTPUT
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 
 WHAT, TRAINING, TESTS = "What to compare", "Training", "Statistics"  # groups of a help text, with OUTPUT
 UNFINISHED = 3  # the exit code if workers could not train some of the runs
@@ -247,7 +247,7 @@ def check_names(names: Iterable[str], known: Iterable[str], option: str) -> None
     Example:
         >>> check_names(["mapz"], ["maps", "sran"], "--only")
         Traceback (most recent call last):
-        boolit.lab.common.errors.UserError: --only 'mapz' is not one of maps, sran; did you mean maps?
+        boolit.errors.UserError: --only 'mapz' is not one of maps, sran; did you mean maps?
     """
     known = list(known)
     for name in names:

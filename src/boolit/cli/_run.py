@@ -41,7 +41,7 @@ from boolit.cli._terminal import (
     progress,
     wrap,
 )
-from boolit.lab.common.errors import UserError, user_input
+from boolit.errors import UserError, user_input
 from boolit.lab.common.progress import show_working
 
 if TYPE_CHECKING:

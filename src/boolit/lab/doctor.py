@@ -13,7 +13,7 @@ import torch
 
 from boolit import __version__
 from boolit._devices import automatic_device, available_devices
-from boolit.lab.common.errors import EXTRAS
+from boolit.errors import EXTRAS
 from boolit.lab.common.files import data_folder
 from boolit.logic import kernels
 

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from boolit.cli._app import run as command
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.results.rescue import rescue
 from boolit.lab.results.rows import MAX_EPOCHS, unpack_curve
 from boolit.lab.results.store import Store

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.reports.tables import comparison_table, render
 from boolit.lab.results.export import export
 from boolit.lab.results.scores import metric_of, scores

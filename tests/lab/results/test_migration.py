@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.execute import execute
 from boolit.lab.results import migrations as _migration
 from boolit.lab.results.rescue import rescue

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.results.resampled import ResampledSplits, SplitComparison, compare_splits, estimate
 from boolit.lab.results.statistics import holm
 from boolit.lab.results.verdicts import SplitVerdict, rows_text

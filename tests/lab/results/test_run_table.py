@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.results import rows as rows_module
 from boolit.lab.results.run_table import RunTable
 from boolit.lab.results.scores import metric_of, scores, size_of, summarise

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.results.scores import Score, ScoreSummary, format_p, metric_of, scores, summarise
 from boolit.lab.results.statistics import ComparisonMethod, compare, compare_summaries, holm, t_test
 from boolit.lab.results.verdicts import verdict

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.results import run_claims as _claims
 from boolit.lab.results import run_claims as _process
 from boolit.lab.results import store as store_module

@@ -25,8 +25,8 @@ from distributed import CancelledError, Client, Future, KilledWorker, LocalClust
 from distributed.system import MEMORY_LIMIT
 
 import boolit
+from boolit.errors import UserError, one_line
 from boolit.lab.common.devices import use_device
-from boolit.lab.common.errors import UserError, one_line
 from boolit.lab.common.parallel import torch_threads
 from boolit.lab.common.plugins import load_plugins, loaded_plugins
 from boolit.lab.datasets import describe

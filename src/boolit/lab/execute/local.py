@@ -19,8 +19,8 @@ from safetensors.torch import save_file
 
 from boolit import __version__
 from boolit._devices import device_name
+from boolit.errors import UserError, lacks_memory
 from boolit.lab.common.devices import present_device, use_device
-from boolit.lab.common.errors import UserError, lacks_memory
 from boolit.lab.common.files import atomic_write
 from boolit.lab.common.plugins import loaded_plugins
 from boolit.lab.execute.progress import StudyProgress

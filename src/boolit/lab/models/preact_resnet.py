@@ -21,7 +21,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 import boolit
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.models.base import Shape
 from boolit.lab.models.layers import SMALL
 from boolit.lab.models.unstacked import UnstackedFamily

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets import source
 from boolit.lab.models import family
 from boolit.lab.results.rows import DamagedError, insert_record, load_metrics, unpack_curve

@@ -19,7 +19,7 @@ from statistics import fmean, stdev
 
 from scipy import stats
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.results.statistics import holm
 from boolit.lab.runs import Metric
 

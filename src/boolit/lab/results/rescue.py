@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.results import migrations as version_1
 from boolit.lab.results.database import FILE, table_columns
 from boolit.lab.results.rows import DamagedError, parse_record, select_row

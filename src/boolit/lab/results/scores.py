@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.results.run_table import Array, RunTable
 from boolit.lab.runs import Metric, Record, RunConfig
 

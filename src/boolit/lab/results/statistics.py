@@ -20,7 +20,7 @@ from typing import Literal
 
 from scipy import special, stats
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.results.scores import Score, ScoreSummary, summarise
 from boolit.lab.runs import Metric
 

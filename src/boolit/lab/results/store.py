@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.results.database import FILE, explain_errors, open_database, transaction
 from boolit.lab.results.rows import Curves, DamagedError, insert_record, select_row, select_rows, verify_row
 from boolit.lab.results.run_claims import (

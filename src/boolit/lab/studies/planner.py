@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import boolit
-from boolit.lab.common.errors import UserError, user_input
+from boolit.errors import UserError, user_input
 from boolit.lab.common.files import atomic_write
 from boolit.lab.datasets import Description, describe
 from boolit.lab.runs import KEY_DIGITS, RunConfig, canonical

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.random import generator
 from boolit.lab.datasets import describe
 from boolit.lab.datasets.holdout import for_choosing

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 import boolit
+from boolit.errors import UserError
 from boolit.lab.common.devices import is_resident
-from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import Dataset, Description, Resample, load, source
 from boolit.lab.models import Family, Stacked, family
 from boolit.lab.runs import RunConfig

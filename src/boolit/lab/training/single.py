@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from boolit.errors import UserError
 from boolit.lab.common.devices import present_device
-from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import Split
 from boolit.lab.training import distributed
 from boolit.lab.training.distributed import SyncBatchNormMode

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from boolit.errors import UserError
 from boolit.lab.common.devices import preparation_device, present_device
-from boolit.lab.common.errors import UserError
 from boolit.lab.common.random import generator, keys
 from boolit.lab.datasets import Split
 from boolit.lab.models.layers import StackedDropout

@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 from torch import nn
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.models.base import Shape
 from boolit.lab.models.resnet18 import BLOCKS, FEATURES, STAGES, Resnet18
 from boolit.lab.models.sran.network import ACTIVATIONS, CANDIDATES, COLUMNS, PAIRS, PANELS, ROWS, NarrowEncoder, SranNetwork

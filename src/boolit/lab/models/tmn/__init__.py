@@ -17,7 +17,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 import boolit
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.random import generator
 from boolit.lab.models.base import Shape, Stacked
 from boolit.lab.models.layers import draw_first_weights
