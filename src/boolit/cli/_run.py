@@ -108,7 +108,7 @@ def run(
         if not is_leader():
             execute(planned, None)
             return
-        folder = out or RESULTS / planned.folder_name
+        folder = out or RESULTS / "-".join(filter(None, (planned.name, planned.profile)))
         with Store(folder) as store, store.writing(), open_cluster(workers, cluster, device) as on:
             save(planned, folder, command=this_command())
             summary = execute(planned, store, progress=shown, cluster=on, checkpoint_dir=checkpoint_dir)

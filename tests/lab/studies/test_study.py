@@ -57,7 +57,7 @@ def test_a_mistake_names_file_key_and_rule(write: Write, change: tuple[str, str]
         (('name = "accuracy"', 'name = "accuracy"\nsplit = "dev"'), "metric.split: 'dev' is not a split of the data"),
         (("batch = 32", 'batch = 32\nloss = "cross-entropy"'), "training.loss: 'cross-entropy' does not fit binary data"),
         (("batch = 32", "batch = 32\npatience = 2"), "training.patience: needs data with a split valid"),
-        (("width = [[4, 2]]", "params = 3"), "sweep.params: 3 is too small: the nearest network with relu has 7 parameters"),
+        (("width = [[4, 2]]", "params = 3"), "sweep.params: the network of relu nearest to 3 has 7 parameters"),
     ],
 )
 def test_mistakes_that_only_the_data_shows(write: Write, change: tuple[str, str], rule: str) -> None:

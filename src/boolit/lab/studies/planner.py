@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import boolit
 from boolit.errors import UserError, user_input
@@ -52,14 +52,7 @@ class Cohort:
 
 @dataclass(frozen=True)
 class Plan:
-    """All runs of a study, in cohorts.
-
-    Example:
-        >>> from boolit.lab import load_study, plan
-        >>> planned = plan(load_study("parity"), seeds=2)
-        >>> planned.profile, len(planned.cohorts), len(planned.runs), planned.runs[0].activation
-        ('quick', 8, 16, 'relu')
-    """
+    """All runs of a study, in cohorts."""
 
     name: str
     profile: str | None
@@ -70,11 +63,6 @@ class Plan:
     def runs(self) -> list[RunConfig]:
         """The runs of all cohorts."""
         return [run for cohort in self.cohorts for run in cohort.runs]
-
-    @property
-    def folder_name(self) -> str:
-        """The name of the results folder: the study and its profile."""
-        return "-".join(filter(None, (self.name, self.profile)))
 
 
 def plan(
@@ -109,14 +97,13 @@ def _plan(study: Study, name: str, profile: str | None, fail: Fail) -> Plan:
     sweep = study.sweep
     sizes = len(sweep.params or sweep.width or []) * len(sweep.depth)
     if (runs := len(sweep.activation) * sizes * len(sweep.seed_list)) > MAX_RUNS:
-        raise fail(
-            "sweep", f"{len(sweep.activation)} activations, {sizes} sizes and all seeds are {runs:,} runs; {MAX_RUNS:,} at most"
-        )
+        raise fail("sweep", f"all activations, sizes and seeds are {runs:,} runs; a study has at most {MAX_RUNS:,}")
     with user_input():
         data = describe(study.data)
     _check(study, data, fail)
     configs = (config for spec in sweep.activation for config in _configs(study, name, profile, data, spec, fail))
-    return Plan(name, profile, study, tuple(cohorts(run for config in configs for run in config.with_seeds(sweep.seed_list))))
+    groups = (list(config.with_seeds(sweep.seed_list)) for config in configs)
+    return Plan(name, profile, study, tuple(part for group in groups for part in _fit(group, COHORT_BYTES)))
 
 
 def cohorts(runs: Iterable[RunConfig], memory: int = COHORT_BYTES) -> list[Cohort]:
@@ -124,7 +111,14 @@ def cohorts(runs: Iterable[RunConfig], memory: int = COHORT_BYTES) -> list[Cohor
     groups: dict[str, list[RunConfig]] = {}
     for run in runs:
         groups.setdefault(shape(run), []).append(run)
-    return [part for group in groups.values() for part in divide(group, -(-len(group) // _max_runs(group[0], memory)))]
+    return [part for group in groups.values() for part in _fit(group, memory)]
+
+
+def _fit(runs: Sequence[RunConfig], memory: int) -> Iterator[Cohort]:
+    run, most = runs[0], 1
+    if not run.model.trains_alone:
+        most = memory // bytes_per_run(describe(run.data), run.model, run.activation, run.widths, run.training.batch)
+    return divide(runs, -(-len(runs) // max(1, most)))
 
 
 def divide(runs: Sequence[RunConfig], parts: int) -> Iterator[Cohort]:
@@ -140,13 +134,6 @@ def shape(run: RunConfig) -> str:
     shared = {name: value for name, value in recipe.items() if name not in PER_RUN}
     find = run.training.learning_rate == "find"
     return canonical(identity | {"seed": None, "split": None, "training": shared | {"find": find}})
-
-
-def _max_runs(run: RunConfig, memory: int) -> int:
-    if run.model.trains_alone:
-        return 1
-    size = bytes_per_run(describe(run.data), run.model, run.activation, run.widths, run.training.batch)
-    return max(1, memory // size)
 
 
 def _configs(study: Study, name: str, profile: str | None, data: Description, spec: str, fail: Fail) -> Iterator[RunConfig]:
@@ -175,24 +162,18 @@ def _sizes(study: Study, data: Description, activation: Activation, fail: Fail) 
         widths = model.widths_for_budget(budget, depth, *ends, activation)
         count = model.parameters(*ends, widths, activation)
         if abs(count - budget) > BUDGET_TOLERANCE * budget:
-            raise fail(
-                "sweep.params", f"{budget} is too small: the nearest network with {activation.spec} has {count} parameters"
-            )
+            raise fail("sweep.params", f"the network of {activation.spec} nearest to {budget} has {count} parameters")
         yield widths, budget
     for width in sweep.width or []:
         for nominal in [width] if isinstance(width, list) else [model.widths(width, depth) for depth in sweep.depth]:
-            adapted = model.widths_for_activation(nominal, *ends, activation)
-            yield [_valid_width(width, activation, sweep.rounding, fail) for width in adapted], None
-
-
-def _valid_width(width: int, activation: Activation, rounding: str, fail: Fail) -> int:
-    if rounding == "nearest":
-        return round_width(width, activation.divisor)
-    try:
-        activation.out_features(width)
-    except ValueError as error:
-        raise fail("sweep.width", str(error)) from None
-    return width
+            widths = model.widths_for_activation(nominal, *ends, activation)
+            if sweep.rounding == "nearest":
+                widths = [round_width(width, activation.divisor) for width in widths]
+            try:
+                _ = [activation.out_features(width) for width in widths]
+            except ValueError as error:
+                raise fail("sweep.width", str(error)) from None
+            yield widths, None
 
 
 def _check(study: Study, data: Description, fail: Fail) -> None:
@@ -215,8 +196,7 @@ def _check_metric(key: str, name: str, split: str, data: Description, fail: Fail
         raise fail(key, f"{name!r} is not a metric of {data.task} data; choose one of {', '.join(known)}")
 
 
-@dataclass(frozen=True)
-class SavedStudy:
+class SavedStudy(NamedTuple):
     """The ``study.json`` of a results folder; ``kind`` is ``study``, ``search`` or ``compare``."""
 
     kind: str

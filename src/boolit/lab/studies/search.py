@@ -135,7 +135,7 @@ def plan_search(file: StudyFile, profile: str | None = None, sets: Sequence[str]
 def search(
     planned: Plan, train: Train, rounds: int = ROUNDS, trials: int = TRIALS, seeds: int = SEEDS, finalists: int = FINALISTS
 ) -> list[SearchResult] | None:
-    """Search hyper-parameters for every activation of a plan from `plan_search`.
+    """Search hyper-parameters for every activation of a plan from `plan_search`; return None if interrupted.
 
     Args:
         planned: one run per activation.
@@ -144,9 +144,6 @@ def search(
         trials: settings per round.
         seeds: runs per finalist.
         finalists: settings that reach the final.
-
-    Returns:
-        The results by activation, or None if training was interrupted.
     """
     results = []
     for run in planned.runs:

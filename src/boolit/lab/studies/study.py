@@ -116,15 +116,7 @@ class Study(Section):
 
 @dataclass(frozen=True)
 class StudyFile:
-    """A study as written in its file.
-
-    Example:
-        >>> parity = load_study("parity")
-        >>> parity.title, parity.profiles
-        ('Parity of four logits with a network of 4 and 2 neurons', ['quick', 'paper'])
-        >>> parity.resolve("paper", sets=["training.epochs=20"])[0].training.epochs
-        20
-    """
+    """A study as written in its file."""
 
     name: str
     path: Path
@@ -143,11 +135,7 @@ class StudyFile:
     def resolve(
         self, profile: str | None = None, seeds: int | None = None, sets: Sequence[str] = (), hparams: Path | None = None
     ) -> tuple[Study, Fail]:
-        """Apply a profile, a file of hyper-parameters, ``--set`` changes and a number of seeds, in this order.
-
-        Returns:
-            The study, and a function that makes the error of a key and the rule that it breaks.
-        """
+        """Apply a profile, hyper-parameters, ``--set`` changes and seeds, and return a function for errors in keys as well."""
         origin = self.path.name if self.path.parent == SHIPPED else str(self.path)
         layers = [(origin, {name: table for name, table in self.tables.items() if name != "profiles"})]
         if profile is not None:
@@ -198,12 +186,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def parse_set(text: str) -> dict[str, Any]:
-    """Parse ``key=value`` with a dotted key into nested tables. The value is TOML or a bare word.
-
-    Example:
-        >>> parse_set("training.epochs=3"), parse_set("data.name=xor")
-        ({'training': {'epochs': 3}}, {'data': {'name': 'xor'}})
-    """
+    """Parse ``key=value`` with a dotted key into nested tables. The value is TOML or a bare word."""
     key, _, value = text.partition("=")
     parts = [part.strip().strip("\"'") for part in key.split(".")]
     value = value.strip()
@@ -221,12 +204,7 @@ def parse_set(text: str) -> dict[str, Any]:
 
 
 def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge nested tables. A ``width`` replaces ``params`` and the other way round.
-
-    Example:
-        >>> merge({"sweep": {"seeds": 9, "width": 8}}, {"sweep": {"params": 1024}})
-        {'sweep': {'seeds': 9, 'params': 1024}}
-    """
+    """Merge nested tables. A ``width`` replaces ``params`` and the other way round."""
     replaced = {"params": "width", "width": "params"}
     dropped = {replaced[name] for name in changes if name in replaced and replaced[name] not in changes}
     merged = {name: value for name, value in base.items() if name not in dropped}
