@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,10 +56,10 @@ def _activations() -> Listing:
     groups: dict[str, list[tuple[str, ...]]] = {}
     entries = []
     for facts in list_activations():
-        arrow = f"{facts.map[0]}→{facts.map[1]}"
-        row = (facts.spec, arrow, str(facts.divisor), str(facts.feature_factor), facts.description)
+        arrow, factor = f"{facts.map[0]}→{facts.map[1]}", Fraction(facts.map[1], facts.map[0])
+        row = (facts.spec, arrow, str(facts.divisor), str(factor), facts.description)
         groups.setdefault(f"{arrow} {facts.kind}s", []).append(row)
-        entries.append({**vars(facts), "feature_factor": float(facts.feature_factor)})
+        entries.append({**vars(facts), "feature_factor": float(factor)})
     return entries, ("spec", "map", "divisor", "factor", "computes"), groups
 
 

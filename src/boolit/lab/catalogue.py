@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import sys
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -60,11 +59,6 @@ class ActivationFacts:
     divisor: int
     kind: str
     description: str
-
-    @property
-    def feature_factor(self) -> Fraction:
-        """Channels out per channel in."""
-        return Fraction(self.map[1], self.map[0])
 
 
 def list_activations() -> list[ActivationFacts]:

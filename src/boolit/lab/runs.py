@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,8 +21,7 @@ JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | Non
 State: TypeAlias = Literal["finished", "diverged"]
 
 KEY_DIGITS = 16
-# Part of every key. Raise it when the same configuration no longer gives the same numbers.
-ARITHMETIC = 6
+ARITHMETIC = 6  # part of every key: raised when the same configuration no longer gives the same numbers
 
 
 class Metric(BaseModel):
@@ -35,10 +33,6 @@ class Metric(BaseModel):
         goal: ``max`` or ``min``. Defaults to the direction that the metric declares.
         percent: whether values are shown in percent. Defaults to what the metric declares.
         solved: the value from which a run counts as having solved its task.
-
-    Example:
-        >>> Metric(name="rmse").key, Metric(name="rmse").goal
-        ('test_rmse', 'min')
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
@@ -52,9 +46,7 @@ class Metric(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _declared(cls, table: Any) -> Any:
-        if not isinstance(table, dict):
-            return table
-        declared = METRICS.get(str(table.get("name")))
+        declared = METRICS.get(str(table.get("name"))) if isinstance(table, dict) else None
         if declared is None:
             return table  # pydantic reports the missing goal and percent
         return {"goal": declared.goal, "percent": declared.percent} | table
@@ -181,16 +173,7 @@ def canonical(value: JSON) -> str:
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a run.
-
-    Args:
-        config: the run.
-        state: ``finished`` or ``diverged``.
-        metrics: final values by name, such as ``test_accuracy``; NaN for a diverged run.
-        history: one value per epoch, by the same names.
-        seconds: the run's share of the training time of its cohort.
-        environment: versions, device and threads.
-    """
+    """The result of a run: final metrics (NaN if diverged), one value per epoch, and the run's share of its cohort's time."""
 
     config: RunConfig
     state: State
@@ -198,10 +181,6 @@ class Result:
     history: Mapping[str, list[float]] = field(default_factory=dict)
     seconds: float = 0.0
     environment: Mapping[str, JSON] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.seconds) and self.seconds >= 0):
-            raise ValueError(f"seconds must be finite and at least 0, got {self.seconds!r}")
 
     @property
     def key(self) -> str:
