@@ -125,17 +125,17 @@ class RunConfig(BaseModel):
         return copy
 
     def with_seeds(self, seeds: Iterable[int]) -> Iterator[RunConfig]:
-        """Yield a copy for each seed; faster than `replace` because the configuration is dumped once."""
-        identity = self.identity()
+        """Yield a copy for each seed. The configuration is dumped only once for all keys."""
+        before, after = canonical(self.identity() | {"seed": "\0"}).split(canonical("\0"))
         for seed in seeds:
             copy = self.replace(seed=seed)
-            copy.__dict__["key"] = _digest(identity | {"seed": seed})
+            copy.__dict__["key"] = _digest(f"{before}{seed}{after}")
             yield copy
 
     @cached_property
     def key(self) -> str:
         """Hash of everything that the result depends on."""
-        return _digest(self.identity())
+        return _digest(canonical(self.identity()))
 
     def identity(self) -> dict[str, JSON]:
         """Return what the result depends on, as JSON values.
@@ -162,8 +162,8 @@ def options(section: BaseModel) -> dict[str, JSON]:
     return kept
 
 
-def _digest(identity: JSON) -> str:
-    return hashlib.sha256(canonical(identity).encode()).hexdigest()[:KEY_DIGITS]
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:KEY_DIGITS]
 
 
 def canonical(value: JSON) -> str:

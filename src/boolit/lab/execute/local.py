@@ -203,12 +203,13 @@ def train_configs(
 
 def _missing(plan: Plan, store: Store | None) -> list[Cohort]:
     """Return the cohorts of the missing runs; under torchrun, those that rank 0 finds."""
-    runs = [run.key for run in plan.runs]
-    finished = store.finished(runs) if store else set()
-    if store and plan.study.keep_weights:
-        finished = {key for key in finished if store.weights(key).exists()}
-    mask = distributed.broadcast(torch.tensor([key not in finished for key in runs]))
-    wanted = {key for key, missing in zip(runs, mask.tolist(), strict=True) if missing}
+    wanted = {run.key for run in plan.runs}
+    if store is not None:
+        finished = store.finished(wanted)
+        bare = [key for key in finished if plan.study.keep_weights and not store.weights(key).exists()]
+        wanted -= finished
+        wanted |= {result.key for result in store.results(bare, history=False) if result.state == "finished"}
+    wanted = distributed.broadcast_object(wanted)
     parts = (cohort.subset(wanted) for cohort in plan.cohorts)
     return [part for part in parts if part.runs]
 
