@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.files import atomic_write, csv_cell
 
 if TYPE_CHECKING:
