@@ -18,13 +18,8 @@ from statistics import fmean, stdev
 
 from scipy import stats
 
-<<<<<<< HEAD:src/boolit/lab/results/splits.py
-from boolit.lab.common.errors import UserError
-from boolit.lab.results.statistics import ALPHA
-=======
 from boolit.errors import UserError
-from boolit.lab.results.statistics import holm
->>>>>>> studies:src/boolit/lab/results/resampled.py
+from boolit.lab.results.statistics import ALPHA
 from boolit.lab.runs import Metric
 
 

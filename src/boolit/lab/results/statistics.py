@@ -21,13 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import special, stats
 
-<<<<<<< HEAD
-from boolit.lab.common.errors import UserError
-from boolit.lab.results.names import shorten_numbers
-=======
 from boolit.errors import UserError
-from boolit.lab.results.scores import Score, ScoreSummary, summarise
->>>>>>> studies
+from boolit.lab.results.names import shorten_numbers
 from boolit.lab.runs import Metric
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from filelock import FileLock, Timeout
 
-<<<<<<< HEAD
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.runs import Result, RunConfig, canonical
 
 if TYPE_CHECKING:
@@ -58,21 +57,6 @@ CREATE TABLE curves (key TEXT NOT NULL REFERENCES runs (key), metric TEXT NOT NU
 _SELECT = (
     "SELECT key, c.json, seed, split, state, metrics, e.json, seconds, recorded, curves, checksum, config, environment "
     "FROM runs LEFT JOIN configs c ON config = c.id LEFT JOIN environments e ON environment = e.id"
-=======
-from boolit.errors import UserError
-from boolit.lab.results.database import FILE, explain_errors, open_database, transaction
-from boolit.lab.results.rows import Curves, DamagedError, insert_record, select_row, select_rows, verify_row
-from boolit.lab.results.run_claims import (
-    HEARTBEAT_SECONDS,
-    ClaimHolder,
-    HeartbeatMonitor,
-    claim,
-    current_process,
-    expire_claims,
-    heartbeat,
-    holders,
-    release,
->>>>>>> studies
 )
 _SAFE_KEY = re.compile(r"[0-9A-Za-z_-]+")
 _ERRORS = {  # parts of SQLite's messages, and what the user can do
