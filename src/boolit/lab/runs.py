@@ -121,6 +121,10 @@ class RunConfig(BaseModel):
             options = self.training.model_dump(exclude_unset=True) | dict(changes["training"])
             changes["training"] = Recipe.model_validate(options)
         copy = self.model_copy(update=changes)
+<<<<<<< HEAD
+        copy.__dict__.pop("key", None)  # model_copy keeps cached properties
+        return copy
+=======
         copy.__dict__.pop("key", None)
         return copy
 
@@ -131,6 +135,7 @@ class RunConfig(BaseModel):
             copy = self.replace(seed=seed)
             copy.__dict__["key"] = _digest(f"{before}{seed}{after}")
             yield copy
+>>>>>>> studies
 
     @cached_property
     def key(self) -> str:
