@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.results.splits import ResampledSplits, compare_splits, estimate, holm
 from boolit.lab.results.verdicts import SplitVerdict
 from boolit.lab.runs import Metric

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.results.names import format_p
 from boolit.lab.results.statistics import Summary, compare, compare_summaries, hedges_g, sidak, student_p, welch_p
 from boolit.lab.results.verdicts import verdict

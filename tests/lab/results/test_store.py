@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.results.export import export
 from boolit.lab.results.store import Store
 
@@ -93,7 +93,7 @@ def test_metrics_are_stored_exactly(tmp_path_factory, make_result, metrics: dict
 
 def test_a_second_writer_is_refused_and_readers_are_not(filled: Store) -> None:
     script = (
-        "import sys\nfrom boolit.lab.results.store import Store\nfrom boolit.lab.common.errors import UserError\n"
+        "import sys\nfrom boolit.lab.results.store import Store\nfrom boolit.errors import UserError\n"
         "store = Store(sys.argv[1])\nprint(len(store.frame()))\n"
         "try:\n    with store.writing(): print('wrote')\nexcept UserError as error: print(error)\n"
     )

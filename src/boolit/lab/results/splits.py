@@ -19,7 +19,7 @@ from statistics import fmean, stdev
 from scipy import stats
 
 <<<<<<< HEAD:src/boolit/lab/results/splits.py
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.results.statistics import ALPHA
 =======
 from boolit.errors import UserError

@@ -22,7 +22,7 @@ import numpy as np
 from scipy import special, stats
 
 <<<<<<< HEAD
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.results.names import shorten_numbers
 =======
 from boolit.errors import UserError

@@ -23,7 +23,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 <<<<<<< HEAD
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.runs import Result, RunConfig, canonical
 
 if TYPE_CHECKING:
