@@ -104,17 +104,15 @@ def test_a_cohort_is_known_by_its_runs() -> None:
 @pytest.mark.parametrize(
     ("study", "profile", "counts"),
     [
-        ("iraven", "published", {44_030_217}),
-        ("composed-tmn", "paper", None),
-        ("parity", "paper", {33, 28, 54}),
+        ("iraven", "published", {"relu": 44_030_217}),
+        ("composed-tmn", "paper", {"relu": 437_929}),
+        ("composed-tmnx", "paper", {"relu": 1_148_713}),
+        ("parity", "paper", {"relu": 33, "xnor_ail": 10 * 2 + 2 * 3 + 2, "or_and_xnor_ail_d": 4 * 5 + 2 * 7 + 4}),
     ],
 )
-def test_parameter_counts_are_the_papers(study: str, profile: str, counts: set[int] | None) -> None:
-    runs = plan(load_study(study), profile).runs
-    if counts is None:
-        assert {run.parameters for run in runs if run.activation == "relu"} == {437_929}
-    else:
-        assert {run.parameters for run in runs} == counts
+def test_parameter_counts_are_the_papers(study: str, profile: str, counts: dict[str, int]) -> None:
+    planned = plan(load_study(study), profile, seeds=1, sets=[f"sweep.activation={list(counts)}"])
+    assert {run.activation: run.parameters for run in planned.runs} == counts
 
 
 @pytest.mark.parametrize(("study", "label"), [("mitstates-tmn", "tab:tmn-og"), ("mitstates-tmnx", "tab:tmnx"), ("iraven", "tab:sran")])
