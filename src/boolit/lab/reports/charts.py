@@ -45,6 +45,7 @@ class Chart:
     title: str
     description: str
     chart: Any
+    records: list[dict[str, Any]]
     activations: tuple[str, ...]
 
     def spec(self, legend: bool = False) -> dict[str, Any]:
@@ -56,7 +57,7 @@ class Chart:
         lines = {"symbolType": "stroke", "symbolSize": 500, "symbolStrokeWidth": 2} if self.name == "curves" else {}
         shown = look | lines if legend else None
         spec: dict[str, Any] = json.loads(text.replace('"legend": {"title": "activation"}', f'"legend": {json.dumps(shown)}'))
-        return spec
+        return spec | {"data": {"values": self.records}}  # Altair would validate every row
 
     def save(self, path: Path) -> Path:
         """Write the chart as PNG, SVG or PDF, chosen by the suffix of the path."""
@@ -328,8 +329,8 @@ class _Plots:
             chart = chart.transform_filter("datum.panel === panel")
         columns = [column for column in table if column != "panel" or len(self.panels) > 1]
         records = json.loads(table[columns].to_json(orient="records"))
-        chart = chart.properties(data=alt.Data(values=records), height=height)
-        return Chart(name, title, text, chart, self.activations)
+        chart = chart.properties(data=alt.NamedData("table"), height=height)
+        return Chart(name, title, text, chart, records, self.activations)
 
 
 def _capital(text: str) -> str:
