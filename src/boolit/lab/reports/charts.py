@@ -212,8 +212,8 @@ class _Plots:
         dashes = [list(look.dash) or [1, 0] for look in looks]
         self.dash = alt.StrokeDash("activation:N", scale=scale(dashes), legend=legend)
         self.shape = alt.Shape("activation:N", scale=scale([look.shape for look in looks]), legend=legend)
-        opacities = alt.Scale(type="ordinal", domain=self.names, range=[float(look.filled) for look in looks])
-        self.filled = alt.FillOpacity("activation:N", scale=opacities, legend=legend)
+        opacities = alt.Scale(type="ordinal", domain=self.names, range=[look.fill for look in looks])
+        self.filling = alt.FillOpacity("activation:N", scale=opacities, legend=legend)
 
     def runs(self, frame: pd.DataFrame, row: str = "activation", rows: Sequence[str] | None = None) -> Chart:
         """Return every run as a dot."""
@@ -272,7 +272,7 @@ class _Plots:
             y=self.score(alt.Y, "median"),
             fill=self.fill,
             shape=self.shape,
-            fillOpacity=self.filled,
+            fillOpacity=self.filling,
             tooltip=self.tooltip("parameters", "seconds", "median", "low", "high", "runs"),
         )
         head = f"{_capital(self.title)} against {title}"
