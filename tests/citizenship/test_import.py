@@ -105,7 +105,7 @@ def test_version_help_and_lists_load_neither_torch_nor_what_draws_or_tests() -> 
     for command, (code, length, modules) in found.items():
         assert code == 0
         assert length, command
-        assert not {"torch", "scipy", "matplotlib", "pooch", "kornia", "sklearn", "pyarrow"} & set(modules), command
+        assert not {"torch", "scipy", "matplotlib", "pooch", "sklearn", "pyarrow"} & set(modules), command
     assert "typer" not in found["--version"][2]
 
 

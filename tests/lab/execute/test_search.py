@@ -91,7 +91,7 @@ def test_a_searched_run_is_no_run_of_the_study(tmp_path: Path) -> None:
 def test_data_with_validation_rows_of_its_own_is_chosen_by_these(tmp_path: Path) -> None:
     study = tmp_path / "own.toml"
     study.write_text(
-        'title = "digits"\ndata = {name = "digits", validation = 1181}\nmodel = {name = "mlp"}\nmetric = {name = "accuracy"}\n'
+        'title = "digits"\ndata = {name = "digits", validation = 0.822}\nmodel = {name = "mlp"}\nmetric = {name = "accuracy"}\n'
         'sweep = {activation = "relu", width = 8, seeds = 2}\ntraining = {epochs = 1, batch = 64}\n[profiles.quick]\n'
     )
     with Store(tmp_path / "store") as store:

@@ -3,7 +3,7 @@
 import pytest
 
 from boolit.errors import UserError
-from boolit.lab.datasets.features.embeddings import Embeddings
+from boolit.lab.datasets.embeddings import Embeddings
 from boolit.lab.paper import table
 from boolit.lab.paper.comparison import DATASETS
 from boolit.lab.studies import load_study
