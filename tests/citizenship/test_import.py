@@ -55,7 +55,7 @@ LIGHT = [
     ),
     *(["list", kind, *json_] for kind in ("activations", "studies", "figures") for json_ in ([], ["--json"])),
 ]
-UNUSED = ("bench", "compare", "paper", "datasets.raven", "datasets.composition", "datasets.tables", "datasets.images")
+UNUSED = ("bench", "compare", "paper", "datasets.iraven", "datasets.czsl", "datasets.tables", "datasets.images")
 
 
 def loaded_by(*commands: list[str]) -> dict[str, tuple[int, int, list[str]]]:

@@ -213,7 +213,7 @@ def test_folders_that_are_no_dataset_are_refused(tmp_path: Path, suffix: str) ->
     if suffix == "few":
         (path / "dog").mkdir()
         (path / "dog" / "a.png").write_bytes(b"")
-    with pytest.raises(UserError, match=r"is not a folder|in 1 of its folders|leave none to train on"):
+    with pytest.raises(ValueError, match=r"is not a folder|in 1 of its folders|leave none to train on"):
         source({"name": "pictures", "path": str(path)}).describe()
 
 
