@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import ClassVar, Literal, TypeAlias
 
 import torch
@@ -22,7 +21,7 @@ from boolit.errors import UserError
 from boolit.lab.common.devices import DeviceCopies
 from boolit.lab.common.random import keys, uniform
 from boolit.lab.datasets.base import Dataset, Description, Split, Task
-from boolit.lab.datasets.download import PublishedDataset, PublishedFile, Tensors, load_tensors
+from boolit.lab.datasets.download import PublishedDataset, PublishedFile, Tensors, load_tensors, published_files
 
 STEPS, VOICES = 4, 4
 CELLS = STEPS * VOICES
@@ -36,7 +35,7 @@ GAUSSIAN, COPY, EXTEND, UNIFORM = range(4)
 OPERATION = DeviceCopies(torch.tensor([GAUSSIAN] * 6 + [COPY] * 2 + [EXTEND] * 2 + [UNIFORM]))  # the weights, in 11ths
 
 Grid: TypeAlias = Literal["quarter", "sixteenth"]
-SIXTEENTHS: Mapping[Grid, int] = MappingProxyType({"quarter": 4, "sixteenth": 1})
+SIXTEENTHS: Mapping[Grid, int] = {"quarter": 4, "sixteenth": 1}
 SIXTEENTH_SAMPLES = {"train": 54_541, "valid": 18_180, "test": 18_669}
 SPLITS = ("train", "valid", "test")
 REST = -1  # a silent voice in the file
@@ -59,15 +58,8 @@ class Chorales(PublishedDataset):
     seed: int = Field(0, ge=0)
 
     task: ClassVar[Task] = "binary"
-    samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 13_120, "valid": 4_374, "test": 4_494})
-    files: ClassVar[tuple[PublishedFile, ...]] = (
-        PublishedFile(
-            "chorales",
-            "Jsb16thSeparated.json",
-            "79294cc374f9252e95ef4b703161524c1c53dc1f712c236f00f1c1f5d54af5a7",
-            ("https://raw.githubusercontent.com/czhuang/JSB-Chorales-dataset/master/Jsb16thSeparated.json",),
-        ),
-    )
+    samples: ClassVar[Mapping[str, int]] = {"train": 13_120, "valid": 4_374, "test": 4_494}
+    files: ClassVar[tuple[PublishedFile, ...]] = published_files("chorales")
 
     def describe(self) -> Description:
         samples = self.samples if self.grid == "quarter" else SIXTEENTH_SAMPLES

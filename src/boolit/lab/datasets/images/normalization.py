@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 import torch
@@ -13,9 +12,10 @@ from boolit.lab.datasets.base import Encode
 
 Normalization: TypeAlias = Literal["half", "imagenet"]
 # Mean and standard deviation of red, green and blue, as fractions of 255.
-SCALES: Mapping[Normalization, tuple[tuple[float, ...], tuple[float, ...]]] = MappingProxyType(
-    {"half": ((0.5,) * 3, (0.5,) * 3), "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))}
-)
+SCALES: Mapping[Normalization, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "half": ((0.5,) * 3, (0.5,) * 3),
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+}
 
 
 def normalizer(kind: Normalization) -> Encode:
