@@ -92,10 +92,6 @@ def tokens(steps: Sequence[Sequence[int]]) -> Tensor:
     """Return MIDI pitches as tokens: 0 … 35 from the lowest pitch of the voice's three octaves on, 36 for silence.
 
     Shape: ``(steps, voices)``, uint8.
-
-    Example:
-        >>> tokens([[60, 55, -1, 36]])
-        tensor([[ 6,  9, 36,  3]], dtype=torch.uint8)
     """
     pitches = torch.tensor(steps)
     numbers, silent = pitches - LOWEST, pitches == REST
@@ -108,19 +104,12 @@ def excerpts(chorale: Tensor, sixteenths: int) -> Tensor:
     """Return every excerpt of four successive steps that are ``sixteenths`` apart.
 
     Shape: ``(steps, voices)`` to ``(excerpts, 4, voices)``.
-
-    Example:
-        >>> excerpts(torch.arange(24).view(24, 1), 4).squeeze(2).tolist()
-        [[0, 4, 8, 12], [4, 8, 12, 16], [8, 12, 16, 20]]
     """
     return chorale[::sixteenths].unfold(0, STEPS, 1).mT.contiguous()
 
 
 def one_hot(x: Tensor) -> Tensor:
-    """Encode tokens as 37 numbers per note, of which one is 1.
-
-    Shape: ``(…, 4, 4)`` to ``(…, 592)``.
-    """
+    """Encode tokens as 37 numbers per note, of which one is 1. Shape: ``(…, 4, 4)`` to ``(…, 592)``."""
     places = x.reshape(-1, CELLS) + torch.arange(CELLS, device=x.device) * TOKENS
     empty = torch.zeros(len(places), CELLS * TOKENS, device=x.device)
     return empty.scatter_(1, places, 1.0).view(*x.shape[:-2], CELLS * TOKENS)
@@ -166,10 +155,7 @@ def draw(x: Tensor, y: Tensor, run_keys: Tensor, step: int) -> tuple[Tensor, Ten
 
 
 def corrupt(genuine: Tensor, numbers: Tensor) -> Tensor:
-    """Change two or three notes of every excerpt.
-
-    Shape: ``(n, 16)`` and ``(n, 10)`` numbers in [0, 1) to ``(n, 16)``.
-    """
+    """Change two or three notes of every excerpt. Shape: ``(n, 16)`` and ``(n, 10)`` numbers in [0, 1) to ``(n, 16)``."""
     place, how, which = numbers[:, 1:].chunk(3, 1)
     cells = draw_cells(place)
     notes = change_notes(genuine, cells, how, which)

@@ -110,10 +110,10 @@ class PublishedDataset(Source, ABC):
 
 def published_files(dataset: str) -> tuple[PublishedFile, ...]:
     """Return the files of a dataset that published.toml lists."""
-    tables = _published()[dataset]
-    return tuple(
-        PublishedFile(dataset, **{key: tuple(v) if isinstance(v, list) else v for key, v in t.items()}) for t in tables
-    )
+    tables: list[dict[str, Any]] = [dict(table) for table in _published()[dataset]]
+    for table in tables:
+        table |= {key: tuple(value) for key, value in table.items() if isinstance(value, list)}
+    return tuple(PublishedFile(dataset, **table) for table in tables)
 
 
 @cache
@@ -218,9 +218,9 @@ def archive_files(published: PublishedFile) -> Iterator[tuple[str, Callable[[], 
     """
     path = fetch(published)
     if path.is_dir():
-        for file in sorted(path.rglob("*")):
-            if file.is_file():
-                yield f"{path.name}/{file.relative_to(path).as_posix()}", file.read_bytes
+        for inner in sorted(path.rglob("*")):
+            if inner.is_file():
+                yield f"{path.name}/{inner.relative_to(path).as_posix()}", inner.read_bytes
         return
     try:
         with ExitStack() as stack:

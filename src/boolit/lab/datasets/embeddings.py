@@ -120,10 +120,7 @@ class Embeddings(Source):
 
 
 class Rows:
-    """Rows of a table that is made when the first one is needed.
-
-    Shape: ``(…)`` row numbers to ``(…, 512)``.
-    """
+    """Rows of a table that is made when the first one is needed. Shape: ``(…)`` row numbers to ``(…, 512)``."""
 
     def __init__(self, table: Callable[[], Tensor]) -> None:
         self._make = table

@@ -101,8 +101,8 @@ class MitStates(PublishedDataset):
         if self.vectors is not None:
             return WordFile(Path(self.vectors), None, self.missing, self.seed)
         path = fetch(GLOVE)
-        place = (path / GLOVE_FILE, None) if path.is_dir() else (path, GLOVE_FILE)
-        return WordFile(*place, self.missing, self.seed, partial(note_unverified, GLOVE))
+        file, member = (path / GLOVE_FILE, None) if path.is_dir() else (path, GLOVE_FILE)
+        return WordFile(file, member, self.missing, self.seed, partial(note_unverified, GLOVE))
 
     def _features(self, index: MitStatesIndex, shown: bool) -> Tensor:
         plan = PhotographPlan.of({split: image_files(self.folder, names) for split, names in index.images.items()})

@@ -58,12 +58,7 @@ def parse(contents: Mapping[str, bytes]) -> Tensors:
 
 
 def parse_idx(content: bytes, name: str) -> Tensor:
-    """Return the array in an IDX file of bytes; ``name`` is for errors.
-
-    Example:
-        >>> parse_idx(bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 9]), "labels")
-        tensor([7, 9], dtype=torch.uint8)
-    """
+    """Return the array in an IDX file of bytes; ``name`` is for errors."""
     # Two zeros, the code of unsigned bytes, the number of dimensions, and the sizes as big-endian integers.
     header = 4 + 4 * content[3] if content[:3] == b"\0\0\x08" and len(content) > 3 else 0
     shape = struct.unpack(f">{content[3]}I", content[4:header]) if 0 < header <= len(content) else (-1,)

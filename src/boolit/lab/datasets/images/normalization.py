@@ -19,12 +19,7 @@ SCALES: Mapping[Normalization, tuple[tuple[float, ...], tuple[float, ...]]] = {
 
 
 def normalizer(kind: Normalization) -> Encode:
-    """Return an encoding of bytes ``(…, 3, height, width)`` with the mean and standard deviation of ``kind``.
-
-    Example:
-        >>> normalizer("half")(torch.tensor([0, 255, 51], dtype=torch.uint8).view(3, 1, 1)).flatten()
-        tensor([-1.0000,  1.0000, -0.6000])
-    """
+    """Return an encoding of bytes ``(…, 3, height, width)`` with the mean and standard deviation of ``kind``."""
     mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in SCALES[kind])
     scale, shift = DeviceCopies(1 / (255 * deviation)), DeviceCopies(-mean / deviation)
     return lambda x: torch.addcmul(shift.on(x.device), x.float(), scale.on(x.device))

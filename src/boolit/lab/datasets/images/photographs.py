@@ -117,7 +117,8 @@ class Caltech101(Photographs):
 
     @property
     def _folders(self) -> dict[str, Labelled]:
-        folder, parts = _caltech_folder(), {}
+        folder = _caltech_folder()
+        parts: dict[str, Labelled] = {}
         for name, inner in (("train", "train"), ("valid", self._valid_folder), ("test", "test")):
             labelled = labelled_images(folder / inner)
             if len({number for _, number in labelled}) != self.classes:
