@@ -121,10 +121,10 @@ def test_values_with_brackets_are_shown_as_they_are(
 
 
 def test_a_half_installed_extra_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_version", lambda package: None if package in ("onnxruntime", "scikit-learn") else "1.0")
+    monkeypatch.setattr(doctor, "_version", lambda package: None if package in ("onnxruntime", "distributed") else "1.0")
     section = doctor.extras()
     assert section.warnings == ("the packages for onnx are incomplete: pip install onnxruntime",)
-    assert section.facts["sklearn"] == {"scikit-learn": None}
+    assert section.facts["cluster"] == {"distributed": None}
 
 
 def test_versions_are_those_installed() -> None:
