@@ -121,7 +121,7 @@ class RunConfig(BaseModel):
             options = self.training.model_dump(exclude_unset=True) | dict(changes["training"])
             changes["training"] = Recipe.model_validate(options)
         copy = self.model_copy(update=changes)
-        copy.__dict__.pop("key", None)  # model_copy keeps cached properties
+        copy.__dict__.pop("key", None)
         return copy
 
     def with_seeds(self, seeds: Iterable[int]) -> Iterator[RunConfig]:
