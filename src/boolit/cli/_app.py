@@ -25,7 +25,7 @@ from boolit._signals import INTERRUPTED, INTERRUPTS, READER_GONE, is_command
 from boolit.cli import print_error
 from boolit.cli._help import HelpLayout, explain, write_commands
 from boolit.cli._options import UNFINISHED
-from boolit.lab.common.errors import UserError, lacks_memory
+from boolit.errors import UserError, lacks_memory
 
 # Newer typers carry click inside themselves, older ones use the package: the base of BadParameter is right in both.
 ParsingError = cast("type[Exception]", typer.BadParameter.__mro__[2])

@@ -21,7 +21,7 @@ from boolit.cli._options import (
     values,
 )
 from boolit.cli._terminal import OUTPUT, JsonOption, activation_name, output, plain_table, print_json
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.progress import count_progress, show_working
 
 if TYPE_CHECKING:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from boolit.lab.datasets import AnySource
+from boolit.lab.datasets import AnySource, load
 from boolit.lab.models import AnyFamily
+from boolit.lab.training import Job
 from boolit.lab.training.metrics import METRICS
 from boolit.lab.training.recipe import Recipe
 
@@ -21,8 +21,7 @@ JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | Non
 State: TypeAlias = Literal["finished", "diverged"]
 
 KEY_DIGITS = 16
-# Part of every key. Raise it when the same configuration no longer gives the same numbers.
-ARITHMETIC = 6
+ARITHMETIC = 6  # part of every key: raised when the same configuration no longer gives the same numbers
 
 
 class Metric(BaseModel):
@@ -34,10 +33,6 @@ class Metric(BaseModel):
         goal: ``max`` or ``min``. Defaults to the direction that the metric declares.
         percent: whether values are shown in percent. Defaults to what the metric declares.
         solved: the value from which a run counts as having solved its task.
-
-    Example:
-        >>> Metric(name="rmse").key, Metric(name="rmse").goal
-        ('test_rmse', 'min')
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
@@ -51,9 +46,7 @@ class Metric(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _declared(cls, table: Any) -> Any:
-        if not isinstance(table, dict):
-            return table
-        declared = METRICS.get(str(table.get("name")))
+        declared = METRICS.get(str(table.get("name"))) if isinstance(table, dict) else None
         if declared is None:
             return table  # pydantic reports the missing goal and percent
         return {"goal": declared.goal, "percent": declared.percent} | table
@@ -127,12 +120,22 @@ class RunConfig(BaseModel):
         if isinstance(changes.get("training"), Mapping):
             options = self.training.model_dump(exclude_unset=True) | dict(changes["training"])
             changes["training"] = Recipe.model_validate(options)
-        return self.model_copy(update=changes)
+        copy = self.model_copy(update=changes)
+        copy.__dict__.pop("key", None)
+        return copy
+
+    def with_seeds(self, seeds: Iterable[int]) -> Iterator[RunConfig]:
+        """Yield a copy for each seed. The configuration is dumped only once for all keys."""
+        before, after = canonical(self.identity() | {"seed": "\0"}).split(canonical("\0"))
+        for seed in seeds:
+            copy = self.replace(seed=seed)
+            copy.__dict__["key"] = _digest(f"{before}{seed}{after}")
+            yield copy
 
     @cached_property
     def key(self) -> str:
         """Hash of everything that the result depends on."""
-        return hashlib.sha256(canonical(self.identity()).encode()).hexdigest()[:KEY_DIGITS]
+        return _digest(canonical(self.identity()))
 
     def identity(self) -> dict[str, JSON]:
         """Return what the result depends on, as JSON values.
@@ -159,6 +162,10 @@ def options(section: BaseModel) -> dict[str, JSON]:
     return kept
 
 
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:KEY_DIGITS]
+
+
 def canonical(value: JSON) -> str:
     """Return the canonical JSON text of a value: sorted keys, no spaces, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
@@ -166,16 +173,7 @@ def canonical(value: JSON) -> str:
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a run.
-
-    Args:
-        config: the run.
-        state: ``finished`` or ``diverged``.
-        metrics: final values by name, such as ``test_accuracy``; NaN for a diverged run.
-        history: one value per epoch, by the same names.
-        seconds: the run's share of the training time of its cohort.
-        environment: versions, device and threads.
-    """
+    """The result of a run: final metrics (NaN if diverged), one value per epoch, and the run's share of its cohort's time."""
 
     config: RunConfig
     state: State
@@ -184,11 +182,23 @@ class Result:
     seconds: float = 0.0
     environment: Mapping[str, JSON] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.seconds) and self.seconds >= 0):
-            raise ValueError(f"seconds must be finite and at least 0, got {self.seconds!r}")
-
     @property
     def key(self) -> str:
         """The key of the run."""
         return self.config.key
+
+
+def job(configs: Sequence[RunConfig]) -> Job:
+    """Load the data of runs of one shape and return the job that trains them together."""
+    first, dataset = configs[0], load(configs[0].data)
+    splits = [config.split for config in configs if config.split is not None]
+    return Job(
+        dataset=dataset,
+        family=first.model,
+        activation=first.activation,
+        widths=first.widths,
+        recipes=tuple(config.training for config in configs),
+        seeds=tuple(config.seed for config in configs),
+        resamples=tuple(map(dataset.resample, splits)) if dataset.resample else (),
+        trial=first.trial,
+    )
