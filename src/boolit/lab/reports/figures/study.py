@@ -38,7 +38,7 @@ from boolit.lab.training.job import Job
 from boolit.lab.training.metrics import predict
 
 if TYPE_CHECKING:
-    from boolit.lab.datasets.composition import Curve
+    from boolit.lab.datasets.czsl import Curve
     from boolit.lab.reports.figures.networks import MLPWeights
 
 NamedFigure = tuple[str, str, Figure]  # name, caption and figure
@@ -171,8 +171,7 @@ class RunCurve:
 
 def measure_seen_unseen(record: Record, store: Store) -> RunCurve:
     """The curve for one guess per sample, of a run whose weights were kept."""
-    from boolit.lab.datasets.composition import curves
-    from boolit.lab.datasets.composition.base import CompositionalDataset
+    from boolit.lab.datasets.czsl import CompositionalDataset, curves
 
     config = record.config
     job = Job.of([config])

@@ -1,14 +1,16 @@
-"""Rules along the three rows of a matrix: which a component admits, their weights, and the levels and slots they lead to."""
+"""Rules along the rows of a matrix: which a component admits, and the levels and slots that they lead to."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
+from random import Random
 from typing import Literal, TypeVar
 
-from boolit.lab.datasets.raven.configurations import LOOKS, LevelAttribute, PanelComponent, Range
-from boolit.lab.datasets.raven.rng import StableRandom
+from boolit.lab.common.random import derive
+from boolit.lab.datasets.iraven.layouts import LOOKS, Component, LevelAttribute, Range
 
 T = TypeVar("T")
 Row = tuple[T, ...]  # of three panels
@@ -23,9 +25,32 @@ STEPS = (-2, -1, 1, 2)
 SIGNS = (-1, 1)
 
 
+class StableRandom:
+    """Random choices that are equal in every Python version: they only use ``random.Random.random``."""
+
+    def __init__(self, seed: int, *words: str | int) -> None:
+        self._uniform = Random(derive(seed, *words)).random
+
+    def choice(self, items: Sequence[T]) -> T:
+        """Return one of the items."""
+        return items[int(self._uniform() * len(items))]
+
+    def randint(self, low: int, high: int) -> int:
+        """Return an integer from low to high, both included."""
+        return low + int(self._uniform() * (high - low + 1))
+
+    def sample(self, items: Iterable[T], count: int) -> list[T]:
+        """Return different items in random order."""
+        return self.permutation(items)[:count]
+
+    def permutation(self, items: Iterable[T]) -> list[T]:
+        """Return all items in random order."""
+        return sorted(items, key=lambda _: self._uniform())
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule along the rows. The value is a progression's step, ±1 for an arithmetic's sign, and otherwise 0."""
+    """A rule along the rows. The value is the step of a progression, the sign of an arithmetic rule, and otherwise 0."""
 
     name: RuleName
     attribute: Governed
@@ -33,11 +58,11 @@ class Rule:
 
 
 @cache
-def admissible_rules(component: PanelComponent, group: Group) -> tuple[Rule, ...]:
-    """The rules a component admits, each repeated according to its weight.
+def admissible_rules(component: Component, group: Group) -> tuple[Rule, ...]:
+    """Return the rules that a component admits, each repeated according to its weight.
 
-    Every kind of rule in a group has the same weight, and so has every value of a kind; those with an empty range are left out.
-    As the groups do not restrict each other, that is equivalent to drawing all rules again until none is empty.
+    All kinds of rules in a group have equal weights, and so have all values of a kind; those with an empty range are left out.
+    As the groups do not restrict each other, this is equivalent to drawing all rules again until none is empty.
     """
     attributes: tuple[Governed, ...] = ("Number", "Position") if group == "Number/Position" else (group,)
     kinds = [[Rule("Constant", group)]]
@@ -54,7 +79,7 @@ def admissible_rules(component: PanelComponent, group: Group) -> tuple[Rule, ...
 
 
 def first_levels(rule: Rule, limits: Range) -> Range:
-    """The levels of the first panel of a row with which the rule stays within the limits; an empty range if there are none.
+    """Return the levels of a row's first panel for which the rule stays within the limits, or an empty range.
 
     A rule on Position restricts the Number of entities.
 
@@ -79,12 +104,12 @@ def first_levels(rule: Rule, limits: Range) -> Range:
 
 
 def offset(attribute: Governed) -> int:
-    """What arithmetic on levels adds: Number and Size count from 1 at level 0, Color from 0."""
+    """Return what arithmetic on levels adds: Number and Size count from 1 at level 0, Color from 0."""
     return 0 if attribute == "Color" else 1
 
 
 def draw_levels(rule: Rule, limits: Range, rng: StableRandom) -> Rows[int]:
-    """The level of every panel under a rule other than Constant.
+    """Draw the level of every panel under a rule other than Constant.
 
     Example:
         >>> draw_levels(Rule("Progression", "Number", 2), (0, 4), StableRandom(0))
@@ -96,20 +121,20 @@ def draw_levels(rule: Rule, limits: Range, rng: StableRandom) -> Rows[int]:
     if rule.name == "Progression":
         starts = [rng.randint(*first_levels(rule, limits)) for _ in range(3)]
         return tuple((start, start + rule.value, start + 2 * rule.value) for start in starts)
-    # If the second level were 0 in the first two rows, a sum could not be told from a difference: Color must avoid that.
+    # With a second Color level of 0 in the first two rows, a sum could not be told from a difference.
     first = _draw_sum(rule, limits, low, rng)
     ambiguous = offset(rule.attribute) == 0 and first[1] == 0
     return first, _draw_sum(rule, limits, 1 if ambiguous else low, rng), _draw_sum(rule, limits, low, rng)
 
 
 def _distribute(values: list[T], rng: StableRandom) -> Rows[T]:
-    """Three values in the first row, and rotated in the other two."""
+    """Put three values in the first row, and rotate them in the other two."""
     a, b, c = values
     return (a, b, c), *rng.permutation([(b, c, a), (c, a, b)])
 
 
 def _draw_sum(rule: Rule, limits: Range, least: int, rng: StableRandom) -> Row[int]:
-    """One row of a sum or difference whose second level is at least ``least``."""
+    """Draw a row of a sum or difference whose second level is at least ``least``."""
     low, high = limits
     more = offset(rule.attribute)
     if rule.value > 0:
@@ -123,7 +148,7 @@ def _draw_sum(rule: Rule, limits: Range, least: int, rng: StableRandom) -> Row[i
 
 @cache
 def slot_sets(slots: int, number: int) -> tuple[Slots, ...]:
-    """All ways to occupy that many of the slots.
+    """Return all ways to occupy a number of slots.
 
     Example:
         >>> slot_sets(3, 2)
@@ -132,8 +157,8 @@ def slot_sets(slots: int, number: int) -> tuple[Slots, ...]:
     return tuple(combinations(range(slots), number))
 
 
-def draw_slots(rule: Rule, component: PanelComponent, rng: StableRandom) -> Rows[Slots]:
-    """The occupied slots of every panel; where entities persist along a row, each keeps its place in the tuples of slots."""
+def draw_slots(rule: Rule, component: Component, rng: StableRandom) -> Rows[Slots]:
+    """Draw the occupied slots of every panel; entities that persist along a row keep their place in the tuples."""
     slots, limits = len(component.slots), component.limits["Number"]
     if rule.attribute == "Number":
         levels = draw_levels(rule, limits, rng)
@@ -145,11 +170,11 @@ def draw_slots(rule: Rule, component: PanelComponent, rng: StableRandom) -> Rows
 
 
 def _draw_slot_row(rule: Rule, slots: int, numbers: Range, rng: StableRandom) -> Row[Slots]:
-    """A row that moves all entities on (or keeps them, with a value of 0), or one of a union or difference of sets.
+    """Draw a row that shifts all slots (by 0 if they stay), or whose third set is a union or difference of the others.
 
-    A union adds a slot to the first set; a difference leaves at least one of it.
+    A union adds a slot to the first set; a difference keeps at least one of it.
 
-    NOTE[paper]: how many slots the second set has is not said there; it is drawn as for the first.
+    NOTE[paper]: the size of the second set is not given; it is drawn as for the first.
     """
     first = rng.choice(slot_sets(slots, rng.randint(*numbers) + 1))
     if rule.name != "Arithmetic":

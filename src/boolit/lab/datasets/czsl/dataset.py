@@ -1,4 +1,4 @@
-"""Datasets of images of pairs of an attribute and an object, where some pairs occur in tests only."""
+"""Datasets of images of pairs, where some pairs occur in tests only."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from torch import Tensor
 
 from boolit.lab.common.devices import DeviceCopies
 from boolit.lab.datasets.base import Dataset, Split
-from boolit.lab.datasets.composition import Pairs, compute_metrics, sample_candidates
+from boolit.lab.datasets.czsl.pairs import Pairs, compute_metrics, sample_candidates
 
 
 @dataclass(frozen=True)
 class CompositionalDataset(Dataset):
-    """Its classes are the listed pairs. A sample is stored as the row of its features in a table, which is made or mapped when
-    the first one is needed. In a training step, the numbers of the candidate pairs follow: the true one first, as class 0.
+    """A dataset whose classes are the listed ``pairs``.
+
+    A sample is stored as the row of its features in a table, which is made when the first one is needed. In a training step,
+    the numbers of the candidate pairs follow, the true one first: the class is then 0.
 
     Shape: a sample is ``(1,)``, or ``(2 + negatives,)`` once drawn; a network reads ``(features,)``, and any candidates.
     """
@@ -25,33 +27,34 @@ class CompositionalDataset(Dataset):
     pairs: Pairs = field(kw_only=True)
 
 
-@dataclass(frozen=True)
-class WordVectors:
-    """Vectors of the attributes' and objects' names.
-
-    Shape: ``(attributes, size)`` and ``(objects, size)``.
-    """
-
-    attributes: Tensor
-    objects: Tensor
-
-
 def compositional_dataset(
-    pairs: Pairs, targets: Mapping[str, Tensor], table: Callable[[], Tensor], features: int, words: WordVectors, negatives: int
+    pairs: Pairs,
+    targets: Mapping[str, Tensor],
+    table: Callable[[], Tensor],
+    features: int,
+    words: tuple[Tensor, Tensor],
+    negatives: int,
 ) -> CompositionalDataset:
-    """A dataset of the rows of a table ``(samples, features)``, in the order of the splits' targets."""
+    """Return a dataset of the rows of a table.
+
+    Args:
+        pairs: the listed pairs.
+        targets: the number of each sample's pair, by split.
+        table: returns the features ``(samples, features)`` in the order of the targets.
+        features: number of features.
+        words: word vectors of attributes and objects, ``(names, size)`` each.
+        negatives: number of wrong candidates in a training step.
+    """
     rows = torch.arange(sum(map(len, targets.values()))).unsqueeze(1).split([len(y) for y in targets.values()])
+    attributes, objects = (torch.cat([vectors, torch.zeros(1, vectors.shape[1])]) for vectors in words)
     return CompositionalDataset(
         splits={name: Split(x, y) for (name, y), x in zip(targets.items(), rows, strict=True)},
         task="classes",
         outputs=len(pairs.numbers),
         encode=FeatureLookup(table),
         draw=partial(_draw_candidates, DeviceCopies(pairs.seen), negatives),
-        initial_values={
-            "pairs": pairs.numbers,
-            "attributes.weight": _padded(words.attributes),
-            "objects.weight": _padded(words.objects),
-        },
+        # The paper's networks have a padding row of zeros, which counts as parameters and is never read.
+        initial_values={"pairs": pairs.numbers, "attributes.weight": attributes, "objects.weight": objects},
         extra_metrics=lambda split, outputs: compute_metrics(outputs, targets[split], pairs, split),
         input_shape=(features,),
         pairs=pairs,
@@ -59,7 +62,7 @@ def compositional_dataset(
 
 
 class FeatureLookup:
-    """Row numbers as rows of a table; what follows a row number follows the row, as floats (exact below 2²⁴).
+    """An encoding of row numbers as rows of a table; numbers after the first stay, as floats (exact below 2²⁴).
 
     Shape: ``(…, 1 + others)`` to ``(…, features + others)``.
 
@@ -85,14 +88,5 @@ class FeatureLookup:
 def _draw_candidates(
     seen: DeviceCopies, negatives: int, x: Tensor, y: Tensor, run_keys: Tensor, step: int
 ) -> tuple[Tensor, Tensor]:
-    """Samples followed by their candidates, of which the first is right.
-
-    Shape: ``(runs, batch, 1)`` and ``(runs, batch)`` to ``(runs, batch, 2 + negatives)`` and ``(runs, batch)``.
-    """
     candidates = sample_candidates(seen.on(y.device), y, run_keys, step, negatives)
     return torch.cat([x, candidates], -1), torch.zeros_like(y)
-
-
-def _padded(vectors: Tensor) -> Tensor:
-    """With a last row of zeros, as the paper's networks have one: it counts as parameters, and is never read."""
-    return torch.cat([vectors, torch.zeros(1, vectors.shape[1])])

@@ -11,23 +11,23 @@ from torch import Tensor
 
 from boolit.lab.common.random import generator
 from boolit.lab.datasets.base import Dataset, Description, Source
-from boolit.lab.datasets.composition import METRICS, Pairs
-from boolit.lab.datasets.composition.base import WordVectors, compositional_dataset
+from boolit.lab.datasets.czsl.dataset import compositional_dataset
+from boolit.lab.datasets.czsl.pairs import METRICS, Pairs
 
-# The proportions of MIT-States: of 1,962 pairs 1,262 are trained; the other splits have 300 and 400 others and as many trained
+# The proportions of MIT-States: of 1,962 pairs 1,262 are seen; the other splits have 300 and 400 unseen pairs and as many seen
 # ones. The splits have 30,338, 10,420 and 12,995 images.
 UNSEEN = {"valid": 300 / 1962, "test": 400 / 1962}
 SAMPLES = {"valid": 10_420 / 30_338, "test": 12_995 / 30_338}
 LATENT = 6  # numbers in the code of each attribute and object
 HIDDEN = 48
-GAIN = 3.0  # the higher, the further from a sum of contributions of attribute and object
-OWN = 0.5  # weight of what the object contributes alone
+GAIN = 3.0  # the higher, the less additive in attribute and object
+OBJECT = 0.5  # weight of the contribution of the object alone
 
 
 class Composed(Source):
     """Attributes and objects have latent codes. The features of an image are a linear map of the object's code, plus a fixed
     random network of both codes, plus ``noise``; word vectors are linear in the codes, plus noise (``vagueness``). ``listed``
-    is the share of all pairs that occur; the splits are in MIT-States' proportions, with ``samples`` to train on.
+    is the share of all pairs that occurs; the splits have MIT-States' proportions, with ``samples`` to train on.
     """
 
     name: Literal["composed"] = "composed"
@@ -70,11 +70,11 @@ class Composed(Source):
         of_pairs = self._images(attributes[pairs.numbers[:, 0]], objects[pairs.numbers[:, 1]])
         labels = torch.cat(list(targets.values()))
         table = of_pairs[labels] + self.noise * self._normal("noise", len(labels), self.features)
-        words = WordVectors(self._words("attribute words", attributes), self._words("object words", objects))
+        words = (self._words("attribute words", attributes), self._words("object words", objects))
         return compositional_dataset(pairs, targets, lambda: table, self.features, words, self.negatives)
 
     def _pairs(self) -> Pairs:
-        """Pairs in random order: first one for every attribute and object, which is trained, then others."""
+        """Draw pairs in random order: first one for every attribute and object, which is seen, then others."""
         every = [(a, o) for a in range(self.attributes) for o in range(self.objects)]
         order = torch.randperm(len(every), generator=generator(self.seed, "composed", "pairs")).tolist()
         diagonal = [(i % self.attributes, i % self.objects) for i in range(max(self.attributes, self.objects))]
@@ -86,7 +86,7 @@ class Composed(Source):
         return round(self.samples * SAMPLES.get(split, 1.0))
 
     def _targets(self, pairs: Pairs, split: str) -> Tensor:
-        """The pairs of a split's images, equally frequent and in random order."""
+        """Draw the pairs of a split's images, equally frequent and in random order."""
         count = self._count(split)
         numbers = pairs.masks[split].nonzero().squeeze(1)
         rng = generator(self.seed, "composed", "images", split)
@@ -95,13 +95,13 @@ class Composed(Source):
         return repeated[torch.randperm(count, generator=rng)]
 
     def _images(self, attributes: Tensor, objects: Tensor) -> Tensor:
-        """The features of images of some pairs, without noise.
+        """Return the features of images of some pairs, without noise.
 
         Shape: ``(pairs, latent)`` twice, to ``(pairs, features)``.
         """
         hidden = torch.cat([attributes, objects], 1) @ self._normal("first", 2 * LATENT, HIDDEN)
         joint = (GAIN * hidden * LATENT**-0.5).tanh() @ self._normal("second", HIDDEN, self.features) * HIDDEN**-0.5
-        features: Tensor = joint + OWN * objects @ self._normal("own", LATENT, self.features) * LATENT**-0.5
+        features: Tensor = joint + OBJECT * objects @ self._normal("own", LATENT, self.features) * LATENT**-0.5
         return features
 
     def _words(self, what: str, codes: Tensor) -> Tensor:
@@ -113,7 +113,7 @@ class Composed(Source):
 
 
 def _split(listed: list[tuple[str, str]]) -> Mapping[str, list[tuple[str, str]]]:
-    """The last pairs are the unseen ones; beside them, each split has as many of the trained."""
+    """Make the last pairs the unseen ones; each split also has as many seen pairs."""
     numbers = {split: max(1, round(share * len(listed))) for split, share in UNSEEN.items()}
     first_unseen = after_seen = len(listed) - sum(numbers.values())
     splits = {"train": listed[:first_unseen]}

@@ -1,10 +1,9 @@
-"""Pairs of an attribute and an object, negatives for training, and the generalised zero-shot evaluation (a:czsl).
+"""Pairs of an attribute and an object, negatives for training, and the generalized zero-shot evaluation (a:czsl).
 
-Networks prefer the pairs they were trained on. So a bias is added to the scores of all other pairs: the higher it is, the more
-images of unseen pairs are right, and the fewer of seen ones. The metric is the area under that curve. Its biases are about
-twenty at which unseen images become right, and 1000, where almost always an unseen pair is chosen.
-
-The prediction for each image changes at one bias, so every point of a curve is a count of biases below or above a threshold.
+Networks prefer the pairs they were trained on. A bias is added to the scores of all other pairs: the higher it is, the more
+images of unseen pairs are right, and the fewer of seen ones. The metric is the area under that curve, at about twenty biases at
+which unseen images become right, and at 1000. The prediction for each image changes at one bias, so every point of a curve
+counts the images with a threshold below or above it.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from boolit.lab.common.random import uniform
 
 Pair: TypeAlias = tuple[str, str]  # attribute and object
 MAX_BIAS = 1000.0
-STEPS = 20  # minimum number of biases of a curve, if as many unseen images can be right
-NUDGE = 1e-4  # how far below an image's critical bias the curve is evaluated
-NUMBERS_AT_ONCE = 2**20  # scores evaluated at once; bounds the memory
+STEPS = 20  # at least, if as many unseen images can be right
+NUDGE = 1e-4  # distance below the critical bias at which the curve is evaluated
+CHUNK = 2**20  # scores evaluated at once
 DEPTHS = (1, 2, 3)
 METRICS = (*(f"auc{k if k > 1 else ''}" for k in DEPTHS), "seen", "unseen", "harmonic")
 
@@ -49,7 +48,7 @@ class Pairs:
 
     @staticmethod
     def from_names(splits: Mapping[str, Sequence[Pair]]) -> Pairs:
-        """All pairs of some splits, sorted by name."""
+        """Return all pairs of some splits, sorted by name."""
         sets = {name: set(pairs) for name, pairs in splits.items()}
         listed = sorted(set().union(*sets.values()))
         attributes, objects = (tuple(sorted({pair[part] for pair in listed})) for part in range(2))
@@ -59,27 +58,27 @@ class Pairs:
 
     @property
     def names(self) -> list[Pair]:
-        """The names of the pairs."""
+        """The names of all pairs."""
         return [(self.attributes[attribute], self.objects[thing]) for attribute, thing in self.numbers.tolist()]
 
     @cached_property
     def seen(self) -> Tensor:
-        """The numbers of the seen pairs, in order."""
+        """The numbers of the pairs of ``train``, in order."""
         return self.masks["train"].nonzero().squeeze(1)
 
     def unseen(self, split: str) -> Tensor:
-        """The numbers of a split's pairs that are not seen, in order."""
+        """Return the numbers of a split's pairs that are not seen, in order."""
         return (self.masks[split] & ~self.masks["train"]).nonzero().squeeze(1)
 
 
 def sample_candidates(seen: Tensor, y: Tensor, run_keys: Tensor, step: int, negatives: int) -> Tensor:
-    """The true pair of every sample, then negatives: uniform, with replacement, among the other seen pairs.
+    """Return the true pair of every sample, then negatives drawn uniformly, with replacement, from the other seen pairs.
 
     Shape: ``(seen pairs,)`` in order, and ``(runs, batch)`` seen pairs, to ``(runs, batch, 1 + negatives)``.
     """
     places = torch.searchsorted(seen, y.contiguous()).unsqueeze(-1)
     drawn = (uniform(run_keys, step, (*y.shape[1:], negatives)) * (len(seen) - 1)).long()
-    return torch.cat([y.unsqueeze(-1), seen[drawn + (drawn >= places)]], -1)  # the true pair is skipped
+    return torch.cat([y.unsqueeze(-1), seen[drawn + (drawn >= places)]], -1)  # skips the true pair
 
 
 @dataclass(frozen=True)
@@ -100,21 +99,20 @@ class Curve:
 
     @property
     def area(self) -> float:
-        """Under the seen accuracy as a function of the unseen one; 0 for a curve of one point."""
+        """The area under the seen accuracy as a function of the unseen one."""
         return float(torch.trapezoid(self.seen, self.unseen))
 
     @property
     def harmonic(self) -> Tensor:
-        """The harmonic mean of both accuracies; 0 where both are 0."""
+        """The harmonic mean of both accuracies, 0 where both are 0."""
         return 2 * self.seen * self.unseen / (self.seen + self.unseen).clamp(min=torch.finfo(self.seen.dtype).tiny)
 
 
 def curves(scores: Tensor, y: Tensor, pairs: Pairs, split: str, depths: tuple[int, ...] = DEPTHS) -> list[list[Curve]]:
-    """The curves of every run and depth: an image is right if fewer than ``depth`` others score as high as its own pair.
+    """Return the curves of every run and depth: an image is right if fewer than ``depth`` other pairs score as high.
 
-    Pairs that are neither seen nor the split's are left out. A wrong pair wins a tie, so a network that gives all pairs
-    the same score is never right. A split without unseen images, or without one that can be right, has curves of
-    one point and area 0.
+    Pairs that are neither seen nor in the split are left out. A wrong pair wins a tie, so equal scores are never right. If no
+    unseen image can be right, the curve has one point and area 0.
 
     Shape: scores ``(runs, images, pairs)`` and numbers of pairs ``(images,)``; one list per run, of one curve per depth.
     """
@@ -130,44 +128,44 @@ def curves(scores: Tensor, y: Tensor, pairs: Pairs, split: str, depths: tuple[in
 
 
 def compute_metrics(scores: Tensor, y: Tensor, pairs: Pairs, split: str) -> dict[str, Tensor]:
-    """The areas for one, two and three guesses, and the best accuracies and harmonic mean along the curve for one guess.
+    """Return the areas for one, two and three guesses, and the best accuracies and harmonic mean for one guess.
 
-    NOTE[paper]: the latter are those at the best bias on the split itself, as in the published evaluation: an upper bound of
-    what a bias chosen beforehand gets. Nothing is chosen by them; areas have no bias to choose.
+    NOTE[paper]: the latter are at the best bias on the split itself, as in the published evaluation: an upper bound of what a
+    bias chosen beforehand reaches. Nothing is chosen by them.
 
     Shape: as `curves`, to ``(runs,)`` each.
     """
-    found = curves(scores, y, pairs, split)
-    values = [[run[place].area for run in found] for place in range(len(DEPTHS))]
-    values += [[float(getattr(run[0], name).max()) for run in found] for name in METRICS[len(DEPTHS) :]]
+    runs = curves(scores, y, pairs, split)
+    values = [[run[place].area for run in runs] for place in range(len(DEPTHS))]
+    values += [[float(getattr(run[0], name).max()) for run in runs] for name in METRICS[len(DEPTHS) :]]
     return {name: torch.tensor(each, dtype=torch.float64) for name, each in zip(METRICS, values, strict=True)}
 
 
 def _thresholds(scores: Tensor, y: Tensor, rows: Tensor, kind: Tensor, rivals: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-    """By how much the rivals, the pairs of the other kind, must be lowered for an image to be right, for 1 … depth guesses.
-    Also, how far the best rivals are ahead of its own pair, whatever other pairs of its own kind score.
+    """Return by how much the rivals, the pairs of the other kind, must be lowered for an image to be right with 1 … depth
+    guesses, and how far the best rivals are ahead of the true pair.
 
     Shape: ``(runs, images of the rows, depth)`` each, float64.
     """
-    size = max(1, NUMBERS_AT_ONCE // (scores.shape[0] * scores.shape[2]))
-    found = [_thresholds_of(scores[:, piece].double(), y[piece], kind, rivals, depth) for piece in rows.split(size)]
-    thresholds, critical = zip(*found, strict=True)
+    size = max(1, CHUNK // (scores.shape[0] * scores.shape[2]))
+    parts = [_thresholds_of(scores[:, piece].double(), y[piece], kind, rivals, depth) for piece in rows.split(size)]
+    thresholds, critical = zip(*parts, strict=True)
     return torch.cat(thresholds, 1), torch.cat(critical, 1)
 
 
 def _thresholds_of(scores: Tensor, y: Tensor, kind: Tensor, rivals: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-    own = scores.gather(2, y.expand(len(scores), -1).unsqueeze(2))
-    before = (scores[..., kind] >= own).sum(2, keepdim=True) - 1  # itself not counted
-    best = torch.full((*own.shape[:2], depth), -torch.inf, dtype=scores.dtype, device=scores.device)
+    true = scores.gather(2, y.expand(len(scores), -1).unsqueeze(2))
+    before = (scores[..., kind] >= true).sum(2, keepdim=True) - 1  # without itself
+    best = torch.full((*true.shape[:2], depth), -torch.inf, dtype=scores.dtype, device=scores.device)
     best[..., : len(rivals)] = scores[..., rivals].topk(min(depth, len(rivals)), 2).values
-    # With k guesses, k - 1 - before rivals may still score higher than its own pair; the next one decides.
+    # With k guesses, k - 1 - before rivals may score higher than the true pair; the next one decides.
     left = torch.arange(depth, device=scores.device) - before
-    thresholds = best.gather(2, left.clamp(0, depth - 1)) - own
-    return thresholds.masked_fill(left < 0, torch.inf), best - own
+    thresholds = best.gather(2, left.clamp(0, depth - 1)) - true
+    return thresholds.masked_fill(left < 0, torch.inf), best - true
 
 
 def _curve(until: Tensor, above: Tensor, critical: Tensor) -> Curve:
-    """The curve of one run and depth: seen images are right at biases below ``until``, unseen ones above ``above``."""
+    """Return the curve of one run and depth: seen images are right below the bias ``until``, unseen ones above ``above``."""
     reached = critical[above < MAX_BIAS].sub(NUDGE).sort().values
     bias = torch.cat([reached[:: max(1, len(reached) // STEPS)], reached.new_tensor([MAX_BIAS])])
     seen, unseen = until > bias.unsqueeze(1), above < bias.unsqueeze(1)
