@@ -23,6 +23,7 @@ from boolit.lab.common.devices import use_device
 from boolit.lab.compare import scoring
 from boolit.lab.compare.config import RATES, CompareConfig
 from boolit.lab.compare.effort import STOPPED, CompareProgress, Effort, Estimate, estimate
+from boolit.lab.compare.images import TARGET, image_table
 from boolit.lab.compare.runs import (
     LOSS,
     ActivationSplit,
@@ -54,8 +55,8 @@ if TYPE_CHECKING:
 MODEL_FILE = "model.skops"
 PHASES = ("choosing learning rates", "training", "baselines")
 BY_TIME = (
-    "The test rows are the latest rows of the table, in every run: the scores differ by the seed only. Neither an interval for new "
-    "rows nor a test of significance applies, and a difference between activations may be due to these rows."
+    "The test rows are the latest rows of the table, in every run: the scores differ by the seed only. Neither an interval for "
+    "new rows nor a test of significance applies, and a difference between activations may be due to these rows."
 )
 
 
@@ -133,11 +134,15 @@ class CompareJob:
     timing: Estimate | None = None
 
     @staticmethod
-    def prepare(config: CompareConfig) -> CompareJob:
-        """Read the table, check the metric on all splits, and plan."""
+    def prepare(config: CompareConfig, progress: bool | None = None) -> CompareJob:
+        """Read the table or encode the images, check the metric on all splits, and plan."""
         config.validate()
         names = ("target", "task", "test", "validation", "levels", "drop", "keep", "groups", "time", "class_weight")
-        source = TableSource(path=str(config.path), resampled=True, **{name: getattr(config, name) for name in names})
+        options = {"path": str(config.path), **{name: getattr(config, name) for name in names}}
+        if config.path.is_dir():
+            path = image_table(config.path, config.weights, progress)
+            options |= {"path": str(path), "target": TARGET, "task": "classify"}
+        source = TableSource(resampled=True, **options)
         table = prepare_table(source)
         if config.class_weight and table.task == "regression":
             raise UserError(f"--class-weight {config.class_weight} needs classes, but {config.target!r} is a number")
@@ -163,7 +168,7 @@ class CompareJob:
         notes = [f"{table.without_target:,} rows without a target are left out"] if table.without_target else []
         notes += [f"column {name!r} is not used: {reason}" for name, reason in table.unused.items()]
         notes += table.preparation.notes_
-        if self.config.path.suffix and table.x.shape[1] <= 1000:
+        if self.config.path.is_file():
             score = "R²" if table.task == "regression" else "balanced accuracy"
             for name, value in leaks(table.columns, scoring.targets(table), table.task == "regression").items():
                 notes.append(
@@ -172,6 +177,32 @@ class CompareJob:
                 )
         notes += [self.scorer.note] if self.scorer.note else []
         return notes
+
+    def description(self) -> list[str]:
+        """Return lines on target, rows and columns."""
+        table, rows = self.table, self.table.rows(1)
+        kinds = list(table.preparation.kinds_.values())
+        names = {"number": "numeric", "flag": "true or false", "date": "dates", "category": "categories"}
+        columns = ", ".join(f"{kinds.count(kind)} {name}" for kind, name in names.items() if kind in kinds)
+        parts = {"train": "train", "valid": "validate", "test": "test"}
+        return [
+            f"Target: {table.source.target}, {f'{len(table.classes)} classes' if table.classes else 'a number'}",
+            f"Rows: {', '.join(f'{len(rows[name]):,} to {verb} on' for name, verb in parts.items())}",
+            f"Columns: {columns}; {table.x.shape[1]} features",
+            f"Metric: {self.scorer.metric.name}; {len(self.splits)} {'seeds' if self.config.time else 'splits'}",
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what was read, and the size of the networks."""
+        table = self.table
+        return {
+            "target": table.source.target,
+            "classes": table.classes,
+            "rows": {name: len(rows) for name, rows in table.rows(1).items()} | {"without target": table.without_target},
+            "columns": table.preparation.kinds_,
+            "unused": table.unused,
+            "parameters": self.parameters,
+        }
 
     @property
     def parameters(self) -> dict[str, int]:
@@ -241,7 +272,7 @@ class CompareJob:
             before = (Path(data["path"]).resolve(), data["target"])
         except (OSError, ValueError, KeyError, TypeError):
             return
-        if before != (self.config.path.resolve(), self.config.target):
+        if before != (Path(self.table.source.path).resolve(), self.table.source.target):
             other = f"{before[1]!r} of {before[0].name}"
             raise UserError(f"{out} holds the comparison of {other}; choose another folder with --out")
 
@@ -288,7 +319,7 @@ class CompareJob:
     def _save(self, chosen: Result, result: CompareResult, store: Store) -> Path:
         run, path = chosen.config, store.folder / MODEL_FILE
         about = {
-            "target": self.config.target or "class",
+            "target": self.table.source.target,
             "activation": run.activation,
             "parameters": run.parameters,
             "learning_rate": run.training.learning_rate,
