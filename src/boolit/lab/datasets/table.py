@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -168,7 +169,8 @@ class PreparedTable:
             codes = self.y.flatten().long().numpy()
             largest = np.bincount(codes).max() / len(codes)
             for name in ("train", "valid"):  # all splits have the same number of rows
-                size = round(len(rows[name]) * min(BALANCED_ROWS, max(1.0, largest * len(self.classes))))
+                wanted = len(self.classes) * (math.ceil(largest * len(rows[name])) + 1)
+                size = min(BALANCED_ROWS * len(rows[name]), wanted)
                 rows[name] = torch.from_numpy(balance(parts[name], codes, size))
         if self.task != "regression":
             return Resample(rows, center, scale)
