@@ -87,7 +87,7 @@ def test_the_same_command_trains_nothing_again(folder: Path, result: CompareResu
     monkeypatch.setattr(StackedTraining, "step", lambda _: pytest.fail("trained again"))
     again = CompareJob.prepare(config(folder)).run(folder / "out", progress=False)
     assert (again.summary.trained, again.rates, again.text) == (0, result.rates, result.text)
-    with pytest.raises(UserError, match="holds the comparison of 'class' of table.csv; choose another folder"):
+    with pytest.raises(UserError, match=r"holds the comparison of 'class' of table.csv; choose another folder"):
         CompareJob.prepare(config(folder, "rare", "ill")).run(folder / "out", progress=False)
 
 
@@ -109,7 +109,9 @@ def independent(name: str, estimator: Any, x: Any, y: Any) -> float:
     return float(roc_auc_score(y, chances[:, 1]) if name == "roc_auc" else log_loss(y, chances))
 
 
-@pytest.mark.parametrize(("target", "name", "goal"), [("class", "roc_auc", "max"), ("class", "neg_log_loss", "min"), ("price", "r2", "max")])
+@pytest.mark.parametrize(
+    ("target", "name", "goal"), [("class", "roc_auc", "max"), ("class", "neg_log_loss", "min"), ("price", "r2", "max")]
+)
 def test_any_scorer(target: str, name: str, goal: str, folder: Path) -> None:
     job = CompareJob.prepare(config(folder, target=target, metric=name))
     assert job.scorer.metric.goal == goal

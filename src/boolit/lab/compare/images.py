@@ -30,7 +30,7 @@ def image_table(folder: Path, weights: Path | None, shown: bool | None = None) -
     table = cache / "table.parquet"
     if not table.is_file():
         encoder = partial(load_encoder, None if weights is None else str(weights), digest)
-        features = encode_views(cache, plan, 1, encoder, refreshed=False, shown=shown is not False)
+        features = encode_views(cache, plan, 0, encoder, refreshed=False, shown=shown is not False)
         frame = pd.DataFrame(features.float().numpy(), columns=[f"feature {i}" for i in range(features.shape[1])])
         frame[TARGET] = [name for name, paths in classes.items() for _ in paths]
         with atomic_write(table) as part:
