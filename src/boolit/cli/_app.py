@@ -43,7 +43,6 @@ COMMANDS: dict[str, dict[str, dict[str, str]]] = {
             "watch": "_report:watch",
             "export": "_results:export",
             "correlations": "_results:correlations",
-            "rescue": "_results:rescue",
         },
         "The paper": {"verify": "_verify:verify", "paper": "_results:paper", "figures": "_results:figures"},
         "This machine": {"doctor": "_list:doctor", "fetch": "_data:fetch", "bench": "bench"},
@@ -69,7 +68,7 @@ EXIT_CODES = {
     0: "done",
     1: "a check failed",
     2: "bad input, or what the system refused",
-    UNFINISHED: "another process has the rest, or workers failed",
+    UNFINISHED: "workers failed",
     INTERRUPTED: "interrupted",
     READER_GONE: "the reader of the output left",
 }

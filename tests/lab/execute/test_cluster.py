@@ -24,7 +24,7 @@ from boolit.lab.studies import Plan, load_study, plan
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 SMALL = ["data.train=256", "data.test=64", "training.batch=32", "sweep.activation=['relu','xnor_ail','max','or_ail']"]
-LONG = "training.epochs=400"
+LONG = "training.epochs=150"
 PLUGIN = """
 import os, signal
 from boolit.nn import Custom, register

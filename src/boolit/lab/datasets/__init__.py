@@ -63,7 +63,7 @@ DATASETS: Registry[Source] = Registry(
             "mnist": "images.mnist:Mnist",
             "parity": "boolean:Parity",
             "parity8": "boolean:Parity8",
-            "pictures": "images.photographs:ImageFolder",
+            "pictures": "images.folder:ImageFolder",
             "stl10": "images.small:Stl10",
             "svhn": "images.small:Svhn",
             "table": "table:TableSource",

@@ -85,7 +85,8 @@ def tighten(best: Sequence[Point]) -> Bounds:
     for name in best[0]:
         mean, (least, most) = fmean(x[name] for x in best), RANGES[name].limits
         variance = sum(weight * (x[name] - mean) ** 2 for weight, x in zip(weights, best, strict=True)) / sum(weights)
-        bounds[name] = (max(least, mean - SPREAD * variance**0.5), min(most, mean + SPREAD * variance**0.5))
+        low, high = (min(most, max(least, mean + side * SPREAD * variance**0.5)) for side in (-1, 1))
+        bounds[name] = (low, high)
     return bounds
 
 

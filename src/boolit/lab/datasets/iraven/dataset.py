@@ -172,7 +172,7 @@ def _make_problems(configuration: str, seed: int, side: int, indices: Sequence[i
 def read_problem(path: Path) -> Solved:
     """Return the images ``(16, 160, 160)`` and the target in a problem's file."""
     try:
-        with np.load(regular_file(path), allow_pickle=False) as arrays:
+        with regular_file(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             image, target = arrays["image"], arrays["target"]
         if image.shape != (PANELS, SIDE, SIDE) or image.dtype != np.uint8:
             raise ValueError(f"its images are {image.dtype} of shape {image.shape}, not uint8 of {(PANELS, SIDE, SIDE)}")

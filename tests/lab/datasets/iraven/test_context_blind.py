@@ -10,17 +10,23 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from math import sqrt
 
-from boolit.lab.datasets.raven.configurations import CONFIGURATIONS, LOOKS
-from boolit.lab.datasets.raven.matrix import Entity, Panel, Problem, draw_matrix, entity_levels, occupied_slots
-from boolit.lab.datasets.raven.problems import look_change, make_problem
-from boolit.lab.datasets.raven.rng import StableRandom
-from boolit.lab.datasets.raven.rules import Rule
+from boolit.lab.datasets.iraven.layouts import LAYOUTS, LOOKS
+from boolit.lab.datasets.iraven.problems import (
+    Entity,
+    Panel,
+    Problem,
+    draw_matrix,
+    look_change,
+    make_problem,
+    occupied_slots,
+)
+from boolit.lab.datasets.iraven.rules import Rule, StableRandom
 
 CHANCE = 1 / 8
 
 
 def most_common(candidates: Sequence[Panel]) -> list[int]:
-    """The candidates whose values of number, position, type, size and colour are the most frequent, taken together."""
+    """The candidates whose values of number, position, type, size and color are the most frequent, taken together."""
     values = [list(attribute_values(candidate)) for candidate in candidates]
     frequencies = Counter(value for own in values for value in own)
     scores = [sum(frequencies[value] for value in own) for own in values]
@@ -32,7 +38,7 @@ def attribute_values(panel: Panel) -> Iterator[Hashable]:
         yield number, "Number", len(entities)
         yield number, "Position", occupied_slots(entities)
         for look in LOOKS:
-            yield number, look, entity_levels(entities, look)
+            yield number, look, tuple(sorted({getattr(entity, look.lower()) for entity in entities}))
 
 
 def accuracy(problems: list[tuple[int, Sequence[Panel]]]) -> float:
@@ -49,7 +55,7 @@ def test_the_most_common_candidates_share_most_values() -> None:
 def test_at_chance(problems: list[Problem]) -> None:
     """Where no component has several slots, three halves cross, and no candidate stands out at all."""
     standard_error = sqrt(CHANCE * (1 - CHANCE) / len(problems))
-    several = any(len(part.slots) > 1 for part in CONFIGURATIONS[problems[0].configuration].components)
+    several = any(len(part.slots) > 1 for part in LAYOUTS[problems[0].configuration].components)
     found = accuracy([(problem.target, problem.candidates) for problem in problems])
     assert abs(found - CHANCE) <= (3 * standard_error if several else 0)
 
@@ -62,7 +68,7 @@ def one_change_each(seed: int) -> list[Panel]:
     """An answer set as RAVEN has it: the answer, and seven others with one attribute changed."""
     rng = StableRandom(seed)
     rules = (Rule("Constant", "Number/Position"), *(Rule("Constant", look) for look in LOOKS))
-    found = draw_matrix(CONFIGURATIONS["center_single"].components[0], rules, rng)
+    found = draw_matrix(LAYOUTS["center_single"].components[0], rules, rng)
     changed = [look_change(found, look, rng)(found.answer) for look in (LOOKS * 3)[:7]]
     return [(found.answer,), *((entities,) for entities in changed)]
 

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from boolit.lab.common.random import keys
 from boolit.lab.datasets import source
-from boolit.lab.datasets.composition import compute_metrics
-from boolit.lab.datasets.composition.base import CompositionalDataset
-from boolit.lab.datasets.status import dataset_statuses
+from boolit.lab.datasets.czsl import compute_metrics
+from boolit.lab.datasets.czsl.dataset import CompositionalDataset
 
 
 def made(**options: Any) -> CompositionalDataset:
@@ -158,9 +157,3 @@ def test_other_sizes(options: dict[str, Any]) -> None:
         "unseen",
         "harmonic",
     }
-
-
-def test_it_is_listed_as_generated() -> None:
-    (status,) = dataset_statuses(["composed"])
-    assert (status.published, status.own, status.here) == (None, False, True)
-    assert status.task_and_samples == ("classes", {"train": 3000, "valid": 1030, "test": 1285})

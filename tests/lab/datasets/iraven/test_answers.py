@@ -7,13 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from boolit.lab.datasets.raven.configurations import CONFIGURATIONS
-from boolit.lab.datasets.raven.matrix import ComponentMatrix, Entities, Panel, Problem, draw_matrix
-from boolit.lab.datasets.raven.problems import answer_set, make_problem
-from boolit.lab.datasets.raven.rng import StableRandom
-from boolit.lab.datasets.raven.rules import Governed, Rule, RuleName
+from boolit.lab.datasets.iraven.layouts import LAYOUTS
+from boolit.lab.datasets.iraven.problems import ComponentMatrix, Entities, Panel, Problem, answer_set, draw_matrix, make_problem
+from boolit.lab.datasets.iraven.rules import Governed, Rule, RuleName, StableRandom
 
-FIELD = {"Type": "type", "Size": "size", "Color": "colour"}
+FIELD = {"Type": "type", "Size": "size", "Color": "color"}
 
 
 def without_angles(panel: Panel) -> Panel:
@@ -29,7 +27,7 @@ def seen(entities: Entities, attribute: str) -> object:
 
 
 def grid_matrix(configuration: str, place: Rule, *looks: RuleName, uniform: bool, seed: int) -> ComponentMatrix:
-    component = CONFIGURATIONS[configuration].components[-1]
+    component = LAYOUTS[configuration].components[-1]
     attributes: tuple[Governed, ...] = ("Type", "Size", "Color")
     rules = (place, *(Rule(name, attribute) for name, attribute in zip(looks, attributes, strict=True)))
     found = (draw_matrix(component, rules, StableRandom(seed, attempt)) for attempt in range(100))
@@ -63,7 +61,7 @@ def test_what_no_rule_governs_is_not_modified(problems: list[Problem]) -> None:
     for found in problems:
         for number, attribute in found.modified:
             assert attribute != "Position" or found.rules[number][0].attribute != "Number"
-            limits = CONFIGURATIONS[found.configuration].components[number].limits
+            limits = LAYOUTS[found.configuration].components[number].limits
             if attribute != "Position":
                 assert limits[attribute][0] < limits[attribute][1]
         assert len(set(found.modified)) == len(found.modified)

@@ -9,8 +9,7 @@ import numpy.typing as npt
 import pytest
 from scipy.ndimage import label
 
-from boolit.lab.datasets.raven.configurations import ANGLES, COLOURS, CONFIGURATIONS, SIZES, Configuration
-from boolit.lab.datasets.raven.drawing import (
+from boolit.lab.datasets.iraven.drawing import (
     CIRCLE,
     HEXAGON,
     PENTAGON,
@@ -24,26 +23,26 @@ from boolit.lab.datasets.raven.drawing import (
     draw_problem,
     vertices,
 )
-from boolit.lab.datasets.raven.matrix import Entity
-from boolit.lab.datasets.raven.problems import make_problem
+from boolit.lab.datasets.iraven.layouts import ANGLES, COLORS, LAYOUTS, SIZES, Layout
+from boolit.lab.datasets.iraven.problems import Entity, make_problem
 
-CENTRE = CONFIGURATIONS["center_single"]
-IN_OUT = CONFIGURATIONS["in_center_single_out_center_single"]
+CENTRE = LAYOUTS["center_single"]
+IN_OUT = LAYOUTS["in_center_single_out_center_single"]
 SHAPES = (TRIANGLE, SQUARE, PENTAGON, HEXAGON, CIRCLE)
 UPRIGHT = ANGLES.index(0)
 WHITE, BLACK = 255, 0
 MIDDLE = SIDE // 2
 
 
-def alone(shape: int, size: int = 5, colour: int = 0, angle: int = UPRIGHT) -> Bytes:
-    return draw_panel(((Entity(0, shape, size, colour, angle),),), CENTRE)
+def alone(shape: int, size: int = 5, color: int = 0, angle: int = UPRIGHT) -> Bytes:
+    return draw_panel(((Entity(0, shape, size, color, angle),),), CENTRE)
 
 
-def full(configuration: Configuration, shape: int, colour: int, angle: int) -> Bytes:
+def full(configuration: Layout, shape: int, color: int, angle: int) -> Bytes:
     """The largest shape in every slot."""
     return draw_panel(
         tuple(
-            tuple(Entity(slot, shape, 5, min(colour, part.limits["Color"][1]), angle) for slot in range(len(part.slots)))
+            tuple(Entity(slot, shape, 5, min(color, part.limits["Color"][1]), angle) for slot in range(len(part.slots)))
             for part in configuration.components
         ),
         configuration,
@@ -51,11 +50,11 @@ def full(configuration: Configuration, shape: int, colour: int, angle: int) -> B
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("colour", range(1, len(COLOURS)))
-def test_the_inside_has_the_grey_and_the_background_is_white(shape: int, colour: int) -> None:
-    picture = alone(shape, colour=colour)
+@pytest.mark.parametrize("color", range(1, len(COLORS)))
+def test_the_inside_has_the_grey_and_the_background_is_white(shape: int, color: int) -> None:
+    picture = alone(shape, color=color)
     assert (picture.shape, picture.dtype) == ((SIDE, SIDE), np.uint8)
-    assert picture[MIDDLE - 10 : MIDDLE + 10, MIDDLE - 10 : MIDDLE + 10].tolist() == [[COLOURS[colour]] * 20] * 20
+    assert picture[MIDDLE - 10 : MIDDLE + 10, MIDDLE - 10 : MIDDLE + 10].tolist() == [[COLORS[color]] * 20] * 20
     assert (np.concatenate([picture[:4].ravel(), picture[-4:].ravel(), picture[:, :4].ravel()]) == WHITE).all()
 
 
@@ -88,7 +87,7 @@ def test_outlines_are_anti_aliased(shape: int) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("angle", range(len(ANGLES)))
 def test_a_larger_size_is_larger_and_reaches_as_far_as_it_should(shape: int, angle: int) -> None:
-    black = len(COLOURS) - 1
+    black = len(COLORS) - 1
     inked = [alone(shape, size, black, angle) < 128 for size in range(len(SIZES))]
     assert all((small <= large).all() and small.sum() < large.sum() for small, large in pairwise(inked))
     rows, columns = np.nonzero(inked[-1])
@@ -122,21 +121,21 @@ def test_level_0_shows_what_is_below_and_the_others_hide_it() -> None:
     out = Entity(0, SQUARE, 5, 0, UPRIGHT)
     # Within the outer square nothing but the inner shape may be hidden or changed.
     below = draw_panel(((Entity(0, CIRCLE, 5, 9, UPRIGHT),),), CENTRE)
-    inner, hidden = (draw_panel(((out,), (Entity(0, CIRCLE, 5, colour, UPRIGHT),)), IN_OUT) for colour in (0, 5))
+    inner, hidden = (draw_panel(((out,), (Entity(0, CIRCLE, 5, color, UPRIGHT),)), IN_OUT) for color in (0, 5))
     assert below[MIDDLE, MIDDLE] == BLACK
-    assert (inner[MIDDLE, MIDDLE], hidden[MIDDLE, MIDDLE]) == (WHITE, COLOURS[5])
-    two = Configuration("two", "", (CENTRE.components[0], IN_OUT.components[1]))
+    assert (inner[MIDDLE, MIDDLE], hidden[MIDDLE, MIDDLE]) == (WHITE, COLORS[5])
+    two = Layout("two", "", (CENTRE.components[0], IN_OUT.components[1]))
     transparent, opaque = (
-        draw_panel(((Entity(0, CIRCLE, 5, 4, UPRIGHT),), (Entity(0, SQUARE, 5, colour, UPRIGHT),)), two) for colour in (0, 1)
+        draw_panel(((Entity(0, CIRCLE, 5, 4, UPRIGHT),), (Entity(0, SQUARE, 5, color, UPRIGHT),)), two) for color in (0, 1)
     )
-    assert transparent[MIDDLE, MIDDLE] == COLOURS[4]
-    assert opaque[MIDDLE, MIDDLE] == COLOURS[1]
+    assert transparent[MIDDLE, MIDDLE] == COLORS[4]
+    assert opaque[MIDDLE, MIDDLE] == COLORS[1]
     assert transparent[MIDDLE, MIDDLE - 16] == BLACK
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
+@pytest.mark.parametrize("name", LAYOUTS)
 def test_nothing_is_cut_off_and_slots_do_not_meet(name: str) -> None:
-    configuration = CONFIGURATIONS[name]
+    configuration = LAYOUTS[name]
     slots = sum(len(part.slots) for part in configuration.components)
     for shape in SHAPES:
         for angle in range(len(ANGLES)):
@@ -157,7 +156,7 @@ def pieces(ink: npt.NDArray[np.bool_]) -> int:
 
 
 def test_only_the_two_configurations_with_a_line_have_one() -> None:
-    small = {name: drawn_small(configuration) for name, configuration in CONFIGURATIONS.items()}
+    small = {name: drawn_small(configuration) for name, configuration in LAYOUTS.items()}
     columns = {name for name, picture in small.items() if (picture[:, MIDDLE] == BLACK).all()}
     rows = {name for name, picture in small.items() if (picture[MIDDLE] == BLACK).all()}
     assert columns == {"left_center_single_right_center_single"}
@@ -167,15 +166,15 @@ def test_only_the_two_configurations_with_a_line_have_one() -> None:
     assert (beside[:, MIDDLE + 1] == WHITE).all()
 
 
-def drawn_small(configuration: Configuration) -> Bytes:
+def drawn_small(configuration: Layout) -> Bytes:
     parts = configuration.components
     return draw_panel(tuple((Entity(0, CIRCLE, part.limits["Size"][0], 0, UPRIGHT),) for part in parts), configuration)
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
+@pytest.mark.parametrize("name", LAYOUTS)
 def test_a_problem_is_sixteen_pictures_context_first(name: str) -> None:
     made = make_problem(name, 7, 3)
-    configuration, shown = CONFIGURATIONS[name], draw_problem(made)
+    configuration, shown = LAYOUTS[name], draw_problem(made)
     assert (shown.shape, shown.dtype) == ((16, SIDE, SIDE), np.uint8)
     assert (shown[5] == draw_panel(made.context[5], configuration)).all()
     assert (shown[8 + made.target] == draw_panel(made.candidates[made.target], configuration)).all()

@@ -7,14 +7,13 @@ from itertools import pairwise, product
 import pytest
 from scipy.stats import binomtest, chisquare
 
-from boolit.lab.datasets.raven.configurations import CONFIGURATIONS
-from boolit.lab.datasets.raven.matrix import ComponentMatrix, Entities, Problem, draw_matrix
-from boolit.lab.datasets.raven.rng import StableRandom
-from boolit.lab.datasets.raven.rules import Rule
+from boolit.lab.datasets.iraven.layouts import LAYOUTS
+from boolit.lab.datasets.iraven.problems import ComponentMatrix, Entities, Problem, draw_matrix
+from boolit.lab.datasets.iraven.rules import Rule, StableRandom
 
-GRID = CONFIGURATIONS["distribute_nine"].components[0]
+GRID = LAYOUTS["distribute_nine"].components[0]
 CONSTANT = tuple(Rule("Constant", look) for look in ("Type", "Size", "Color"))  # type: ignore[arg-type]
-FIELD = {"Type": "type", "Size": "size", "Color": "colour"}
+FIELD = {"Type": "type", "Size": "size", "Color": "color"}
 COUNTED_FROM = {"Number": 0, "Size": 1, "Color": 0}  # what a level of 0 counts in arithmetic; Number is a true count here
 
 
@@ -84,7 +83,7 @@ def check_constant(rule: Rule, place: Rule, rows: list[list[Entities]], slots: i
 
 def test_every_row_obeys_every_rule(problems: list[Problem]) -> None:
     for found in problems:
-        for number, component in enumerate(CONFIGURATIONS[found.configuration].components):
+        for number, component in enumerate(LAYOUTS[found.configuration].components):
             place, *looks = found.rules[number]
             rows = matrix(found, number)
             check_place(place, rows, len(component.slots))
@@ -96,7 +95,7 @@ def test_every_row_obeys_every_rule(problems: list[Problem]) -> None:
 
 
 def test_entities_are_in_range_and_ordered_by_slot(problems: list[Problem]) -> None:
-    components = CONFIGURATIONS[problems[0].configuration].components
+    components = LAYOUTS[problems[0].configuration].components
     for found in problems[:100]:
         assert (len(found.context), len(found.candidates), len(found.rules)) == (8, 8, len(components))
         for panel, (number, component) in product(found.context + found.candidates, enumerate(components)):
@@ -121,15 +120,15 @@ def test_a_quarter_of_the_components_is_uniform() -> None:
 def test_new_entities_are_copies_in_a_uniform_component_only(place: Rule) -> None:
     for found in drawn(place, uniform=True, samples=30):
         for row in found.rows:
-            assert len({(entity.type, entity.size, entity.colour, entity.angle) for panel in row for entity in panel}) == 1
+            assert len({(entity.type, entity.size, entity.color, entity.angle) for panel in row for entity in panel}) == 1
     different = drawn(place, uniform=False, samples=30)
-    assert all(len({entity.colour for panel in found.rows[0] for entity in panel}) > 1 for found in different)
+    assert all(len({entity.color for panel in found.rows[0] for entity in panel}) > 1 for found in different)
 
 
 def test_persistent_entities_keep_everything_but_their_slot() -> None:
     for found in drawn(Rule("Distribute_Three", "Position"), uniform=False, samples=30):
         for row in found.rows:
-            assert len({tuple((e.type, e.size, e.colour, e.angle) for e in panel) for panel in row}) == 1
+            assert len({tuple((e.type, e.size, e.color, e.angle) for e in panel) for panel in row}) == 1
 
 
 def test_every_row_begins_anew() -> None:

@@ -7,10 +7,8 @@ from fractions import Fraction
 
 import pytest
 
-from boolit.errors import UserError
-from boolit.lab.datasets.raven.configurations import CONFIGURATIONS, PanelComponent, configuration_named
-from boolit.lab.datasets.raven.rng import StableRandom
-from boolit.lab.datasets.raven.rules import GROUPS, Group, Rule, admissible_rules, draw_levels, first_levels
+from boolit.lab.datasets.iraven.layouts import LAYOUTS, Component
+from boolit.lab.datasets.iraven.rules import GROUPS, Group, Rule, StableRandom, admissible_rules, draw_levels, first_levels
 
 EMPTY = None
 NUMBER_RANGES = {  # by slots: the table of the generator's published description
@@ -53,8 +51,8 @@ KINDS = {"Number/Position": 7, "Type": 3, "Size": 4, "Color": 4}
 VALUES = {"Progression": 4, "Arithmetic": 2, "Distribute_Three": 1, "Constant": 1}
 
 
-def component(configuration: str, name: str) -> PanelComponent:
-    return next(part for part in CONFIGURATIONS[configuration].components if part.name == name)
+def component(configuration: str, name: str) -> Component:
+    return next(part for part in LAYOUTS[configuration].components if part.name == name)
 
 
 def names(rules: tuple[Rule, ...]) -> set[tuple[str, str, int]]:
@@ -75,13 +73,13 @@ def test_rules_with_an_empty_range_are_not_admitted(configuration: str, slots: i
 
 
 def test_one_slot_admits_constant_alone() -> None:
-    for configuration in CONFIGURATIONS.values():
+    for configuration in LAYOUTS.values():
         for part in configuration.components:
             if len(part.slots) == 1:
                 assert names(admissible_rules(part, "Number/Position")) == {("Constant", "Number/Position", 0)}
 
 
-def test_the_outer_component_has_one_colour_and_three_sizes() -> None:
+def test_the_outer_component_has_one_color_and_three_sizes() -> None:
     out = component("in_center_single_out_center_single", "Out")
     assert names(admissible_rules(out, "Color")) == {("Constant", "Color", 0)}
     steps = {("Progression", "Size", -1), ("Progression", "Size", 1)}
@@ -89,10 +87,10 @@ def test_the_outer_component_has_one_colour_and_three_sizes() -> None:
 
 
 @pytest.mark.parametrize("group", GROUPS)
-@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+@pytest.mark.parametrize("configuration", LAYOUTS)
 def test_weights_are_those_of_rejection(configuration: str, group: Group) -> None:
     """A kind uniformly, then its value uniformly, on condition that it is possible."""
-    for part in CONFIGURATIONS[configuration].components:
+    for part in LAYOUTS[configuration].components:
         weighted = admissible_rules(part, group)
         prior = {rule: Fraction(1, KINDS[group] * VALUES[rule.name]) for rule in weighted}
         for rule, times in Counter(weighted).items():
@@ -108,9 +106,9 @@ def test_type_has_no_arithmetic() -> None:
 
 
 @pytest.mark.parametrize("group", ["Type", "Size", "Color"])
-@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+@pytest.mark.parametrize("configuration", LAYOUTS)
 def test_levels_stay_within_the_limits_and_use_the_whole_first_range(configuration: str, group: Group) -> None:
-    for part in CONFIGURATIONS[configuration].components:
+    for part in LAYOUTS[configuration].components:
         low, high = part.limits[group]  # type: ignore[index]
         for rule in set(admissible_rules(part, group)) - {Rule("Constant", group)}:
             rows_of_draws = [draw_levels(rule, (low, high), StableRandom(seed)) for seed in range(200)]
@@ -120,16 +118,11 @@ def test_levels_stay_within_the_limits_and_use_the_whole_first_range(configurati
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_colour_guard(sign: int) -> None:
-    """A sum of colours adds something in row 1 or 2, and yet may add nothing in any one row."""
+def test_color_guard(sign: int) -> None:
+    """A sum of colors adds something in row 1 or 2, and yet may add nothing in any one row."""
     rows_of_draws = [draw_levels(Rule("Arithmetic", "Color", sign), (0, 9), StableRandom(seed)) for seed in range(2000)]
     seconds = [(first[1], second[1], third[1]) for first, second, third in rows_of_draws]
     assert not [found for found in seconds if found[:2] == (0, 0)]
     assert all(any(found[row] == 0 for found in seconds) for row in range(3))
     guarded = {second[0] for first, second, _ in rows_of_draws if first[1] == 0}
     assert guarded == set(range(9) if sign > 0 else range(1, 10))
-
-
-def test_unknown_configuration_is_named() -> None:
-    with pytest.raises(UserError, match="'2x2' is not a configuration of I-RAVEN: take one of center_single, distribute_four"):
-        configuration_named("2x2")

@@ -13,8 +13,8 @@ from hypothesis.extra.numpy import arrays
 from scipy.integrate import trapezoid
 from torch import Tensor
 
-from boolit.lab.datasets.composition import Curve, Pairs, compute_metrics, curves
-from boolit.lab.datasets.composition import pairs as evaluation
+from boolit.lab.datasets.czsl import Curve, Pairs, compute_metrics, curves
+from boolit.lab.datasets.czsl import pairs as evaluation
 
 PAIRS = Pairs.from_names(
     {
@@ -63,12 +63,12 @@ def cases(draw: st.DrawFn) -> tuple[Tensor, list[int]]:
     return torch.from_numpy(drawn), y
 
 
-@given(cases(), st.sampled_from([1, 2, 3]), st.sampled_from([7, 40, evaluation.NUMBERS_AT_ONCE]))
+@given(cases(), st.sampled_from([1, 2, 3]), st.sampled_from([7, 40, evaluation.CHUNK]))
 @settings(max_examples=40)
 def test_every_point_of_every_curve_is_the_literal_one(case: tuple[Tensor, list[int]], k: int, at_once: int) -> None:
     scores, y = case
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluation, "NUMBERS_AT_ONCE", at_once)
+        patch.setattr(evaluation, "CHUNK", at_once)
         found = [of_depths[k - 1] for of_depths in curves(scores, torch.tensor(y), PAIRS, "test")]
     for run, curve in zip(scores.double().tolist(), found, strict=True):
         expected = literally(run, y, k)
