@@ -54,10 +54,6 @@ if TYPE_CHECKING:
 
 MODEL_FILE = "model.skops"
 PHASES = ("choosing learning rates", "training", "baselines")
-BY_TIME = (
-    "The test rows are the latest rows of the table, in every run: the scores differ by the seed only. Neither an interval for "
-    "new rows nor a test of significance applies, and a difference between activations may be due to these rows."
-)
 
 
 @dataclass(frozen=True)
@@ -293,11 +289,11 @@ class CompareJob:
             scoring.GUESS_TEXTS[self.table.task == "regression"],
             (scoring.LINEAR, scoring.BOOSTING),
             diverged,
+            one_split=config.time is not None,
         )
         picks = [self._choose(results, number) for number in self.splits]
         expected = [self.guesses[i] if spec is None else scores[spec][i] for i, spec in enumerate(picks)]
-        text = BY_TIME if config.time else str(verdict)
-        result = CompareResult(ExecutionSummary(0, 0, 0, 0, 0.0), verdict=verdict, text=text)
+        result = CompareResult(ExecutionSummary(0, 0, 0, 0, 0.0), verdict=verdict, text=str(verdict))
         result = replace(result, expected=interval(expected, splits, self.scorer.metric.percent))
         if picks[0] is None:
             return result
@@ -349,6 +345,7 @@ class CompareJob:
                 "guess_text": verdict.guess_text,
                 "baselines": list(verdict.baselines),
                 "diverged": verdict.diverged,
+                "one_split": verdict.one_split,
             },
             "verdict": result.text,
             "paragraphs": [*describe_model(result), *result.notes],
@@ -361,7 +358,8 @@ def describe_model(result: CompareResult) -> list[str]:
         return []
     form, expected = result.verdict.score_format, result.expected
     low, high = (min(max(value, 0.0), 1.0) if form.percent else value for value in (expected.low, expected.high))
-    numbers = f"{form.number(expected.mean)} [{form.number(low)}, {form.number(high)}]{form.unit}"
+    interval = "" if result.verdict.one_split else f" [{form.number(low)}, {form.number(high)}]"
+    numbers = f"{form.number(expected.mean)}{interval}{form.unit}"
     return [
         f"The saved model is the network with the lowest validation loss on the first split. Expected "
         f"{result.verdict.comparison.metric.name} on new rows: {numbers}, measured by making the same choice on every split."
