@@ -24,6 +24,7 @@ from boolit.lab.common.devices import present_device, use_device
 from boolit.lab.common.files import atomic_write
 from boolit.lab.common.plugins import loaded_plugins
 from boolit.lab.execute.progress import StudyProgress
+from boolit.lab.reports.report import Report, write_report
 from boolit.lab.results.store import Store
 from boolit.lab.runs import JSON, Result, RunConfig, job
 from boolit.lab.studies import Cohort, Plan, cohorts, load_study, save
@@ -170,7 +171,7 @@ def run_study(
     sets: Sequence[str] = (),
     progress: bool | None = None,
     device: str | None = None,
-) -> Path:
+) -> Report:
     """Train a study and write its report, as ``boolit run`` does.
 
     Args:
@@ -183,10 +184,8 @@ def run_study(
         device: such as ``cpu`` or ``cuda:1``. Defaults to a GPU if there is one.
 
     Returns:
-        The page of the report. `Store` reads the runs: ``Store(folder).frame()``.
+        The report, with its ``verdict``, ``tables`` and ``page``. ``Store(folder).frame()`` has the runs.
     """
-    from boolit.lab.reports.report import write_report
-
     planned = make_plan(load_study(study), profile, seeds, sets)
     with Store(Path(folder)) as store, store.writing():
         save(planned, store.folder)
