@@ -157,12 +157,11 @@ class SranNetwork(nn.Module):
         self.register_buffer("rows", torch.tensor(ROW_PANELS), persistent=False)
         self.register_buffer("pairs", torch.tensor(PAIR_ROWS + [pair[::-1] for pair in PAIR_ROWS]), persistent=False)
         features = EXPANSION * family.channels if self.inverted else FEATURES
-        if self.inverted:
-            layers = ([family.channels, features // 2, features], 2), *[([family.channels, features], 4)] * 2
-            encoders = [NarrowEncoder(channels, *layer) for channels, layer in zip(CHANNELS, layers, strict=True)]
-        else:
-            encoders = [Resnet18(channels) for channels in CHANNELS]
-        self.panel_encoder, self.row_encoder, self.pair_encoder = encoders
+        narrow = ([family.channels, features // 2, features], 2), *[([family.channels, features], 4)] * 2
+        self.panel_encoder, self.row_encoder, self.pair_encoder = (
+            NarrowEncoder(channels, *layers) if self.inverted else Resnet18(channels)
+            for channels, layers in zip(CHANNELS, narrow, strict=True)
+        )
         normalized = family.layout == "layernorm"
         row, pair, embedding = (boolit.activation(spec).out_features(widths[i]) for i in (1, 3, 6))
         last = embedding if normalized else None
