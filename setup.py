@@ -29,9 +29,8 @@ setup(
             optional=True,
         ),
         Extension(
-            "boolit.logic.kernels._training",
-            [f"{FOLDER}/training.cpp"],
-            depends=[f"{FOLDER}/training_loops.h"],
+            "boolit.lab.kernels._training",
+            ["src/boolit/lab/kernels/training.cpp"],
             extra_compile_args=[*COMPILE, *QUIET, *OPENMP],
             extra_link_args=OPENMP,
             language="c++",

@@ -37,7 +37,7 @@ from typing import Any
 
 import numpy as np
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets.composition.mitstates_files import parse_t7
 from boolit.lab.datasets.download.mat import limit_memory, read_records, read_variable
 from boolit.lab.datasets.download.published import PublishedFile, UnreadableError, archive_entries, read_verified

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from boolit.cli._app import run as command
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.results.database import FILE
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run, RunConfig

@@ -19,7 +19,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.files import atomic_write
 from boolit.lab.datasets import load, source
 from boolit.lab.results.scores import metric_of, size_of

@@ -5,7 +5,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -45,6 +47,24 @@ def _own_registries(monkeypatch: pytest.MonkeyPatch) -> None:
 def pytest_collection_finish() -> None:
     """All modules and all tests stay until the end: without them a full garbage collection takes a tenth of the time."""
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def make_result() -> Callable[..., Any]:
+    """Return a function that makes the result of a run that was never trained."""
+    from boolit.lab.runs import Metric, Result, RunConfig
+
+    def make(activation: str = "relu", seed: int = 0, value: float = 0.5, **changes: Any) -> Result:
+        state, history = changes.pop("state", "finished"), changes.pop("history", {})
+        metrics = changes.pop("metrics", {"test_accuracy": value if state == "finished" else float("nan")})
+        seconds, environment = changes.pop("seconds", 0.5), changes.pop("environment", {"boolit": "1.0", "device": "cpu"})
+        sections = {"data": {"name": "parity"}, "model": {"name": "mlp"}, "training": {"epochs": 3, "batch": 32}}
+        network = {"inputs": (4,), "outputs": 1, "widths": (4, 2), "parameters": 36}
+        labels = {"study": "made-up", "profile": "quick", "metric": Metric(name="accuracy")}
+        entries = {"activation": activation, "seed": seed, **sections, **network, **labels, **changes}
+        return Result(RunConfig.model_validate(entries), state, metrics, history, seconds, environment)
+
+    return make
 
 
 @pytest.fixture(scope="module")

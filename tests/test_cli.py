@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 import boolit
 from boolit.cli import _app, _verify, main
+from boolit.errors import UserError
 from boolit.lab.catalogue import CATALOGUES, Catalogue
-from boolit.lab.common.errors import UserError
 from boolit.lab.paper.verification import Check, CheckFamily
 from boolit.nn import known_specs
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from boolit.cli._app import application
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 
 NAMES = ("center_single", "distribute_four")
 CHOSEN = [word for name in NAMES for word in ("--configuration", name)]

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from boolit.errors import UserError
 from boolit.lab.common import devices
 from boolit.lab.common.devices import DeviceCopies, use_device
-from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import Dataset, Resample, Split
 from boolit.lab.models import family
 from boolit.lab.runs import RunConfig

@@ -1,123 +1,94 @@
-"""A run's key is a fact about its configuration, and about nothing else."""
+"""A run's key is a function of what its result depends on, and of nothing else."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import ValidationError
 
-from boolit.lab.runs import Metric, Record, Run, RunConfig
-
-PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
-UNKNOWN = st.text().filter(lambda name: name not in RunConfig.model_fields)
-CONFIGS = st.dictionaries(UNKNOWN, PLAIN, max_size=4)
+from boolit.lab.runs import Metric, RunConfig, canonical, job, options
 
 
-@given(CONFIGS)
-def test_key_is_the_hash_of_the_sorted_json(config):
-    text = json.dumps(config, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    assert Run.from_dict(config).key == hashlib.sha256(text.encode("utf-8", "strict")).hexdigest()[:16]
+def config(**changes: Any) -> RunConfig:
+    entries: dict[str, Any] = {
+        "data": {"name": "xor", "train": 64},
+        "model": {"name": "mlp"},
+        "training": {"epochs": 2, "batch": 8},
+        "inputs": (2,),
+        "outputs": 1,
+        "activation": "relu",
+        "widths": (4,),
+        "parameters": 17,
+        "metric": Metric(name="accuracy"),
+    }
+    return RunConfig.model_validate(entries | changes)
 
 
-@given(CONFIGS)
-def test_order_of_writing_and_a_round_trip_do_not_change_the_key(config):
-    turned = dict(reversed(config.items()))
-    assert Run.from_dict(turned) == Run.from_dict(config) == Run.from_dict(json.loads(json.dumps(config)))
-    assert len({Run.from_dict(turned), Run.from_dict(config)}) == 1
+CHANGES: list[dict[str, Any]] = [
+    {"data": {"name": "xor", "train": 65}},
+    {"model": {"name": "mlp", "normalization": "batch"}},
+    {"training": {"epochs": 3, "batch": 8}},
+    {"activation": "max"},
+    {"widths": (8,)},
+    {"seed": 1},
+    {"split": 0},
+    {"trial": True},
+    {"arithmetic": 99},
+]
 
 
-@given(CONFIGS, st.integers())
-def test_another_seed_is_another_run(config, seed):
-    assert Run.from_dict(config | {"seed": seed}) != Run.from_dict(config | {"seed": seed + 1})
+@pytest.mark.parametrize("change", CHANGES, ids=str)
+def test_what_affects_the_result_changes_the_key(change: dict[str, Any]) -> None:
+    assert config(**change).key != config().key
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), {1, 2}, object()])
-def test_a_value_json_cannot_hold_is_refused(value):
-    with pytest.raises(ValueError, match="plain, finite JSON values"):
-        _ = Run.from_dict({"lr": value}).key
+def test_labels_and_defaults_do_not_change_the_key() -> None:
+    labels = {"study": "mine", "profile": "paper", "stage": "final", "budget": 7, "parameters": 1, "metric": Metric(name="loss")}
+    assert labels.keys() == RunConfig.LABELS
+    assert config(**labels).key == config().key
+    assert config(training={"epochs": 2, "batch": 8, "beta1": 0.9}).key == config().key
+    assert config(data={"name": "xor", "train": 64, "test": 2048}).identity()["data"] == options(config().data)
 
 
-def test_a_record_has_one_of_two_states_and_a_possible_time():
-    with pytest.raises(ValueError, match="finished, diverged, not 'running'"):
-        Record("k", RunConfig(), "running", {})  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="at least 0"):
-        Record("k", RunConfig(), "finished", {}, seconds=-1.0)
+def test_json_and_copies_keep_the_key() -> None:
+    run = config(seed=3, training={"epochs": 2, "batch": 8, "learning_rate": "find"})
+    assert RunConfig.model_validate_json(run.model_dump_json()) == run
+    assert RunConfig.model_validate_json(run.model_dump_json()).key == run.key
+    assert run.replace(seed=4).key != run.key == run.replace(seed=4).replace(seed=3).key
+    assert [copy.key for copy in run.with_seeds([3, 4])] == [run.key, run.replace(seed=4).key]
+    changed = run.replace(training={"epochs": 9})
+    assert (changed.training.epochs, changed.training.batch, run.training.epochs) == (9, 8, 2)
 
 
-METRIC = {"name": "auc", "split": "valid", "goal": "max", "solved": 0.5}
-LABELLED = {"study": "mine", "profile": None, "metric": METRIC, "search": "final", "budget": 7}
+@pytest.mark.parametrize("wrong", [{"seed": "1"}, {"widths": 4}, {"unknown": 1}, {"data": {"name": "xor", "trane": 1}}])
+def test_wrong_entries_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        config(**wrong)
 
 
-@given(CONFIGS, st.sampled_from(RunConfig.LABELS))
-def test_who_asks_and_how_it_is_compared_is_no_part_of_the_key(config, label):
-    assert Run.from_dict(config | {label: LABELLED[label]}) == Run.from_dict(config)
-
-
-@given(CONFIGS)
-def test_entries_come_back_as_they_were_written_known_or_not(config):
-    entries = LABELLED | {"seed": 3, "width": [4, 2], "data": {"name": "xor"}} | config
-    assert RunConfig.from_dict(entries).to_dict() == entries
-    assert RunConfig.from_dict(config).to_dict() == config
-
-
-def test_a_copy_has_its_own_entries_and_merges_the_training_options():
-    config = RunConfig.from_dict({"seed": 1, "training": {"epochs": 2, "batch": 8}, "later": 5})
-    changed = config.replace(seed=2, training={"epochs": 9})
-    assert changed.to_dict() == {"seed": 2, "training": {"epochs": 9, "batch": 8}, "later": 5}
-    assert (config.seed, config.training, changed.key != config.key) == (1, {"epochs": 2, "batch": 8}, True)
-
-
-@pytest.mark.parametrize("wrong", [{"seed": "1"}, {"width": 4}, {"metric": {"name": "auc", "goal": "up"}}, {"data": []}])
-def test_an_entry_of_another_type_is_refused(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        RunConfig.from_dict(wrong)
+def test_a_value_that_json_cannot_hold_is_refused() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        canonical({"rate": float("nan")})
 
 
 @pytest.mark.parametrize(("name", "goal", "better", "worse"), [("accuracy", "max", 0.9, 0.8), ("rmse", "min", 0.8, 0.9)])
-def test_a_metric_knows_what_is_better_and_what_solves_the_task(name, goal, better, worse):
+def test_a_metric_declares_its_direction_and_what_solves_the_task(name: str, goal: str, better: float, worse: float) -> None:
     metric = Metric(name=name, split="valid", solved=0.85)
     assert (metric.key, metric.goal, metric.percent) == (f"valid_{name}", goal, goal == "max")
-    assert metric.merit(better) > metric.merit(worse) > metric.merit(float("nan"))
+    assert metric.sign * better > metric.sign * worse
     assert [metric.solves(value) for value in (better, worse, 0.85, float("nan"))] == [True, False, True, False]
     assert not Metric(name=name).solves(better)
 
 
-def test_data_is_known_by_its_digest_wherever_it_lies():
-    def run(data: dict[str, Any]) -> Run:
-        return Run.from_dict({"data": data})
-
-    tables = [{"name": "table", "path": path, "digest": "5f", "target": "y"} for path in ("a.csv", "/home/me/a.csv")]
-    assert run(tables[0]) == run(tables[1]) != run(tables[0] | {"digest": "60"})
-    held_out = [{"name": "holdout", "of": table} for table in tables]
-    assert run(held_out[0]) == run(held_out[1]) != run(tables[0])
-    assert run({"name": "mine", "path": "a"}) != run({"name": "mine", "path": "b"})
+def test_an_unknown_metric_must_declare_its_direction() -> None:
+    with pytest.raises(ValidationError):
+        Metric(name="mae")
+    assert Metric(name="mae", goal="min", percent=False).sign == -1
 
 
-class Inner(BaseModel):
-    name: str = "inner"
-    size: int = 3
-
-
-class Outer(BaseModel):
-    name: str = "outer"
-    of: Inner
-    rate: float = 0.5
-    later: list[int] = []
-
-
-def test_options_at_their_defaults_are_not_named():
-    assert RunConfig.options(Outer(of=Inner())) == {"name": "outer", "of": {"name": "inner"}}
-    assert RunConfig.options(Outer(of=Inner(size=4), rate=0.5, later=[1])) == {
-        "name": "outer",
-        "of": {"name": "inner", "size": 4},
-        "later": [1],
-    }
+def test_a_job_has_the_data_and_the_options_of_its_runs() -> None:
+    made = job([config(seed=seed, training={"epochs": 2, "batch": 8, "peak": 0.1 + seed / 10}) for seed in (0, 5)])
+    assert (made.runs, made.seeds, made.widths, made.activation) == (2, (0, 5), (4,), "relu")
+    assert [recipe.peak for recipe in made.recipes] == [0.1, 0.6]
+    assert len(made.dataset.splits["train"]) == 64

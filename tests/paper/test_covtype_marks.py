@@ -13,8 +13,8 @@ from itertools import product
 
 import pytest
 
+from boolit.errors import UserError
 from boolit.lab import paper
-from boolit.lab.common.errors import UserError
 from boolit.lab.reports.tables.model import column_marks
 from boolit.lab.results.scores import ScoreSummary
 from boolit.lab.results.statistics import Comparison, compare_summaries, t_test

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from boolit import __version__
 from boolit._signals import INTERRUPTED, INTERRUPTS, READER_GONE, is_command, is_follower, print_interrupted
-from boolit.lab.common.errors import EXTRAS, IMPORTED_AS
+from boolit.errors import EXTRAS, IMPORTED_AS
 
 __all__ = ["main", "print_error"]
 
@@ -17,11 +17,10 @@ LONGEST = 1_000  # characters of an error
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs one command and exits: 0 done, 1 a check failed, 2 bad input, 3 another process has the rest or workers failed, 130
-    interrupted, 141 the reader of its output left.
-
-    Only here is the extra ``lab`` imported, so that its absence can be told in one line.
-    """
+    """Run one command and exit: 0 done, 1 a check failed, 2 bad input, 3 workers failed, 130 interrupted, 141 broken pipe."""
+    for name in ("stdout", "stderr"):  # None if the shell closed it
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     try:
         given = list(sys.argv[1:] if arguments is None else arguments)
         if given == ["--version"]:  # needs neither the extra nor its time
@@ -31,8 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             from boolit.cli._app import run
 
             code = run(given)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except ModuleNotFoundError as error:
         module = (error.name or "").partition(".")[0]
         package = IMPORTED_AS.get(module, module)

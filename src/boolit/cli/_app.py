@@ -25,7 +25,7 @@ from boolit._signals import INTERRUPTED, INTERRUPTS, READER_GONE, is_command
 from boolit.cli import print_error
 from boolit.cli._help import HelpLayout, explain, write_commands
 from boolit.cli._options import UNFINISHED
-from boolit.lab.common.errors import UserError, lacks_memory
+from boolit.errors import UserError, lacks_memory
 
 # Newer typers carry click inside themselves, older ones use the package: the base of BadParameter is right in both.
 ParsingError = cast("type[Exception]", typer.BadParameter.__mro__[2])
@@ -44,7 +44,6 @@ COMMANDS: dict[str, dict[str, dict[str, str]]] = {
             "watch": "_report:watch",
             "export": "_results:export",
             "correlations": "_results:correlations",
-            "rescue": "_results:rescue",
         },
         "The paper": {"verify": "_verify:verify", "paper": "_results:paper", "figures": "_results:figures"},
         "This machine": {"doctor": "_list:doctor", "data": "data", "bench": "bench"},
@@ -84,7 +83,7 @@ EXIT_CODES = {
     0: "done",
     1: "a check failed",
     2: "bad input, or what the system refused",
-    UNFINISHED: "another process has the rest, or workers failed",
+    UNFINISHED: "workers failed",
     INTERRUPTED: "interrupted",
     READER_GONE: "the reader of the output left",
 }

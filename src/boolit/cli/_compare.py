@@ -26,7 +26,7 @@ from boolit.cli._options import (
 )
 from boolit.cli._run import end_unless_complete, local_device, open_cluster
 from boolit.cli._terminal import OUTPUT, JsonOption, activation_name, output, print_json, progress, wrap
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.compare.config import MANY_ROWS, MIN_SPLITS, SPLITS, SPLITS_OF_MANY_ROWS, CompareConfig
 
 if TYPE_CHECKING:

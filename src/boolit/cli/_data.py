@@ -190,7 +190,7 @@ def iraven(
       boolit data generate iraven --problems 100
       boolit data generate iraven --configuration center_single --page problems.png
     """
-    from boolit.lab.common.errors import UserError
+    from boolit.errors import UserError
     from boolit.lab.datasets.raven.configurations import CONFIGURATIONS, configuration_named
     from boolit.lab.datasets.raven.files import problem_folder
 

@@ -1,19 +1,32 @@
-"""``boolit list`` and ``boolit doctor``: what there is to choose from, and what of it is active here."""
+"""``boolit list`` and ``boolit doctor``: what there is to choose from, and what is active on this machine."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from boolit.cli._options import Kind, values
 from boolit.cli._terminal import OUTPUT, JsonOption, output, plain_table, print_json
-from boolit.lab.catalogue import CATALOGUES, Catalogue
+from boolit.lab.catalogue import list_activations, list_studies
 
 if TYPE_CHECKING:
     from boolit.lab.doctor import Fact, Section
+
+NOTES = {
+    "activations": (
+        "map: channels in → out; a width must be a multiple of the divisor; factor: channels out per channel in.",
+        "Endings: _kN for groups of N channels (or_ail_k3), _halves for channel i with i + C/k as in GLU (xnor_il_halves).",
+        "Duplicates (_d) give every gate every group, partitions (_p; _pu if uneven) give each its share.",
+        "Any other ensemble: gates joined by _ (and_xor_il_d), members of any kind by + (max+xnor_ail_d).",
+    ),
+    "studies": ("boolit run STUDY trains one; your own .toml file works too.",),
+    "figures": ("boolit figures NAME draws one.",),
+}
 
 
 def list_(
@@ -29,19 +42,47 @@ def list_(
       boolit list studies
       boolit list figures --json
     """
-    found = CATALOGUES[kind.value]()
+    entries, columns, groups = {"activations": _activations, "studies": _studies, "figures": _figures}[kind.value]()
     if json:
-        print_json(found.entries)
+        print_json(entries)
     else:
-        _print_catalogue(found)
+        _print_groups(columns, groups, NOTES[kind.value])
 
 
-def _print_catalogue(catalogue: Catalogue) -> None:
+Listing = tuple[list[dict[str, Any]], tuple[str, ...], dict[str, list[tuple[str, ...]]]]  # entries, columns, groups of rows
+
+
+def _activations() -> Listing:
+    groups: dict[str, list[tuple[str, ...]]] = {}
+    entries = []
+    for facts in list_activations():
+        arrow, factor = f"{facts.map[0]}→{facts.map[1]}", Fraction(facts.map[1], facts.map[0])
+        row = (facts.spec, arrow, str(facts.divisor), str(factor), facts.description)
+        groups.setdefault(f"{arrow} {facts.kind}s", []).append(row)
+        entries.append({**vars(facts), "feature_factor": float(factor)})
+    return entries, ("spec", "map", "divisor", "factor", "computes"), groups
+
+
+def _studies() -> Listing:
+    entries = list_studies()
+    rows = [(entry["name"], ", ".join(entry["profiles"]), entry["title"]) for entry in entries]
+    return entries, ("study", "profiles", "title"), {"studies": rows}
+
+
+def _figures() -> Listing:
+    from boolit.lab.paper.figures import FIGURES
+
+    entries = [{"name": name, "label": entry.label, "caption": entry.caption} for name, entry in FIGURES.items()]
+    rows = [(entry["name"], entry["label"] or "–", entry["caption"]) for entry in entries]
+    return entries, ("figure", "in the paper", "shows"), {"figures": rows}
+
+
+def _print_groups(columns: Sequence[str], groups: Mapping[str, Sequence[Sequence[str]]], notes: Sequence[str]) -> None:
     console = output()
-    widths = [max(map(len, column)) for column in zip(catalogue.columns, *chain(*catalogue.groups.values()), strict=True)]
-    for heading, rows in catalogue.groups.items():
-        table = plain_table(*catalogue.columns)
-        table.show_header = heading == next(iter(catalogue.groups))
+    widths = [max(map(len, column)) for column in zip(columns, *chain(*groups.values()), strict=True)]
+    for heading, rows in groups.items():
+        table = plain_table(*columns)
+        table.show_header = heading == next(iter(groups))
         for column, width in zip(table.columns[:-1], widths[:-1], strict=True):  # the last one may wrap
             column.min_width = width
         for row in rows:
@@ -49,7 +90,7 @@ def _print_catalogue(catalogue: Catalogue) -> None:
         console.print(f"[bold]{escape(heading)}[/]")
         console.print(table)
         console.print()
-    for note in catalogue.notes:
+    for note in notes:
         console.print(note, markup=False, style="dim")
 
 

@@ -12,10 +12,10 @@ from typing import Annotated, Any
 import typer
 
 from boolit.cli._terminal import OUTPUT
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 
 WHAT, TRAINING, TESTS = "What to compare", "Training", "Statistics"  # groups of a help text, with OUTPUT
-UNFINISHED = 3  # the exit code where another process has some of the runs, or workers could not train them
+UNFINISHED = 3  # the exit code if workers could not train some of the runs
 RESULTS = Path("results")  # the folder under which everything is written unless --out names another
 
 
@@ -89,10 +89,10 @@ def complete_studies(incomplete: str) -> list[str]:
 
 def complete_profiles(incomplete: str) -> list[str]:
     """Those of the study on the line, which the parser has not reached at an option without its value."""
-    from boolit.lab.catalogue import studies
+    from boolit.lab.catalogue import list_studies
 
     line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
-    entries = studies().entries
+    entries = list_studies()
     chosen = [entry for entry in entries if entry["name"] in line.split()] or entries
     return sorted({name for entry in chosen for name in entry["profiles"] if name.startswith(incomplete)})
 
@@ -107,9 +107,9 @@ def complete_activations(incomplete: str) -> list[str]:
 
 
 def complete_figures(incomplete: str) -> list[str]:
-    from boolit.lab.catalogue import figures
+    from boolit.lab.paper.figures import FIGURES
 
-    return [entry["name"] for entry in figures().entries if entry["name"].startswith(incomplete)]
+    return [name for name in FIGURES if name.startswith(incomplete)]
 
 
 def complete_tables(incomplete: str) -> list[str]:
@@ -215,6 +215,16 @@ ClusterOption = Annotated[
         rich_help_panel=TRAINING,
     ),
 ]
+CheckpointDirOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--checkpoint-dir",
+        metavar="DIR",
+        help="Folder of checkpoints that all workers of a cluster share, so that a lost worker's runs resume.",
+        show_default="in the folder of the results",
+        rich_help_panel=TRAINING,
+    ),
+]
 FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="A folder that boolit run, compare or transfer wrote.")]
 
 
@@ -237,7 +247,7 @@ def check_names(names: Iterable[str], known: Iterable[str], option: str) -> None
     Example:
         >>> check_names(["mapz"], ["maps", "sran"], "--only")
         Traceback (most recent call last):
-        boolit.lab.common.errors.UserError: --only 'mapz' is not one of maps, sran; did you mean maps?
+        boolit.errors.UserError: --only 'mapz' is not one of maps, sran; did you mean maps?
     """
     known = list(known)
     for name in names:

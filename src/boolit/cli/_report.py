@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from boolit.cli._terminal import OUTPUT, JsonOption, has_browser, output, print_json, progress
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.progress import show_working
 
 if TYPE_CHECKING:

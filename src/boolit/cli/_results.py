@@ -1,4 +1,4 @@
-"""``boolit figures``, ``paper``, ``correlations``, ``export`` and ``rescue``: what is made of finished runs."""
+"""``boolit figures``, ``paper``, ``correlations`` and ``export``: what is made of finished runs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from boolit.cli._options import (
     values,
 )
 from boolit.cli._terminal import OUTPUT, JsonOption, activation_name, output, plain_table, print_json
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.progress import count_progress, show_working
 
 if TYPE_CHECKING:
-    from boolit.lab.reports.figures.correlations import Correlations
+    from boolit.lab.paper.figures.correlations import Correlations
 
 
 def figures(
@@ -47,7 +47,7 @@ def figures(
       boolit figures
       boolit figures gate-or gate-xnor --format svg --out figures
     """
-    from boolit.lab.reports.figures import FIGURES, draw
+    from boolit.lab.paper.figures import FIGURES, draw
 
     with count_progress() as begin:
         advance = begin("drawing figures", len(names or FIGURES))
@@ -102,9 +102,9 @@ def paper(
     if results is None:
         table = paper_table(label)
     else:
-        with Store(results, create=False) as store, show_working("reading the runs", False if json else None):
-            records = store.table()
-        if not records:
+        with Store(results) as store, show_working("reading the runs", False if json else None):
+            records = store.frame()
+        if records.empty:
             raise UserError(f"{results} has no finished runs to set beside {label}; run the table's study into it first")
         table = paper_table(label, records)
     if json:
@@ -133,10 +133,10 @@ def correlations(
       boolit correlations results/parity-quick
       boolit correlations results/parity-quick --layer 2 --json
     """
-    from boolit.lab.reports.figures.correlations import measure_correlations, write_correlations
+    from boolit.lab.paper.figures.correlations import measure_correlations, write_correlations
     from boolit.lab.results.store import Store
 
-    with Store(folder, create=False) as store, show_working("comparing weights", False if json else None):
+    with Store(folder) as store, show_working("comparing weights", False if json else None):
         found = measure_correlations(store, layer)
         figure = write_correlations(found, folder, layer)
     if json:
@@ -193,38 +193,10 @@ def export(
     from boolit.lab.results.export import export as write
     from boolit.lab.results.store import Store
 
-    with Store(folder, create=False) as store, show_working("exporting the runs"):
-        paths = write(store, to or folder / f"runs.{format.value}", format.value, history)
+    path = to or folder / f"runs.{format.value}"
+    with Store(folder) as store, show_working("exporting the runs"):
+        paths = [write(store.frame(), path, format.value)]
+        if history:
+            paths.append(write(store.curves(), path.with_name(f"{path.stem}-history{path.suffix}"), format.value))
     for path in paths:
         output().print(escape(str(path)), soft_wrap=True)
-
-
-def rescue(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder whose store is damaged.")],
-    to: Annotated[
-        Path | None,
-        typer.Option("--to", metavar="DIR", help="The new folder.", show_default="DIR-rescued", rich_help_panel=OUTPUT),
-    ] = None,
-    json: JsonOption = False,
-) -> None:
-    """Copy every intact run of a damaged store to a new folder.
-
-    The damaged store is only read. Go on with the new folder: boolit run trains again what was lost.
-
-    Examples:
-      boolit rescue results/parity-quick
-      boolit rescue results/parity-quick --to results/parity-mended
-    """
-    from boolit.lab.results.rescue import rescue as copy
-
-    with show_working("copying the intact runs", False if json else None):
-        found = copy(folder, to or folder.resolve().with_name(f"{folder.resolve().name}-rescued"))
-    if json:
-        entry = {"kept": found.kept, "lost": list(found.lost), "checked": found.checked, "folder": str(found.folder)}
-        print_json(entry)
-        return
-    console = output()
-    lost = f"{len(found.lost)} lost: {', '.join(found.lost)}" if found.lost else "none known to be lost"
-    console.print(f"{found.kept} runs copied to {escape(str(found.folder))}; {lost}.", soft_wrap=True)
-    if not found.checked:
-        console.print("The store is of version 1, which has no checksums: what could be read was taken.", soft_wrap=True)

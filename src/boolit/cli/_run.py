@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -14,10 +16,10 @@ from boolit._signals import INTERRUPTED, print_interrupted
 from boolit.cli import print_error
 from boolit.cli._options import (
     RESULTS,
-    TESTS,
     TRAINING,
     UNFINISHED,
     WHAT,
+    CheckpointDirOption,
     ClusterOption,
     DeviceOption,
     ProfileOption,
@@ -39,13 +41,12 @@ from boolit.cli._terminal import (
     progress,
     wrap,
 )
-from boolit.lab.common.errors import UserError, user_input
+from boolit.errors import UserError, user_input
 from boolit.lab.common.progress import show_working
 
 if TYPE_CHECKING:
     from boolit.lab.execute import ExecutionSummary
     from boolit.lab.execute.cluster import Cluster
-    from boolit.lab.execute.search import SearchResult
     from boolit.lab.reports.page import Report
 
 
@@ -64,31 +65,10 @@ def run(
         Path | None,
         typer.Option("--hparams", metavar="FILE", help="Hyper-parameters that boolit search wrote.", rich_help_panel=WHAT),
     ] = None,
-    checkpoint_steps: Annotated[
-        int | None,
-        typer.Option(
-            "--checkpoint-steps",
-            min=1,
-            metavar="N",
-            help="Also write a checkpoint every so many steps.",
-            rich_help_panel=TRAINING,
-        ),
-    ] = None,
     device: DeviceOption = "auto",
-    wait: Annotated[
-        bool,
-        typer.Option(
-            "--wait",
-            help=f"Wait for runs that another process is training, instead of ending with exit code {UNFINISHED}.",
-            rich_help_panel=TRAINING,
-        ),
-    ] = False,
     workers: WorkersOption = None,
     cluster: ClusterOption = None,
-    welch: Annotated[bool, typer.Option("--welch", help="Welch's t-test instead of Student's.", rich_help_panel=TESTS)] = False,
-    holm: Annotated[
-        bool, typer.Option("--holm", help="Correct for many tests by Holm's method.", rich_help_panel=TESTS)
-    ] = False,
+    checkpoint_dir: CheckpointDirOption = None,
     out: Annotated[Path | None, out_option("results/STUDY-PROFILE")] = None,
     offer: Annotated[
         bool,
@@ -96,11 +76,11 @@ def run(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Train a study, and say which activation is better.
+    """Train a study and say which activation is better.
 
-    What is in the output folder already is not trained again. Ctrl-C or a kill loses nothing that is finished; the same
-    command goes on from there. Under torchrun its processes train every network together; with --workers or --cluster, many
-    processes train different networks.
+    Runs that are in the output folder already are not trained again. Ctrl-C or a kill loses no finished run; the same command
+    resumes. Under torchrun, its processes train every network together; with --workers or --cluster, many processes train
+    different networks.
 
     Examples:
       boolit run parity
@@ -110,42 +90,38 @@ def run(
     """
     from boolit.lab.common.devices import use_device
     from boolit.lab.datasets import load
-    from boolit.lab.execute import execute, execute_and_wait, follow
-    from boolit.lab.reports.page import report_study
-    from boolit.lab.reports.sections import ReportInfo
-    from boolit.lab.results.statistics import ComparisonMethod
+    from boolit.lab.execute import execute
+    from boolit.lab.reports.report import write_report
     from boolit.lab.results.store import Store
-    from boolit.lab.studies import check_memory, load_study, plan
+    from boolit.lab.studies import load_study, plan, save
     from boolit.lab.training.distributed import is_leader, leader_first, processes, size
 
     shown = False if json else None
     with processes(), use_device(local_device(device, cluster)) as chosen:
-        if wait and size() > 1:
-            raise UserError("--wait is for a single process; leave it out under torchrun")
         if size() > 1 and (chosen.type not in ("cpu", "cuda") or ":" in device):
             raise UserError(f"--device {device} is one device, and torchrun's processes have one each; write cuda or cpu")
         with leader_first():
             with show_working("planning the runs", shown):
                 planned = plan(load_study(study), profile, seeds, [*(sets or ()), *_sweep(activations)], hparams)
-            check_memory(planned)
             with user_input():
                 load(planned.study.data)  # fetched by the leader, and before anything is written
         if not is_leader():
-            follow(planned)
+            execute(planned, None)
             return
         folder = out or RESULTS / "-".join(filter(None, (planned.name, planned.profile)))
-        with Store(folder) as store, open_cluster(workers, cluster, device) as on:
-            method = ComparisonMethod(welch=welch, holm=holm)
-            ReportInfo.of_plan("run", planned, method).write(store.folder)
-            if wait:
-                summary = execute_and_wait(planned, store, _print_waiting, shown, checkpoint_steps, on)
-            else:
-                summary = execute(planned, store, shown, checkpoint_steps=checkpoint_steps, cluster=on)
-            with show_working("writing the report", shown):
-                report = report_study(planned, store, method)
-            show_report(report, summary, json)
+        with Store(folder) as store, store.writing(), open_cluster(workers, cluster, device) as on:
+            save(planned, folder, command=this_command())
+            summary = execute(planned, store, progress=shown, cluster=on, checkpoint_dir=checkpoint_dir)
+        with show_working("writing the report", shown):
+            report = write_report(folder)
+        show_report(report, summary, json)
     if offer and report.page and not json:
         offer_to_open(report.page)
+
+
+def this_command() -> str:
+    """Return the command line of this process."""
+    return shlex.join(["boolit", *sys.argv[1:]])
 
 
 def local_device(device: str, cluster: str | None) -> str:
@@ -181,33 +157,13 @@ def _sweep(activations: str | None) -> list[str]:
     return [] if activations is None else [f"sweep.activation={names}"]
 
 
-def _print_waiting(reason: str) -> None:
-    progress().print(f"note: waiting: {escape(reason)}", soft_wrap=True)
-
-
-def show_report(report: Report, summary: ExecutionSummary, json: bool, more: Mapping[str, Any] | None = None) -> None:
-    """Prints a report, and ends the command if it is not of all runs.
-
-    ``more`` is printed as JSON, too; its ``notes`` are printed for people.
-    """
-    more = more or {}
-    if json:
-        print_json({**_entry(report, summary), **more})
-    else:
-        _print(report, summary, more.get("notes", ()))
-    end_unless_complete(summary)
-
-
 def end_unless_complete(summary: ExecutionSummary) -> None:
-    """Ends the command if it was interrupted, if workers could not train some runs or if another process has them."""
+    """End the command if it was interrupted or if workers could not train some runs."""
     if summary.interrupted:
         print_interrupted()
         raise typer.Exit(INTERRUPTED)
-    if summary.failed:
+    if summary.failures:
         print_error(f"{summary.failed_message}; all others are done, and the same command tries these again")
-        raise typer.Exit(UNFINISHED)
-    if summary.elsewhere:
-        print_error(f"{summary.elsewhere_message}; run the same command again later (`boolit run --wait` waits)")
         raise typer.Exit(UNFINISHED)
 
 
@@ -232,7 +188,7 @@ def show(
         planned = plan(file, profile, sets=[*(sets or ()), *_sweep(activations)])
     shapes: dict[tuple[str, str, int], int] = {}
     for each in planned.runs:
-        name = (each.config.activation, "-".join(map(str, each.config.width)), each.config.parameters)
+        name = (each.activation, "-".join(map(str, each.widths)), each.parameters)
         shapes[name] = shapes.get(name, 0) + 1
     rows = [{"activation": a, "widths": w, "parameters": p, "runs": n} for (a, w, p), n in shapes.items()]
     entry = {"name": file.name, "title": file.title, "profiles": file.profiles, "profile": planned.profile}
@@ -321,14 +277,15 @@ def search(
     device: DeviceOption = "auto",
     workers: WorkersOption = None,
     cluster: ClusterOption = None,
+    checkpoint_dir: CheckpointDirOption = None,
     out: Annotated[Path | None, out_option("results/STUDY-search")] = None,
     json: JsonOption = False,
 ) -> None:
     """Search hyper-parameters as the paper does.
 
-    Random settings, the bounds tightened after each round; then the ten best settings of all rounds with many seeds. It chooses
-    by the data's validation rows, or a fifth of the training rows where there are none; test rows are not looked at. Stopped
-    and started again, it goes on where it was.
+    Random settings, with bounds that tighten after each round; then the ten best settings of all rounds with many seeds. The
+    search chooses by the data's validation rows, or by a fifth of the training rows if there are none, and never reads test
+    rows. Interrupted, the same command resumes.
 
     Examples:
       boolit search parity
@@ -336,25 +293,40 @@ def search(
       boolit run parity --hparams results/parity-search/hparams.toml
     """
     from boolit.lab.common.devices import use_device
-    from boolit.lab.execute.search import SearchSettings, write_hparams
-    from boolit.lab.execute.search import search as find
+    from boolit.lab.execute import train_configs
+    from boolit.lab.reports.report import write_report
     from boolit.lab.results.store import Store
-    from boolit.lab.studies import load_study
+    from boolit.lab.studies import load_study, save
+    from boolit.lab.studies.search import hparams_to_toml, plan_search
+    from boolit.lab.studies.search import search as find
 
-    file = load_study(study)
-    folder = out or RESULTS / f"{file.name}-search"
-    with use_device(local_device(device, cluster)), Store(folder) as store, open_cluster(workers, cluster, device) as on:
-        how = SearchSettings(store, rounds, trials, seeds, progress=False if json else None, cluster=on)
-        found = find(file, how, None, profile, [*(sets or ()), *_sweep(activations)])
-        if found is None:
-            print_interrupted()
-            raise typer.Exit(INTERRUPTED)
-        path = store.folder / "hparams.toml"
-        write_hparams(found, file.name, path)
+    planned = plan_search(load_study(study), profile, [*(sets or ()), *_sweep(activations)])
+    folder, shown = out or RESULTS / f"{planned.name}-search", False if json else None
+    length = {"rounds": rounds, "trials": trials, "seeds": seeds}
+    with (
+        use_device(local_device(device, cluster)),
+        Store(folder) as store,
+        store.writing(),
+        open_cluster(workers, cluster, device) as on,
+    ):
+        save(planned, folder, "search", this_command(), search=length)
+
+        def train(configs: Sequence[RunConfig]) -> list[Result] | None:
+            return train_configs(configs, planned, store, progress=shown, cluster=on, checkpoint_dir=checkpoint_dir)
+
+        results = find(planned, train, **length)
+        if results is not None:
+            save(planned, folder, "search", this_command(), search=length, results=[each.to_json() for each in results])
+    write_report(folder)
+    if results is None:
+        print_interrupted()
+        raise typer.Exit(INTERRUPTED)
+    path = folder / "hparams.toml"
+    path.write_text(hparams_to_toml({each.activation: each.setting for each in results}, f"found for {planned.name}"), "utf-8")
     if json:
-        print_json({"hparams": str(path), "found": [one.to_json() for one in found]})
+        print_json({"hparams": str(path), "found": [each.to_json() for each in results]})
     else:
-        _print_search(found, study, path)
+        _print_search(results, study, path)
 
 
 def _print_search(found: list[SearchResult], study: str, path: Path) -> None:

@@ -1,241 +1,204 @@
-"""A run and what it leaves: its configuration, which has the key, its metric, and its record."""
+"""A run: its configuration, which determines its key, and its result."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 
-JSON: TypeAlias = "bool | int | float | str | list[JSON] | tuple[JSON, ...] | Mapping[str, JSON] | None"
-Goal: TypeAlias = Literal["max", "min"]
+from boolit.lab.datasets import AnySource, load
+from boolit.lab.models import AnyFamily
+from boolit.lab.training import Job
+from boolit.lab.training.metrics import METRICS
+from boolit.lab.training.recipe import Recipe
+
+JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 State: TypeAlias = Literal["finished", "diverged"]
 
 KEY_DIGITS = 16
-STATES: tuple[State, ...] = get_args(State)
-LOWER_IS_BETTER = ("loss", "rmse")  # of all other metrics, higher is better
-
-
-def canonical(config: Mapping[str, JSON]) -> str:
-    """The one JSON text of a configuration: keys sorted, no spaces, no NaN.
-
-    Example:
-        >>> canonical({"seed": 1, "activation": "or_ail"})
-        '{"activation":"or_ail","seed":1}'
-    """
-    try:
-        return json.dumps(config, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"a run's configuration holds plain, finite JSON values only ({error}); convert them first") from None
-
-
-def in_percent(metric: str) -> bool:
-    """Whether a metric is shown in percent: accuracies and other fractions are, losses and errors are not."""
-    return not metric.endswith(LOWER_IS_BETTER)
+ARITHMETIC = 6  # part of every key: raised when the same configuration no longer gives the same numbers
 
 
 class Metric(BaseModel):
-    """What runs are compared by; ``solved`` is the value from which a run has solved its task, where there is one.
+    """The metric that runs are compared by.
 
-    ``name`` is ``loss``, the metric of the task (``accuracy`` or ``rmse``), or one of the data's extra metrics (``auc``);
-    ``split`` is where it is measured; ``goal`` is ``max``, or ``min`` for losses and errors, unless given.
-
-    Example:
-        >>> Metric(name="rmse").key, Metric(name="rmse").goal
-        ('test_rmse', 'min')
-        >>> accuracy = Metric(name="accuracy", solved=0.99)
-        >>> accuracy.percent, accuracy.solves(0.995), accuracy.merit(0.9) > accuracy.merit(float("nan"))
-        (True, True, True)
+    Args:
+        name: ``loss``, the metric of the task (``accuracy`` or ``rmse``) or an extra metric of the data.
+        split: the split it is measured on.
+        goal: ``max`` or ``min``. Defaults to the direction that the metric declares.
+        percent: whether values are shown in percent. Defaults to what the metric declares.
+        solved: the value from which a run counts as having solved its task.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
-    name: Annotated[str, Field(min_length=1)]
+    name: str
     split: str = "test"
-    goal: Goal = "max"
+    goal: Literal["max", "min"]
+    percent: bool
     solved: float | None = None
 
     @model_validator(mode="before")
     @classmethod
-    def _default_goal(cls, table: Any) -> Any:
-        if isinstance(table, dict) and table.get("goal") is None:
-            return {**table, "goal": "min" if table.get("name") in LOWER_IS_BETTER else "max"}
-        return table
+    def _declared(cls, table: Any) -> Any:
+        declared = METRICS.get(str(table.get("name"))) if isinstance(table, dict) else None
+        if declared is None:
+            return table  # pydantic reports the missing goal and percent
+        return {"goal": declared.goal, "percent": declared.percent} | table
 
     @property
     def key(self) -> str:
-        """Its name among a record's metrics."""
+        """The column of the metric, such as ``test_accuracy``."""
         return f"{self.split}_{self.name}"
 
     @property
-    def percent(self) -> bool:
-        """Whether it is shown in percent."""
-        return in_percent(self.name)
-
-    def merit(self, value: float) -> float:
-        """A number that is larger the better ``value`` is; NaN is the worst."""
-        return -math.inf if math.isnan(value) else value if self.goal == "max" else -value
+    def sign(self) -> int:
+        """1 if higher values are better, else -1."""
+        return 1 if self.goal == "max" else -1
 
     def solves(self, value: float) -> bool:
-        """Whether a value is as good as ``solved``."""
-        return self.solved is not None and not math.isnan(value) and self.merit(value) >= self.merit(self.solved)
+        """Return whether a value reaches ``solved``."""
+        return self.solved is not None and self.sign * value >= self.sign * self.solved
 
 
 class RunConfig(BaseModel):
-    """Everything a run was asked for by. It alone knows what is part of the run's key.
+    """Everything that determines one training, and the labels it is reported under.
 
-    ``study`` and ``profile`` say who asked. ``data``, ``model`` and ``training`` are tables of a name and of options that are
-    not at their defaults; ``inputs`` is the shape of a sample, ``outputs`` how many numbers the network answers with; ``width``
-    has one entry for each of its ``depth`` hidden layers before the ``activation``, ``parameters`` is what it has and
-    ``budget`` what it may have. ``metric`` is what runs are compared by, ``arithmetic`` the version of the numerics, ``seed``
-    the run's own. ``split`` is the number of the run's own rows, where its data has several; a run with ``trial`` only
-    chooses, ``search`` says in which search. Entries that this version does not know are kept as they are.
-
-    Example:
-        >>> config = RunConfig.from_dict({"activation": "relu", "seed": 1, "study": "mine"})
-        >>> config.identity(), config.key == config.replace(study="yours").key != config.replace(seed=2).key
-        ({'activation': 'relu', 'seed': 1}, True)
-        >>> config.to_dict(), RunConfig.options(Metric(name="accuracy", split="valid"))
-        ({'study': 'mine', 'activation': 'relu', 'seed': 1}, {'name': 'accuracy', 'split': 'valid'})
+    Args:
+        data: the dataset and its options.
+        model: the model family and its options.
+        training: optimizer, schedule and length.
+        inputs: shape of one sample.
+        outputs: outputs of the network.
+        activation: spec of the activation.
+        widths: pre-activation width of each hidden layer.
+        seed: seed of the initial weights, the batches and the augmentation.
+        split: number of the resampled split, for data that has several.
+        trial: whether the run only chooses a hyper-parameter and never reads test rows.
+        study, profile, metric, budget, stage, parameters: labels; they do not affect the result.
     """
 
-    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    # What is not part of a key: who asked for a run and how it is compared, and the place of data whose digest is.
-    LABELS: ClassVar = ("study", "profile", "metric", "search", "budget")
-    PLACES: ClassVar = ("path", "weights")
+    LABELS: ClassVar = frozenset({"study", "profile", "metric", "budget", "stage", "parameters"})
 
-    study: str = ""
-    profile: str | None = None
-    data: dict[str, Any] = {}
-    model: dict[str, Any] = {}
-    inputs: list[int] = []
-    outputs: int = 0
-    activation: str = ""
-    width: list[int] = []
-    depth: int = 0
-    parameters: int = 0
-    budget: int | None = None
-    training: dict[str, Any] = {}
-    metric: Metric | None = None
-    arithmetic: int = 1
+    data: AnySource
+    model: AnyFamily
+    training: Recipe
+    inputs: tuple[int, ...]
+    outputs: int
+    activation: str
+    widths: tuple[int, ...]
     seed: int = 0
     split: int | None = None
     trial: bool = False
-    search: str | None = None
-
-    @staticmethod
-    def from_dict(entries: Mapping[str, Any]) -> RunConfig:
-        """The configuration with these entries; those that are left out stay out of `to_dict` and of the key."""
-        return RunConfig.model_validate(dict(entries))
-
-    def to_dict(self) -> dict[str, JSON]:
-        """The entries it was made from, as plain JSON values."""
-        entries: dict[str, JSON] = {name: value for name, value in self if name in self.model_fields_set}
-        return entries | {"metric": self.metric.model_dump(exclude_none=True)} if self.metric else entries
-
-    def replace(self, training: Mapping[str, Any] | None = None, **changes: Any) -> RunConfig:
-        """A copy with other entries; the options of ``training`` are laid over the present ones."""
-        merged = {} if training is None else {"training": {**self.training, **training}}
-        return self.model_copy(update=changes | merged)
-
-    def identity(self) -> dict[str, JSON]:
-        """What the result depends on: everything but ``LABELS``, and without the place of data that has a digest.
-
-        Example:
-            >>> RunConfig.from_dict({"data": {"name": "table", "path": "a.csv", "digest": "5f"}, "seed": 1}).identity()
-            {'data': {'name': 'table', 'digest': '5f'}, 'seed': 1}
-        """
-        kept = {name: value for name, value in self.to_dict().items() if name not in self.LABELS}
-        return kept | {"data": self._without_place(kept["data"])} if "data" in kept else kept
-
-    @classmethod
-    def _without_place(cls, data: JSON) -> JSON:
-        if not isinstance(data, Mapping):
-            return data
-        hidden = cls.PLACES if "digest" in data else ()
-        return {name: cls._without_place(value) for name, value in data.items() if name not in hidden}
+    arithmetic: int = ARITHMETIC
+    study: str = ""
+    profile: str | None = None
+    metric: Metric
+    parameters: int
+    budget: int | None = None
+    stage: str | None = None
 
     @property
-    def key(self) -> str:
-        """64 bits of the hash of `identity`; a store may hold millions of runs without a clash."""
-        return hashlib.sha256(canonical(self.identity()).encode()).hexdigest()[:KEY_DIGITS]
+    def depth(self) -> int:
+        """Number of hidden layers."""
+        return len(self.widths)
 
-    @staticmethod
-    def options(table: BaseModel) -> dict[str, Any]:
-        """What a configuration says of data, a model or a recipe: its name, and the options that are not at their default.
+    @property
+    def size(self) -> int:
+        """The size that runs are grouped by: the parameter budget, or else the parameter count."""
+        return self.parameters if self.budget is None else self.budget
 
-        So an option that is added later changes no key. (Where a default changes, ``arithmetic`` must.)
-        """
-        fields, plain, found = type(table).model_fields, table.model_dump(mode="json"), {}
-        for name, own in table:
-            if name == "name" or own != fields[name].get_default(call_default_factory=True):
-                found[name] = RunConfig.options(own) if isinstance(own, BaseModel) else plain[name]
-        return found
+    def replace(self, **changes: Any) -> RunConfig:
+        """Return a copy with other values; ``training`` may be a mapping of changed options."""
+        if isinstance(changes.get("training"), Mapping):
+            options = self.training.model_dump(exclude_unset=True) | dict(changes["training"])
+            changes["training"] = Recipe.model_validate(options)
+        copy = self.model_copy(update=changes)
+        copy.__dict__.pop("key", None)
+        return copy
 
-
-@dataclass(frozen=True, eq=False)
-class Run:
-    """One training, fully determined by its configuration ``config``: two runs are equal if their keys are.
-
-    So studies that share a run train it once.
-
-    Example:
-        >>> one, same = Run.from_dict({"activation": "relu", "seed": 1}), Run.from_dict({"seed": 1, "activation": "relu"})
-        >>> one == same, one.key
-        (True, '8dc0a8f946075546')
-    """
-
-    config: RunConfig
-
-    @staticmethod
-    def from_dict(entries: Mapping[str, Any]) -> Run:
-        """The run of a configuration's entries."""
-        return Run(RunConfig.from_dict(entries))
+    def with_seeds(self, seeds: Iterable[int]) -> Iterator[RunConfig]:
+        """Yield a copy for each seed. The configuration is dumped only once for all keys."""
+        before, after = canonical(self.identity() | {"seed": "\0"}).split(canonical("\0"))
+        for seed in seeds:
+            copy = self.replace(seed=seed)
+            copy.__dict__["key"] = _digest(f"{before}{seed}{after}")
+            yield copy
 
     @cached_property
     def key(self) -> str:
-        """What the store knows the run by; equal trainings have equal keys, in whatever order they were written."""
-        return self.config.key
+        """Hash of everything that the result depends on."""
+        return _digest(canonical(self.identity()))
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Run) and self.key == other.key
+    def identity(self) -> dict[str, JSON]:
+        """Return what the result depends on, as JSON values.
 
-    def __hash__(self) -> int:
-        return hash(self.key)
+        Options at their default are left out, so that a new option does not change the keys of old runs.
+        """
+        entries: dict[str, JSON] = self.model_dump(mode="json", exclude=set(self.LABELS) | {"data", "model", "training"})
+        sections = {name: options(getattr(self, name)) for name in ("data", "model", "training")}
+        return entries | sections
+
+
+def options(section: BaseModel) -> dict[str, JSON]:
+    """Return the name of a section and its options that differ from their defaults.
+
+    A section with a ``digest`` of its content leaves out the ``path`` and ``weights`` where that content is stored.
+    """
+    fields, values = type(section).model_fields, section.model_dump(mode="json")
+    places = {"path", "weights"} if values.get("digest") else set()
+    kept: dict[str, JSON] = {}
+    for name, value in section:
+        if name in places or (name != "name" and value == fields[name].get_default(call_default_factory=True)):
+            continue
+        kept[name] = options(value) if isinstance(value, BaseModel) else values[name]
+    return kept
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:KEY_DIGITS]
+
+
+def canonical(value: JSON) -> str:
+    """Return the canonical JSON text of a value: sorted keys, no spaces, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 @dataclass(frozen=True)
-class Record:
-    """What a run left: its final metrics, its curves, and where and how long it was trained.
+class Result:
+    """The result of a run: final metrics (NaN if diverged), one value per epoch, and the run's share of its cohort's time."""
 
-    ``key`` and ``config`` are the run's; ``state`` is ``finished`` or ``diverged``; ``metrics`` are by name, such as
-    ``test_accuracy``; ``history`` has one number per epoch of each; ``environment`` is what else the numbers may depend on;
-    ``seconds`` is its share of its cohort's time. A metric that is not a number or infinite (a diverged run has some) is
-    allowed and is kept as it is.
-
-    Example:
-        >>> run = Run.from_dict({"activation": "relu", "seed": 1})
-        >>> record = Record(run.key, run.config, "finished", {"test_accuracy": 0.93}, {"test_accuracy": [0.51, 0.93]})
-        >>> record.config.activation, record.metrics["test_accuracy"], max(record.history["test_accuracy"])
-        ('relu', 0.93, 0.93)
-    """
-
-    key: str
     config: RunConfig
     state: State
     metrics: Mapping[str, float]
     history: Mapping[str, list[float]] = field(default_factory=dict)
-    environment: Mapping[str, JSON] = field(default_factory=dict)
     seconds: float = 0.0
+    environment: Mapping[str, JSON] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        if self.state not in STATES:
-            raise ValueError(f"a record's state is one of {', '.join(STATES)}, not {self.state!r}")
-        if not (math.isfinite(self.seconds) and self.seconds >= 0):
-            raise ValueError(f"a record's seconds are finite and at least 0, not {self.seconds!r}")
+    @property
+    def key(self) -> str:
+        """The key of the run."""
+        return self.config.key
+
+
+def job(configs: Sequence[RunConfig]) -> Job:
+    """Load the data of runs of one shape and return the job that trains them together."""
+    first, dataset = configs[0], load(configs[0].data)
+    splits = [config.split for config in configs if config.split is not None]
+    return Job(
+        dataset=dataset,
+        family=first.model,
+        activation=first.activation,
+        widths=first.widths,
+        recipes=tuple(config.training for config in configs),
+        seeds=tuple(config.seed for config in configs),
+        resamples=tuple(map(dataset.resample, splits)) if dataset.resample else (),
+        trial=first.trial,
+    )

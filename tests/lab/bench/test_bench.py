@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 import boolit
+from boolit.errors import UserError
 from boolit.lab.bench import settings as candidates
 from boolit.lab.bench.result import call_bar, cpu_model, kept_bar, stamp, time_bars
 from boolit.lab.bench.settings import CASES, DIRECTIONS, SPECS, BenchSettings, parse_settings
 from boolit.lab.bench.timing import WARM_UP, GpuEvents, TimedCall, Timing, WallClock, bytes_kept, interleave
-from boolit.lab.common.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("_small_heap")
 

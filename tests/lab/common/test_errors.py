@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from boolit.lab.common.errors import UserError, user_input
+from boolit.errors import UserError, user_input
 
 
 @pytest.mark.parametrize("kind", [ValueError, TypeError, IndexError, FileNotFoundError])

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.files import BoundedReader, TooLargeError, atomic_write, file_digest, read_array, read_bounded
 from boolit.lab.datasets.features.weights import resnet18_weights
 from boolit.lab.datasets.images.folder import ImageFolder, folder_digest

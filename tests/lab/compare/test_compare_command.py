@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import boolit
 from boolit.cli import _compare
 from boolit.cli._app import run as main
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.results.names import paper_name
 
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 import boolit
 from boolit.cli._compare import predict
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.compare.config import MANY_ROWS, RATES, CompareConfig
 from boolit.lab.compare.job import CompareJob, CompareResult
 from boolit.lab.compare.saved import build_saved_model, write_predictions

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from boolit.cli._app import application
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.compare import time_budget as budget
 from boolit.lab.compare.config import RATES, CompareConfig
 from boolit.lab.compare.job import CompareJob

@@ -14,7 +14,7 @@ from PIL import Image
 
 from boolit.cli._compare import compare
 from boolit.cli._transfer import transfer
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.compare.config import CompareConfig, ImageCompareConfig
 from boolit.lab.compare.images import RATES, TRIAL_SEEDS, image_study
 from boolit.lab.models.resnet18 import Resnet18

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets.download import published as _archives
 from boolit.lab.datasets.download.fetch import load_tensors
 from boolit.lab.datasets.download.published import (

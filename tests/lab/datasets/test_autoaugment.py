@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.random import keys, uniform
 from boolit.lab.datasets.images import operations
 from boolit.lab.datasets.images.augmentation import AUGMENTATIONS

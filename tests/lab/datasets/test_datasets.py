@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.random import keys
 from boolit.lab.datasets import DATASETS, Description, Source, dataset_names, describe, load, register, source
 from boolit.lab.datasets.base import Dataset, Split

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from boolit.errors import UserError
 from boolit.lab.common import parallel as processes
-from boolit.lab.common.errors import UserError
 from boolit.lab.datasets.images import decoding as _pool
 from boolit.lab.datasets.images.decoding import decode_all, decode_image
 

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.random import keys
 from boolit.lab.datasets import load, source
 from boolit.lab.datasets.features import encoder as _embedded

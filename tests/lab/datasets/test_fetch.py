@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.progress import byte_progress
 from boolit.lab.datasets.download.fetch import FileBar, fetch, fetch_missing
 from boolit.lab.datasets.download.published import PublishedFile, read_verified, verify_file

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets import Source, load, source
 from boolit.lab.datasets.base import Dataset, Split
 from boolit.lab.datasets.holdout import Holdout, for_choosing

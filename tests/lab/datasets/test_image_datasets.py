@@ -16,7 +16,7 @@ import pytest
 import torch
 from scipy.io import savemat
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets import source
 from boolit.lab.datasets.base import Dataset
 from boolit.lab.datasets.download.published import PublishedFile, md5_of

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.random import keys
 from boolit.lab.datasets import Dataset, load, source
 from boolit.lab.datasets.raven import files

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets.download import mat as _mat
 from boolit.lab.datasets.download.mat import read_records
 from boolit.lab.datasets.images.photographs import read_annotations

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets import source
 from boolit.lab.datasets.download.published import PublishedFile
 from boolit.lab.datasets.images.mnist import Mnist, normalise, parse_idx

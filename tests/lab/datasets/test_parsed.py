@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets.download import fetch as _fetch
 from boolit.lab.datasets.download.fetch import Tensors, load_tensors
 from boolit.lab.datasets.download.published import PublishedFile

@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 from scipy.io import savemat
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets import source
 from boolit.lab.datasets.base import Dataset
 from boolit.lab.datasets.download.published import PublishedDataset

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets import load, source
 from boolit.lab.studies import load_study, plan
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets.features.weights import BACKBONE, Weights, resnet18_path, resnet18_shapes, resnet18_weights
 from boolit.lab.datasets.status import dataset_statuses
 

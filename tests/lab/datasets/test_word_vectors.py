@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets.composition.word_vectors import WordFile
 
 LINES = "the 0 0 0\nold 1 2 3\nbear 3 4 5\nmoss-covered 7 7 7\nstone 1e0 -1 .5\n\u00fcber 9 9 9\n"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import boolit
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets import Dataset, Split
 from boolit.lab.models import family, restore
 from boolit.lab.models.cnn import nominal_widths, size_for_budget

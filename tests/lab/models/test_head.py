@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import boolit
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.models import family
 from boolit.lab.paper.verification.heads import CLASSES, TABLES, HeadRow, head_rows
 from boolit.nn.width import count_parameters, round_width

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import boolit
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets import Dataset, Split
 from boolit.lab.models import Family, family, restore
 from boolit.lab.models.resnet18 import Resnet18

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import boolit
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.models import Stacked, family, restore
 from boolit.lab.models.layers import moments
 from boolit.lab.models.tmn import layers, network

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from boolit.cli._app import run
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.paper import table, tables
 from boolit.lab.paper.comparison import paper_table
 from boolit.lab.reports.tables import render, terminal_table

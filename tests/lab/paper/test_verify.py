@@ -12,8 +12,8 @@ from scipy import integrate, stats
 from torch import Tensor, nn
 
 import boolit.nn.width
+from boolit.errors import UserError
 from boolit.lab import paper
-from boolit.lab.common.errors import UserError
 from boolit.lab.models import base, cnn
 from boolit.lab.models.base import parameter_count
 from boolit.lab.models.mlp import Head

@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from safetensors.torch import save_file
 
 from boolit.cli._app import run as run_command
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.reports.figures.correlations import (
     channels_read_together,
     measure_correlations,

@@ -18,7 +18,7 @@ from pytorch_logit_logic import IL_AND, IL_OR, IL_XNOR
 from torch import nn
 
 from boolit import combine
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.reports.figures import FIGURES, draw
 from boolit.lab.reports.figures.approximation import EDGES, clamped_gate, density, difference, normal_pairs
 from boolit.lab.reports.figures.gates import plane

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from boolit._signals import INTERRUPT_MESSAGE
 from boolit.cli import main
 from boolit.cli._app import application
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.reports.page import embed_json
 from boolit.lab.reports.sections import FILE, NO_TABLE, ReportInfo, this_command
 from boolit.lab.results.store import Store

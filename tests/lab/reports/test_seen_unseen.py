@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets import load, source
 from boolit.lab.datasets.composition import curves
 from boolit.lab.datasets.composition.base import CompositionalDataset

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from scipy import stats
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.reports.tables import (
     FORMATS,
     Marks,

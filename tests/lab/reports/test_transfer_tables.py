@@ -2,7 +2,7 @@
 
 import pytest
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.paper.comparison import paper_table
 from boolit.lab.reports.tables import study_tables
 from boolit.lab.runs import JSON, Record, RunConfig

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.training import Checkpoint, CohortResult, Job, StackedTraining, train
 from boolit.lab.training.checkpoint import FORMAT
 from boolit.lab.training.stacked import Position

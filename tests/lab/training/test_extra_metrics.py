@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.random import generator
 from boolit.lab.datasets import Split
 from boolit.lab.runs import RunConfig

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn, update_bn
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets import load, source
 from boolit.lab.models import restore
 from boolit.lab.models.unstacked import UnstackedRuns

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from boolit.errors import UserError
 from boolit.lab.bench.presentation import headline, remarks, tables, with_verdict
 from boolit.lab.bench.result import GatesResult, TimingGroup, time_bars
 from boolit.lab.bench.settings import REFERENCES, CandidateKey
@@ -18,7 +19,6 @@ from boolit.lab.bench.training import (
     STACKING_BARS,
     TrainingResult,
 )
-from boolit.lab.common.errors import UserError
 from boolit.lab.reports.charts import ChartSet, ratio_chart
 from boolit.lab.reports.page import html_page, write_page
 from boolit.lab.reports.sections import Section, this_command

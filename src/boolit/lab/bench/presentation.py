@@ -12,10 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from boolit.errors import UserError
 from boolit.lab.bench import MET, MISSED
 from boolit.lab.bench.result import CALLS, GatesResult, Ratio, TimingGroup, time_bars
 from boolit.lab.bench.settings import REFERENCES, CandidateKey
-from boolit.lab.common.errors import UserError
 from boolit.lab.reports.figures.style import FORMATS, save, style, styled
 from boolit.lab.results.names import label
 

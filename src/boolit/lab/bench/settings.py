@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 import boolit
 from boolit._devices import choose_device
+from boolit.errors import UserError, user_input
 from boolit.lab.bench import DTYPES, REPEATS
-from boolit.lab.common.errors import UserError, user_input
 from boolit.logic.program import Program
 from boolit.logic.reference import formula
 
@@ -142,7 +142,7 @@ class BenchSettings:
     Example:
         >>> BenchSettings(specs=("or_ail",), cases=(TensorCase((4, 7), -1),))
         Traceback (most recent call last):
-        boolit.lab.common.errors.UserError: or_ail needs a multiple of 2 channels, got 7; use 6 or 8
+        boolit.errors.UserError: or_ail needs a multiple of 2 channels, got 7; use 6 or 8
     """
 
     cases: tuple[TensorCase, ...] = CASES

@@ -1,1 +1,1 @@
-"""What every room of the lab uses: errors, files, progress, parallel work, randomness, registries."""
+"""Files, progress, parallel work, random numbers, devices, plugins and registries, shared by all packages of the lab."""

@@ -1,7 +1,7 @@
-"""The device that the lab trains on, chosen once for all that is done within; and which data stay there.
+"""The device that the lab trains on.
 
-Results do not depend on it but for rounding, so it is no part of a run's key. Random numbers come from the run's seed alone:
-generators are the CPU's, and what is drawn in every step is integer arithmetic, which is the same everywhere.
+Results depend on it only through rounding, so it is not part of a run's key. Random numbers come from CPU generators or from
+integer arithmetic, which is the same on every device.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import torch
 from torch import Tensor
 
 from boolit._devices import choose_device
-from boolit.lab.common.errors import user_input
+from boolit.errors import user_input
 
-RESIDENT_BYTES = 2**30  # data up to this size are copied to the device once; of larger ones, every batch is
+RESIDENT_BYTES = 2**30  # data up to this size are copied to the device once; larger data batch by batch
 _present: ContextVar[torch.device | None] = ContextVar("device", default=None)
 
 
 @contextmanager
 def use_device(name: str | torch.device | None) -> Iterator[torch.device]:
-    """Within it, training and encoding happen on this device; with None, on the same as outside.
+    """Train and encode on this device within the block; None keeps the present one.
 
     Example:
         >>> with use_device("cpu") as device:
@@ -39,22 +39,22 @@ def use_device(name: str | torch.device | None) -> Iterator[torch.device]:
 
 
 def present_device() -> torch.device:
-    """The device of the innermost `use_device`; outside of all, the one that ``auto`` stands for."""
+    """Return the device of the innermost `use_device`, by default the one that ``auto`` chooses."""
     return _present.get() or choose_device()
 
 
 def has_float64(device: torch.device) -> bool:
-    """Whether a device computes in double precision; Apple's does not."""
+    """Return whether a device supports double precision; Apple's does not."""
     return device.type != "mps"
 
 
 def preparation_device(device: torch.device) -> torch.device:
-    """Where samples are kept, drawn, augmented and encoded for a device: there, or on the CPU if that needs float64."""
+    """Return the device that stores, draws and encodes samples for ``device``: itself, or the CPU if float64 is missing."""
     return device if has_float64(device) else torch.device("cpu")
 
 
 def is_resident(tensors: Iterable[Tensor]) -> bool:
-    """Whether some tensors are small enough, together, to stay on a device.
+    """Return whether tensors are together small enough to stay on a device.
 
     Example:
         >>> is_resident([torch.zeros(8)]), is_resident([torch.zeros(1).expand(2**40)])
@@ -64,7 +64,7 @@ def is_resident(tensors: Iterable[Tensor]) -> bool:
 
 
 class DeviceCopies:
-    """A tensor's copies, one per device, each made when it is first wanted there.
+    """Copies of a tensor, one per device, each made on first use.
 
     Example:
         >>> small = DeviceCopies(torch.arange(3))
@@ -77,13 +77,13 @@ class DeviceCopies:
         self._first = values
 
     def on(self, device: torch.device) -> Tensor:
-        """The values on a device."""
+        """Return the values on a device."""
         if device not in self._copies:
             self._copies[device] = self._first.to(device)
         return self._copies[device]
 
     def take(self, rows: Tensor) -> Tensor:
-        """Rows by their numbers, on the numbers' device; a table that is too large to stay there is read where it is.
+        """Return rows by number, on the device of the numbers; a large table stays where it is.
 
         Shape: ``(n,)`` to ``(n, …)``.
         """

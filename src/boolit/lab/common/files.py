@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from platformdirs import PlatformDirs
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import torch
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -123,7 +123,7 @@ def require_memory(needed: int, what: str, fix: str) -> None:
     Example:
         >>> require_memory(2**80, "the data", "lower data.train")
         Traceback (most recent call last):
-        boolit.lab.common.errors.UserError: the data needs about 1,125,899,906,842,624 GiB of memory, this machine has ...
+        boolit.errors.UserError: the data needs about 1,125,899,906,842,624 GiB of memory, this machine has ...
     """
     available = machine_bytes()
     if needed > available:

@@ -1,8 +1,8 @@
-"""Randomness that belongs to a run: every number is a function of the run's seed, what it is for, and when it is drawn.
+"""Random numbers as a function of a run's seed, their purpose and the step in which they are drawn.
 
-Nothing is carried along, so a run draws the same numbers alone or in a cohort, and after a restart without any state saved.
-What is drawn once or once per epoch comes from torch's generators (`generator`); what is drawn in every step comes for all
-runs at once from a counter-based hash (`uniform`), because a generator per run would mean a Python loop over the runs.
+No state is carried along: a run draws the same numbers alone, in a cohort and after a restart. Numbers that are drawn once or
+once per epoch come from torch's generators (`generator`); numbers of every step come from a counter-based hash for all runs at
+once (`uniform`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BITS = 24
 
 
 def derive(seed: int, *words: str | int) -> int:
-    """A 63-bit number that depends on the seed and all words.
+    """Return a 63-bit number that depends on the seed and all words.
 
     Example:
         >>> derive(0, "shuffle", 1) == derive(0, "shuffle", 1) != derive(0, "shuffle", 2)
@@ -32,14 +32,14 @@ def derive(seed: int, *words: str | int) -> int:
 
 
 def generator(seed: int, *words: str | int) -> torch.Generator:
-    """torch's generator for one purpose of one run."""
+    """Return a torch generator for one purpose of one run."""
     return torch.Generator().manual_seed(derive(seed, *words))
 
 
 def stratified_order(y: Tensor, seed: int, *words: str | int) -> Tensor:
-    """A random order with the classes spread evenly: so the splits cut out of it are stratified, and may be cut anywhere.
+    """Return a random order that spreads the classes evenly, so that any split cut out of it is stratified.
 
-    The i-th of n samples of a class has the place (i + u) / n, with u drawn for the class.
+    The i-th of n samples of a class is placed at (i + u) / n, with u drawn once per class.
 
     Shape: ``(samples,)`` class numbers to ``(samples,)`` row numbers.
 
@@ -60,7 +60,7 @@ def stratified_order(y: Tensor, seed: int, *words: str | int) -> Tensor:
 
 
 def keys(seeds: Sequence[int], *words: str | int) -> Tensor:
-    """What `uniform` takes for some runs and one purpose.
+    """Return the keys that `uniform` takes for runs with these seeds.
 
     Shape: ``(runs,)``, int64.
     """
@@ -68,9 +68,9 @@ def keys(seeds: Sequence[int], *words: str | int) -> Tensor:
 
 
 def uniform(run_keys: Tensor, step: int, shape: Sequence[int]) -> Tensor:
-    """Numbers in [0, 1) for every run, different in every step; a run's numbers depend on its own key only.
+    """Return numbers in [0, 1) for every run and step; a run's numbers depend only on its own key.
 
-    The finaliser of SplitMix64 (Steele, Lea, Flood 2014) on key, step and position.
+    SplitMix64 (Steele, Lea, Flood 2014) is applied to key, step and position.
 
     Shape: ``(runs,)`` to ``(runs, *shape)``.
 
@@ -87,7 +87,7 @@ def uniform(run_keys: Tensor, step: int, shape: Sequence[int]) -> Tensor:
 
 
 def normal(run_keys: Tensor, step: int, shape: Sequence[int]) -> Tensor:
-    """Standard normal numbers, otherwise as `uniform` (Box and Muller 1958).
+    """Return standard normal numbers (Box and Muller 1958), otherwise as `uniform`.
 
     Shape: ``(runs,)`` to ``(runs, *shape)``.
     """
@@ -102,6 +102,5 @@ def _mix(z: Tensor) -> Tensor:
 
 
 def _shift_right(z: Tensor, places: int) -> Tensor:
-    """A right shift that fills with zeros: torch's copies the sign bit."""
-    shifted: Tensor = (z >> places) & (2 ** (64 - places) - 1)
+    shifted: Tensor = (z >> places) & (2 ** (64 - places) - 1)  # torch's shift copies the sign bit
     return shifted

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from boolit.lab.common.errors import UserError, user_input
+from boolit.errors import UserError, user_input
 
 DEFAULT_ACTIVATIONS = ("relu", "silu", "max", "or_ail", "xnor_nail", "or_and_xnor_nail_d")
 DEFAULT_HEADS = ("identity", "relu", "prelu", "max", "or_ail", "xnor_nil", "xnor_nail", "or_and_xnor_nail_d")

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from boolit import __version__
-from boolit.lab.common.errors import UserError, user_input
+from boolit.errors import UserError, user_input
 from boolit.lab.common.files import atomic_write, csv_cell
 from boolit.lab.common.progress import Advance, count_progress
 from boolit.lab.compare.rates import activation_split

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.compare.config import CompareConfig
 from boolit.lab.datasets import Source, source
 from boolit.lab.datasets.tables import PreparedTable, table_digest

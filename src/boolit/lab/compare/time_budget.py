@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from boolit.lab.common.errors import user_input
+from boolit.errors import user_input
 from boolit.lab.compare.config import MIN_SPLITS
 from boolit.lab.compare.rates import trial_epochs, trial_plan
 from boolit.lab.studies import Plan

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, SerializeAsAny
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.files import data_folder
 from boolit.lab.common.parallel import require_memory
 from boolit.lab.common.registry import Registry

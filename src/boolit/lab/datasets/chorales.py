@@ -19,8 +19,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from boolit.errors import UserError
 from boolit.lab.common.devices import DeviceCopies
-from boolit.lab.common.errors import UserError
 from boolit.lab.common.random import keys, uniform
 from boolit.lab.datasets.base import Dataset, Description, Split, Task
 from boolit.lab.datasets.download.fetch import Tensors, load_tensors

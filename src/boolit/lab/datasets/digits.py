@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.random import generator
 from boolit.lab.datasets.base import Dataset, Description, PixelScale, Split, Task
 from boolit.lab.datasets.download.published import PublishedDataset

@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.random import generator, keys, stratified_order
 from boolit.lab.datasets import AnySource, describe, load
 from boolit.lab.datasets.base import Dataset, Description, Source, Split

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from rich.progress import Progress
 
-from boolit.lab.common.errors import UserError, user_input
+from boolit.errors import UserError, user_input
 from boolit.lab.common.progress import byte_progress
 from boolit.lab.datasets import dataset_names, load, source_type
 from boolit.lab.datasets.base import Source, Task

@@ -1,65 +1,89 @@
-"""A Dask cluster, of this machine or of many: how it is reached, what workers it has, and how cohorts are divided for them."""
+"""Train cohorts on a Dask cluster: processes of this machine, or workers of a scheduler that is running.
+
+Every cohort is a Dask task. Dask runs it again if its worker is lost, at most ``distributed.scheduler.allowed-failures`` times;
+with a checkpoint folder that the workers share, it resumes there.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import signal
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
+from uuid import uuid4
 
 import torch
-from distributed import Client, LocalCluster, Status
+from distributed import CancelledError, Client, Future, KilledWorker, LocalCluster, Status, Worker, as_completed, get_worker
 from distributed.system import MEMORY_LIMIT
 
-from boolit.lab.common.errors import UserError, one_line
-from boolit.lab.datasets import describe, source
+import boolit
+from boolit.errors import UserError, one_line
+from boolit.lab.common.devices import use_device
+from boolit.lab.common.parallel import torch_threads
+from boolit.lab.common.plugins import load_plugins, loaded_plugins
+from boolit.lab.datasets import describe
+from boolit.lab.execute.local import Failed, Stop, Trained, environment
+from boolit.lab.execute.progress import StudyProgress
+from boolit.lab.runs import JSON, RunConfig, job
 from boolit.lab.studies import Cohort
-from boolit.lab.studies.planner import cohorts as plan_cohorts
-from boolit.lab.studies.planner import divide
+from boolit.lab.studies.planner import COHORT_BYTES, cohorts, divide
+from boolit.lab.training import Checkpoint, CohortResult, train
 
-GPU = "GPU"  # what Dask's documentation calls this resource of workers
 CONNECT_SECONDS = 10.0
-SECONDS_BETWEEN_LOOKS = 1.0  # at the workers
-SHARE_OF_MEMORY = 0.5  # of a worker's that a cohort may take: torch, the data and the results need the rest
+LOCAL_WAIT, REMOTE_WAIT = 30.0, 300.0  # seconds without any worker until the command gives up
+CHECKPOINT_WAIT = 10.0  # seconds for workers to write their checkpoints when the command is stopped
+RETRIES = 1  # of a cohort that raises an exception
+SHARE_OF_MEMORY = 0.5  # of a worker's memory for a cohort; the rest is for torch, the data and the results
+RESUMES = "finished runs are kept, and the same command resumes"
+TaskResult: TypeAlias = tuple[CohortResult, dict[str, JSON]]
+_ONE_AT_A_TIME = threading.Lock()  # the threads of torch belong to one training
+
+
+@dataclass(frozen=True)
+class WorkerState:
+    """A worker as the scheduler sees it; ``memory`` is 0 without a limit."""
+
+    memory: int
+    resources: Mapping[str, float]
 
 
 class Cluster(AbstractContextManager["Cluster"]):
-    """Workers that train cohorts, for `boolit.lab.execute_plan`: processes of this machine, or a Dask cluster that is running.
-
-    Use `open`, and close it, or use it in a ``with``.
+    """Workers that train cohorts.
 
     Args:
-        client: a connection to Dask's scheduler.
-        name: what errors call it.
-        device: what workers train on, as `execute_plan` takes it; for a GPU, those with Dask's resource ``GPU`` alone are used.
-        local: the cluster behind it, if it is this machine's, to be closed with the client.
+        client: a connection to the scheduler.
+        name: how errors call the cluster.
+        device: the device of the workers. With ``cuda``, cohorts need Dask's resource ``GPU``.
+        local: the cluster of this machine, which is closed together with the client.
 
     Example:
         >>> import tempfile
-        >>> from boolit.lab import Cluster, Store, execute_plan, load_study, plan
+        >>> from boolit.lab import Store, execute, load_study, plan
         >>> planned = plan(load_study("xor"), seeds=2, sets=["training.epochs=1", "sweep.activation=['relu', 'xnor_ail']"])
-        >>> cluster = Cluster.open(workers=1)  # or ``with Cluster.open(…) as cluster:``, which closes it
-        >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder)) as store:
-        ...     execute_plan(planned, store, progress=False, cluster=cluster).trained, cluster.workers()
-        (4, 1)
-        >>> cluster.close()
+        >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder)) as store, Cluster.open(workers=1) as cluster:
+        ...     execute(planned, store, progress=False, cluster=cluster).trained
+        4
     """
 
     def __init__(self, client: Client, name: str, device: str = "auto", local: LocalCluster | None = None) -> None:
         self.client, self.name, self.device, self.local = client, name, device, local
-        self.resources = {GPU: 1} if device.startswith("cuda") else {}
-        self.refused: dict[str, str] = {}  # workers that cannot train this study, and why
+        self.threads = max(1, torch.get_num_threads() // len(local.workers)) if local else None
+        self.resources = {"GPU": 1} if device.startswith("cuda") else {}
+        self._last_seen = time.monotonic()
 
     @staticmethod
     def open(workers: int | None = None, address: str | None = None, device: str = "auto") -> Cluster:
-        """This machine with so many worker processes, or the cluster at the address of its scheduler or in a scheduler file."""
+        """Start workers on this machine, or connect to a scheduler by its address or scheduler file."""
         for handler in logging.getLogger("distributed").handlers:
-            handler.setLevel(logging.CRITICAL)  # what matters of a lost worker is said by `boolit.lab.execute.dispatch`
+            handler.setLevel(logging.CRITICAL)
         if address is not None:
             return Cluster(_connect(address), address, device)
         assert workers is not None
@@ -67,16 +91,16 @@ class Cluster(AbstractContextManager["Cluster"]):
             local = stack.enter_context(
                 LocalCluster(
                     n_workers=workers,
-                    threads_per_worker=max(1, torch.get_num_threads() // workers),
+                    threads_per_worker=1,
                     memory_limit=MEMORY_LIMIT // workers,
                     host="127.0.0.1",
                     dashboard_address=None,
-                    # Without it, too, there is a server for HTTP, by default on port 8787 of all interfaces.
+                    # Without these, Dask serves HTTP on all interfaces.
                     scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
                     worker_dashboard_address="127.0.0.1:0",
                     silence_logs=logging.CRITICAL,
-                    resources={GPU: 1},  # as many as ask for one; it matters only for --device cuda
-                    preload="boolit.lab.execute.worker",
+                    resources={"GPU": 1},
+                    preload=__name__,
                 )
             )
             client = stack.enter_context(Client(local, set_as_default=False))
@@ -87,98 +111,214 @@ class Cluster(AbstractContextManager["Cluster"]):
         self.close()
 
     def close(self) -> None:
-        """Ends the connection, and the workers if they are this machine's."""
+        """Close the connection, and end the workers of this machine."""
         with suppress(OSError, TimeoutError):
             self.client.close()
         if self.local is not None:
             self.local.close()
 
-    def workers(self) -> int:
-        """How many there are now."""
-        return len(look(self)[0])
+    def workers(self) -> dict[str, WorkerState]:
+        """Return the workers that can train, by address."""
+
+        def look(dask_scheduler: Any) -> dict[str, tuple[int, dict[str, float]]]:  # nested: sent by value
+            return {name: (int(w.memory_limit or 0), dict(w.resources)) for name, w in dask_scheduler.workers.items()}
+
+        try:
+            states = self.client.run_on_scheduler(look)
+        except (OSError, TimeoutError) as error:
+            raise UserError(f"the scheduler of {self.name} is gone; {RESUMES}") from error
+        found = {name: WorkerState(*state) for name, state in states.items()}
+        return {name: state for name, state in found.items() if self.resources.keys() <= state.resources.keys()}
+
+    def check(self) -> dict[str, WorkerState]:
+        """Return the workers, or raise UserError if there is none and none will come."""
+        workers = self.workers()
+        if workers:
+            self._last_seen = time.monotonic()
+            return workers
+        nannies = self.local.workers.values() if self.local else ()
+        dead = self.local is not None and all(nanny.status in (Status.failed, Status.closed) for nanny in nannies)
+        waited = time.monotonic() - self._last_seen
+        if dead or waited > (LOCAL_WAIT if self.local else REMOTE_WAIT):
+            needed = " with the resource GPU" if self.resources else ""
+            raise UserError(f"{self.name} has no worker{needed} left and none could be started; {RESUMES}")
+        return workers
 
 
 def _connect(address: str) -> Client:
-    rule = "give the address of a Dask scheduler, such as tcp://host:8786, or the JSON file it wrote"
+    rule = "give the address of a Dask scheduler, such as tcp://host:8786, or its scheduler file"
     if "://" not in address:
         try:
             address = str(json.loads(Path(address).read_text(encoding="utf-8"))["address"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"--cluster {address} is no scheduler file ({one_line(error)}); {rule}") from error
+            raise UserError(f"--cluster {address} is not a scheduler file ({one_line(error)}); {rule}") from error
     try:
         return Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
-        cause = " ".join(str(error).split())
-        raise UserError(f"--cluster {address} does not answer ({cause}); {rule}") from error
-
-
-def wait_for_workers(cluster: Cluster, on_wait: Callable[[], object], stop: Callable[[], bool]) -> int:
-    """How many there are, once there is one; ``on_wait`` is called while there is none."""
-    while not (workers := cluster.workers()) and not stop():
-        on_wait()
-        time.sleep(SECONDS_BETWEEN_LOOKS)
-    return workers
+        raise UserError(f"--cluster {address} does not answer ({one_line(error)}); {rule}") from error
 
 
 @dataclass(frozen=True)
-class WorkerStatus:
-    """A worker as the scheduler knows it: its memory's limit in bytes (0 without one), its tasks, and whether it takes more."""
+class TaskOptions:
+    """Options shared by all tasks of one execution."""
 
-    memory: int
-    tasks: int
-    running: bool
+    keep_weights: bool
+    device: str
+    threads: int | None
+    checkpoint_dir: str | None
+    checkpoint_seconds: float
+    versions: Mapping[str, str] = field(default_factory=lambda: versions())
+    plugins: Mapping[str, str] = field(default_factory=loaded_plugins)
+    topic: str = field(default_factory=lambda: f"boolit-{uuid4().hex}")
 
 
-def look(cluster: Cluster, tasks: Iterable[str] = ()) -> tuple[dict[str, WorkerStatus], set[str]]:
-    """The workers that may be used, by their addresses; and those of the tasks, given by their keys, whose worker died."""
+def versions() -> dict[str, str]:
+    """Return the versions that must agree between machines."""
+    return {"boolit": boolit.__version__, "torch": str(torch.__version__).partition("+")[0]}
+
+
+def train_on(
+    cluster: Cluster,
+    missing: Sequence[Cohort],
+    folder: Path | None,
+    seconds: float,
+    keep_weights: bool,
+    bars: StudyProgress,
+    stop: Stop,
+) -> Iterator[Trained | Failed]:
+    """Submit all cohorts, the longest first, and yield each one when it is done."""
+    checkpoints = None if folder is None else str(folder.absolute())
+    options = TaskOptions(keep_weights, cluster.device, cluster.threads, checkpoints, seconds)
+    client, running, progress = cluster.client, {}, {}
+
+    def report(event: tuple[float, Mapping[str, Any]]) -> None:
+        progress[event[1]["task"]] = event[1]["runs"]
+
+    while not (workers := cluster.check()) and not stop():
+        bars.show_workers(0, 0.0)
+        time.sleep(0.2)
+    if stop() or not missing:
+        return
+    _check_workers(client, options)
+    client.subscribe_topic(options.topic, report)
     try:
-        workers, died = cluster.client.run_on_scheduler(_look, resources=cluster.resources, tasks=list(tasks))
-    except (OSError, TimeoutError) as error:
-        raise lost_scheduler(cluster) from error
-    except Exception as error:
-        rule = "install the same one there"
-        raise UserError(f"the scheduler of {cluster.name} has no boolit ({one_line(error)}); {rule}") from error
-    return workers, died
+        for cohort in split(missing, workers):
+            texts, key = [run.model_dump_json() for run in cohort.runs], f"boolit-{uuid4().hex}"
+            resources = cluster.resources or None
+            future = client.submit(train_cohort, texts, options, key=key, pure=False, retries=RETRIES, resources=resources)
+            running[future] = cohort
+        completed, next_check = as_completed(running, loop=client.loop), 0.0
+        while running and not stop():
+            if time.monotonic() >= next_check:
+                bars.show_workers(len(cluster.check()), sum(progress.values()))
+                next_check = time.monotonic() + 1.0
+            if completed.has_ready():
+                future = next(completed)
+                progress.pop(future.key, None)
+                yield _outcome(cluster, running.pop(future), future, bars)
+            else:
+                time.sleep(0.05)
+    finally:
+        with suppress(OSError, TimeoutError):
+            client.unsubscribe_topic(options.topic)
+            if running:
+                client.cancel(list(running), force=True)
+                client.run(_wait_for_checkpoint)
 
 
-def _look(
-    dask_scheduler: Any, resources: Mapping[str, float], tasks: Sequence[str]
-) -> tuple[dict[str, WorkerStatus], set[str]]:
-    workers = {
-        address: WorkerStatus(int(worker.memory_limit or 0), len(worker.processing), worker.status == Status.running)
-        for address, worker in dask_scheduler.workers.items()
-        if all(worker.resources.get(name, 0) >= needed for name, needed in resources.items())
-    }
-    return workers, {key for key in tasks if key in dask_scheduler.tasks and dask_scheduler.tasks[key].suspicious}
+def _outcome(cluster: Cluster, cohort: Cohort, future: Future[TaskResult], bars: StudyProgress) -> Trained | Failed:
+    if future.status == "error":
+        error = future.exception()
+        lost = "its workers were lost, as when they have too little memory"
+        failure = Failed(cohort, lost if isinstance(error, KilledWorker) else one_line(error))
+        bars.note(f"failed: {cohort}: {failure.reason}")
+        return failure
+    try:
+        result, environment = future.result()
+    except (OSError, TimeoutError, CancelledError) as error:
+        raise UserError(f"the scheduler of {cluster.name} is gone; {RESUMES}") from error
+    return cohort, result, environment
 
 
-def lost_scheduler(cluster: Cluster) -> UserError:
-    """What the user has to know when the scheduler does not answer any more."""
-    return UserError(
-        f"the scheduler of {cluster.name} has gone; what is finished is in the store, and the same command goes on from there"
-    )
+def _check_workers(client: Client, options: TaskOptions) -> None:
+    for worker, reason in client.run(_mismatch, options.versions, options.plugins, on_error="return").items():
+        if reason:
+            raise UserError(f"worker {worker} cannot train: {one_line(reason) if isinstance(reason, Exception) else reason}")
 
 
-def split_for(cluster: Cluster, cohorts: Sequence[Cohort], workers: int) -> list[Cohort]:
-    """`split_cohorts` for so many workers, as far as the smallest of them has memory for."""
-    limits = [worker.memory for worker in look(cluster)[0].values() if worker.memory]
-    return split_cohorts(cohorts, max(1, workers), int(SHARE_OF_MEMORY * min(limits)) if limits else None)
+def split(missing: Sequence[Cohort], workers: Mapping[str, WorkerState]) -> list[Cohort]:
+    """Divide cohorts that exceed a worker's share of the work or its memory, and sort them, the longest first.
 
-
-def split_cohorts(cohorts: Sequence[Cohort], workers: int, memory: int | None = None) -> list[Cohort]:
-    """Cohorts for so many workers, the longest first, and none longer than a worker's share of all the work.
-
-    Others stay whole if they fit into ``memory``, because a run in a smaller cohort is the same up to rounding only. What is in
-    the store already makes no difference, so the same command gives the same cohorts again.
+    Other cohorts stay whole, because a run in a smaller cohort gives the same numbers only up to rounding.
     """
-    fitting = cohorts if memory is None else [part for cohort in cohorts for part in plan_cohorts(cohort.runs, memory)]
-    total = sum(map(_cost, fitting))
-    parts = [divide(cohort.runs, min(len(cohort.runs), -(-_cost(cohort) * workers // total))) for cohort in fitting]
+    limits = [worker.memory for worker in workers.values() if worker.memory]
+    if limits:
+        memory = min(COHORT_BYTES, int(SHARE_OF_MEMORY * min(limits)))
+        missing = [part for cohort in missing for part in cohorts(cohort.runs, memory)]
+    total = sum(map(_cost, missing))
+    parts = [divide(cohort.runs, min(len(cohort.runs), -(-_cost(cohort) * len(workers) // total))) for cohort in missing]
     return sorted((part for each in parts for part in each), key=_cost, reverse=True)
 
 
 def _cost(cohort: Cohort) -> int:
-    """In proportion to the time a cohort takes, beside others of its study."""
-    config = cohort.runs[0].config
-    samples = describe(source(config.data)).samples["train"]
-    return len(cohort.runs) * max(1, config.parameters * samples * int(config.training["epochs"]))
+    run = cohort.runs[0]
+    return len(cohort.runs) * max(1, run.parameters * describe(run.data).samples["train"] * run.training.epochs)
+
+
+# What runs on a worker.
+
+
+def dask_setup(_worker: Worker) -> None:
+    """Ignore Ctrl-C in the worker processes of ``--workers``: it is for the process that started them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def train_cohort(texts: Sequence[str], options: TaskOptions) -> TaskResult:
+    """Train a cohort, given by the configurations of its runs as JSON."""
+    worker = get_worker()
+    with _ONE_AT_A_TIME, torch_threads(options.threads or worker.state.nthreads), use_device(options.device):
+        if reason := _mismatch(options.versions, options.plugins):
+            raise UserError(reason)
+        cohort = Cohort(tuple(map(RunConfig.model_validate_json, texts)))
+        folder = options.checkpoint_dir and Path(options.checkpoint_dir) / cohort.key
+        result = train(
+            job(cohort.runs),
+            checkpoint=Checkpoint(folder, options.checkpoint_seconds) if folder else None,
+            callback=_callback(worker, str(worker.get_current_task()), options.topic),
+            keep_weights=options.keep_weights,
+        )
+        if result is None:
+            raise RuntimeError("the task was cancelled")
+        return result, environment()
+
+
+def _callback(worker: Worker, task: str, topic: str) -> Callable[[Any], bool]:
+    """Report progress every second, and stop when the task was cancelled: Dask cannot interrupt a thread."""
+    next_report = 0.0
+
+    def report(training: Any) -> bool:
+        nonlocal next_report
+        if (now := time.monotonic()) < next_report:
+            return True
+        next_report = now + 1.0
+        runs = training.job.runs * training.at.epoch / training.job.recipe.epochs
+        worker.log_event(topic, {"task": task, "runs": runs})
+        state = worker.state.tasks.get(task)
+        return state is not None and state.state == "executing"
+
+    return report
+
+
+def _mismatch(wanted: Mapping[str, str], plugins: Mapping[str, str]) -> str | None:
+    for name, version in versions().items():
+        if version != wanted[name]:
+            return f"it has {name} {version} instead of {wanted[name]}"
+    load_plugins(name for name in plugins if " = " not in name)  # the others are entry points of installed packages
+    different = [name for name, digest in plugins.items() if loaded_plugins().get(name) != digest]
+    return f"its plugin {different[0]} is missing or different" if different else None
+
+
+async def _wait_for_checkpoint() -> None:
+    end = time.monotonic() + CHECKPOINT_WAIT
+    while _ONE_AT_A_TIME.locked() and time.monotonic() < end:
+        await asyncio.sleep(0.05)

@@ -1,17 +1,17 @@
-"""Model families: one file or folder each. Any module that calls `register` adds one."""
+"""Model families, one file each. A plug-in adds one with `register`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeVar
 
-from torch import Tensor
+from pydantic import BeforeValidator, SerializeAsAny
+from torch import Tensor, nn
 
 from boolit.lab.common.registry import Registry
 from boolit.lab.models.base import Family, Stacked
-from boolit.lab.runs import RunConfig
 
-__all__ = ["MODELS", "Family", "Stacked", "family", "family_type", "register", "restore"]
+__all__ = ["MODELS", "AnyFamily", "Family", "Stacked", "family", "family_type", "register", "restore"]
 
 MODELS: Registry[Family] = Registry(
     "model",
@@ -24,14 +24,15 @@ MODELS: Registry[Family] = Registry(
         "tmn": f"{__name__}.tmn:Tmn",
     },
 )
+family_type = MODELS.get
 FamilyType = TypeVar("FamilyType", bound=Family)
 
 
 def register(kind: type[FamilyType]) -> type[FamilyType]:
-    """Makes a family of networks known by the default of its field ``name``, for the ``[model]`` table: a class decorator.
+    """Register a model family under the default of its field ``name``, for the ``[model]`` table of studies.
 
     Args:
-        kind: a subclass of `Family`; a name that one of boolit's own has is a ValueError.
+        kind: a subclass of `Family`. Names of built-in families raise ValueError.
 
     Example:
         >>> from boolit.lab import register_model
@@ -42,32 +43,46 @@ def register(kind: type[FamilyType]) -> type[FamilyType]:
         ...
         ...     def widths(self, size, depth):
         ...         return [size // 2**layer for layer in range(depth)]
-        >>> family({"name": "pyramid", "normalisation": "batch"}).widths(64, depth=3)
+        >>> family({"name": "pyramid", "normalization": "batch"}).widths(64, depth=3)
         [64, 32, 16]
     """
     return MODELS.register(kind)
 
 
 def family(table: Mapping[str, Any]) -> Family:
-    """The family a ``[model]`` table names, its options checked.
+    """Return the family that a ``[model]`` table names, with validated options.
 
     Example:
-        >>> family({"name": "mlp", "normalisation": "batch"}).widths(32, depth=2)
+        >>> family({"name": "mlp", "normalization": "batch"}).widths(32, depth=2)
         [32, 32]
     """
     return family_type(table.get("name")).model_validate(dict(table))
 
 
-def family_type(name: object) -> type[Family]:
-    """The class of the family with a name."""
-    return MODELS.get(name)
+def _parse_family(value: Any) -> Family:
+    if isinstance(value, Family):
+        return value
+    if not isinstance(value, Mapping):
+        raise ValueError(f'expected a table that names a model, such as {{name = "mlp"}}, got {value!r}')
+    return family(value)
 
 
-def restore(config: RunConfig, weights: Mapping[str, Tensor]) -> Stacked:
-    """The network of one finished run, from its configuration and its weights; in evaluation mode.
+AnyFamily = Annotated[SerializeAsAny[Family], BeforeValidator(_parse_family)]
 
-    It takes ``(1, batch, …)``, as a cohort of one run.
+
+def restore(
+    model: Family, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str, weights: Mapping[str, Tensor]
+) -> nn.Module:
+    """Return the network of a finished run in evaluation mode.
+
+    Args:
+        model: the run's model family.
+        inputs: shape of one sample.
+        outputs: outputs of the network.
+        widths: pre-activation width of each hidden layer.
+        spec: the activation.
+        weights: the run's saved weights.
     """
-    model = family(config.model).build(1, config.inputs, config.outputs, config.width, config.activation)
-    model.load_state_dict({name: value.unsqueeze(0) for name, value in weights.items()})
-    return model.eval()
+    network = model.network(inputs, outputs, widths, spec)
+    network.load_state_dict(weights)  # batch norms fill in the count of batches, which stacked weights do not have
+    return network.eval()

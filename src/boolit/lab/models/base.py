@@ -1,56 +1,54 @@
-"""What every model family tells the planner, and what its stacked networks are."""
+"""Base classes of model families and of stacked networks."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
+from boolit.lab.common.random import generator, keys, uniform
 from boolit.nn import Activation
 from boolit.nn.width import count_parameters, width_for_budget
 
 Shape: TypeAlias = Sequence[int]  # of one sample
+SMALL = 0.005  # bound of the initial weights of linear layers in the authors' code
 
 
 class Stacked(nn.Module, ABC):
-    """Networks of one shape, one per run: every parameter and buffer has a leading axis of runs.
-
-    Shape: ``(runs, batch, …)`` to ``(runs, batch, outputs)``.
+    """Networks of one shape, one per run. Every parameter and buffer has a leading axis of runs.
 
     Example:
         >>> from boolit.lab.models import family
-        >>> networks = family({"name": "mlp"}).build(3, inputs=[2], outputs=1, widths=[4], spec="or_ail")
-        >>> networks.initialise(seeds=[0, 1, 2])
-        >>> networks(torch.zeros(3, 5, 2)).shape, networks.rate_factors()
-        (torch.Size([3, 5, 1]), {})
+        >>> networks = family({"name": "mlp"}).stacked(3, inputs=[2], outputs=1, widths=[4], spec="or_ail")
+        >>> networks.initialize(seeds=[0, 1, 2])
+        >>> networks(torch.zeros(3, 5, 2)).shape
+        torch.Size([3, 5, 1])
     """
 
     @abstractmethod
-    def initialise(self, seeds: Sequence[int]) -> None:
-        """Draws the first weights of every run from the run's own seed."""
+    def initialize(self, seeds: Sequence[int]) -> None:
+        """Draw the initial weights of every run from its seed."""
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
-        """The outputs of every run on its own batch.
+        """Map every run's batch ``(runs, batch, …)`` to its outputs ``(runs, batch, outputs)``."""
 
-        Shape: ``(runs, batch, …)`` to ``(runs, batch, outputs)``.
-        """
-
-    def rate_factors(self) -> Mapping[str, float]:
-        """Factors on the recipe's learning rate, by parameter name, where a parameter has its own rate."""
-        return {}
+    @abstractmethod
+    def weights(self, run: int) -> dict[str, Tensor]:
+        """Return a run's parameters and buffers as views, by their names in the family's plain network."""
 
 
 class Family(BaseModel, ABC):
-    """Networks by a name and options: the ``[model]`` table of a study.
+    """Networks described by a name and options: the ``[model]`` table of a study.
 
-    A family is one file: a subclass with a field ``name`` and one field per option, registered with
-    `boolit.lab.register_model`. It defines ``saved_numel`` and ``build``; the rest follows unless it has a rule of its own.
+    A subclass has a field ``name``, one field per option, and a method ``network``. Register it with
+    `boolit.lab.register_model`.
 
     Example:
         >>> from boolit import activation
@@ -62,57 +60,113 @@ class Family(BaseModel, ABC):
         [36, 36]
         >>> mlp.parameters([8], 1, [36, 36], gate), count_parameters(mlp.network([8], 1, [36, 36], "or_ail"))
         (1027, 1027)
-        >>> isinstance(mlp.build(3, [8], 1, [36, 36], "or_ail"), Stacked), mlp.saved_numel([8], 1, [36, 36], gate) > 72
-        (True, True)
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     name: str
 
+    stackable: ClassVar[bool] = False  # whether `stacked` trains several runs as one model
+
     def __hash__(self) -> int:
-        return hash((type(self), self.model_dump_json()))  # options may be lists, which have no hash of their own
+        return hash((type(self), self.model_dump_json()))  # options may be lists, which are not hashable
 
     @property
     def trains_alone(self) -> bool:
-        """Whether its networks are so large that each is trained alone."""
+        """Whether the networks are so large that each run trains alone."""
         return False
 
     def widths(self, size: int, depth: int) -> list[int]:
-        """The pre-activation widths of the network of a size: one per layer, all the same, unless a family has another rule."""
+        """Return the pre-activation widths of the network of a size. By default all layers are equally wide."""
         return [size] * depth
 
-    @abstractmethod
-    def saved_numel(self, inputs: Shape, outputs: int, widths: Sequence[int], activation: Activation) -> int:
-        """About how many numbers one sample saves for the backward pass; a cohort's memory is estimated from it."""
-
-    @abstractmethod
-    def build(self, runs: int, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> Stacked:
-        """The networks of some runs, not yet initialised."""
-
-    def network(self, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> nn.Module:
-        """One run's network, whose parameters are counted."""
-        return self.build(1, inputs, outputs, widths, spec)
-
-    def parameters(self, inputs: Shape, outputs: int, widths: Sequence[int], activation: Activation) -> int:
-        """How many parameters one run's network has."""
-        return parameter_count(self, tuple(inputs), outputs, tuple(widths), activation.spec)
-
     def widths_for_activation(self, widths: list[int], inputs: Shape, outputs: int, activation: Activation) -> list[int]:  # noqa: ARG002
-        """The widths an activation has where a study says ``widths``: the same, unless a family has another rule."""
+        """Return the widths that an activation has where a study says ``widths``. By default they are the same."""
         return widths
 
     def widths_for_budget(self, budget: int, depth: int, inputs: Shape, outputs: int, activation: Activation) -> list[int]:
-        """The widths whose parameter count is nearest to a budget."""
+        """Return the widths whose parameter count is nearest to a budget."""
 
         def count(size: int) -> int:
             return self.parameters(inputs, outputs, self.widths(size, depth), activation)
 
         return self.widths(width_for_budget(count, budget, activation.divisor), depth)
 
+    def parameters(self, inputs: Shape, outputs: int, widths: Sequence[int], activation: Activation) -> int:
+        """Return the number of parameters of one network."""
+        return parameter_count(self, tuple(inputs), outputs, tuple(widths), activation.spec)
+
+    @abstractmethod
+    def network(self, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> nn.Module:
+        """Return a network from ``(batch, *inputs)`` to ``(batch, outputs)``, not yet initialized."""
+
+    def stacked(self, runs: int, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> Stacked:
+        """Return the networks of several runs as one model, not yet initialized. Only if ``stackable``."""
+        raise NotImplementedError(f"networks of {self.name} cannot be stacked")
+
+    def initialize(self, network: nn.Module, seed: int) -> None:
+        """Draw the initial weights of a network, and seed its dropout layers."""
+        for name, layer in network.named_modules():
+            if isinstance(layer, (nn.Conv2d, nn.Linear)):
+                draw_weights(layer.weight, layer.bias, seed, name, self.weight_bound(layer))
+            elif isinstance(layer, SeededDropout):
+                layer.seed([seed], name)
+
+    def weight_bound(self, layer: nn.Module) -> float | None:  # noqa: ARG002
+        """Return the bound of a layer's initial weights, whose bias is then 0; None for torch's default."""
+        return None
+
+    def rate_factor(self, parameter: str) -> float:  # noqa: ARG002
+        """Return a factor on the learning rate of a parameter of the network."""
+        return 1.0
+
+
+def draw_weights(weight: Tensor, bias: Tensor | None, seed: int, name: str, bound: float | None = None) -> None:
+    """Initialize a layer in place from the run's seed and the layer's name.
+
+    Args:
+        weight: ``(outputs, …)``.
+        bias: ``(outputs,)`` or None.
+        seed: the run's seed.
+        name: the layer's name in its network.
+        bound: weights are uniform within ±bound and the bias is 0; by default both are drawn as in ``nn.Linear``.
+    """
+    limit = 1 / math.sqrt(weight[0].numel()) if bound is None else bound
+    # "initialisation" is hashed into the seed; another word would give other weights.
+    drawn = generator(seed, "initialisation", name)
+    with torch.no_grad():
+        weight.uniform_(-limit, limit, generator=drawn)
+        if bias is not None:
+            bias.uniform_(-limit, limit, generator=drawn) if bound is None else bias.zero_()
+
+
+class SeededDropout(nn.Module):
+    """Dropout of one or several runs whose mask is a function of the run's seed and ``step``, set by the trainer.
+
+    With several runs the input has a leading axis of runs.
+    """
+
+    keys: Tensor
+
+    def __init__(self, p: float, runs: int | None = None) -> None:
+        super().__init__()
+        self.p, self.runs, self.step = p, runs, 0
+        self.register_buffer("keys", torch.zeros(runs or 1, dtype=torch.int64), persistent=False)
+
+    def seed(self, seeds: Sequence[int], name: str) -> None:
+        """Set the random stream of every run."""
+        self.keys.copy_(keys(seeds, "dropout", name))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.p == 0:
+            return x
+        shape = x.shape if self.runs is None else x.shape[1:]
+        mask = uniform(self.keys, self.step, shape).view_as(x) >= self.p
+        return x * mask / (1 - self.p)
+
 
 @lru_cache(maxsize=4096)
 def parameter_count(family: Family, inputs: tuple[int, ...], outputs: int, widths: tuple[int, ...], spec: str) -> int:
-    """Parameters of one run's network, built on the meta device: no memory is allocated and no random number drawn."""
+    """Return the parameter count of one network, built on the meta device so that nothing is allocated or drawn."""
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
         return count_parameters(family.network(inputs, outputs, widths, spec))

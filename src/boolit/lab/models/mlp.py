@@ -1,111 +1,257 @@
-"""Multi-layer perceptrons, and the heads of the transfer experiments."""
+"""Multi-layer perceptrons and the heads of the transfer experiments. Their runs train stacked.
+
+Stacked activations have the shape ``(runs, features, batch)``. With the batch last, one feature of one run is a contiguous
+row: batch normalization works on ``runs × features`` rows without a copy, and a gate combines whole rows.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import deepcopy
 from fractions import Fraction
-from typing import Literal
+from typing import ClassVar, Literal
 
+import torch
+import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
+from torch.func import functional_call, vmap
 
 import boolit
-from boolit.lab.common.errors import UserError
-from boolit.lab.models.base import Family, Shape, Stacked
-from boolit.lab.models.layers import (
-    SMALL,
-    StackedBatchNorm,
-    StackedDropout,
-    StackedLayerNorm,
-    StackedLinear,
-    stacked_activation,
-)
+from boolit.errors import UserError
+from boolit.lab.kernels import batch_norm
+from boolit.lab.models.base import SMALL, Family, SeededDropout, Shape, Stacked, draw_weights
 from boolit.nn import Activation
 
-# Multi-layer perceptrons: Linear, normalisation, activation, dropout, again, and a last Linear.
-
-NORMALISATIONS: dict[str, type[StackedBatchNorm | StackedLayerNorm]] = {"batch": StackedBatchNorm, "layer": StackedLayerNorm}
+# The authors' sweeps on MNIST made the first hidden layer 1.25 times as wide as the second.
+SWEEP_RATIO = 1.25
 
 
 class Mlp(Family):
-    """``initialisation`` is ``torch`` (as nn.Linear) or ``small`` (uniform in ±0.005 without bias, as the authors' code)."""
+    """Multi-layer perceptron: Linear, normalization, activation and dropout for every width, then a last Linear.
+
+    Args:
+        normalization: ``none``, ``batch`` or ``layer``, before every activation.
+        dropout: probability of a zero after every activation.
+        initialization: ``torch`` (as ``nn.Linear``) or ``small`` (uniform in ±0.005 with zero bias, as the authors' code).
+        budget_widths: how a parameter budget becomes widths. ``equal``: layers of equal width whose count is nearest to the
+            budget, as the paper says. ``sweeps``: the rule of the authors' sweeps behind tab:mlp-mnist for two hidden layers,
+            the first 1.25 times as wide as the second; normalization is not counted, and both widths are truncated to a
+            multiple of the activation's divisor.
+    """
 
     name: Literal["mlp"] = "mlp"
-    normalisation: Literal["none", "batch", "layer"] = "none"
+    normalization: Literal["none", "batch", "layer"] = "none"
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    initialisation: Literal["torch", "small"] = "torch"
+    initialization: Literal["torch", "small"] = "torch"
+    budget_widths: Literal["equal", "sweeps"] = "equal"
 
-    def saved_numel(self, inputs: Shape, outputs: int, widths: Sequence[int], activation: Activation) -> int:
-        per_width = 2 if self.normalisation == "none" else 3
-        hidden = sum(per_width * width + 2 * activation.out_features(width) for width in widths)
-        return 2 * math.prod(inputs) + hidden + 4 * outputs
+    stackable: ClassVar[bool] = True
 
-    def build(self, runs: int, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> Stacked:
+    def widths_for_budget(self, budget: int, depth: int, inputs: Shape, outputs: int, activation: Activation) -> list[int]:
+        if self.budget_widths == "equal":
+            return super().widths_for_budget(budget, depth, inputs, outputs, activation)
+        if depth != 2:
+            raise UserError(f"depth {depth}: budget_widths = 'sweeps' is defined for two hidden layers; use sweep.depth = 2")
+        return sweep_widths(budget, math.prod(inputs), outputs, activation)
+
+    def network(self, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> nn.Module:
+        return MlpNetwork(self, math.prod(inputs), outputs, widths, spec)
+
+    def stacked(self, runs: int, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> Stacked:
         return StackedMlp(self, runs, math.prod(inputs), outputs, widths, spec)
+
+    def weight_bound(self, layer: nn.Module) -> float | None:  # noqa: ARG002
+        return SMALL if self.initialization == "small" else None
+
+
+def sweep_widths(budget: int, inputs: int, outputs: int, activation: Activation) -> list[int]:
+    """Return the two widths of the authors' sweeps for a budget.
+
+    The second width solves the parameter count with the first at 1.25 times the second; the first then follows from the count.
+    NOTE[paper]: that the biases of the outputs are added instead of subtracted there is the authors' code.
+
+    Example:
+        >>> sweep_widths(2**16, 784, 10, boolit.activation("relu")), sweep_widths(2**16, 784, 10, boolit.activation("or_ail"))
+        ([76, 61], [78, 62])
+    """
+    factor = float(activation.feature_factor)
+    square, linear = SWEEP_RATIO * factor, SWEEP_RATIO * (inputs + 1) + 1 + factor * outputs
+    second = (math.sqrt(linear**2 + 4 * square * (budget - outputs)) - linear) / (2 * square)
+    first = (budget - second * (outputs * factor + 1) + outputs) / (inputs + 1 + factor * second)
+    return [activation.divisor * max(1, int(width) // activation.divisor) for width in (first, second)]
+
+
+class MlpNetwork(nn.Module):
+    """One perceptron, from ``(batch, …)`` to ``(batch, outputs)``."""
+
+    def __init__(self, family: Mlp, inputs: int, outputs: int, widths: Sequence[int], spec: str) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.ModuleList(), nn.ModuleList()
+        self.activation, self.dropout = nn.ModuleList(), nn.ModuleList()
+        for width in widths:
+            self.linear.append(nn.Linear(inputs, width))
+            if family.normalization == "batch":
+                self.norm.append(nn.BatchNorm1d(width))
+            elif family.normalization == "layer":
+                self.norm.append(nn.LayerNorm(width))
+            self.activation.append(boolit.activation(spec))
+            if family.dropout:
+                self.dropout.append(SeededDropout(family.dropout))
+            inputs = boolit.activation(spec).out_features(width)
+        self.linear.append(nn.Linear(inputs, outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _apply(self, x.flatten(1))
+
+
+def _apply(network: nn.Module, x: Tensor) -> Tensor:
+    *hidden, last = network.linear
+    for i, linear in enumerate(hidden):
+        x = linear(x)
+        for layers in (network.norm, network.activation, network.dropout):
+            x = layers[i](x) if len(layers) else x
+    return last(x)
 
 
 class StackedMlp(Stacked):
-    """The networks of some runs.
-
-    Shape: ``(runs, batch, …)`` to ``(runs, batch, outputs)``.
-    """
+    """The perceptrons of several runs, with the names of `MlpNetwork`."""
 
     def __init__(self, family: Mlp, runs: int, inputs: int, outputs: int, widths: Sequence[int], spec: str) -> None:
         super().__init__()
-        self.bound = None if family.initialisation == "torch" else SMALL
+        self._bound = family.weight_bound(self)
         self.linear, self.norm = nn.ModuleList(), nn.ModuleList()
         self.activation, self.dropout = nn.ModuleList(), nn.ModuleList()
-        self._path: list[nn.Module] = []
-        single = boolit.activation(spec)
         for width in widths:
-            self._add(self.linear, StackedLinear(runs, inputs, width))
-            if family.normalisation != "none":
-                self._add(self.norm, NORMALISATIONS[family.normalisation](runs, width))
-            self._add(self.activation, stacked_activation(runs, spec))
-            if isinstance(self._path[-2], StackedBatchNorm) and spec == "relu":  # one pass instead of a layer of its own
-                self._path[-2].relu = True
-                self._path.pop()
+            self.linear.append(StackedLinear(runs, inputs, width))
+            if family.normalization != "none":
+                self.norm.append((StackedBatchNorm if family.normalization == "batch" else StackedLayerNorm)(runs, width))
+            self.activation.append(stacked_activation(runs, spec))
             if family.dropout:
-                self._add(self.dropout, StackedDropout(runs, family.dropout))
-            inputs = single.out_features(width)
-        self._add(self.linear, StackedLinear(runs, inputs, outputs))
+                self.dropout.append(SeededDropout(family.dropout, runs))
+            inputs = boolit.activation(spec).out_features(width)
+        self.linear.append(StackedLinear(runs, inputs, outputs))
 
-    def _add(self, kind: nn.ModuleList, layer: nn.Module) -> None:
-        kind.append(layer)
-        self._path.append(layer)
-
-    def initialise(self, seeds: Sequence[int]) -> None:
+    def initialize(self, seeds: Sequence[int]) -> None:
         for name, layer in self.named_modules():
             if isinstance(layer, StackedLinear):
-                layer.initialise(seeds, name, self.bound)
-            if isinstance(layer, StackedDropout):
-                layer.initialise(seeds, name)
+                for run, seed in enumerate(seeds):
+                    draw_weights(layer.weight[run], layer.bias[run], seed, name, self._bound)
+            elif isinstance(layer, SeededDropout):
+                layer.seed(seeds, name)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x.flatten(2).mT
-        for layer in self._path:
-            x = layer(x)
-        return x.mT
+        return _apply(self, x.flatten(2).mT).mT
+
+    def weights(self, run: int) -> dict[str, Tensor]:
+        return {name.replace(".single.", "."): values[run] for name, values in self.state_dict().items()}
+
+
+class StackedLinear(nn.Module):
+    """One ``nn.Linear`` per run, from ``(runs, inputs, batch)`` to ``(runs, outputs, batch)``."""
+
+    def __init__(self, runs: int, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(runs, outputs, inputs))
+        self.bias = nn.Parameter(torch.empty(runs, outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.baddbmm(self.bias.unsqueeze(2), self.weight, x)
+
+
+class StackedBatchNorm(nn.Module):
+    """One ``nn.BatchNorm1d`` per run, on ``(runs, features, batch)``."""
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, runs: int, features: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
+        super().__init__()
+        self.eps, self.momentum = eps, momentum
+        self.weight = nn.Parameter(torch.ones(runs, features))
+        self.bias = nn.Parameter(torch.zeros(runs, features))
+        self.register_buffer("running_mean", torch.zeros(runs, features))
+        self.register_buffer("running_var", torch.ones(runs, features))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            return batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, self.momentum, self.eps)
+        mean, var, weight, bias = (v.reshape(-1) for v in (self.running_mean, self.running_var, self.weight, self.bias))
+        return F.batch_norm(x.reshape(1, -1, x.shape[2]), mean, var, weight, bias, eps=self.eps).view_as(x)
+
+
+class StackedLayerNorm(nn.Module):
+    """One ``nn.LayerNorm`` per run, on ``(runs, features, batch)``."""
+
+    def __init__(self, runs: int, features: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(runs, features))
+        self.bias = nn.Parameter(torch.zeros(runs, features))
+
+    def forward(self, x: Tensor) -> Tensor:
+        normal = F.layer_norm(x.mT, x.shape[1:2], eps=self.eps).mT
+        return torch.addcmul(self.bias.unsqueeze(2), self.weight.unsqueeze(2), normal)
+
+
+class LearnedActivation(nn.Module):
+    """An activation with parameters, such as PReLU, of every run (or module), applied with vmap.
+
+    Args:
+        runs: number of copies.
+        single: the activation of one run, on a tensor without the axis of runs.
+    """
+
+    def __init__(self, runs: int, single: Activation) -> None:
+        super().__init__()
+        self.single = deepcopy(single)
+        for module in self.single.modules():
+            for name, value in list(module.named_parameters(recurse=False)):
+                setattr(module, name, nn.Parameter(value.detach().expand(runs, *value.shape).clone()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.part(slice(None))(x)
+
+    def part(self, runs: slice) -> Callable[[Tensor], Tensor]:
+        """Return the activations of a range of runs as a function."""
+        values = {name: value[runs] for name, value in self.single.named_parameters()}
+        return lambda x: vmap(lambda own, rows: functional_call(self.single, own, (rows,)))(values, x)
+
+
+def stacked_activation(runs: int, spec: str) -> nn.Module:
+    """Return the activation along the features of ``(runs, features, batch)``.
+
+    Example:
+        >>> stacked_activation(3, "or_ail")(torch.zeros(3, 4, 7)).shape
+        torch.Size([3, 2, 7])
+    """
+    function = boolit.activation(spec, dim=1)
+    learns = next(function.parameters(), None) is not None
+    return LearnedActivation(runs, boolit.activation(spec, dim=0)) if learns else function
 
 
 # Heads on the features of a frozen encoder: two hidden layers, or a single linear layer (a:transfer).
 
-# tab:transfer-nparam-big: pre-activation widths by outputs per input of an activation, beside the 512 of 1→1.
+# tab:transfer-nparam-big: pre-activation widths by feature factor, beside the 512 of 1→1 activations.
 NOMINAL, MATCHED = 512, {Fraction(1, 2): 650, Fraction(3, 2): 438}
 LINEAR = "identity"
 PLAIN = Mlp()
 
 
 class Head(Family):
-    """Multi-layer perceptrons without normalisation; ``identity`` stands for one linear layer, without hidden ones.
+    """Multi-layer perceptron without normalization. The activation ``identity`` stands for one linear layer.
 
-    With ``sizes = "matched"`` the widths of a study are those of 1→1 activations, and others have the paper's, which make heads
-    for 100 classes about equally large; where the paper has none, those that make them so for the classes there are.
+    Args:
+        sizes: ``equal``: every activation has the widths of the study. ``matched``: these are the widths of 1→1 activations,
+            and others have the paper's widths, which make heads for 100 classes about equally large; where the paper has
+            none, the widths that match the parameter count.
     """
 
     name: Literal["head"] = "head"
     sizes: Literal["equal", "matched"] = "equal"
+
+    stackable: ClassVar[bool] = True
 
     def widths_for_activation(self, widths: list[int], inputs: Shape, outputs: int, activation: Activation) -> list[int]:
         factor = activation.feature_factor
@@ -120,11 +266,11 @@ class Head(Family):
 
     def widths_for_budget(self, budget: int, depth: int, inputs: Shape, outputs: int, activation: Activation) -> list[int]:
         if activation.spec == LINEAR:
-            raise UserError(f"a budget of {budget}: {LINEAR} stands for one linear layer, of one size; use sweep.width")
+            raise UserError(f"budget {budget}: {LINEAR} stands for one linear layer, which has one size; use sweep.width")
         return super().widths_for_budget(budget, depth, inputs, outputs, activation)
 
-    def saved_numel(self, inputs: Shape, outputs: int, widths: Sequence[int], activation: Activation) -> int:
-        return PLAIN.saved_numel(inputs, outputs, widths, activation)
+    def network(self, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> nn.Module:
+        return PLAIN.network(inputs, outputs, widths, spec)
 
-    def build(self, runs: int, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> Stacked:
-        return PLAIN.build(runs, inputs, outputs, widths, spec)
+    def stacked(self, runs: int, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> Stacked:
+        return PLAIN.stacked(runs, inputs, outputs, widths, spec)

@@ -1,10 +1,10 @@
 """The pre-activation ResNets of the paper on CIFAR-10 and CIFAR-100 (a:cifar).
 
-Only the layers inside a block scale with the factor w. NOTE[paper]: the text also says that the embedding scales; then ReLU's
-five networks would have 1.5 to 375 million parameters, where the tables have 6 to 225 million.
+Only the layers inside a block scale with the width factor. NOTE[paper]: the text also says that the embedding scales; then
+ReLU's five networks would have 1.5 to 375 million parameters, where the tables have 6 to 225 million.
 
-The stem always has ReLU, the last block is followed by the mean over all pixels and a linear layer, and where a block changes
-the shape its identity is a bare convolution of the block's input.
+The stem always has ReLU. The last block is followed by the mean over all pixels and a linear layer. Where a block changes the
+shape, its identity is a 1×1 convolution of the block's raw input.
 """
 
 from __future__ import annotations
@@ -21,10 +21,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 import boolit
-from boolit.lab.common.errors import UserError
-from boolit.lab.models.base import Shape
-from boolit.lab.models.layers import SMALL
-from boolit.lab.models.unstacked import UnstackedFamily
+from boolit.errors import UserError
+from boolit.lab.models.base import SMALL, Family, Shape
 from boolit.nn import Activation
 from boolit.nn.conv1x1 import Conv1x1
 from boolit.nn.width import round_width, width_for_budget
@@ -174,20 +172,20 @@ class PreactNetwork(nn.Module):
 NEAR = 1.25  # the largest ratio between a budget and the count of the network of the paper it stands for
 
 
-class PreactResnet(UnstackedFamily):
+class PreactResnet(Family):
     """``depth`` is 18 or 34 (basic blocks), 50, 101 or 152 (bottlenecks); ``base`` is the base width of the first stage.
 
     The embedding follows from both, and only the layers inside the blocks change with the size: a width is that of the first
     stage, which doubles from stage to stage, or a list of four. With ``sizes = "paper"`` a budget of parameters selects the
     nearest of the paper's five networks for the activation's map.
-    ``initialisation`` is ``torch`` or ``small`` (the linear layer uniform in ±0.005 without bias, as the authors' code).
+    ``initialization`` is ``torch`` or ``small`` (the linear layer uniform in ±0.005 without bias, as the authors' code).
     """
 
     name: Literal["preact-resnet"] = "preact-resnet"
     depth: Depth = 50
     base: int = Field(default=64, ge=1)
     sizes: Literal["any", "paper"] = "any"
-    initialisation: Literal["torch", "small"] = "torch"
+    initialization: Literal["torch", "small"] = "torch"
 
     @property
     def trains_alone(self) -> bool:
@@ -231,21 +229,11 @@ class PreactResnet(UnstackedFamily):
             raise UserError(f"a budget of {budget:,}: {rule}; ask for about one of these, or use sizes = 'any'")
         return counts[nearest]
 
-    def saved_numel(self, inputs: Shape, outputs: int, widths: Sequence[int], activation: Activation) -> int:
-        _, height, width = _sizes(inputs)
-        stem, blocks = block_shapes(self.depth, self.base, widths, activation.divisor)
-        total = math.prod(inputs) + stem * height * width + blocks[-1].out_channels + outputs
-        for block in blocks:
-            for channels, _, _, stride in block.layers(expansion(self.depth) > 1):
-                total += height * width * (channels + activation.out_features(channels))
-                height, width = -(-height // stride), -(-width // stride)
-        return total
-
     def network(self, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> PreactNetwork:
         return PreactNetwork(_sizes(inputs)[0], outputs, widths, spec, self.depth, self.base)
 
-    def weight_limit(self, layer: nn.Module) -> float | None:
-        return SMALL if self.initialisation == "small" and isinstance(layer, nn.Linear) else None
+    def weight_bound(self, layer: nn.Module) -> float | None:
+        return SMALL if self.initialization == "small" and isinstance(layer, nn.Linear) else None
 
 
 def _check_depth(depth: int) -> None:

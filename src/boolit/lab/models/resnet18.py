@@ -1,5 +1,6 @@
-"""ResNet-18 without its last layer, under torchvision's names: the frozen encoder of the transfer experiments (s:transfer),
-and the encoders of SRAN, which are trained and read 1, 3 or 6 channels (tab:sran).
+"""ResNet-18 without its last layer, with torchvision's names.
+
+It is the frozen encoder of the transfer experiments (s:transfer), and the encoder of SRAN for 1, 3 or 6 channels (tab:sran).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class BasicBlock(nn.Module):
 
 
 class Resnet18(nn.Module):
-    """The features of images.
+    """Features of images.
 
     Shape: ``(batch, channels, height, width)`` to ``(batch, 512)``.
 
@@ -56,21 +57,14 @@ class Resnet18(nn.Module):
             self.add_module(f"layer{stage}", nn.Sequential(*blocks))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.after_conv1(self.conv1(x))
-
-    def after_conv1(self, x: Tensor) -> Tensor:
-        """The features from the output of the first convolution.
-
-        Shape: ``(batch, 64, height / 2, width / 2)`` to ``(batch, 512)``.
-        """
-        x = F.max_pool2d(F.relu(self.bn1(x), inplace=True), 3, stride=2, padding=1)
+        x = F.max_pool2d(F.relu(self.bn1(self.conv1(x)), inplace=True), 3, stride=2, padding=1)
         for stage in range(1, STAGES + 1):
             x = self.get_submodule(f"layer{stage}")(x)
         return x.mean((2, 3))
 
 
 def fold_batch_norms(network: Resnet18) -> Resnet18:
-    """A copy for evaluation, with every batch norm multiplied into the convolution before it."""
+    """Return a copy for evaluation with every batch norm multiplied into the convolution before it."""
     result = copy.deepcopy(network).eval()
     _fold(result, "conv1", "bn1")
     for block in result.modules():

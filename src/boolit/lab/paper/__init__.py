@@ -11,7 +11,7 @@ import csv
 from dataclasses import dataclass
 from importlib import resources
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 
 
 @dataclass(frozen=True)

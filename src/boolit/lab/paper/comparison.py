@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from scipy import stats
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.models import family
 from boolit.lab.paper import PrintedCell, table
 from boolit.lab.reports.tables import provenance

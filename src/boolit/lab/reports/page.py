@@ -17,7 +17,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.files import atomic_write
 from boolit.lab.reports.charts import DASHES, ChartSet, vega_script
 from boolit.lab.reports.figures.style import save, style

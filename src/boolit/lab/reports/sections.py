@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.files import atomic_write, read_bounded
 from boolit.lab.reports.charts import ChartSet, run_charts, search_charts
 from boolit.lab.reports.figures.results import MIDDLE_HALF, learning_curves, score_intervals

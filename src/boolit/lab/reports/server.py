@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, cast
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.reports.page import html_page
 from boolit.lab.reports.sections import FILE, Section, folder_sections
 from boolit.lab.results.database import FILE as STORE

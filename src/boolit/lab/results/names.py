@@ -1,13 +1,15 @@
-"""Names in reports: specs as the paper writes them, columns, metrics, and their order."""
+"""Names in reports: activations as the paper writes them, metrics, numbers, and their order."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
-from fractions import Fraction
 from html import escape
 
 from boolit.lab.runs import Metric
 from boolit.nn import Activation, Custom, Ensemble, Extremum, Gate, activation, known_specs
+
+REFERENCE = "relu"
 
 _PROPER = {
     "relu": "ReLU",
@@ -23,70 +25,120 @@ _PROPER = {
     "geglu": "GEGLU",
     "signed_geomean": "SignedGeomean",
 }
-
-
-_SMALL_LETTERS = str.maketrans("ailn", "ₐᵢₗₙ")
-
-
-def label(spec: str) -> str:
-    """An activation's name for a legend, in matplotlib's mathtext; a text that is no spec stays as it is.
-
-    Example:
-        >>> label("or_xnor_ail_p")
-        'OR, XNOR$_{\\\\mathrm{AIL}}$ (p)'
-        >>> label("relu"), label("my net, $5")
-        ('ReLU', 'my net, \\\\$5')
-    """
-    return _name(spec, lambda form: f"$_{{\\mathrm{{{form}}}}}$") or spec.replace("$", r"\$")
+_SUBSCRIPTS = str.maketrans("ailn", "ₐᵢₗₙ")
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": "$<$",
+        ">": "$>$",
+        "≥": r"$\geq$",
+        "≤": r"$\leq$",
+        "±": r"$\pm$",
+        "−": "$-$",
+        "–": "--",
+        "→": r"$\to$",
+    }
+)
 
 
 def paper_name(spec: str) -> str:
-    """An activation's name as the paper writes it, in plain text; a text that is no spec stays as it is.
+    """Return an activation's name as the paper writes it, in plain text. A text that is not a spec is returned as it is.
 
     Example:
         >>> paper_name("xnor_ail"), paper_name("or_and_xnor_nil_d"), paper_name("relu"), paper_name("a guess")
-        ('XNORₐᵢₗ', 'OR, AND, XNORₙᵢₗ (d)', 'ReLU', 'a guess')
+        ('XNORₐᵢₗ', '{OR, AND, XNORₙᵢₗ (d)}', 'ReLU', 'a guess')
     """
-    return _name(spec, lambda form: form.lower().translate(_SMALL_LETTERS)) or spec
+    return _name(spec, lambda form: form.lower().translate(_SUBSCRIPTS)) or spec
+
+
+def label(spec: str) -> str:
+    """Return the name in matplotlib's mathtext.
+
+    Example:
+        >>> label("xnor_ail"), label("my net, $5")
+        ('XNOR$_{\\\\mathrm{AIL}}$', 'my net, \\\\$5')
+    """
+    return _name(spec, _math_subscript) or spec.replace("$", r"\$")
+
+
+def latex_name(spec: str) -> str:
+    r"""Return the name in LaTeX, escaped.
+
+    Example:
+        >>> print(latex_name("or_xnor_ail_p"), latex_name("50 % guess"))
+        \{OR, XNOR$_{\mathrm{AIL}}$ (p)\} 50 \% guess
+    """
+    return _with_markers(spec, latex_escape, "$_{\\mathrm{", "}}$")
 
 
 def html_name(spec: str) -> str:
-    """The same as HTML, escaped.
+    """Return the name in HTML, escaped.
 
     Example:
         >>> html_name("xnor_ail"), html_name("a <b>")
         ('XNOR<sub>AIL</sub>', 'a &lt;b&gt;')
     """
-    text = escape(_name(spec, lambda form: f"\0{form}\1") or spec)  # a registered name may hold anything
-    return text.replace("\0", "<sub>").replace("\1", "</sub>")
+    return _with_markers(spec, escape, "<sub>", "</sub>")
+
+
+def latex_escape(text: str) -> str:
+    r"""Escape a text for LaTeX.
+
+    Example:
+        >>> print(latex_escape("a_b: 5 % ± 1"))
+        a\_b: 5 \% $\pm$ 1
+    """
+    return text.translate(_LATEX)
+
+
+def _math_subscript(form: str) -> str:
+    return f"$_{{\\mathrm{{{form}}}}}$"
+
+
+def _with_markers(spec: str, escaped: Callable[[str], str], start: str, end: str) -> str:
+    text = escaped(_name(spec, lambda form: f"\0{form}\1") or spec)  # escape first: registered names may hold anything
+    return text.replace("\0", start).replace("\1", end)
 
 
 def _name(spec: str, subscript: Callable[[str], str]) -> str:
-    """The name with its form as ``subscript`` writes it; nothing for a text that is no spec."""
+    module = _activation(spec)
+    return _module_name(module, subscript) if module is not None else ""
+
+
+def _activation(spec: str) -> Activation | None:
     try:
-        return _module_name(activation(spec), subscript)
+        return activation(spec)
     except ValueError:
-        return ""
+        return None
 
 
 def _module_name(module: Activation, subscript: Callable[[str], str]) -> str:
     if isinstance(module, Ensemble):
         *others, last = module.parts
-        form = getattr(last, "form", None)  # written once, at the last, when all have it
-        same = [form is not None and getattr(part, "form", None) == form for part in others]
-        heads = [gate_name(part) if short else _module_name(part, subscript) for part, short in zip(others, same, strict=True)]
-        return f"{', '.join([*heads, _module_name(last, subscript)])} ({module.strategy})"
+        form = getattr(last, "form", None)  # written once, after the last gate, if all gates share it
+        shared = [form is not None and getattr(part, "form", None) == form for part in others]
+        names = [
+            gate_name(part) if short else _module_name(part, subscript) for part, short in zip(others, shared, strict=True)
+        ]
+        return f"{{{', '.join([*names, _module_name(last, subscript)])} ({module.strategy})}}"
     if isinstance(module, Gate):
         return f"{gate_name(module)}{subscript(module.form.upper())}{_group(module.k)}"
     if isinstance(module, Extremum):
         return f"{module.name.capitalize()}{_group(module.k)}"
-    if isinstance(module, Custom):  # its own author's word
+    if isinstance(module, Custom):
         return module.spec
     return _PROPER.get(module.spec, module.spec.capitalize().replace("_", " "))
 
 
+def _group(k: int) -> str:
+    return "" if k == 2 else f" k={k}"
+
+
 def gate_name(module: Activation) -> str:
-    """A gate's operation alone, or the activation's name.
+    """Return the operation of a gate, or the name of any other activation.
 
     Example:
         >>> gate_name(activation("implied_by_il")), gate_name(activation("relu"))
@@ -95,53 +147,35 @@ def gate_name(module: Activation) -> str:
     return module.op.upper().replace("_", " ") if isinstance(module, Gate) else paper_name(module.spec)
 
 
-def multiple_of_c(factor: Fraction) -> str:
-    """Channels after an activation, in terms of the channels C before it.
-
-    Example:
-        >>> multiple_of_c(Fraction(1, 2)), multiple_of_c(Fraction(3, 2)), multiple_of_c(Fraction(1))
-        ('C/2', '3C/2', 'C')
-    """
-    top = "C" if factor.numerator == 1 else f"{factor.numerator}C"
-    return top if factor.denominator == 1 else f"{top}/{factor.denominator}"
-
-
-def _group(k: int) -> str:
-    return "" if k == 2 else f" k={k}"
-
-
 def map_of(spec: str) -> str:
-    """Channels in → out of an activation; nothing for a name that is no spec.
+    """Return the channels in → out of an activation, or "" for a text that is not a spec.
 
     Example:
-        >>> map_of("or_and_xnor_ail_d"), map_of("a linear layer only")
+        >>> map_of("or_and_xnor_ail_d"), map_of("majority class")
         ('2→3', '')
     """
-    try:
-        into, out = activation(spec).map
-    except ValueError:
-        return ""
-    return f"{into}→{out}"
+    module = _activation(spec)
+    return "→".join(map(str, module.map)) if module is not None else ""
 
 
 def sort_key(spec: str) -> tuple[int, str]:
-    """A key that sorts specs as `boolit.nn.known_specs` does, pointwise ones first; others follow by name."""
+    """Return a key that sorts specs like `boolit.nn.known_specs`, pointwise activations first."""
     known = known_specs()
     return (known.index(spec) if spec in known else len(known)), spec
 
 
 def metric_label(metric: Metric, split: bool = True) -> str:
-    """A metric in words, with the name of its split or without.
+    """Return a metric in words.
 
     Example:
-        >>> metric_label(Metric(name="accuracy"))
-        'test accuracy (%)'
+        >>> metric_label(Metric(name="accuracy")), metric_label(Metric(name="rmse"), split=False)
+        ('test accuracy (%)', 'rmse')
     """
     return (metric.key if split else metric.name).replace("_", " ") + (" (%)" if metric.percent else "")
 
 
 def shorten_numbers(numbers: Iterable[int]) -> dict[int, str]:
-    """Numbers in a few digits, or in full if some could not be told apart.
+    """Return numbers in a few digits, or in full if two of them would look alike.
 
     Example:
         >>> shorten_numbers([36, 16384, 4000000]), shorten_numbers([65501, 65502])
@@ -157,3 +191,42 @@ def _short(number: int) -> str:
         if number >= unit:
             return f"{number / unit:.3g}{letter}"
     return str(number)
+
+
+def format_p(p: float) -> str:
+    """Return a p-value with two digits: one below 0.001, three near 0.05.
+
+    Example:
+        >>> format_p(0.2104), format_p(1.234e-9), format_p(0.0498), format_p(0.0), format_p(float("nan"))
+        ('0.21', '1e-9', '0.0498', '< 1e-300', 'no test')
+    """
+    if math.isnan(p):
+        return "no test"
+    if p < 1e-300:
+        return "< 1e-300"
+    if p < 1e-3:
+        return f"{p:.0e}".replace("e-0", "e-")
+    return f"{p:.3g}" if 0.045 < p < 0.055 else f"{p:.2g}"
+
+
+def describe_p(p: float) -> str:
+    """Return a p-value for a sentence.
+
+    Example:
+        >>> describe_p(0.21), describe_p(0.0)
+        ('p = 0.21', 'p < 1e-300')
+    """
+    number = format_p(p)
+    return number if math.isnan(p) else f"p {number}" if number.startswith("<") else f"p = {number}"
+
+
+def join_words(words: list[str], most: int | None = None) -> str:
+    """Join words for a sentence, or the first ``most`` of them and the number of others.
+
+    Example:
+        >>> join_words(["a", "b", "c"]), join_words(["a", "b", "c"], 1)
+        ('a, b and c', 'a and 2 others')
+    """
+    hidden = 0 if most is None else max(0, len(words) - most)
+    shown = [*words[: len(words) - hidden], *([f"{hidden} other{'s' * (hidden > 1)}"] if hidden else [])]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

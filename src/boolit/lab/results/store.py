@@ -1,269 +1,417 @@
-"""The store: every finished run of an output folder, safe from kills and from other processes on the same folder."""
+"""The store: the runs of one results folder, in an SQLite file.
+
+A result is written in one transaction, so a kill at any moment loses no finished run. One process writes to a folder at a time,
+under an operating-system lock that a kill releases; any number of processes may read meanwhile.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
-from types import TracebackType
-from typing import Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from filelock import FileLock, Timeout
 
-from boolit.lab.common.errors import UserError
-from boolit.lab.results.database import FILE, explain_errors, open_database, transaction
-from boolit.lab.results.rows import Curves, DamagedError, insert_record, select_row, select_rows, verify_row
-from boolit.lab.results.run_claims import (
-    HEARTBEAT_SECONDS,
-    ClaimHolder,
-    HeartbeatMonitor,
-    claim,
-    current_process,
-    expire_claims,
-    heartbeat,
-    holders,
-    release,
+from boolit.errors import UserError
+from boolit.lab.runs import Result, RunConfig, canonical
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FILE, LOCK = "runs.sqlite", ".lock"
+VERSION = 3
+APPLICATION_ID = 0x626F6F6C  # "bool"
+FULL_CHECK_BYTES = 2**24  # SQLite files up to this size are checked as a whole when they are opened
+SECONDS_TO_WAIT = 60.0  # for a reader or writer that holds the database for a moment
+KEYS_AT_ONCE = 500  # in one query
+
+_TABLES = """
+CREATE TABLE configs (id INTEGER PRIMARY KEY, json TEXT NOT NULL UNIQUE);
+CREATE TABLE environments (id INTEGER PRIMARY KEY, json TEXT NOT NULL UNIQUE);
+CREATE TABLE runs (
+    key TEXT PRIMARY KEY,
+    config INTEGER NOT NULL REFERENCES configs (id),
+    seed INTEGER NOT NULL,
+    split INTEGER,
+    state TEXT NOT NULL CHECK (state IN ('finished', 'diverged')),
+    metrics TEXT NOT NULL,
+    environment INTEGER NOT NULL REFERENCES environments (id),
+    seconds REAL NOT NULL,
+    recorded TEXT NOT NULL,
+    curves BLOB NOT NULL,
+    checksum BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE curves (key TEXT NOT NULL REFERENCES runs (key), metric TEXT NOT NULL, epochs BLOB NOT NULL,
+    PRIMARY KEY (key, metric)) WITHOUT ROWID;
+"""
+_SELECT = (
+    "SELECT key, c.json, seed, split, state, metrics, e.json, seconds, recorded, curves, checksum, config, environment "
+    "FROM runs LEFT JOIN configs c ON config = c.id LEFT JOIN environments e ON environment = e.id"
 )
-from boolit.lab.results.run_table import RunTable, StoredCurves
-from boolit.lab.runs import JSON, Record, Run, RunConfig
-
-__all__ = ["ClaimHolder", "Store"]
-
 _SAFE_KEY = re.compile(r"[0-9A-Za-z_-]+")
+_ERRORS = {  # parts of SQLite's messages, and what the user can do
+    "not a database": "is not an SQLite file; choose another folder",
+    "locked": "has been busy for too long; try again, or end the process that uses it",
+    "readonly": "cannot be written to; choose a folder you may write to",
+    "unable to open": "cannot be opened; choose a folder you may read and write",
+    "disk is full": "cannot grow because the disk is full; free some space and run again",
+    "disk I/O": "cannot be read or written (disk error); choose a folder on another disk",
+}
 
 
 class Store:
-    """The finished runs of one output folder, in an SQLite file there.
+    """The runs of one results folder.
 
-    A record is in it whole or not at all, is never overwritten, and outlives the process that wrote it. Several processes
-    of one host may use the folder at once: what one has claimed no other gets, until it is recorded or released, or its
-    process has died. (SQLite's write-ahead log needs shared memory, so processes of several hosts must not share a folder
-    over a network: there, one host keeps the store and the others send it their records.)
+    Reading never locks. Writing needs `writing`, which only one process at a time can hold.
 
     Args:
-        folder: the output folder, such as ``results/parity-quick``.
-        create: whether it is made if it is not there; otherwise that is a `UserError`.
-        patience: seconds to wait for another process that is writing.
+        folder: the results folder, such as ``results/parity-quick``.
 
     Example:
         >>> import tempfile
-        >>> from boolit.lab import Record, Run, Store
-        >>> run = Run.from_dict({"activation": "relu", "seed": 1})
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     store = Store(Path(folder))  # or ``with Store(…) as store:``, which closes it
-        ...     mine = store.claim([run.key], owner="me")
-        ...     store.release(mine, owner="me")
-        ...     assert store.claim([run.key], owner="me") == mine and store.holders()[0].runs == 1
-        ...     store.record([Record(run.key, run.config, "finished", {"test_accuracy": 0.93})])
-        ...     assert store.finished() == {run.key} and store.claim([run.key], owner="me") == []
-        ...     [record] = store.records({"activation": "relu"})
-        ...     assert store.records_of([run]) == [record]
-        ...     assert list(store.table()) == list(store.table_of([run])) == [record] and not store.kept_weights()
-        ...     places = store.checkpoint_folder("cohort").name, store.weights(run.key).suffix
-        ...     store.close()
-        >>> record.metrics, places
-        ({'test_accuracy': 0.93}, ('cohort', '.safetensors'))
+        >>> from boolit.lab.runs import Metric, Result, RunConfig
+        >>> config = RunConfig(
+        ...     data={"name": "parity"}, model={"name": "mlp"}, training={"epochs": 1, "batch": 32}, inputs=(4,), outputs=1,
+        ...     activation="relu", widths=(4, 2), parameters=36, metric=Metric(name="accuracy"),
+        ... )
+        >>> with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
+        ...     with store.writing():
+        ...         store.record([Result(config, "finished", {"test_accuracy": 0.93})])
+        ...     frame = store.frame()
+        >>> frame[["activation", "parameters", "seed", "test_accuracy"]].values.tolist()
+        [['relu', 36, 0, 0.93]]
     """
 
-    def __init__(self, folder: Path, create: bool = True, patience: float = 60.0) -> None:
+    def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self._create = create
-        self._lock = threading.RLock()
-        self._process, self._monitor = current_process(), HeartbeatMonitor()
-        self._held: dict[str, str] = {}  # claimed by this store: key and owner
-        self._closing = threading.Event()
-        self._heartbeats: threading.Thread | None = None
-        self._connection = open_database(self.folder, create, patience)
-        self._file = _inode(self.folder / FILE)
+        self._thread = threading.RLock()
+        self._lock: FileLock | None = None
+        self._opened: sqlite3.Connection | None = None
+
+    @property
+    def path(self) -> Path:
+        """The SQLite file."""
+        return self.folder / FILE
 
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Releases what this store still has claimed, and closes the connection."""
-        self._closing.set()
-        if self._heartbeats is not None:
-            self._heartbeats.join()
-        with self._lock:
-            if self._held:
-                with suppress(UserError), self._writing() as database:
-                    release(database, self._held.items(), self._process)
-                self._held.clear()
-            self._connection.close()
-
-    def finished(self, keys: Iterable[str] | None = None) -> set[str]:
-        """The keys of all runs in the store, diverged ones too; or of those given that are."""
-        with self._reading() as database:
-            if keys is None:
-                return {key for (key,) in database.execute("SELECT key FROM runs")}
-            return {key for key in keys if database.execute("SELECT 1 FROM runs WHERE key = ?", (key,)).fetchone()}
-
-    def claim(self, keys: Iterable[str], owner: str, again: Iterable[str] = ()) -> list[str]:
-        """Claims those of ``keys`` that are neither in the store nor claimed by a living process, this one included.
-
-        They are returned in order. A claim lasts until the run is recorded, it is released, or this store is closed.
-        Runs of ``again`` may be in the store: they are trained for their weights, and their records stay.
-        """
-        repeated = set(again)
-        with self._writing() as database:
-            expire_claims(database, self._monitor)
-            checked = map(_check_key, dict.fromkeys(keys))
-            claimed = [key for key in checked if claim(database, key, owner, self._process, key in repeated)]
-        self._held.update(dict.fromkeys(claimed, owner))
-        self._start_heartbeats()
-        return claimed
-
-    def holders(self) -> list[ClaimHolder]:
-        """The processes that work on runs of this folder."""
-        with self._reading() as database:
-            return holders(database)
-
-    def release(self, keys: Iterable[str], owner: str) -> None:
-        """Releases claims of ``owner`` in this process, for others to claim; those of anybody else stay."""
-        keys = set(keys)
-        with self._writing() as database:
-            release(database, [(key, owner) for key in keys], self._process)
-        for key in keys:
-            if self._held.get(key) == owner:
-                self._held.pop(key, None)
-
-    def record(self, records: Iterable[Record]) -> None:
-        """Adds records in one transaction and ends their claims; a run that is already in the store stays as it is."""
-        records, recorded = list(records), datetime.now(timezone.utc).isoformat(timespec="seconds")
-        for record in records:
-            if record.key != record.config.key:
-                raise ValueError(f"the key {record.key!r} is not that of its configuration ({record.config.key!r})")
-        with self._writing() as database:
-            for record in records:
-                insert_record(database, record, recorded)
-                database.execute("DELETE FROM claims WHERE key = ?", (record.key,))
-        for record in records:
-            self._held.pop(record.key, None)
-
-    def records(self, where: Mapping[str, JSON] | None = None, history: bool = True) -> list[Record]:
-        """The records whose configuration has the entries of ``where``, ordered by study, activation, size and seed.
-
-        The order does not depend on who wrote first. ``history=False`` leaves the curves out and is faster.
-        """
-        return list(_select(self._read(history), where or {}))
-
-    def table(self, where: Mapping[str, JSON] | None = None) -> RunTable:
-        """The same runs as `records`, as columns, in a hundredth of the memory: for many of them.
-
-        It is a sequence of records, too. The curves of a record are read when they are asked for, while the store is open.
-        """
-        return _select(self._read(history=False, later=True), where or {})
-
-    def records_of(self, runs: Iterable[Run], history: bool = True) -> list[Record]:
-        """The records of these runs, in the order of `records`, each with the configuration of its run here.
-
-        A run that another study has trained is found as well, and counts as this study's.
-        """
-        return list(_select(self._read(history).with_configs({run.key: run.config for run in runs})))
-
-    def table_of(self, runs: Iterable[Run]) -> RunTable:
-        """The same runs as `records_of`, as columns; see `table`."""
-        return _select(self._read(history=False, later=True).with_configs({run.key: run.config for run in runs}))
-
-    def _read(self, history: bool, later: bool = False) -> RunTable:
-        """Every run, with its curves, without, or with curves that are read later."""
-        with self._reading() as database:
-            rows = select_rows(database, history)
-            return RunTable.of_rows(rows, (lambda key: StoredCurves(lambda: self._curves(key))) if later else None)
-
-    def _curves(self, key: str) -> Curves:
-        with self._reading() as database:
-            found = select_row(database, key)
-            if found is None:
-                raise DamagedError(f"run {key!r} is no longer there")
-            verify_row(*found)
-            return found[1]
-
-    def checkpoint_folder(self, cohort: str) -> Path:
-        """Where a running cohort keeps its checkpoints; there if it has one."""
-        return self._below("checkpoints", make=self._create) / _check_key(cohort)
-
-    def weights(self, key: str) -> Path:
-        """Where a run's final weights are, if they were kept."""
-        return self._below("weights", make=self._create) / f"{_check_key(key)}.safetensors"
-
-    def kept_weights(self) -> set[str]:
-        """The keys of all runs whose final weights were kept."""
-        return {path.stem for path in (self.folder / "weights").glob("*.safetensors")}
-
-    def _below(self, *names: str, make: bool) -> Path:
-        path = self.folder.joinpath(*map(_check_key, names))
-        if make:
-            path.mkdir(parents=True, exist_ok=True)
-        return path
-
-    def _reading(self) -> AbstractContextManager[sqlite3.Connection]:
-        return self._transaction("DEFERRED")
-
-    def _writing(self) -> AbstractContextManager[sqlite3.Connection]:
-        return self._transaction("IMMEDIATE")
+        """Close the database. The store opens it again when it is next used."""
+        with self._thread:
+            if self._opened is not None:
+                self._opened.close()
+            self._opened = None
 
     @contextmanager
-    def _transaction(self, kind: Literal["DEFERRED", "IMMEDIATE"]) -> Iterator[sqlite3.Connection]:
-        if os.getpid() != self._process.pid:
-            raise RuntimeError("this store was opened before a fork; SQLite needs every process to open its own")
-        with self._lock, explain_errors(self.folder / FILE), transaction(self._connection, kind):
-            yield self._connection
-            # Before the transaction ends: SQLite would go on writing to a file that nobody can find again.
-            if _inode(self.folder / FILE) != self._file:
-                raise UserError(
-                    f"{self.folder / FILE} was deleted or replaced while this process used it, and its runs are gone with "
-                    "it; put it back or run again"
-                )
+    def writing(self) -> Iterator[None]:
+        """Hold the right to write to the folder, creating it if necessary.
 
-    def _start_heartbeats(self) -> None:
-        if self._heartbeats is None:
-            self._heartbeats = threading.Thread(target=self._send_heartbeats, name="store heartbeat", daemon=True)
-            self._heartbeats.start()
+        Raises:
+            UserError: if another process holds it.
+        """
+        if self._lock is None:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._lock = FileLock(self.folder / LOCK, timeout=0)
+            except OSError as error:
+                raise UserError(f"cannot create {self.folder} ({error.strerror}); choose a folder you may write to") from error
+        try:
+            held = self._lock.acquire()
+        except Timeout:
+            raise UserError(f"{self.folder} is in use by another process; --workers N trains in parallel") from None
+        except OSError as error:
+            raise UserError(f"cannot lock {self.folder} ({error.strerror}); choose a folder you may write to") from error
+        with held:
+            if not self.path.exists():
+                self.close()
+            with self._errors():
+                self._database(create=True)
+            yield
 
-    def _send_heartbeats(self) -> None:
-        while not self._closing.wait(HEARTBEAT_SECONDS):
-            # A heartbeat that fails (a busy or full disk) is repeated by the next; training continues meanwhile.
-            with suppress(UserError, sqlite3.Error), self._writing() as database:
-                heartbeat(database, self._process)
+    def finished(self, keys: Iterable[str] | None = None) -> set[str]:
+        """Return the keys of recorded runs, diverged ones included: all of them, or those among ``keys``."""
+        with self._reading() as database:
+            return {row[0] for row in _select(database, "SELECT key FROM runs", keys)}
+
+    def record(self, results: Iterable[Result]) -> None:
+        """Write results in one transaction. A run that is already recorded stays as it is."""
+        results, recorded = list(results), datetime.now(timezone.utc).isoformat(timespec="seconds")
+        with self.writing(), self._errors():
+            database = self._database()
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                for result in results:
+                    _insert(database, result, recorded)
+                database.execute("COMMIT")
+            except BaseException:
+                database.execute("ROLLBACK")
+                raise
+
+    def results(self, keys: Iterable[str] | None = None, history: bool = True) -> list[Result]:
+        """Return results with their typed configurations, ordered like `frame`.
+
+        Args:
+            keys: the runs to return; all by default.
+            history: whether to read the values of every epoch.
+        """
+        with self._reading() as database:
+            rows = [_verified(row) for row in _select(database, _SELECT, keys)]
+            curves = self._read_curves(database, rows) if history else {}
+        configs, environments = dict[int, RunConfig](), dict[int, Any]()
+        results = {}
+        for key, config, seed, split, state, metrics, environment, seconds, *_, config_id, environment_id in rows:
+            if config_id not in configs:
+                configs[config_id] = RunConfig.model_validate_json(config)
+            if environment_id not in environments:
+                environments[environment_id] = json.loads(environment)
+            typed = configs[config_id].replace(seed=seed, split=split)
+            epochs = {metric: values.tolist() for metric, values in curves.get(key, {}).items()}
+            results[key] = Result(typed, state, json.loads(metrics), epochs, seconds, environments[environment_id])
+        return [results[key] for key in self._frame(rows)["key"]]
+
+    def frame(self, keys: Iterable[str] | None = None) -> pd.DataFrame:
+        """Return one row per run: labels, sizes, seed, state and seconds, then one column per metric.
+
+        ``settings`` is a hash of the configuration without seed, split, activation and size. Runs are ordered by study,
+        activation, depth, size, split and seed.
+        """
+        with self._reading() as database:
+            rows = [_verified(row) for row in _select(database, _SELECT, keys)]
+        return self._frame(rows)
+
+    def _frame(self, rows: Sequence[tuple[Any, ...]]) -> pd.DataFrame:
+        import pandas as pd
+
+        configs = {row[-2]: row[1] for row in rows}
+        places = {number: place for place, number in enumerate(configs)}
+        described = pd.DataFrame([_labels(json.loads(text)) for text in configs.values()], columns=list(_LABELS))
+        described = described.astype({"trial": bool, "size": int, "parameters": int, "depth": int, "learning_rate": float})
+        described["budget"] = described["budget"].astype("Int64")
+        frame = described.iloc[[places[row[-2]] for row in rows]].reset_index(drop=True)
+        columns: dict[str, Any] = {
+            "key": [row[0] for row in rows],
+            "seed": np.array([row[2] for row in rows], np.int64),
+            "split": pd.array([row[3] for row in rows], dtype="Int64"),
+            "state": [row[4] for row in rows],
+            "seconds": np.array([row[7] for row in rows], float),
+        }
+        frame = frame.assign(**columns)[["key", *_LABELS[:-1], "seed", "split", "settings", "state", "seconds"]]
+        metrics = pd.DataFrame.from_records([json.loads(row[5]) for row in rows]).astype(float)
+        frame = pd.concat([frame, metrics.drop(columns=[name for name in metrics if name in frame])], axis=1)
+        order = ["study", "profile", "activation", "depth", "size", "stage", "split", "seed", "key"]
+        return frame.sort_values(order, ignore_index=True)
+
+    def curves(self, keys: Iterable[str] | None = None) -> pd.DataFrame:
+        """Return the value of every metric after every epoch: columns ``key``, ``metric``, ``epoch`` and ``value``."""
+        import pandas as pd
+
+        with self._reading() as database:
+            rows = [_verified(row) for row in _select(database, _SELECT, keys)]
+            found = self._read_curves(database, rows)
+        parts = [(key, metric, values) for key, own in found.items() for metric, values in own.items()]
+        lengths = [len(values) for *_, values in parts]
+        columns = {
+            "key": pd.Categorical(np.repeat(np.array([key for key, *_ in parts], object), lengths)),
+            "metric": pd.Categorical(np.repeat(np.array([metric for _, metric, _ in parts], object), lengths)),
+            "epoch": np.concatenate([np.arange(1, length + 1) for length in lengths] or [np.array([], int)]),
+            "value": np.concatenate([values for *_, values in parts] or [np.array([], float)]),
+        }
+        return pd.DataFrame(columns)
+
+    @staticmethod
+    def _read_curves(database: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> dict[str, dict[str, Any]]:
+        keys = [row[0] for row in rows]
+        blobs: dict[str, dict[str, bytes]] = {key: {} for key in keys}
+        for key, metric, blob in _select(database, "SELECT key, metric, epochs FROM curves", keys):
+            blobs[key][metric] = blob
+        for row in rows:
+            if _checksum(part for pair in sorted(blobs[row[0]].items()) for part in pair) != row[9]:
+                raise _DamagedError(f"the curves of run {row[0]!r} do not match their checksum")
+        return {key: {metric: _unpack(blob) for metric, blob in packed.items()} for key, packed in blobs.items()}
+
+    def environments(self) -> list[Mapping[str, Any]]:
+        """Return the environments that runs were trained in: versions, device and threads."""
+        with self._reading() as database:
+            return [json.loads(text) for (text,) in database.execute("SELECT json FROM environments ORDER BY id")]
+
+    def weights(self, key: str) -> Path:
+        """Return the path of a run's final weights; the file exists if the study keeps them."""
+        return self._place("weights", f"{_check_key(key)}.safetensors")
+
+    def checkpoint(self, key: str) -> Path:
+        """Return the folder for the checkpoints of a running cohort."""
+        return self._place("checkpoints", _check_key(key))
+
+    def _place(self, *names: str) -> Path:
+        return self.folder.joinpath(*names)
+
+    def _database(self, create: bool = False) -> sqlite3.Connection:
+        with self._thread:
+            if self._opened is None:
+                self._opened = _connect(self.path, create)
+            return self._opened
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._thread, self._errors():
+            database = self._database()
+            database.execute("BEGIN")  # one state of the store for all queries
+            try:
+                yield database
+            finally:
+                database.execute("ROLLBACK")
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn errors of SQLite into one line that says what the user can do."""
+        try:
+            yield
+        except (sqlite3.Error, MemoryError, OverflowError) as error:  # a damaged length may ask for any amount of memory
+            if isinstance(error, sqlite3.ProgrammingError):
+                raise
+            advice = next((advice for part, advice in _ERRORS.items() if part in str(error)), None)
+            reason = f"{self.path} {advice}" if advice else self._damage(error)
+            raise UserError(reason) from error
+        except (_DamagedError, zlib.error) as error:
+            raise UserError(self._damage(error)) from error
+
+    def _damage(self, error: Exception) -> str:
+        return f"{self.path} is damaged: {error}; restore a copy, or delete it and train again"
 
 
-def _inode(path: Path) -> tuple[int, int] | None:
-    """Device and inode of the file at a path; None if there is none."""
+class _DamagedError(Exception):
+    """Part of a store that is not as it was written."""
+
+
+def _connect(path: Path, create: bool) -> sqlite3.Connection:
+    if not create and not path.is_file():
+        raise UserError(f"{path.parent} has no runs ({FILE}); give a folder that `boolit run` has written to")
+    address = path.absolute().as_uri()
+    if not os.access(path.parent, os.W_OK) and not path.with_name(f"{FILE}-wal").exists():
+        address += "?mode=ro&immutable=1"  # SQLite would create a file for the readers of its log
+    database = sqlite3.connect(address, SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False, uri=True)
     try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+        database.text_factory = lambda raw: raw.decode("utf-8", "replace")  # damaged text fails its checksum
+        _prepare(database, path, create)
+    except BaseException:
+        database.close()
+        raise
+    return database
 
 
-def _select(table: RunTable, where: Mapping[str, JSON] | None = None) -> RunTable:
-    """The runs with these entries, ordered by study, activation, size and seed."""
-    if where and "seed" in where:
-        table = table.where(lambda config: "seed" in config.model_fields_set)
-        table = table.take(np.array([seed == where["seed"] for seed in table.columns["seed"].tolist()], bool))
-    others = {name: value for name, value in (where or {}).items() if name != "seed"}
-    return table.where(lambda config: _matches(config.to_dict(), others)).sorted_by(_order)
+def _prepare(database: sqlite3.Connection, path: Path, create: bool) -> None:
+    version, application, tables = (
+        database.execute(query).fetchone()[0]
+        for query in ("PRAGMA user_version", "PRAGMA application_id", "SELECT count(*) FROM sqlite_master")
+    )
+    if tables == 0 and create:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.executescript(
+            f"BEGIN IMMEDIATE;{_TABLES}PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {VERSION};COMMIT;"
+        )
+        return
+    if tables == 0:
+        raise UserError(f"{path} has no runs yet")
+    if application != APPLICATION_ID:
+        raise UserError(f"{path} belongs to another program; choose another folder")
+    if version != VERSION:
+        raise UserError(f"{path} was written by another version of boolit (store {version}, not {VERSION}); use a new folder")
+    if path.stat().st_size <= FULL_CHECK_BYTES:
+        problem = database.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if problem != "ok":
+            raise _DamagedError(" ".join(str(problem).split()))
+    names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not {"runs", "configs", "environments", "curves"} <= names:
+        raise _DamagedError("tables are missing")
 
 
-def _matches(config: Mapping[str, JSON], where: Mapping[str, JSON]) -> bool:
-    return all(name in config and config[name] == value for name, value in where.items())
+def _select(database: sqlite3.Connection, query: str, keys: Iterable[str] | None) -> Iterator[tuple[Any, ...]]:
+    """Return the rows of a query, restricted to keys if given."""
+    if keys is None:
+        yield from database.execute(query)
+        return
+    keys = list(dict.fromkeys(keys))
+    total = database.execute("SELECT count(*) FROM runs").fetchone()[0]
+    if len(keys) > total / 4:  # reading in order is faster than many look-ups
+        wanted = set(keys)
+        yield from (row for row in database.execute(query) if row[0] in wanted)
+        return
+    for start in range(0, len(keys), KEYS_AT_ONCE):
+        part = keys[start : start + KEYS_AT_ONCE]
+        yield from database.execute(f"{query} WHERE key IN ({','.join('?' * len(part))})", part)
 
 
-def _order(config: RunConfig) -> tuple[str | float, ...]:
-    budget = -1 if config.budget is None else config.budget
-    return config.study, str(config.profile), config.activation, config.depth, budget, config.parameters
+def _insert(database: sqlite3.Connection, result: Result, recorded: str) -> None:
+    config = canonical(result.config.model_dump(mode="json", exclude={"seed", "split"}))
+    environment = canonical(dict(result.environment))
+    metrics = json.dumps({name: float(value) for name, value in result.metrics.items()})
+    curves = {name: zlib.compress(np.asarray(values, "<f8").tobytes()) for name, values in result.history.items()}
+    of_curves = _checksum(part for pair in sorted(curves.items()) for part in pair)
+    values = (result.config.seed, result.config.split, result.state, metrics)
+    ids = []
+    for table, text in (("configs", config), ("environments", environment)):
+        database.execute(f"INSERT OR IGNORE INTO {table} (json) VALUES (?)", (text,))
+        ids.append(database.execute(f"SELECT id FROM {table} WHERE json = ?", (text,)).fetchone()[0])
+    checksum = _checksum((result.key, config, *values, environment, float(result.seconds), recorded, of_curves))
+    row = (result.key, ids[0], *values, ids[1], float(result.seconds), recorded, of_curves, checksum)
+    added = database.execute(f"INSERT OR IGNORE INTO runs VALUES ({','.join('?' * len(row))})", row).rowcount
+    if added:
+        database.executemany("INSERT INTO curves VALUES (?, ?, ?)", [(result.key, *pair) for pair in curves.items()])
+
+
+def _unpack(blob: bytes) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return np.frombuffer(zlib.decompress(blob), "<f8")
+
+
+def _verified(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    *values, checksum, _, _ = row
+    if _checksum(values) != checksum:
+        raise _DamagedError(f"run {row[0]!r} does not match its checksum")
+    return row
+
+
+def _checksum(values: Iterable[Any]) -> bytes:
+    """Return a checksum of values and their types."""
+    return hashlib.blake2b(repr(tuple(values)).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+_LABELS = (
+    *("study", "profile", "stage", "trial", "data", "model", "activation", "size", "parameters", "budget", "depth"),
+    *("widths", "learning_rate", "settings"),
+)
+_SETTINGS = ("data", "model", "training", "inputs", "outputs", "trial", "arithmetic")
+
+
+def _labels(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of the frame that follow from a configuration."""
+    settings = canonical({name: config[name] for name in _SETTINGS})
+    rate = config["training"].get("learning_rate")
+    return {name: config[name] for name in ("study", "profile", "stage", "trial", "activation", "parameters", "budget")} | {
+        "data": config["data"]["name"],
+        "model": config["model"]["name"],
+        "size": config["parameters"] if config["budget"] is None else config["budget"],
+        "depth": len(config["widths"]),
+        "widths": "-".join(map(str, config["widths"])),
+        "learning_rate": rate if isinstance(rate, float) else np.nan,
+        "settings": hashlib.sha256(settings.encode()).hexdigest()[:8],
+    }
 
 
 def _check_key(key: str) -> str:
     if not _SAFE_KEY.fullmatch(key):
-        raise ValueError(f"{key!r} is no key: letters, digits, - and _ only (it names a file)")
+        raise ValueError(f"{key!r} is not a key: it may have letters, digits, - and _")
     return key

@@ -4,188 +4,197 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import permutations
 
-from boolit.lab.results.names import paper_name
-from boolit.lab.results.resampled import SplitComparison
-from boolit.lab.results.scores import ScoreFormat, ScoreSummary, describe_p, score_format
-from boolit.lab.results.statistics import Comparison, ComparisonMethod, TwoSampleTest
+from boolit.lab.results.names import REFERENCE, describe_p, join_words, paper_name
+from boolit.lab.results.splits import SplitComparison
+from boolit.lab.results.statistics import MIN_RUNS, Comparison, ScoreFormat, Summary, score_format
 
-_REFERENCE = "relu"
-_MAX_NAMES, _MAX_PAIRS = 3, 4  # that a sentence lists
-_MAX_ROWS = 1_000_000
-
-
-def _named(spec: str) -> str:
-    """The paper's name, for a sentence; one with commas in it, which lists would hide, is in braces."""
-    name = paper_name(spec)
-    return f"{{{name}}}" if ", " in name else name
+_MAX_NAMES, _MAX_PAIRS = 3, 4  # listed in a sentence
 
 
 def verdict(comparison: Comparison) -> str:
-    """A ``comparison`` in a sentence: who is best, better than whom, not distinguishable from whom, and who diverged.
+    """Return a comparison in words: which mean is best, which differences are significant, which runs diverged.
 
     Example:
-        >>> from boolit.lab import Metric, Score, verdict
-        >>> from boolit.lab import compare_scores as compare
-        >>> values = {"relu": (0.5, 0.6, 0.55), "xnor_ail": (0.9, 1.0, 0.95), "tanh": (0.9, 0.95, 0.91)}
-        >>> print(verdict(compare([Score(name, 36, v) for name, v in values.items()], Metric(name="accuracy"))))
-        XNORₐᵢₗ is best (95 ± 3 %, n = 3); significantly better than ReLU (p = 6e-4), not distinguishable from Tanh (p = 0.41).
+        >>> from boolit.lab.results.statistics import Summary, compare_summaries
+        >>> from boolit.lab.runs import Metric
+        >>> values = {"relu": 0.55, "xnor_ail": 0.95, "tanh": 0.92}
+        >>> summaries = [Summary.from_standard_error(name, mean, 0.01, n=5) for name, mean in values.items()]
+        >>> print(verdict(compare_summaries(summaries, Metric(name="accuracy"))))
+        XNORₐᵢₗ has the highest mean test accuracy (95.0 ± 1.0 %, n = 5). It is significantly better than ReLU (p = 8e-9), and \
+not distinguishable from Tanh (p = 0.19).
     """
-    best = comparison.best
-    if best.n == 0:
-        return f"No run finished ({_diverged(comparison.ranking)}); there is nothing to compare."
-    standard_errors = (summary.standard_error for summary in comparison.ranking)
-    score = f"{score_format(comparison.metric, standard_errors).score(best)}, n = {best.n}"
-    clauses = _clauses(comparison)
-    parts = [f"{_named(best.activation)} is best ({score})", ", ".join(clauses) or "there is no other to compare it with"]
-    if any(summary.diverged for summary in comparison.ranking):
-        parts.append(_diverged(comparison.ranking))
-    if clauses and comparison.method != ComparisonMethod(alpha=comparison.method.alpha):
-        parts.append(str(comparison.method))
-    return "; ".join(parts) + "."
+    leader, metric = comparison.leader, comparison.metric
+    if leader.n == 0:
+        return "Every run diverged; there is nothing to compare."
+    form = score_format(metric, [summary.standard_error for summary in comparison.summaries])
+    extreme = "highest" if metric.goal == "max" else "lowest"
+    mean = f"mean {metric.key.replace('_', ' ')}"
+    sentences = [f"{paper_name(leader.activation)} has the {extreme} {mean} ({form.score(leader)}, n = {leader.n})."]
+    if len(comparison.summaries) > 1:
+        sentences += _tests_of_leader(comparison) if leader.diverged == 0 else _tests_of_others(comparison)
+    diverged = [f"{paper_name(s.activation)} {s.diverged} of {s.runs}" for s in comparison.summaries if s.diverged]
+    if diverged:
+        sentences.append(f"Diverged runs: {', '.join(diverged)}.")
+    text = " ".join(sentences)
+    return f"{comparison.label[0].upper()}{comparison.label[1:]}: {text}" if comparison.label else text
 
 
-def _clauses(comparison: Comparison) -> list[str]:
-    clauses, same = [], comparison.indistinguishable
-    # The reference stands for all that are worse; without it, the one that came closest.
-    worse = sorted(comparison.worse, key=lambda test: test.other.activation != _REFERENCE)
-    untested = [f"{_named(test.other.activation)} (n = {test.other.n})" for test in comparison.tests if math.isnan(test.p)]
+def _tests_of_leader(comparison: Comparison) -> list[str]:
+    leader, *others = comparison.summaries
+    worse = [s for s in others if comparison.is_better(leader, s)]
+    untested = [s for s in others if math.isnan(comparison.p(leader, s))]
+    same = [s for s in others if s not in worse and s not in untested]
+    clauses = []
     if worse:
-        clauses.append(f"significantly better than {_describe_tests(comparison, worse, 1)}")
+        worse.sort(key=lambda s: s.activation != REFERENCE)  # the reference stands for all that are worse
+        clauses.append(f"significantly better than {_described(comparison, leader, worse, 1)}")
     if same:
-        clauses.append(f"not distinguishable from {_describe_tests(comparison, same, _MAX_NAMES)}")
-    if untested and comparison.best.n < 2:
-        clauses.append(f"not tested against the others, for it has {comparison.best.n} value")
-    elif untested:
-        clauses.append(f"not tested against {_join(untested, _MAX_NAMES)}")
-    return clauses
+        clauses.append(f"not distinguishable from {_described(comparison, leader, same, _MAX_NAMES)}")
+    if untested:
+        names = join_words([paper_name(s.activation) for s in untested], _MAX_NAMES)
+        clauses.append(f"not tested against {names} (a test needs {MIN_RUNS} finished runs each, and a variance)")
+    return [f"It is {', and '.join(clauses)}."]
 
 
-def _diverged(summaries: Sequence[ScoreSummary]) -> str:
-    return "diverged: " + ", ".join(f"{_named(s.activation)} {s.diverged} of {s.runs}" for s in summaries if s.diverged)
+def _tests_of_others(comparison: Comparison) -> list[str]:
+    leader, *others = comparison.summaries
+    sentences = [f"As {leader.diverged} of its {leader.runs} runs diverged, it is not called better than any other."]
+    for winner in others:
+        worse = [s for s in comparison.summaries if comparison.is_better(winner, s)]
+        if worse:
+            worse.sort(key=lambda s: s.activation != REFERENCE)
+            described = _described(comparison, winner, worse, 1)
+            return [*sentences, f"{paper_name(winner.activation)} is significantly better than {described}."]
+    return sentences
 
 
-def _describe_tests(comparison: Comparison, tests: Sequence[TwoSampleTest], most: int) -> str:
-    return _join([f"{_named(test.other.activation)} ({describe_p(comparison.p(test))})" for test in tests], most)
-
-
-def _join(names: Sequence[str], most: int | None = None) -> str:
-    """The names in a sentence: all, or the first ones and how many others there are."""
-    hidden = 0 if most is None else max(0, len(names) - most)
-    shown = [*names[: len(names) - hidden], *([f"{hidden} other{'s' * (hidden > 1)}"] if hidden else [])]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+def _described(comparison: Comparison, first: Summary, others: Sequence[Summary], most: int) -> str:
+    return join_words([f"{paper_name(s.activation)} ({describe_p(comparison.p(first, s))})" for s in others], most)
 
 
 @dataclass(frozen=True)
 class SplitVerdict:
-    """The verdict on activations and a baseline that learns nothing, such as always predicting the majority class.
+    """Verdict on activations and baselines on the same splits of a table.
 
-    An activation is called better only if it is significantly better than another *and* than the baseline: of two networks
-    that have learnt nothing, one may well be less wrong, but that is no reason to choose it.
+    An activation is called better only if it is significantly better than another activation *and* than guessing: of two
+    networks that learned nothing, one may be less wrong, but that is no reason to choose it.
+
+    Args:
+        comparison: scores of all activations and baselines.
+        reference: the activation that others are described against.
+        guess: the baseline that ignores the inputs, such as always predicting the majority class.
+        guess_text: what it does, such as "guessing the majority class".
+        baselines: other models that are not activations, such as gradient boosting.
+        diverged: number of splits on which each activation diverged.
     """
 
     comparison: SplitComparison
     reference: str
-    baseline: str
-    baseline_text: str
+    guess: str
+    guess_text: str
+    baselines: Sequence[str] = ()
+    diverged: dict[str, int] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def activations(self) -> list[str]:
         """The activations, the best mean first."""
-        return [name for name in self.comparison.ranking if name != self.baseline]
+        others = {self.guess, *self.baselines}
+        return [name for name in self.comparison.ranking if name not in others]
 
     @property
     def leader(self) -> str:
-        """The activation with the best mean, which need not be significantly better."""
+        """The activation with the best mean."""
         return self.activations[0]
 
     @property
     def extreme(self) -> str:
-        """Which mean is the best: the highest accuracy, or the lowest error."""
+        """``highest`` or ``lowest``, whichever mean is the best."""
         return "highest" if self.comparison.metric.goal == "max" else "lowest"
 
     @cached_property
-    def learnt(self) -> list[str]:
-        """The activations that are significantly better than the baseline."""
-        return [name for name in self.activations if self.comparison.is_better(name, self.baseline)]
+    def learned(self) -> list[str]:
+        """The activations that are significantly better than guessing."""
+        return [name for name in self.activations if self.comparison.is_better(name, self.guess)]
 
     @cached_property
     def wins(self) -> dict[str, list[str]]:
-        """Which activations are significantly better than which others, of those the reference first."""
-        found = {a: [b for b in self.activations if a != b and self.comparison.is_better(a, b)] for a in self.learnt}
-        return {a: sorted(worse, key=lambda b: b != self.reference) for a, worse in found.items() if worse}
+        """The activations that are significantly better than others, with those others, the reference first."""
+        better = {a: [b for b in self.activations if a != b and self.comparison.is_better(a, b)] for a in self.learned}
+        return {a: sorted(worse, key=lambda b: b != self.reference) for a, worse in better.items() if worse}
 
-    @property
+    @cached_property
     def score_format(self) -> ScoreFormat:
-        """How scores are formatted."""
-        found = score_format(self.comparison.metric, (own.error for own in self.comparison.estimates.values()))
-        return replace(found, decimals=found.decimals + 1)  # differences are paired, and so finer than the scores
+        """Format of scores. Differences are paired and finer than the scores, so there is one decimal more."""
+        form = score_format(self.comparison.metric, [score.error for score in self.comparison.estimates.values()])
+        return replace(form, decimals=form.decimals + 1)
 
     def score(self, name: str) -> str:
-        """The mean of an activation or the baseline, with its unit."""
+        """Return a mean with its unit."""
         return f"{self.score_format.number(self.comparison.estimates[name].mean)}{self.score_format.unit}"
 
     def __str__(self) -> str:
-        return " ".join([*self._baseline_sentences(), *(self._win_sentences() if self.wins else self._other_sentences())])
+        sentences = [] if self.learned else [self._nothing_learned()]
+        sentences += self._win_sentences() if self.wins else self._other_sentences()
+        return " ".join([*sentences, *self._baseline_sentences()])
 
-    def _baseline_sentences(self) -> list[str]:
-        if self.learnt:
-            return []
-        return [
-            f"Nothing here beats {self.baseline_text} ({self.score(self.baseline)}): "
-            f"the {self.extreme} mean of a network is {self.score(self.leader)} ({_named(self.leader)})."
-        ]
+    def _nothing_learned(self) -> str:
+        best = f"the {self.extreme} mean of a network is {self.score(self.leader)} ({paper_name(self.leader)})"
+        return f"No network beats {self.guess_text} ({self.score(self.guess)}): {best}."
 
     def _win_sentences(self) -> list[str]:
-        said = [
-            f"{_named(winner)} is significantly better than {self._losers(winner)}." for winner in list(self.wins)[:_MAX_PAIRS]
+        sentences = [
+            f"{paper_name(winner)} is significantly better than {self._losers(winner)}."
+            for winner in list(self.wins)[:_MAX_PAIRS]
         ]
         if len(self.wins) > _MAX_PAIRS:
-            said.append("Further pairs are in the table.")
-        rest = [name for name in self.activations[1:] if name not in self.wins.get(self.leader, [])]
+            sentences.append("Further pairs are in the table.")
+        rest = [paper_name(name) for name in self.activations[1:] if name not in self.wins.get(self.leader, [])]
         if rest:
-            said.append(
-                f"The {self.extreme} mean is {_named(self.leader)}'s ({self.score(self.leader)}), "
-                f"with no evidence of a difference from {_join([_named(name) for name in rest])}."
+            sentences.append(
+                f"The {self.extreme} mean is {paper_name(self.leader)}'s ({self.score(self.leader)}), "
+                f"with no evidence of a difference from {join_words(rest)}."
             )
-        return said
+        return sentences
 
     def _other_sentences(self) -> list[str]:
         if len(self.activations) == 1:
-            return [f"{_named(self.leader)}: {self.score(self.leader)}. There is no other activation to compare it with."]
+            return [f"{paper_name(self.leader)}: {self.score(self.leader)}. There is no other activation to compare it with."]
         if any(self.comparison.is_better(a, b) for a, b in permutations(self.activations, 2)):
-            return ["That some do less harm than others (see the table) is no reason to choose one of them."]
+            return ["That one of them does less harm than another (see the table) is no reason to choose it."]
         other = self.reference if self.leader != self.reference else self.activations[1]
-        named = [f"{_named(name)}{' (reference)' * (name == self.reference)}" for name in (self.leader, other)]
+        named = [f"{paper_name(name)}{' (reference)' * (name == self.reference)}" for name in (self.leader, other)]
         p = describe_p(self.comparison.pair(self.leader, other).p_holm)
-        seen = f"{named[0]} has the {self.extreme} mean, {self._distance(self.leader, other)} from {named[1]}'s"
         return [
-            f"No evidence of a difference between {_join([_named(name) for name in self.activations])}: {seen} "
-            f"({p}). To detect a difference as large as the one seen, "
-            f"{rows_text(self.comparison.rows_needed(self.leader, other))} rows would be needed."
+            f"No evidence of a difference between {join_words([paper_name(name) for name in self.activations])}: {named[0]} "
+            f"has the {self.extreme} mean, {self._distance(self.leader, other)} from {named[1]}'s ({p})."
         ]
 
+    def _baseline_sentences(self) -> list[str]:
+        """Say how other models compare with the best activation."""
+        sentences = []
+        for name in self.baselines:
+            pair = self.comparison.pair(name, self.leader)
+            if self.comparison.is_better(name, self.leader):
+                outcome = f"is significantly better than {paper_name(self.leader)}"
+            elif self.comparison.is_better(self.leader, name):
+                outcome = f"is significantly worse than {paper_name(self.leader)}"
+            else:
+                outcome = f"is not distinguishable from {paper_name(self.leader)}"
+            sentences.append(f"{name[:1].upper()}{name[1:]} ({self.score(name)}) {outcome} ({describe_p(pair.p_holm)}).")
+        return sentences
+
     def _losers(self, winner: str) -> str:
-        named = [
-            f"{_named(name)} ({'reference, ' * (name == self.reference)}by {self._distance(winner, name)}, "
+        names = [
+            f"{paper_name(name)} ({'reference, ' * (name == self.reference)}by {self._distance(winner, name)}, "
             f"{describe_p(self.comparison.pair(winner, name).p_holm)})"
             for name in self.wins[winner]
         ]
-        return _join(named, _MAX_PAIRS)
+        return join_words(names, _MAX_PAIRS)
 
     def _distance(self, first: str, second: str) -> str:
         size = self.score_format.number(abs(self.comparison.pair(first, second).difference.mean))
         return f"{size} points" if self.score_format.percent else size
-
-
-def rows_text(rows: float) -> str:
-    """A number of rows, rounded to two digits, for a sentence.
-
-    Example:
-        >>> rows_text(12345.6), rows_text(float("inf"))
-        ('about 12,000', 'more than 1,000,000')
-    """
-    return f"more than {_MAX_ROWS:,}" if rows > _MAX_ROWS else f"about {int(float(f'{rows:.1e}')):,}"

@@ -1,7 +1,6 @@
-"""Studies: what is compared with what, as a TOML file; and the plan that follows from it."""
+"""Studies: TOML files that say what is compared, and the plans that follow from them."""
 
-from boolit.lab.studies.files import StudyFile, list_studies, load_study
-from boolit.lab.studies.planner import Cohort, Plan, check_memory, plan
-from boolit.lab.studies.schema import Study
+from boolit.lab.studies.planner import Cohort, Plan, SavedStudy, cohorts, load, plan, save
+from boolit.lab.studies.study import Study, StudyFile, load_study
 
-__all__ = ["Cohort", "Plan", "Study", "StudyFile", "check_memory", "list_studies", "load_study", "plan"]
+__all__ = ["Cohort", "Plan", "SavedStudy", "Study", "StudyFile", "cohorts", "load", "load_study", "plan", "save"]

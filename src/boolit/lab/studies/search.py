@@ -1,34 +1,46 @@
-"""The paper's random search for hyper-parameters (a:mnist): what is drawn, how the bounds are tightened, who wins.
+"""The paper's random search for hyper-parameters (a:mnist).
 
-Some rounds draw settings within bounds and try each once; after each round the bounds close in on its best settings. The
-best settings of all rounds are then tried with many seeds, and the one with the best mean wins.
+Each round draws settings within bounds and trains each once; then the bounds close in on the round's best settings. The best
+settings of all rounds are trained with many seeds, and the one with the best mean wins. The runs of a search never read test
+rows (`boolit.lab.datasets.holdout`), and no seed of a study takes part.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from statistics import fmean
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
-from torch import Tensor
 
+from boolit.errors import UserError
 from boolit.lab.common.random import generator
+from boolit.lab.datasets import describe
+from boolit.lab.datasets.holdout import for_choosing
+from boolit.lab.runs import Metric, Result, RunConfig
+from boolit.lab.studies.planner import Plan, plan
+from boolit.lab.studies.study import StudyFile
 from boolit.lab.training import Recipe
+from boolit.lab.training.metrics import METRIC_OF_TASK
 
-BEST_OF_ROUND = 5
-SPREAD = 1.5
+ROUNDS, TRIALS, SEEDS, FINALISTS = 4, 120, 120, 10  # a:mnist
+BEST_OF_ROUND, SPREAD = 5, 1.5
+ROUND_SEEDS, FINAL_SEEDS = 2_000_000, 3_000_000  # the first seeds of rounds and finals; studies count from 0
+
+Point: TypeAlias = dict[str, float]  # coordinates by hyper-parameter, such as the logarithm of the learning rate
+Setting: TypeAlias = dict[str, float]  # hyper-parameters as a recipe takes them
+Bounds: TypeAlias = dict[str, tuple[float, float]]
+Train: TypeAlias = Callable[[Sequence[RunConfig]], "list[Result] | None"]  # None if interrupted
 
 
-@dataclass(frozen=True)
-class Range:
-    """Where x is drawn uniformly at first, the hyper-parameter it stands for, and the x beyond which there is none."""
+class Range(NamedTuple):
+    """The bounds of the first round, the hyper-parameter that x stands for, and the limits of x in later rounds."""
 
-    low: float
-    high: float
+    bounds: tuple[float, float]
     value: Callable[[float], float]
-    least: float = -torch.inf
-    most: float = torch.inf
+    limits: tuple[float, float] = (-math.inf, math.inf)
 
 
 def _power(x: float) -> float:
@@ -39,100 +51,174 @@ def _below_one(x: float) -> float:
     return float(f"{1 - 10**x:.8g}")
 
 
-def _plain(x: float) -> float:
-    return float(f"{x:.4g}")
-
-
-# tab:hparam-search
-RANGES: dict[str, Range] = {
-    "beta1": Range(-3.0, -0.5, _below_one, least=-7.0, most=0.0),
-    "beta2": Range(-5.0, -1.0, _below_one, least=-7.0, most=0.0),
-    "eps": Range(-10.0, -6.0, _power),
-    "weight_decay": Range(-7.0, -3.0, _power),
-    "learning_rate": Range(-4.0, 0.0, _power),
-    "peak": Range(0.1, 0.5, _plain, least=0.01, most=0.99),
+RANGES = {  # tab:hparam-search
+    "beta1": Range((-3.0, -0.5), _below_one, (-7.0, 0.0)),
+    "beta2": Range((-5.0, -1.0), _below_one, (-7.0, 0.0)),
+    "eps": Range((-10.0, -6.0), _power),
+    "weight_decay": Range((-7.0, -3.0), _power),
+    "learning_rate": Range((-4.0, 0.0), _power),
+    "peak": Range((0.1, 0.5), lambda x: float(f"{x:.4g}"), (0.01, 0.99)),
 }
 
 
-def searched_hparams(recipe: Recipe) -> list[str]:
-    """Which of the ranges mean something for a recipe."""
-    unused = {"beta1", "beta2", "eps"} if recipe.optimiser == "sgd" else set()
-    return [name for name in RANGES if name not in unused and (name != "peak" or recipe.schedule == "one-cycle")]
+def initial_bounds(recipe: Recipe) -> Bounds:
+    """Return the bounds of the first round for the hyper-parameters that a recipe uses."""
+    unused = {"beta1", "beta2", "eps"} if recipe.optimizer == "sgd" else set()
+    unused |= set() if recipe.schedule in ("one-cycle", "triangular") else {"peak"}
+    return {name: each.bounds for name, each in RANGES.items() if name not in unused}
+
+
+def draw(bounds: Bounds, trials: int, *words: str | int) -> list[Point]:
+    """Draw points uniformly within bounds; the words (study, activation, round) seed the generator."""
+    shares = torch.rand(trials, len(bounds), generator=generator(0, "search", *words), dtype=torch.float64).tolist()
+    ends = list(bounds.items())
+    return [{name: low + share * (high - low) for share, (name, (low, high)) in zip(row, ends, strict=True)} for row in shares]
+
+
+def tighten(best: Sequence[Point]) -> Bounds:
+    """Return mean ± 1.5 weighted standard deviations of the best points of a round, best first.
+
+    NOTE[paper]: the weights are not given; here the n best weigh n, n-1, …, 1. Bounds may leave the initial ones, as the
+    authors' published values do, but not the domain of the hyper-parameter.
+    """
+    weights, bounds = range(len(best), 0, -1), {}
+    for name in best[0]:
+        mean, (least, most) = fmean(x[name] for x in best), RANGES[name].limits
+        variance = sum(weight * (x[name] - mean) ** 2 for weight, x in zip(weights, best, strict=True)) / sum(weights)
+        low, high = (min(most, max(least, mean + side * SPREAD * variance**0.5)) for side in (-1, 1))
+        bounds[name] = (low, high)
+    return bounds
+
+
+def to_setting(x: Point) -> Setting:
+    """Return the hyper-parameters that a point stands for."""
+    return {name: RANGES[name].value(value) for name, value in x.items()}
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """The bounds of a round.
+class Finalist:
+    """A setting that was trained with many seeds: mean of the metric, share of solved runs, number of diverged runs."""
 
-    Shape: ``low`` and ``high`` are ``(hyper-parameters,)``, float64.
-    """
-
-    names: tuple[str, ...]
-    low: Tensor
-    high: Tensor
-
-    @staticmethod
-    def initial(names: Sequence[str]) -> Bounds:
-        """Those of the table."""
-        ends = torch.tensor([[RANGES[name].low, RANGES[name].high] for name in names], dtype=torch.float64)
-        return Bounds(tuple(names), ends[:, 0], ends[:, 1])
-
-    def draw(self, trials: int, *words: str | int) -> Tensor:
-        """Settings drawn uniformly; the words (study, activation, round) say which.
-
-        Shape: ``(trials, hyper-parameters)``.
-        """
-        shares = torch.rand(trials, len(self.names), generator=generator(0, "search", *words), dtype=torch.float64)
-        return self.low + shares * (self.high - self.low)
-
-    def tighten(self, trials: Sequence[Trial]) -> Bounds:
-        """The bounds of the next round: mean ± 1.5 weighted standard deviations of the best settings of this one.
-
-        NOTE[paper]: the weights are not given; here the n best weigh n, n-1, …, 1. Bounds may leave the table's, as the
-        authors' published values do, but not the hyper-parameter's domain.
-        """
-        best = torch.stack([trial.x for trial in best_first(trials)[:BEST_OF_ROUND]])
-        weights = torch.arange(len(best), 0, -1, dtype=torch.float64)
-        mean = best.mean(0)
-        deviation = ((best - mean).square() * weights.unsqueeze(1)).sum(0).div(weights.sum()).sqrt()
-        least, most = (
-            torch.tensor([getattr(RANGES[name], end) for name in self.names], dtype=torch.float64) for end in ("least", "most")
-        )
-        ends = [(mean + side * SPREAD * deviation).clamp(least, most) for side in (-1, 1)]
-        return Bounds(self.names, *ends)
-
-    def setting(self, x: Tensor) -> dict[str, float]:
-        """The hyper-parameters an x stands for."""
-        return {name: RANGES[name].value(float(own)) for name, own in zip(self.names, x, strict=True)}
+    setting: Setting
+    mean: float
+    solved: float
+    diverged: int
 
 
 @dataclass(frozen=True)
-class Trial:
-    """A setting and how good it was: a larger merit is better, whatever the metric."""
+class SearchResult:
+    """The finalists of an activation, best first, the best value of each round, and a sentence on the rows used."""
 
-    x: Tensor
-    setting: Mapping[str, float]
-    merit: float
+    activation: str
+    finalists: tuple[Finalist, ...]
+    rounds: tuple[float, ...]
+    rows: str
+
+    @property
+    def setting(self) -> Setting:
+        """The hyper-parameters of the winner."""
+        return self.finalists[0].setting
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the winner as JSON values."""
+        return {"activation": self.activation, **asdict(self.finalists[0]), "rounds": list(self.rounds), "covers": self.rows}
 
 
-def best_first(trials: Sequence[Trial]) -> list[Trial]:
-    """Trials by merit; equals stay in their order, so the result does not depend on chance."""
-    return sorted(trials, key=lambda trial: -trial.merit)
+def plan_search(file: StudyFile, profile: str | None = None, sets: Sequence[str] = ()) -> Plan:
+    """Plan a study with one run per activation, whose hyper-parameters a search varies."""
+    planned = plan(file, profile, seeds=1, sets=sets)
+    if len({run.activation for run in planned.runs}) < len(planned.runs):
+        example = "--set 'sweep.width=[32]'"
+        raise UserError(f"a search tunes one size, but {planned.name} has several; choose one, such as {example}")
+    return planned
 
 
-def hparams_to_toml(found: Mapping[str, Mapping[str, Any]], heading: str) -> str:
-    """Found settings as a TOML file that a study takes as its ``hparams``.
+def search(
+    planned: Plan, train: Train, rounds: int = ROUNDS, trials: int = TRIALS, seeds: int = SEEDS, finalists: int = FINALISTS
+) -> list[SearchResult] | None:
+    """Search hyper-parameters for every activation of a plan from `plan_search`; return None if interrupted.
 
-    Example:
-        >>> print(hparams_to_toml({"or_ail": {"learning_rate": 0.01}}, "by hand"))
-        # by hand
-        <BLANKLINE>
-        [hparams.or_ail]
-        learning_rate = 0.01
-        <BLANKLINE>
+    Args:
+        planned: one run per activation.
+        train: trains runs, or reads those that were trained before, and returns their results in order.
+        rounds: rounds of random settings.
+        trials: settings per round.
+        seeds: runs per finalist.
+        finalists: settings that reach the final.
     """
-    lines = [f"# {heading}\n"]
-    for spec, setting in found.items():
-        name = spec if spec.replace("_", "").isalnum() else f'"{spec}"'
-        lines.append("".join([f"[hparams.{name}]\n", *(f"{key} = {value!r}\n" for key, value in setting.items())]))
-    return "\n".join(lines)
+    results = []
+    for run in planned.runs:
+        tried = _rounds(_without_test_rows(run), train, rounds, trials)
+        if tried is None:
+            return None
+        best = [to_setting(x) for _, x in _best_first([trial for trials in tried for trial in trials])[:finalists]]
+        ranked = _final(_without_test_rows(run), train, best, seeds)
+        if ranked is None:
+            return None
+        best_of_rounds = tuple(run.metric.sign * _best_first(trials)[0][0] for trials in tried)
+        results.append(SearchResult(run.activation, tuple(ranked), best_of_rounds, _describe_rows(run, seeds)))
+    return results
+
+
+def _without_test_rows(run: RunConfig) -> RunConfig:
+    data, metric = for_choosing(run.data), run.metric.model_copy(update={"split": "valid"})
+    known = [METRIC_OF_TASK[describe(data).task], "loss", *describe(data).extra_metrics]
+    if metric.name not in known:
+        raise UserError(f"a search cannot choose by {metric.name!r}: the split valid has {', '.join(known)}")
+    return run.replace(study=f"{run.study}-search", data=data, metric=metric, trial=True)
+
+
+def _rounds(run: RunConfig, train: Train, rounds: int, trials: int) -> list[list[tuple[float, Point]]] | None:
+    bounds, tried = initial_bounds(run.training), []
+    for number in range(rounds):
+        points = draw(bounds, trials, run.study.removesuffix("-search"), run.activation, number)
+        settings, stage = enumerate(map(to_setting, points)), f"round {number}"
+        results = train([run.replace(seed=ROUND_SEEDS + i, stage=stage, training=setting) for i, setting in settings])
+        if results is None:
+            return None
+        tried.append([(_merit(run.metric, result), x) for x, result in zip(points, results, strict=True)])
+        bounds = tighten([x for _, x in _best_first(tried[-1])[:BEST_OF_ROUND]])
+    return tried
+
+
+def _final(run: RunConfig, train: Train, settings: Sequence[Setting], seeds: int) -> list[Finalist] | None:
+    numbers, metric = range(FINAL_SEEDS, FINAL_SEEDS + seeds), run.metric
+    results = train([each for setting in settings for each in run.replace(stage="final", training=setting).with_seeds(numbers)])
+    if results is None:
+        return None
+    # A diverged run counts as the worst run of all finalists that did not diverge.
+    worst = min((merit for result in results if math.isfinite(merit := _merit(metric, result))), default=0.0)
+    finalists = []
+    for place, setting in enumerate(settings):
+        group = results[place * seeds : (place + 1) * seeds]
+        mean = metric.sign * fmean(max(_merit(metric, result), worst) for result in group)
+        solved = fmean(metric.solves(result.metrics.get(metric.key, math.nan)) for result in group)
+        finalists.append(Finalist(setting, mean, solved, sum(result.state == "diverged" for result in group)))
+    return sorted(finalists, key=lambda finalist: -metric.sign * finalist.mean)
+
+
+def _merit(metric: Metric, result: Result) -> float:
+    value = result.metrics.get(metric.key, math.nan)
+    return metric.sign * value if result.state == "finished" and math.isfinite(value) else -math.inf
+
+
+def _best_first(trials: Sequence[tuple[float, Point]]) -> list[tuple[float, Point]]:
+    return sorted(trials, key=lambda trial: -trial[0])  # stable: equal merits keep their order
+
+
+def _describe_rows(run: RunConfig, seeds: int) -> str:
+    data = for_choosing(run.data)
+    rows = "the split valid" if data.share is None else f"{data.share:.0%} of the training rows, held out"
+    return (
+        f"Means of {run.metric.name} over {seeds} seeds on {describe(data).samples['valid']} rows ({rows}). These rows chose "
+        "the settings, so the means say nothing about new rows. No test row and no seed of the study took part."
+    )
+
+
+def hparams_to_toml(settings: Mapping[str, Setting], heading: str) -> str:
+    """Format settings by activation as a TOML file for ``boolit run --hparams``."""
+    tables = [
+        f'[hparams."{spec}"]\n' + "".join(f"{name} = {value!r}\n" for name, value in setting.items())
+        for spec, setting in settings.items()
+    ]
+    return "\n".join([f"# {heading}\n", *tables])

@@ -1,53 +1,42 @@
-"""What one stacked training needs, read from the configurations of its runs."""
+"""What one training needs: runs of one shape and their data."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import boolit
 from boolit.lab.common.devices import is_resident
-from boolit.lab.common.errors import UserError
-from boolit.lab.datasets import Dataset, Description, Resample, load, source
-from boolit.lab.models import Family, Stacked, family
-from boolit.lab.runs import RunConfig
+from boolit.errors import UserError
+from boolit.lab.datasets import Dataset, Description, Resample
+from boolit.lab.models import Family, Stacked
 from boolit.lab.training import distributed
-from boolit.lab.training.metrics import LOSS_OF_TASK
-from boolit.lab.training.recipe import PER_RUN, Loss, Recipe
-
-
-def set_initial_values(model: Stacked, initial_values: Mapping[str, Tensor]) -> None:
-    """Copies values into the parameter or buffer of their name, the same for every run.
-
-    Shape: each as in the network's state, without the axis of runs.
-    """
-    state = model.state_dict()
-    for name, values in initial_values.items():
-        if name not in state:
-            rule = f"a network that has {', '.join(sorted(state))}"
-            raise UserError(f"the data gives networks values for {name!r}, not known to {rule}; choose a model for this data")
-        own = state[name]
-        if own.shape[1:] != values.shape:
-            shapes = f"{tuple(values.shape)}, but the model's is {tuple(own.shape[1:])}"
-            raise UserError(f"the data's {name!r} has the shape {shapes}; change the model's options to the data's sizes")
-        with torch.no_grad():
-            own.copy_(values.expand_as(own))
-
+from boolit.lab.training.metrics import LOSS_OF_TASK, Loss
+from boolit.lab.training.recipe import PER_RUN, Recipe
 
 FLOAT_BYTES = 4
 COPIES_OF_PARAMETERS = 7  # values, gradients twice (by layer and flat), two moments, scratch, and a checkpoint's copy
+SAMPLES = 2  # in the measurement of a network's memory; batch norm needs two
 
 
 @dataclass(frozen=True)
 class Job:
-    """Runs of one shape: the same data, network and recipe but for the numbers of `PER_RUN`.
+    """Runs of one shape: the same data, network and recipe except for the options in `PER_RUN`.
 
-    ``resamples`` are the rows of each run, where runs have their own. A ``trial`` only chooses: it never reads a test row.
+    Args:
+        dataset: the samples.
+        family: the model family.
+        activation: spec of the activation.
+        widths: pre-activation width of each hidden layer.
+        recipes: one per run.
+        seeds: one per run.
+        resamples: every run's rows and scaling, for data that is split in several ways.
+        trial: whether the runs only choose a hyper-parameter and never read test rows.
     """
 
     dataset: Dataset
@@ -59,126 +48,127 @@ class Job:
     resamples: tuple[Resample, ...] = ()
     trial: bool = False
 
-    @staticmethod
-    def of(configs: Sequence[RunConfig]) -> Job:
-        """The job of runs whose configurations differ in seed, split and per-run numbers only."""
-        first = configs[0]
-        recipes = tuple(Recipe.model_validate(config.training) for config in configs)
-        if any(recipe.shape() != recipes[0].shape() for recipe in recipes):
-            raise ValueError("runs of one cohort must share their recipe but for the per-run numbers; plan them apart")
-        dataset = load(source(first.data))
-        splits = [config.split for config in configs if config.split is not None]
-        if splits and dataset.resample is None:
-            raise ValueError(f"a run is on split {splits[0]}, but its data has one split only; leave split out")
-        return Job(
-            dataset=dataset,
-            family=family(first.model),
-            activation=first.activation,
-            widths=tuple(first.width),
-            recipes=recipes,
-            seeds=tuple(config.seed for config in configs),
-            resamples=tuple(dataset.resample(split) for split in splits) if dataset.resample else (),
-            trial=first.trial,
-        )
+    def __post_init__(self) -> None:
+        if any(recipe.shape() != self.recipe.shape() for recipe in self.recipes):
+            raise ValueError(f"runs of one cohort must share their recipe except for {', '.join(PER_RUN)}")
 
     @property
     def recipe(self) -> Recipe:
-        """What all runs share."""
+        """The options that all runs share."""
         return self.recipes[0]
 
     @property
     def runs(self) -> int:
-        """How many there are."""
+        """Number of runs."""
         return len(self.seeds)
 
     @property
     def loss(self) -> Loss:
-        """The recipe's loss, or the task's own."""
+        """The loss of the recipe or of the task."""
         return self.recipe.loss or LOSS_OF_TASK[self.dataset.task]
 
     @property
-    def single_network(self) -> bool:
-        """Whether its networks are trained one at a time."""
-        return needs_single_network(self.family, self.recipe)
+    def stacked(self) -> bool:
+        """Whether all runs train as one stacked model."""
+        return self.family.stackable and self.recipe.precision == "float32" and distributed.size() == 1
 
     @property
     def eval_splits(self) -> list[str]:
-        """The splits that runs are assessed on after every epoch."""
+        """The splits that are evaluated after every epoch."""
         return [name for name in self.dataset.splits if name != "train" and not (self.trial and name == "test")]
 
     @property
     def unit(self) -> Tensor:
-        """What 1 in the targets of every run stands for.
-
-        Shape: ``(runs,)``, float64.
-        """
-        own = [resample.target_scale for resample in self.resamples] or [1.0] * self.runs
-        return self.dataset.unit * torch.tensor(own, dtype=torch.float64)
+        """What 1 in the targets stands for, ``(runs,)`` in float64."""
+        scales = [resample.target_scale for resample in self.resamples] or [1.0] * self.runs
+        return self.dataset.unit * torch.tensor(scales, dtype=torch.float64)
 
     @cached_property
     def batch(self) -> int:
-        """The recipe's batch, or all samples where there are fewer."""
+        """Samples per step: the recipe's, or all samples if there are fewer."""
         return min(self.recipe.batch, len(self.dataset.splits["train"]))
 
     @cached_property
     def steps_per_epoch(self) -> int:
-        """Whole batches of an epoch; which samples are left over differs from epoch to epoch."""
+        """Whole batches of an epoch. Which samples are left over differs between epochs."""
         return len(self.dataset.splits["train"]) // self.batch
 
     @property
     def widest(self) -> int:
-        """The numbers of a sample where it has the most of them, its inputs included."""
+        """The largest number of features of a sample, inputs included."""
         return max([math.prod(self.dataset.inputs), *self.widths])
 
     def on(self, device: torch.device) -> Job:
-        """This job with the samples that it reads on a device, if they are small enough to stay there."""
+        """Return the job with its samples on a device, if they are small enough to stay there."""
         read = ["train", *self.eval_splits]
         stored = [self.dataset.splits[name] for name in read] if self.dataset.pool is None else [self.dataset.pool]
         if device.type == "cpu" or not is_resident(values for split in stored for values in (split.x, split.y)):
             return self
         if self.dataset.pool is not None:
             return replace(self, dataset=replace(self.dataset, pool=self.dataset.pool.to(device)))
-        there = {name: self.dataset.splits[name].to(device) for name in read}
-        return replace(self, dataset=replace(self.dataset, splits={**self.dataset.splits, **there}))
+        moved = {name: self.dataset.splits[name].to(device) for name in read}
+        return replace(self, dataset=replace(self.dataset, splits={**self.dataset.splits, **moved}))
 
     def hyper(self) -> dict[str, Tensor]:
-        """The per-run numbers.
-
-        Shape: ``(runs,)`` each, float64.
-        """
+        """Return the options in `PER_RUN`, ``(runs,)`` each in float64."""
         return {name: torch.tensor([float(getattr(r, name)) for r in self.recipes], dtype=torch.float64) for name in PER_RUN}
 
-    def subset(self, rows: Sequence[int]) -> Job:
-        """The job of some of its runs."""
-        return replace(
-            self,
-            recipes=tuple(self.recipes[row] for row in rows),
-            seeds=tuple(self.seeds[row] for row in rows),
-            resamples=tuple(self.resamples[row] for row in rows) if self.resamples else (),
-        )
-
-    def build(self) -> Stacked:
-        """The networks, initialised."""
-        model = self.family.build(self.runs, self.dataset.inputs, self.dataset.outputs, self.widths, self.activation)
-        model.initialise(self.seeds)
-        set_initial_values(model, self.dataset.initial_values)
+    def build_stacked(self, runs: Sequence[int]) -> Stacked:
+        """Return the initialized networks of some runs as one model."""
+        model = self.family.stacked(len(runs), self.dataset.inputs, self.dataset.outputs, self.widths, self.activation)
+        model.initialize([self.seeds[run] for run in runs])
+        for position in range(len(runs)):
+            self._set_initial_values(model.weights(position))
         return model
 
-    def bytes_per_run(self) -> int:
-        """About how much memory a run takes while it is trained."""
-        return bytes_per_run(self.dataset.description, self.family, self.activation, self.widths, self.recipe.batch)
+    def build(self, run: int) -> nn.Module:
+        """Return the initialized network of one run."""
+        with torch.random.fork_rng(devices=[]):  # torch's layers draw weights that `initialize` replaces
+            network = self.family.network(self.dataset.inputs, self.dataset.outputs, self.widths, self.activation)
+        self.family.initialize(network, self.seeds[run])
+        self._set_initial_values(network.state_dict())
+        return network
 
-
-def needs_single_network(model: Family, recipe: Recipe) -> bool:
-    """Whether networks are trained one at a time: large ones, with a single network's options, or by many processes."""
-    return model.trains_alone or recipe.single_network or distributed.size() > 1
+    def _set_initial_values(self, state: Mapping[str, Tensor]) -> None:
+        for name, values in self.dataset.initial_values.items():
+            if name not in state or state[name].shape != values.shape:
+                shape = tuple(state[name].shape) if name in state else "no such tensor"
+                rule = f"has the shape {tuple(values.shape)}, but the network has {shape}"
+                raise UserError(f"the data's initial value {name!r} {rule}; choose a model and sizes that fit the data")
+            state[name].copy_(values)
 
 
 def bytes_per_run(data: Description, model: Family, spec: str, widths: Sequence[int], batch: int) -> int:
-    """About how much memory a run takes while it is trained."""
-    shape = (data.inputs, data.outputs, widths, boolit.activation(spec))
+    """Estimate the memory of one run in training."""
+    shape = (tuple(data.inputs), data.outputs, tuple(widths))
     train = data.samples["train"]
-    kept = 2 * model.saved_numel(*shape) * min(batch, train)
+    kept = 2 * saved_bytes(model, *shape, spec) * min(batch, train)
     others = [count for name, count in data.samples.items() if name != "train"]
-    outputs = max(others, default=0) * data.outputs if data.extra_metrics else 0
-    return FLOAT_BYTES * (COPIES_OF_PARAMETERS * model.parameters(*shape) + max(kept, outputs) + 2 * train)
+    outputs = FLOAT_BYTES * max(others, default=0) * data.outputs if data.extra_metrics else 0
+    parameters = COPIES_OF_PARAMETERS * model.parameters(*shape, boolit.activation(spec))
+    return FLOAT_BYTES * (parameters + 2 * train) + max(kept, outputs)
+
+
+@lru_cache(maxsize=4096)
+def saved_bytes(model: Family, inputs: tuple[int, ...], outputs: int, widths: tuple[int, ...], spec: str) -> int:
+    """Measure the bytes that one sample saves for the backward pass, parameters and buffers not counted.
+
+    Networks that train alone are measured on the meta device, where nothing is computed. Gates then use their reference
+    implementation, which saves more than the kernels.
+    """
+    shape = (inputs, outputs, widths, spec)
+    with torch.random.fork_rng(devices=[]), torch.device("meta" if model.trains_alone else "cpu"):
+        network = model.stacked(1, *shape) if model.stackable else model.network(*shape)
+        x = torch.zeros(*([1] if model.stackable else []), SAMPLES, *inputs)
+    saved: dict[int, int] = {}
+
+    def record(values: Tensor) -> Tensor:
+        storage = values.untyped_storage()
+        saved[storage._cdata] = storage.nbytes()
+        return values
+
+    known = {values.untyped_storage()._cdata for values in (*network.parameters(), *network.buffers())}
+    with torch.autograd.graph.saved_tensors_hooks(record, lambda values: values):
+        kept_alive = network.train()(x)
+    del kept_alive
+    return sum(size for storage, size in saved.items() if storage not in known) // SAMPLES

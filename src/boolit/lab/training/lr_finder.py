@@ -1,9 +1,8 @@
-"""Finding a learning rate: Smith's range test (arXiv:1506.01186) as one stacked training.
+"""Finding a learning rate: Smith's range test (arXiv:1506.01186) as one training of many runs.
 
-Smith lets the learning rate of one network rise linearly and watches its loss, so every rate is measured on a network that
-lower rates have formed, and where to read the curve is a matter of taste. Stacked, each rate has networks of its own: all
-rise linearly from zero, each to its own highest rate. The rates whose loss has fallen nearly as far as the best one's form a
-plateau; its middle (on a logarithmic scale) is returned, as far from too slow as from unstable.
+Smith lets the learning rate of one network rise linearly and watches its loss, so that every rate is measured on a network that
+lower rates have formed. Here each rate has its own networks, whose rate rises linearly from zero. The rates whose loss falls
+nearly as far as the best one's form a plateau; its middle on a logarithmic scale is returned.
 """
 
 from __future__ import annotations
@@ -13,39 +12,53 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from boolit.errors import UserError
+from boolit.lab.common.parallel import torch_threads
 from boolit.lab.common.random import derive
-from boolit.lab.training.job import Job
-from boolit.lab.training.stacked import StackedTraining
-from boolit.lab.training.threads import Threads
+from boolit.lab.training.job import Job, bytes_per_run
+from boolit.lab.training.train import new_training, useful_threads
 
 PER_DECADE = 4
 EXPONENTS = (-5.0, 0.0)
 SEEDS = 3
 STEPS = 100
 AVERAGED_STEPS = 25
-NEARLY = 0.9  # of the best one's fall
+NEARLY = 0.9  # of the best rate's fall
 
 
 def find_learning_rate(job: Job, memory: int | None = None) -> float:
-    """A learning rate for a job, with its own optimiser, data and network; the same job always gives the same.
+    """Return a learning rate for a job, with its own optimizer, data and network. The same job always gives the same rate.
 
-    ``memory`` bounds the bytes used: the rates are then tried in several trainings, with the same result.
+    Args:
+        job: the job; its learning rates are ignored.
+        memory: limit in bytes; rates are then tried in several trainings, with the same result.
+
+    Raises:
+        UserError: every rate diverged.
     """
-    rates = candidate_rates()
-    at_once = len(rates) if memory is None else max(1, memory // (SEEDS * job.bytes_per_run()))
-    low, high = plateau(torch.cat([_final_losses(job, part) for part in torch.split(rates, at_once)]))
-    return float(f"{float((rates[low] * rates[high]).sqrt()):.3g}")
+    low, high = EXPONENTS
+    rates = 10 ** torch.linspace(low, high, round((high - low) * PER_DECADE) + 1, dtype=torch.float64)
+    at_once = len(rates)
+    if memory is not None:
+        needed = bytes_per_run(job.dataset.description, job.family, job.activation, job.widths, job.recipe.batch)
+        at_once = max(1, memory // (SEEDS * needed))
+    final = torch.cat([_final_losses(job, part) for part in torch.split(rates, at_once)])
+    if not bool(final.isfinite().any()):
+        rule = f"every learning rate from {float(rates[0]):g} to {float(rates[-1]):g} diverged with {job.activation}"
+        raise UserError(f'training.learning_rate = "find": {rule}; check the data or give a rate')
+    first, last = plateau(final)
+    return float(f"{float((rates[first] * rates[last]).sqrt()):.3g}")
 
 
 def plateau(final: Tensor) -> tuple[int, int]:
-    """The first and last of the neighbours of the lowest loss that fell nearly as far from the first loss as it did.
+    """Return the first and last neighbor of the lowest loss that fell nearly as far from the first finite loss.
 
     Example:
         >>> plateau(torch.tensor([1.0, 0.8, 0.05, 0.0, 0.04, torch.inf, 0.01]))
         (2, 4)
     """
-    best = int(final.argmin())
-    near = final <= final[best] + (1 - NEARLY) * (final[0] - final[best])
+    best, start = int(final.argmin()), final[final.isfinite()][0]
+    near = final <= final[best] + (1 - NEARLY) * (start - final[best])
     low = best
     while low > 0 and near[low - 1]:
         low -= 1
@@ -55,42 +68,37 @@ def plateau(final: Tensor) -> tuple[int, int]:
     return low, high
 
 
-def candidate_rates() -> Tensor:
-    """The rates that are tried.
-
-    Shape: ``(rates,)``.
-    """
-    low, high = EXPONENTS
-    return 10 ** torch.linspace(low, high, round((high - low) * PER_DECADE) + 1, dtype=torch.float64)
-
-
 def _final_losses(job: Job, rates: Tensor) -> Tensor:
-    """The mean loss of each rate's networks over the last steps; infinite if one of them diverged.
+    """Return the mean loss of each rate's networks over the last steps, infinite if one of them diverged."""
+    trial = _trial_job(job, rates)
+    highest = rates.repeat_interleave(SEEDS)
 
-    Shape: ``(rates,)``, unchanged.
-    """
-    training, losses = StackedTraining(_ramp(job, rates)), []
-    with Threads(training.job) as threads:
+    def ramp(epoch: int) -> Tensor:
+        steps = torch.arange(trial.steps_per_epoch, dtype=torch.float64) + epoch * trial.steps_per_epoch
+        return ((steps + 1) / STEPS).clamp(max=1).unsqueeze(1) * highest
+
+    losses = []
+    with torch_threads(useful_threads(trial)):
+        training = new_training(trial, rates=ramp)
+        training.begin_epoch()
         for _ in range(STEPS):
             if not training.done:
-                threads.run(training.step)
-            losses.append(training.loss)
-    mean = torch.stack(losses[-AVERAGED_STEPS:]).mean(0).cpu().double()
-    final = mean.where(mean.isfinite() & training.alive, torch.inf)
-    return final.view(len(rates), SEEDS).mean(1)
+                training.step()
+            losses.append(training.of_all_runs(training.loss.cpu()))
+    final = torch.stack(losses[-AVERAGED_STEPS:]).mean(0)
+    return final.where(final.isfinite() & training.alive, torch.inf).view(len(rates), SEEDS).mean(1)
 
 
-def _ramp(job: Job, rates: Tensor) -> Job:
-    """The same networks and training samples, with a rate that rises linearly to each of ``rates``, some seeds each.
-
-    What would keep the rate from rising is left out: a prelude has a rate of its own, and early stopping ends runs, by rows
-    that are no part of this. All else that decides how far a step goes stays: optimiser, batch, augmentation, clipping. Half
-    precision and micro-batches, which change rounding and the groups of a batch norm, are left out; averaged weights are not
-    those that are stepped.
-    """
-    warmup = STEPS / job.steps_per_epoch
-    update = {"schedule": "constant", "warmup": warmup, "epochs": int(warmup) + 2, "prelude": 0, "patience": None}
-    recipes = [job.recipe.model_copy(update=update | {"learning_rate": float(rate)}) for rate in rates for _ in range(SEEDS)]
-    seeds = [derive(i, "learning-rate finder") for _ in rates for i in range(SEEDS)]
-    only_train = replace(job.dataset, splits={"train": job.dataset.splits["train"]})
-    return replace(job, dataset=only_train, recipes=tuple(recipes), seeds=tuple(seeds))
+def _trial_job(job: Job, rates: Tensor) -> Job:
+    """Return the job of all rates, without what would keep a rate from rising: no prelude and no early stopping."""
+    epochs = STEPS // job.steps_per_epoch + 2
+    update = {"learning_rate": 1.0, "epochs": epochs, "prelude": 0, "patience": None}
+    runs = len(rates) * SEEDS
+    only_train = replace(job.dataset, splits={"train": job.dataset.splits["train"]}, probes=())
+    return replace(
+        job,
+        dataset=only_train,
+        recipes=(job.recipe.model_copy(update=update),) * runs,
+        seeds=tuple(derive(i, "learning-rate finder") for _ in rates for i in range(SEEDS)),
+        resamples=job.resamples[:1] * runs,
+    )

@@ -1,4 +1,4 @@
-"""How a run is trained: the ``[training]`` table of a study, and which of it may differ within a cohort."""
+"""How a run is trained: the ``[training]`` table of a study."""
 
 from __future__ import annotations
 
@@ -7,82 +7,86 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from boolit.lab.training.metrics import METRICS, Goal, Loss
+
 if TYPE_CHECKING:
     from boolit.lab.datasets.images.augmentation import Augmentation
 
-Optimiser = Literal["adam", "adamw", "sgd"]
-Schedule = Literal["constant", "cosine", "one-cycle"]
+Optimizer = Literal["adam", "adamw", "sgd"]
+Schedule = Literal["constant", "cosine", "one-cycle", "triangular"]
 Precision = Literal["float32", "bfloat16", "float16"]
-Loss = Literal["bce", "cross-entropy", "mse"]
 
+# Options that may differ between runs of a cohort.
 PER_RUN = ("learning_rate", "beta1", "beta2", "eps", "weight_decay", "momentum", "peak")
-
-SINGLE_NETWORK_OPTIONS = ("accumulate", "precision", "clip", "ema", "compile", "sync_batch_norm")
-MOST_EPOCHS, LARGEST_BATCH = 10**6, 10**7
 
 
 class Recipe(BaseModel):
-    """Optimiser, schedule and length of a training. The numbers of `PER_RUN` may differ from run to run of a cohort.
+    """Optimizer, schedule and length of a training run.
 
-    ``learning_rate`` is the highest of the schedule, or ``"find"``; ``peak`` is where in the cycle one-cycle reaches it;
-    ``warmup`` is in epochs. Adam's weight decay is L2 and AdamW's is decoupled, as in torch. With ``patience`` a run ends when
-    its loss on the split ``valid``, or its metric that ``patience_on`` names, has not become better for so many epochs,
-    and is left as it was after its best one. ``prelude`` is how many of the epochs come before the schedule, at the constant
-    ``prelude_rate``.
-
-    `SINGLE_NETWORK_OPTIONS` make each run a training of its own: ``accumulate`` is the micro-batches of a step, ``precision``
-    that of products in training, ``clip`` the longest gradient, ``ema`` the decay of the averaged weights, ``compile``
-    torch.compile, and ``sync_batch_norm`` whether several processes share their batch norms' statistics.
+    Args:
+        optimizer: ``adam``, ``adamw`` or ``sgd``, as in ``torch.optim``.
+        learning_rate: the highest rate of the schedule, or ``"find"`` to search for one.
+        schedule: ``constant``; ``cosine``, down to 0; ``one-cycle``, as ``torch.optim.lr_scheduler.OneCycleLR`` without
+            cycled momentum; or ``triangular``, linear from 1e-8 to the highest rate and back.
+        epochs, batch: length of the training and samples per step. The last, incomplete batch of an epoch is dropped.
+        weight_decay: L2 penalty of Adam and SGD, decoupled decay of AdamW.
+        decay_norm: whether weight decay applies to the parameters of normalization layers, too.
+        beta1, beta2, eps, momentum: of the optimizer.
+        peak: fraction of the schedule at which ``one-cycle`` and ``triangular`` reach the highest rate.
+        loss: ``bce``, ``cross-entropy`` or ``mse``. Defaults to the loss of the task.
+        augmentation: name of an augmentation of the training samples.
+        patience: stop a run when ``patience_on`` has not improved on the split ``valid`` for that many epochs, and report its
+            best epoch.
+        patience_on: ``loss``, the metric of the task, or an extra metric of the data.
+        patience_goal: ``max`` or ``min``. Defaults to the direction that the metric declares.
+        prelude: number of epochs before the schedule, at the constant rate ``prelude_rate``.
+        precision: type of matrix products in training, by autocast. Evaluations are in float32.
+        sync_batch_norm: whether batch norms use the statistics of all processes on GPUs under torchrun.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
-    optimiser: Optimiser = "adam"
+    optimizer: Optimizer = "adam"
     learning_rate: float | Literal["find"] = 1e-3
     schedule: Schedule = "one-cycle"
-    epochs: int = Field(ge=1, le=MOST_EPOCHS)
-    batch: int = Field(ge=1, le=LARGEST_BATCH)
+    epochs: int = Field(ge=1, le=10**6)
+    batch: int = Field(ge=1, le=10**7)
     weight_decay: float = Field(0.0, ge=0)
+    decay_norm: bool = True
     beta1: float = Field(0.9, ge=0, lt=1)
     beta2: float = Field(0.999, ge=0, lt=1)
     eps: float = Field(1e-8, ge=0)
     momentum: float = Field(0.0, ge=0, lt=1)
     peak: float = Field(0.3, gt=0, lt=1)
-    warmup: float = Field(0.0, ge=0)
     loss: Loss | None = None
     augmentation: str | None = None
     patience: int | None = Field(None, ge=1)
     patience_on: str = "loss"
+    patience_goal: Goal | None = None
     prelude: int = Field(0, ge=0)
     prelude_rate: float = Field(1e-5, ge=0)
-    accumulate: int = Field(1, ge=1)
     precision: Precision = "float32"
-    clip: float | None = Field(None, gt=0)
-    ema: float | None = Field(None, gt=0, lt=1)
-    compile: bool = False
     sync_batch_norm: bool = True
 
     @model_validator(mode="after")
-    def _consistent(self) -> Recipe:
-        if self.warmup and self.schedule == "one-cycle":
-            raise ValueError("warmup and one-cycle exclude each other: one-cycle warms up by itself; set warmup = 0")
-        if self.warmup + self.prelude >= self.epochs:
-            early = f"prelude is {self.prelude} and warmup {self.warmup}" if self.prelude else f"warmup is {self.warmup}"
-            raise ValueError(f"{early} epochs of {self.epochs}; it must be shorter than the training")
-        if self.batch % self.accumulate:
-            raise ValueError(f"a batch of {self.batch} cannot be cut into {self.accumulate} equal parts; change accumulate")
+    def _check(self) -> Recipe:
+        if self.prelude >= self.epochs:
+            raise ValueError(f"prelude is {self.prelude} of {self.epochs} epochs; it must be shorter than the training")
+        if self.patience is not None and self.patience_goal is None and self.patience_on not in METRICS:
+            rule = "is not a built-in metric; set training.patience_goal to 'max' or 'min'"
+            raise ValueError(f"patience_on is {self.patience_on!r}, which {rule}")
         return self
 
     @field_validator("learning_rate")
     @classmethod
-    def _positive_rate(cls, rate: float | str) -> float | str:
+    def _check_rate(cls, rate: float | str) -> float | str:
         if rate != "find" and not (isinstance(rate, float) and 0 < rate < math.inf):
-            raise ValueError(f'{rate} is no learning rate; it must be above 0 and finite, or "find"')
+            raise ValueError(f'{rate} is not a learning rate; it must be above 0 and finite, or "find"')
         return rate
 
     @field_validator("augmentation")
     @classmethod
-    def _known_augmentation(cls, name: str | None) -> str | None:
+    def _check_augmentation(cls, name: str | None) -> str | None:
         if name is None:
             return None
         from boolit.lab.datasets.images.augmentation import AUGMENTATIONS
@@ -93,7 +97,7 @@ class Recipe(BaseModel):
 
     @property
     def augment(self) -> Augmentation | None:
-        """The function of the augmentation, imported only where there is one."""
+        """The augmentation as a function."""
         if self.augmentation is None:
             return None
         from boolit.lab.datasets.images.augmentation import AUGMENTATIONS
@@ -101,10 +105,10 @@ class Recipe(BaseModel):
         return AUGMENTATIONS[self.augmentation]
 
     @property
-    def single_network(self) -> bool:
-        """Whether an option is set that only a network trained alone can have."""
-        return any(getattr(self, name) != type(self).model_fields[name].default for name in SINGLE_NETWORK_OPTIONS)
+    def stopping_sign(self) -> int:
+        """Factor that turns the metric of early stopping into a value to be minimized."""
+        return -1 if (self.patience_goal or METRICS[self.patience_on].goal) == "max" else 1
 
     def shape(self) -> dict[str, object]:
-        """What must be equal throughout a cohort."""
+        """Return the options that all runs of a cohort share."""
         return self.model_dump(exclude=set(PER_RUN)) | {"find": self.learning_rate == "find"}

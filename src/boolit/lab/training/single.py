@@ -1,273 +1,180 @@
-"""One large network: micro-batches, half precision, clipping, averaged weights, compilation, several processes.
+"""Networks trained one by one, each a plain module with torch's optimizer, autocast, gradient scaler and DDP.
 
-Some virtual machines announce AMX, Intel's instructions for it, and do not have them: torch believes the announcement, and its
-first product of two matrices ends the process. Nothing but trying tells, and the trial must be another process.
-
-Everything else is the stacked trainer's, of a cohort of one run, and without these options so are the numbers, up to rounding.
+Runs of small networks train side by side, one thread per run: threads never wait for each other inside an operation, and no sum
+is split among threads. Large networks train alone with all threads, or with several processes under torchrun.
 """
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
-import warnings
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from boolit.lab.common.devices import present_device
-from boolit.lab.common.errors import UserError
-from boolit.lab.datasets import Split
+from boolit.errors import UserError
+from boolit.lab.common.parallel import thread_pool
+from boolit.lab.models import Family
+from boolit.lab.models.base import SeededDropout
 from boolit.lab.training import distributed
-from boolit.lab.training.distributed import SyncBatchNormMode
 from boolit.lab.training.job import Job
-from boolit.lab.training.metrics import evaluate, losses, mean_of_run, scores
-from boolit.lab.training.optimisers import FlatParameters
-from boolit.lab.training.recipe import Precision
-from boolit.lab.training.stacked import StackedTraining
-from boolit.lab.training.threads import Prefetch
-from boolit.lab.training.weight_average import WeightAverage, estimate_statistics
+from boolit.lab.training.metrics import losses, mean_of_run, scores
+from boolit.lab.training.recipe import Precision, Recipe
+from boolit.lab.training.trainer import Rates, Training
 
-TRIAL = "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); a @ a"
-
-
-@lru_cache(1)
-def check_bfloat16() -> None:
-    """Refuses where a product in bfloat16 is an illegal instruction."""
-    if subprocess.run([sys.executable, "-c", TRIAL], check=False).returncode == -signal.SIGILL:
-        raise UserError(
-            "training.precision is 'bfloat16', but this machine announces AMX instructions for it that it does not have; "
-            "set the environment variable ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16, or use 'float16' or 'float32'"
-        )
-
-
-FIRST, GROWTH, INTERVAL = 2.0**16, 2.0, 2000  # those of torch.amp.GradScaler
-
-
-class LossScale:
-    """As ``torch.amp.GradScaler``: twice as large after 2000 steps without an overflow, half as large after one.
-
-    float16 has no numbers below 6e-8, where most gradients lie, so losses are scaled up before the backward pass.
-
-    ``state`` holds the scale and the steps since it last changed.
-    """
-
-    def __init__(self) -> None:
-        self.state = torch.tensor([FIRST, 0.0], dtype=torch.float64)
-
-    @property
-    def factor(self) -> float:
-        """What losses are multiplied by; a power of two, so that nothing is rounded."""
-        return float(self.state[0])
-
-    def unscale(self, gradients: Tensor) -> bool:
-        """Divides gradients by the scale, in place, and says whether they are usable; the scale is adapted."""
-        usable = bool(gradients.isfinite().all())
-        gradients.div_(self.factor)
-        if not usable:
-            self.state[0], self.state[1] = self.state[0] / GROWTH, 0
-        elif self.state[1] + 1 == INTERVAL:
-            self.state[0], self.state[1] = self.state[0] * GROWTH, 0
-        else:
-            self.state[1] += 1
-        return usable
-
-
-@dataclass(frozen=True)
-class BatchShard:
-    """A batch is cut into micro-batches, one after the other, and each of these into one part per process.
-
-    So a micro-batch has the same samples however many processes there are.
-    """
-
-    micro_batches: int
-    processes: int
-    rank: int
-
-    @staticmethod
-    def of(job: Job) -> BatchShard:
-        """This process's part of every batch of a job."""
-        shard = BatchShard(job.recipe.accumulate, distributed.size(), distributed.rank())
-        parts = shard.micro_batches * shard.processes
-        if job.batch % parts:
-            by = f"accumulate ({shard.micro_batches}) × processes ({shard.processes})"
-            raise UserError(f"a batch of {job.batch} samples must be a multiple of {by} = {parts}; change one of them")
-        return shard
-
-    def take(self, values: Tensor, axis: int) -> Tensor:
-        """What this process has of a whole batch along an axis, micro-batch by micro-batch.
-
-        Example:
-            >>> import torch
-            >>> BatchShard(micro_batches=2, processes=2, rank=1).take(torch.arange(8), 0)
-            tensor([2, 3, 6, 7])
-        """
-        parts: Tensor = values.unflatten(axis, (self.micro_batches, self.processes, -1))
-        return parts.select(axis + 1, self.rank).flatten(axis, axis + 1)
-
-    def step_number(self, step: int, micro_batch: int) -> int:
-        """A number of its own for every step, micro-batch and process; the step itself if there is one of each."""
-        return (step * self.micro_batches + micro_batch) * self.processes + self.rank
-
-    def part(self, samples: int) -> slice:
-        """This process's part of some samples that are divided among all processes."""
-        first, last = (samples * edge // self.processes for edge in (self.rank, self.rank + 1))
-        return slice(first, last)
-
-
+PIECE = 256  # samples per call in evaluations, so that they need no more memory than training
 HALVES: dict[Precision, torch.dtype] = {"bfloat16": torch.bfloat16, "float16": torch.float16}
-COMPILER = "inductor"
-STATISTICS_BATCHES = 64  # of an epoch, from which averaged weights get their batch norms' statistics
+NORMS = (nn.modules.batchnorm._BatchNorm, nn.LayerNorm)
+T = TypeVar("T")
 
 
-class SingleTraining(StackedTraining):
-    """The training of a job of one run, by one process or by all that torchrun started.
+class PlainTraining(Training):
+    """Runs as separate networks. With several processes there is one run, and each process trains a part of its batches."""
 
-    Evaluations are made in float32, with the averaged weights where there are some, so that they hold for the weights kept.
-    """
-
-    def __init__(self, job: Job) -> None:
-        if job.runs != 1:
-            raise ValueError(f"{job.runs} runs with options for a single network; plan each as a cohort of its own")
-        if job.recipe.precision == "bfloat16" and present_device().type == "cpu":
-            check_bfloat16()
-        self.shard = BatchShard.of(job)
-        super().__init__(job)
-        recipe = job.recipe
-        self.average = WeightAverage(self.flat.values, self.model, recipe.ema) if recipe.ema else None
-        self.scale = LossScale() if recipe.precision == "float16" else None
-        together = distributed.size() > 1 and recipe.sync_batch_norm
-        self._norm_mode: AbstractContextManager[object] = SyncBatchNormMode() if together else nullcontext()
-        self._prefetched: Tensor | None = None
-        _accumulate_in_place(self.flat)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # newer versions of torch have another name for the option
-            several = distributed.size() > 1
-            self._parallel = DistributedDataParallel(self.model, broadcast_buffers=False) if several else None
-        network: nn.Module = self._parallel or self.model
-        self._network = torch.compile(network, backend=COMPILER) if recipe.compile else network
+    def __init__(self, job: Job, keep_weights: bool = False, rates: Rates | None = None) -> None:
+        super().__init__(job, keep_weights, rates)
+        processes = distributed.size()
+        if processes > 1 and job.runs > 1:
+            raise ValueError(f"{job.runs} runs in one cohort of {processes} processes; plan each run as its own cohort")
+        if job.batch % processes:
+            raise UserError(f"a batch of {job.batch} samples is not a multiple of {processes} processes; change training.batch")
+        self.networks = [job.build(run).to(self.device) for run in range(job.runs)]
+        if processes > 1 and job.recipe.sync_batch_norm and self.device.type != "cpu":
+            self.networks = [nn.SyncBatchNorm.convert_sync_batchnorm(network) for network in self.networks]
+        self._callable: Sequence[nn.Module] = self.networks
+        if processes > 1:
+            self._callable = [DistributedDataParallel(network) for network in self.networks]
+        self.optimizers = [
+            make_optimizer(network, recipe, job.family, self.device)
+            for network, recipe in zip(self.networks, job.recipes, strict=True)
+        ]
+        half = job.recipe.precision == "float16"
+        self.scalers = [torch.amp.GradScaler(self.device.type, enabled=half) for _ in self.networks]
+        self._best: dict[int, dict[str, Tensor]] = {}
+        # A GPU runs one network after the other; a CPU as many as there are threads.
+        threads = torch.get_num_threads() if self.device.type == "cpu" else 1
+        self._pool = thread_pool(min(job.runs, threads), max(1, threads // job.runs)) if min(job.runs, threads) > 1 else None
 
     def state(self) -> dict[str, Tensor]:
-        average = self.average.state() if self.average else {}
-        return average | ({"loss_scale": self.scale.state, "skipped_steps": self.skipped_steps} if self.scale else {})
+        state = super().state()
+        for run, (network, optimizer) in enumerate(zip(self.networks, self.optimizers, strict=True)):
+            state |= {f"network.{run}.{name}": values for name, values in network.state_dict().items()}
+            state |= {f"best.{run}.{name}": values for name, values in self._best.get(run, {}).items()}
+            for number, moments in optimizer.state_dict()["state"].items():
+                state |= {f"optimizer.{run}.{number}.{name}": v for name, v in moments.items() if isinstance(v, Tensor)}
+            if scaler := self.scalers[run].state_dict():
+                state[f"scaler.{run}"] = torch.tensor([scaler["scale"], scaler["_growth_tracker"]], dtype=torch.float64)
+        return state
 
-    def agree_to_continue(self, wanted: bool) -> bool:
-        return distributed.all_agree(wanted)
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        super().load_state(state)
+        for run, (network, optimizer) in enumerate(zip(self.networks, self.optimizers, strict=True)):
+            network.load_state_dict(_under(state, f"network.{run}."))
+            self._best |= {run: best} if (best := _under(state, f"best.{run}.")) else {}
+            moments: dict[int, dict[str, Tensor]] = {}
+            for key, values in _under(state, f"optimizer.{run}.").items():
+                number, name = key.split(".")
+                moments.setdefault(int(number), {})[name] = values
+            optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
+            if self.scalers[run].is_enabled():
+                scale, tracker = state[f"scaler.{run}"].tolist()
+                self.scalers[run].load_state_dict(
+                    self.scalers[run].state_dict() | {"scale": scale, "_growth_tracker": int(tracker)}
+                )
+
+    def weights(self, run: int) -> dict[str, Tensor]:
+        return dict(self.networks[run].state_dict())
 
     def finish(self) -> None:
-        if self.average and not self.early_stopping:
-            self.average.copy_to_model()
-        super().finish()
+        for run, best in self._best.items():
+            self.networks[run].load_state_dict(best)
+        if self._best:
+            self.active = torch.arange(self.job.runs)
 
-    def _batch(self) -> tuple[Tensor, Tensor]:
-        if self._prefetched is not self._order:  # a new epoch
-            self._prefetched, self._batches = self._order, Prefetch(self._prepare_batch, self.job.steps_per_epoch)
-        return self._batches.take(self.at.step)
-
-    def _prepare_batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """This process's samples of a step of the present epoch.
-
-        What is drawn or augmented is so as a whole batch, as every sample's randomness depends on its place in it.
-        """
-        job, rows = self.job, self._order[:, step * self.job.batch : (step + 1) * self.job.batch]
-        if self._redraws:
-            x, y = self._redraw(*self._gather_rows(rows), self.at.epoch * job.steps_per_epoch + step)
-            x, y = (self.shard.take(values, 1) for values in (x, y))
-        else:
-            x, y = self._gather_rows(self.shard.take(rows, 1))
-        return self._lay_out(job.dataset.encode(x)).to(self.device), y.to(self.device)
+    def _set_rates(self, rates: Tensor) -> None:
+        self._rates_of_epoch = rates
+        for network in self.networks:
+            network.train()
 
     def _update(self, x: Tensor, y: Tensor) -> None:
-        pieces = self.shard.micro_batches
-        self.flat.gradients.zero_()
-        sums = torch.zeros(2, self.job.runs, device=self.device)
-        for number, (inputs, targets) in enumerate(zip(x.chunk(pieces, 1), y.chunk(pieces, 1), strict=True)):
-            sums += self._backward(number, inputs, targets)
-        self._optimise(self.flat.gradients)
-        self.loss, score = distributed.mean_of_processes(sums / pieces)
+        part = distributed.part(x.shape[1])
+        x, y = x[:, part.start : part.stop], y[:, part.start : part.stop]
+        rates = self._rates_of_epoch[self.at.step].tolist()
+        means = self._each(lambda position, run: self._step(run, x[position], y[position], rates[position]))
+        self.loss, score = distributed.mean_of_processes(torch.stack(means, 1))
         self.loss_sum += self.loss
         self.score_sum += score
-        self.step_losses.append(self.loss)
 
-    def _backward(self, number: int, x: Tensor, y: Tensor) -> Tensor:
-        """Adds a micro-batch's gradients to the others'; returns its mean loss and score.
+    def _step(self, run: int, x: Tensor, y: Tensor, rate: float) -> Tensor:
+        """Train one network on its batch; return the mean loss and score."""
+        network, optimizer, scaler = self._callable[run], self.optimizers[run], self.scalers[run]
+        for layer in network.modules():
+            if isinstance(layer, SeededDropout):
+                layer.step = self.steps * distributed.size() + distributed.rank()
+        half = HALVES.get(self.job.recipe.precision)
+        with torch.autocast(self.device.type, half) if half else nullcontext():
+            outputs = network(x).unsqueeze(0)
+        outputs = outputs if outputs.dtype == torch.float64 else outputs.float()
+        loss = losses(self.job.loss, outputs, y.unsqueeze(0))
+        for group in optimizer.param_groups:
+            group["lr"] = rate * group["factor"]
+        optimizer.zero_grad()
+        scaler.scale(loss.mean()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        score = scores(self.job.dataset.task, outputs.detach(), y.unsqueeze(0))
+        return torch.cat([mean_of_run(loss.detach()), mean_of_run(score)])
 
-        Shape: ``(2, runs)``.
-        """
-        for layer in self._dropouts:
-            layer.step = self.shard.step_number(self.steps, number)
-        half, last = HALVES.get(self.job.recipe.precision), number == self.shard.micro_batches - 1
-        # Gradients are sent to the other processes once per step, with those of the last micro-batch.
-        with self._parallel.no_sync() if self._parallel and not last else nullcontext():
-            with torch.autocast(self.device.type, half) if half else nullcontext(), self._norm_mode:
-                outputs = self._network(x)
-            wide = outputs if outputs.dtype == torch.float64 else outputs.float()
-            loss = losses(self.job.loss, wide, y)
-            weight = (self.scale.factor if self.scale else 1) / (loss[0].numel() * self.shard.micro_batches)
-            loss.backward(torch.full_like(loss, weight))
-        return torch.stack([mean_of_run(loss.detach()), mean_of_run(scores(self.job.dataset.task, outputs.detach(), y))])
+    def _forward(self, x: Tensor) -> Tensor:
+        def outputs(position: int, run: int) -> Tensor:
+            with torch.no_grad():
+                return torch.cat([self.networks[run].eval()(piece) for piece in x[position].split(PIECE)])
 
-    def _optimise(self, gradients: Tensor) -> None:
-        if self.scale and not self.scale.unscale(gradients):
-            self.skipped_steps += 1
-            self._prepare_optimiser()  # Adam's bias correction counts the steps that were taken
-            return
-        self.optimiser.step(self._clip([gradients]), self.at.step)
-        if self.average:
-            self.average.update()
+        return torch.stack(self._each(outputs))
 
     def _end_epoch(self) -> None:
-        self._share_statistics()
-        if self.average is None:
-            super()._end_epoch()
-            return
-        with self.average.swap():
-            estimate_statistics(self.model, self._passes())
-            self._share_statistics()
-            super()._end_epoch()
+        for network in self.networks:
+            for buffer in network.buffers():  # without synchronized batch norm, those of the first process count
+                distributed.broadcast(buffer)
+        super()._end_epoch()
 
-    def _share_statistics(self) -> None:
-        """Where each process has statistics of its own, the leader's are the ones that are evaluated and kept."""
-        if not isinstance(self._norm_mode, SyncBatchNormMode):
-            for values in self.model.buffers():
-                distributed.broadcast(values)
+    def _finite(self) -> Tensor:
+        networks = [self.networks[run] for run in self.active.tolist()]
+        return torch.tensor([all(bool(v.isfinite().all()) for v in network.parameters()) for network in networks])
 
-    @torch.no_grad()
-    def _passes(self) -> Iterator[None]:
-        """Forward passes over the first batches of the epoch, in float32, as training saw them.
+    def _save_best(self, better: Tensor) -> None:
+        for run in better.nonzero().flatten().tolist():
+            self._best[run] = {name: values.clone() for name, values in self.networks[run].state_dict().items()}
 
-        They follow from seed and epoch alone, so a training that was stopped and resumed makes the same.
-        """
-        self.model.train()
-        job, first = self.job, self.at.epoch * self.job.steps_per_epoch
-        for step in range(min(job.steps_per_epoch, STATISTICS_BATCHES)):
-            x, _ = self._prepare_batch(step)
-            for number, inputs in enumerate(x.chunk(self.shard.micro_batches, 1)):
-                for layer in self._dropouts:
-                    layer.step = self.shard.step_number(first + step, number)
-                with self._norm_mode:
-                    self.model(inputs)
-                yield
+    def _shrink(self) -> None:
+        self._keep_active(self.learning[self.active])
 
-    def _evaluate(self, split: Split, kept: Tensor | None) -> Tensor:
-        if self.shard.processes == 1:
-            return super()._evaluate(split, kept)
-        part = self.shard.part(len(split))
-        own, own_kept = Split(split.x[part], split.y[part]), kept if kept is None else kept[:, part]
-        sums = evaluate(self.job, self.model, own, own_kept) * len(own) if len(own) else torch.zeros(2, 1, dtype=torch.float64)
-        if kept is not None:
-            distributed.sum_of_processes(kept)  # each has filled its own part and left zeros elsewhere
-        return distributed.sum_of_processes(sums) / len(split)
+    def _each(self, work: Callable[[int, int], T]) -> list[T]:
+        """Return the results of ``work(position, run)`` for every active run."""
+        runs = self.active.tolist()
+        if self._pool is None or len(runs) == 1:
+            return [work(position, run) for position, run in enumerate(runs)]
+        return list(self._pool.map(work, range(len(runs)), runs))
 
 
-def _accumulate_in_place(flat: FlatParameters) -> None:
-    """Makes every parameter's gradient a view of the matrix of all gradients, so that a backward pass adds to it."""
-    sizes = [parameter[0].numel() for parameter in flat.parameters]
-    for parameter, columns in zip(flat.parameters, torch.split(flat.gradients, sizes, 1), strict=True):
-        parameter.grad = columns.view(parameter.shape)
+def make_optimizer(network: nn.Module, recipe: Recipe, family: Family, device: torch.device) -> torch.optim.Optimizer:
+    """Return torch's optimizer with one group of parameters per learning-rate factor and weight decay."""
+    norms = {id(v) for layer in network.modules() if isinstance(layer, NORMS) for v in layer.parameters(recurse=False)}
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in network.named_parameters():
+        decay = recipe.weight_decay if recipe.decay_norm or id(parameter) not in norms else 0.0
+        groups.setdefault((family.rate_factor(name), decay), []).append(parameter)
+    tables: list[dict[str, Any]] = [
+        {"params": parameters, "factor": factor, "weight_decay": decay} for (factor, decay), parameters in groups.items()
+    ]
+    fused = device.type in ("cpu", "cuda")
+    if recipe.optimizer == "sgd":
+        return torch.optim.SGD(tables, lr=0.0, momentum=recipe.momentum, fused=fused)
+    kind = torch.optim.Adam if recipe.optimizer == "adam" else torch.optim.AdamW
+    return kind(tables, lr=0.0, betas=(recipe.beta1, recipe.beta2), eps=recipe.eps, fused=fused)
+
+
+def _under(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): values for name, values in state.items() if name.startswith(prefix)}

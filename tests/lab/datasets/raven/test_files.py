@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets.raven import files
 from boolit.lab.datasets.raven.configurations import CONFIGURATIONS
 from boolit.lab.datasets.raven.drawing import draw_problem

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets.raven.configurations import CONFIGURATIONS
 from boolit.lab.datasets.raven.matrix import Problem
 from boolit.lab.datasets.raven.problems import make_problem

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets.raven.configurations import CONFIGURATIONS, PanelComponent, configuration_named
 from boolit.lab.datasets.raven.rng import StableRandom
 from boolit.lab.datasets.raven.rules import GROUPS, Group, Rule, admissible_rules, draw_levels, first_levels

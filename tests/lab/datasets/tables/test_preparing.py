@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets.tables import PreparedTable, TableSpec, prepare_table, table_digest
 from boolit.lab.datasets.tables.prepared import resample_rows, split_rows
 from boolit.saved.columns import Column, encode_features, raw_columns

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.files import cache_key, data_folder, file_digest
 from boolit.lab.datasets.base import Dataset, Description, Task
 from boolit.lab.datasets.composition import METRICS

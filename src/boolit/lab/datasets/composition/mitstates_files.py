@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 import torch
 from torch import Tensor
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.files import read_bounded
 from boolit.lab.datasets.composition.pairs import Pair, Pairs
 from boolit.lab.datasets.download.published import UnreadableError

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.files import atomic_write, cache_key, data_folder, regular_file
 from boolit.lab.common.progress import byte_progress
 from boolit.lab.common.random import generator

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.files import atomic_write, cache_key
 from boolit.lab.common.progress import byte_progress
 from boolit.lab.datasets.download.published import PublishedFile, read_verified, read_verified_members, verify_file

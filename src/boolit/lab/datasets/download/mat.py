@@ -30,7 +30,7 @@ def read_variable(content: bytes, name: str, file: str) -> Any:
     """
     from scipy.io import loadmat
 
-    from boolit.lab.common.errors import UserError
+    from boolit.errors import UserError
 
     try:
         found = loadmat(io.BytesIO(content), variable_names=[name])
@@ -46,7 +46,7 @@ def read_records(content: bytes, name: str, fields: tuple[str, ...], file: str) 
 
     Another process reads it, with at most 30 s and a gibibyte: where it crashes, this one says so.
     """
-    from boolit.lab.common.errors import UserError
+    from boolit.errors import UserError
 
     command = [sys.executable, str(CHILD), str(BYTES), name, *fields]
     one_thread = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # every thread takes address space

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from tarfile import TarFile, TarInfo
 from typing import IO, Any, ClassVar, cast
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.files import AT_ONCE, CHUNK, LARGEST_CONTENT, BoundedReader, data_folder, read_bounded
 from boolit.lab.datasets.base import Source, Task
 

@@ -11,8 +11,8 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from boolit.errors import UserError
 from boolit.lab.common.devices import DeviceCopies
-from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import cache_key, data_folder, file_digest
 from boolit.lab.common.random import uniform
 from boolit.lab.datasets import AnySource, describe, load

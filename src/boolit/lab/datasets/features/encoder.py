@@ -17,8 +17,8 @@ from filelock import FileLock
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from boolit.errors import UserError
 from boolit.lab.common.devices import present_device
-from boolit.lab.common.errors import UserError
 from boolit.lab.common.files import atomic_write
 from boolit.lab.common.parallel import map_in_threads
 from boolit.lab.common.progress import Begin, count_progress

@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.files import name_bytes, read_bounded
 from boolit.lab.common.random import generator, keys, uniform
 from boolit.lab.datasets.base import Split

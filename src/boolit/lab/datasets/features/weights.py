@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.files import regular_file
 from boolit.lab.datasets.download.fetch import fetch_missing
 from boolit.lab.datasets.download.published import Provenance, verify_file

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.files import atomic_write, cache_key, name_bytes
 from boolit.lab.common.progress import count_progress
 from boolit.lab.datasets.download.published import UnreadableError, archive_entries

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from boolit.lab.common.random import normal, uniform
 from boolit.lab.datasets.images.autoaugment import autoaugment_cifar10
-from boolit.logic.kernels.training import ONE_PIXEL, look_up
+from boolit.lab.kernels import ONE_PIXEL, look_up
 
 DEGREES = 10.0
 SMALLEST, LARGEST = 0.8, 1.2

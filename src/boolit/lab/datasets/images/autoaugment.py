@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.random import uniform
 from boolit.lab.datasets.images import operations
 

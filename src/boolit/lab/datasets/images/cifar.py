@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets.download.fetch import Tensors
 from boolit.lab.datasets.download.pickles import unpickle_arrays
 from boolit.lab.datasets.download.published import UnreadableError

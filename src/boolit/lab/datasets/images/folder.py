@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.files import data_folder, name_bytes, read_bounded
 from boolit.lab.datasets.base import Dataset, Description, Source
 from boolit.lab.datasets.images.archive import ImageArchive

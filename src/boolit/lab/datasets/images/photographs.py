@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets.base import Split
 from boolit.lab.datasets.download.mat import read_records, read_variable
 from boolit.lab.datasets.download.published import PublishedFile, UnreadableError, archive_entries, read_verified, verify_file

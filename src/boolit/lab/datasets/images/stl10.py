@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets.download.fetch import Tensors
 from boolit.lab.datasets.images.base import FixedSizeImageDataset
 

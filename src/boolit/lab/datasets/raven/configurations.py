@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Literal, NamedTuple
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 
 Attribute = Literal["Number", "Position", "Type", "Size", "Color"]
 LevelAttribute = Literal["Number", "Type", "Size", "Color"]

@@ -11,7 +11,7 @@ import torch
 from filelock import FileLock
 from pydantic import Field, field_validator, model_validator
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.files import data_folder, read_bounded
 from boolit.lab.common.progress import count_progress
 from boolit.lab.datasets.base import Dataset, Description, Source

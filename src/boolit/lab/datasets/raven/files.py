@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.files import atomic_write, data_folder, read_array, regular_file
 from boolit.lab.common.parallel import map_in_processes, processors
 from boolit.lab.common.progress import Advance

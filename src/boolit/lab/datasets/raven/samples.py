@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.parallel import map_in_threads
 from boolit.lab.common.progress import Advance
 from boolit.lab.common.random import uniform

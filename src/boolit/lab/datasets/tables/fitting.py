@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets.tables.prepared import Rows
 from boolit.lab.datasets.tables.profile import MAX_DISTINCT, ColumnProfile, RawColumn
 from boolit.saved.columns import Column, Floats

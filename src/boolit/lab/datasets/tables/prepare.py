@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.files import atomic_write, data_folder, file_digest
 from boolit.lab.common.progress import Begin, count_progress
 from boolit.lab.datasets.tables.fitting import FittedColumn, TargetColumn, fit_column, fit_target, unused_reason

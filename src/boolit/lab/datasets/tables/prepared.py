@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.random import generator
 from boolit.saved.columns import Column, Floats
 from boolit.saved.file import Label, TableTask

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.progress import Advance
 from boolit.lab.datasets.tables.reading import TableFile
 from boolit.saved.columns import FALSE_WORDS, MISSING_WORDS, TRUE_WORDS, Floats, days, finite

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.files import BoundedReader, TooLargeError, name_bytes, read_array, regular_file, unpacked_limit
 from boolit.lab.datasets.tables.text import Batches, Names, open_text
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 
 Names = tuple[str, ...]
 Batches = Callable[[Sequence[str]], Iterator[pa.RecordBatch]]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from typing import NamedTuple, cast
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.paper.verification.check import Check, Value
 
 __all__ = ["FAMILIES", "Check", "CheckFamily", "Value", "choose", "verify"]

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -22,7 +22,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import boolit
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.reports.figures.style import save, style, styled
 from boolit.lab.results.names import label
 from boolit.lab.results.run_table import RunTable

@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from safetensors.torch import load_file
 from torch import Tensor
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.datasets import load, source
 from boolit.lab.models import restore
 from boolit.lab.reports.figures.results import (

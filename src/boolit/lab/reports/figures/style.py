@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.logic import FORMS, OPERATIONS
 
 POSITIVE, NEGATIVE = "#D17A00", "#0072B2"  # orange and blue, as in fig:parity

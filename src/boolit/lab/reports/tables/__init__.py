@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.reports.tables.formats import terminal_table, to_csv, to_html, to_latex, to_markdown
 from boolit.lab.reports.tables.model import (
     TESTS,

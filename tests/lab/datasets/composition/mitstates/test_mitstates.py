@@ -13,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.common.random import keys
 from boolit.lab.datasets import source
 from boolit.lab.datasets.composition.base import CompositionalDataset

@@ -1,4 +1,4 @@
-"""Errors that are the user's to mend, and the packages each optional feature needs."""
+"""Errors that the user can fix, and the packages that each optional feature needs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 
 class UserError(ValueError):
-    """Something the user gave is not usable; the message names the value, the rule and the fix, in one sentence.
+    """Invalid input. The message names the value, the rule and the fix in one line.
 
-    It becomes one line and exit code 2; every other exception keeps its traceback.
+    The command line prints the message and exits with code 2; every other exception keeps its traceback.
 
     Example:
         >>> from boolit.lab import UserError, load_study
@@ -26,14 +26,14 @@ class UserError(ValueError):
 
 @contextmanager
 def user_input() -> Iterator[None]:
-    """Around code that only reads what the user gave: the library's refusals in it are the user's to mend.
+    """Turn errors of code that only reads user input into `UserError`.
 
     Example:
         >>> from boolit.nn import Gate
         >>> with user_input():
         ...     Gate("or", k=1)
         Traceback (most recent call last):
-        boolit.lab.common.errors.UserError: k=1 is not a group size: a gate reads at least 2 channels
+        boolit.errors.UserError: k=1 is not a group size: a gate reads at least 2 channels
     """
     try:
         yield
@@ -44,13 +44,13 @@ def user_input() -> Iterator[None]:
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Whether Python, torch or a GPU ran out of memory."""
+    """Return whether Python, torch or a GPU ran out of memory."""
     torch_lacks = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
     return isinstance(error, MemoryError) or torch_lacks
 
 
 def one_line(error: BaseException) -> str:
-    """What was raised and where, in one line; a refusal of the lab's own says enough by itself.
+    """Format an error on one line, with the place where it was raised unless it is a `UserError`.
 
     Example:
         >>> one_line(UserError("there is no study 'paritty'")), one_line(MemoryError())
@@ -68,14 +68,15 @@ def one_line(error: BaseException) -> str:
     return f"{place}{type(error).__name__}: {message}"
 
 
-# Which packages each optional feature needs, by the names they are installed under.
+# The packages that each optional feature needs, by the names they are installed under.
 EXTRAS: dict[str, tuple[str, ...]] = {
     "lab": (
-        *("altair", "filelock", "kornia", "matplotlib", "numpy", "pillow", "platformdirs", "pooch", "pyarrow", "pydantic"),
-        *("rich", "safetensors", "scipy", *(() if sys.version_info >= (3, 11) else ("tomli",)), "typer", "vl-convert-python"),
+        *("altair", "filelock", "matplotlib", "numpy", "pandas", "pillow", "platformdirs", "pooch", "pyarrow", "pydantic"),
+        *("rich", "safetensors", "scikit-learn", "scipy", *(() if sys.version_info >= (3, 11) else ("tomli",)), "typer"),
+        "vl-convert-python",
     ),
     "sklearn": ("scikit-learn",),
     "cluster": ("distributed",),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
 }
-IMPORTED_AS = {"PIL": "pillow", "vl_convert": "vl-convert-python"}  # where a package's modules have another name
+IMPORTED_AS = {"PIL": "pillow", "sklearn": "scikit-learn", "vl_convert": "vl-convert-python"}  # modules with another name

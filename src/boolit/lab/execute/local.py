@@ -1,0 +1,296 @@
+"""Train the runs of a plan that are missing from the store, and record them."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, TypeAlias
+
+import torch
+from safetensors.torch import save_file
+
+from boolit import __version__
+from boolit._devices import device_name
+from boolit.errors import UserError, lacks_memory
+from boolit.lab.common.devices import present_device, use_device
+from boolit.lab.common.files import atomic_write
+from boolit.lab.common.plugins import loaded_plugins
+from boolit.lab.execute.progress import StudyProgress
+from boolit.lab.results.store import Store
+from boolit.lab.runs import JSON, Result, RunConfig, job
+from boolit.lab.studies import Cohort, Plan, cohorts, load_study, save
+from boolit.lab.studies import plan as make_plan
+from boolit.lab.training import Checkpoint, CohortResult, distributed, train
+from boolit.logic import kernels
+
+if TYPE_CHECKING:
+    from boolit.lab.execute.cluster import Cluster
+
+CHECKPOINT_SECONDS = 30.0
+Stop: TypeAlias = Callable[[], bool]
+Trained: TypeAlias = tuple[Cohort, CohortResult, Mapping[str, JSON]]  # with the environment
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A cohort that a cluster could not train, and why."""
+
+    cohort: Cohort
+    reason: str
+
+
+@dataclass(frozen=True)
+class ExecutionSummary:
+    """Counts of the runs of a plan after its execution.
+
+    Args:
+        already: runs that were in the store before.
+        trained: runs that were trained now.
+        diverged: trained runs that diverged.
+        remaining: runs that are missing because the execution was interrupted.
+        failures: cohorts that a cluster could not train.
+        seconds: duration.
+    """
+
+    already: int
+    trained: int
+    diverged: int
+    remaining: int
+    seconds: float
+    failures: tuple[Failed, ...] = ()
+
+    @property
+    def failed(self) -> int:
+        """Runs that a cluster could not train."""
+        return sum(len(failure.cohort.runs) for failure in self.failures)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the execution was stopped by Ctrl-C or SIGTERM."""
+        return self.remaining > 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether all runs of the plan are in the store."""
+        return not (self.remaining or self.failures)
+
+    @property
+    def failed_message(self) -> str:
+        """The first failure in one line."""
+        first, more = self.failures[0], len(self.failures) - 1
+        return f"{self.failed:,} runs failed: {first.cohort}: {first.reason}" + (f" (and {more} more)" if more else "")
+
+
+def execute(
+    plan: Plan,
+    store: Store | None,
+    *,
+    progress: bool | None = None,
+    device: str | torch.device | None = None,
+    cluster: Cluster | None = None,
+    checkpoint_dir: Path | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> ExecutionSummary:
+    """Train every run that is missing from the store.
+
+    A run is recorded as soon as its cohort is finished. Ctrl-C and SIGTERM stop after the current step and write a checkpoint,
+    from which the same call resumes. Under torchrun every process calls this; the processes other than rank 0 pass no store.
+
+    Args:
+        plan: the runs.
+        store: where results are recorded. Only one process at a time may write to it.
+        progress: False hides the progress bars.
+        device: such as ``cpu`` or ``cuda:1``. Defaults to a GPU if there is one. Results depend on it only by rounding.
+        cluster: workers that train instead of this process.
+        checkpoint_dir: folder of the checkpoints, shared with the workers. Defaults to ``checkpoints`` in the store's folder,
+            which other machines do not see.
+        checkpoint_seconds: time between checkpoints.
+
+    Example:
+        >>> import tempfile
+        >>> from boolit.lab import Store, execute, load_study, plan
+        >>> planned = plan(load_study("xor"), seeds=2, sets=["training.epochs=1", "sweep.activation=['relu', 'xnor_ail']"])
+        >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder)) as store:
+        ...     execute(planned, store, progress=False).trained, execute(planned, store, progress=False).already
+        (4, 4)
+    """
+    started = time.monotonic()
+    trained, diverged, failures = 0, 0, []
+    with use_device(device), store.writing() if store else nullcontext(), stop_requests() as stop:
+        missing = _missing(plan, store)
+        total, pending = len(plan.runs), sum(len(cohort.runs) for cohort in missing)
+        with StudyProgress(total, total - pending, progress if store else False) as bars:
+            folder = checkpoint_dir
+            if folder is None and store is not None and (cluster is None or cluster.local):
+                folder = store.folder / "checkpoints"
+            if cluster is None:
+                outcomes = _train_here(missing, folder, checkpoint_seconds, plan.study.keep_weights, bars, stop)
+            else:
+                from boolit.lab.execute.cluster import train_on
+
+                outcomes = train_on(cluster, missing, folder, checkpoint_seconds, plan.study.keep_weights, bars, stop)
+            with closing(outcomes):
+                for outcome in outcomes:
+                    if isinstance(outcome, Failed):
+                        failures.append(outcome)
+                        bars.finish(len(outcome.cohort.runs))
+                        continue
+                    cohort, result, environment = outcome
+                    if store is not None:
+                        _record(store, cohort, result, environment)
+                    if folder is not None:
+                        shutil.rmtree(folder / cohort.key, ignore_errors=True)
+                    trained += len(cohort.runs)
+                    diverged += sum(run.state == "diverged" for run in result.outcomes)
+                    bars.finish(len(cohort.runs))
+    remaining = pending - trained - sum(len(failure.cohort.runs) for failure in failures)
+    return ExecutionSummary(total - pending, trained, diverged, remaining, time.monotonic() - started, tuple(failures))
+
+
+def run_study(
+    study: str | Path,
+    folder: str | Path,
+    profile: str | None = None,
+    seeds: int | None = None,
+    sets: Sequence[str] = (),
+    progress: bool | None = None,
+    device: str | None = None,
+) -> Path:
+    """Train a study and write its report, as ``boolit run`` does.
+
+    Args:
+        study: name of a study that ships with boolit, or a TOML file.
+        folder: results folder. Runs that it holds are not trained again.
+        profile: one of the study's profiles. Defaults to ``quick`` if the study has it.
+        seeds: number of seeds, instead of the study's.
+        sets: changes such as ``"training.epochs=20"``.
+        progress: False hides the progress bars.
+        device: such as ``cpu`` or ``cuda:1``. Defaults to a GPU if there is one.
+
+    Returns:
+        The page of the report. `Store` reads the runs: ``Store(folder).frame()``.
+    """
+    from boolit.lab.reports.report import write_report
+
+    planned = make_plan(load_study(study), profile, seeds, sets)
+    with Store(Path(folder)) as store, store.writing():
+        save(planned, store.folder)
+        execute(planned, store, progress=progress, device=device)
+    return write_report(Path(folder))
+
+
+def train_configs(
+    configs: Sequence[RunConfig], plan: Plan, store: Store, **options: bool | Path | Cluster | None
+) -> list[Result] | None:
+    """Train runs that a search asks for and return their results in order, or None if interrupted."""
+    study = plan.study.model_copy(update={"keep_weights": False})
+    summary = execute(Plan(plan.name, plan.profile, study, tuple(cohorts(configs))), store, **options)  # type: ignore[arg-type]
+    if summary.failures:
+        raise UserError(f"{summary.failed_message}; a search needs all runs of a round: run the same command again")
+    if not summary.complete:
+        return None
+    results = {result.key: result for result in store.results([config.key for config in configs], history=False)}
+    return [results[config.key] for config in configs]
+
+
+def _missing(plan: Plan, store: Store | None) -> list[Cohort]:
+    """Return the cohorts of the missing runs; under torchrun, those that rank 0 finds."""
+    wanted = {run.key for run in plan.runs}
+    if store is not None:
+        finished = store.finished(wanted)
+        bare = [key for key in finished if plan.study.keep_weights and not store.weights(key).exists()]
+        wanted -= finished
+        wanted |= {result.key for result in store.results(bare, history=False) if result.state == "finished"}
+    wanted = distributed.broadcast_object(wanted)
+    parts = (cohort.subset(wanted) for cohort in plan.cohorts)
+    return [part for part in parts if part.runs]
+
+
+def _train_here(
+    missing: Sequence[Cohort], folder: Path | None, seconds: float, keep_weights: bool, bars: StudyProgress, stop: Stop
+) -> Iterator[Trained]:
+    if missing:
+        missing[0].runs[0].data.prepare()
+    for cohort in missing:
+        bars.begin(str(cohort))
+        checkpoint = Checkpoint(folder / cohort.key, seconds) if folder else None
+        try:
+            result = train(
+                job(cohort.runs),
+                checkpoint=checkpoint,
+                callback=lambda training: bars.after_step(training) or not stop(),
+                keep_weights=keep_weights,
+            )
+        except (MemoryError, RuntimeError) as error:
+            if lacks_memory(error):
+                raise UserError(
+                    f"out of memory on {device_name(present_device())} with {cohort}; lower training.batch"
+                ) from error
+            raise
+        if result is None:
+            return
+        yield cohort, result, environment()
+
+
+def _record(store: Store, cohort: Cohort, result: CohortResult, environment: Mapping[str, JSON]) -> None:
+    seconds = result.seconds / len(cohort.runs)
+    pairs = list(zip(cohort.runs, result.outcomes, strict=True))
+    for run, outcome in pairs:  # before the results: a recorded run always has its weights
+        if outcome.weights is not None:
+            path = store.weights(run.key)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with atomic_write(path) as part:
+                    save_file(outcome.weights, part)
+            except OSError as error:
+                raise UserError(f"cannot write {path}: {error.strerror or error}; the same command resumes") from error
+    store.record(Result(run, outcome.state, outcome.metrics, outcome.history, seconds, environment) for run, outcome in pairs)
+
+
+def environment() -> dict[str, JSON]:
+    """Return what results may depend on besides the configuration: versions, device and threads."""
+    status, device = kernels.status(), present_device()
+    return {
+        "boolit": __version__,
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "threads": torch.get_num_threads(),
+        "device": device_name(device),
+        "kernels": status.instructions if status.active and device.type == "cpu" else None,
+        **({"processes": distributed.size()} if distributed.size() > 1 else {}),
+        **({"plugins": dict(loaded_plugins())} if loaded_plugins() else {}),
+    }
+
+
+@contextmanager
+def stop_requests() -> Iterator[Stop]:
+    """Turn the first Ctrl-C or SIGTERM into a request that is read between steps; a second one acts as usual."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked.is_set
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        asked.set()
+        restore()
+
+    for number in before:
+        signal.signal(number, ask)
+    try:
+        yield asked.is_set
+    finally:
+        restore()

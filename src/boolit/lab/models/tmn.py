@@ -1,0 +1,435 @@
+"""Task-driven modular networks for compositional zero-shot learning, as published and as changed by the paper (a:czsl).
+
+A network (Purushwalkam et al. 2019) scores how well an image and a pair of words match. The words gate the connections between
+small modules in layers; the last layer outputs the score of the pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import partial
+from typing import Any, Literal, cast
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+import boolit
+from boolit.errors import UserError
+from boolit.lab.common.random import generator
+from boolit.lab.models.base import Family, Shape, draw_weights
+from boolit.lab.models.mlp import LearnedActivation
+from boolit.nn import Activation
+
+# tab:tmnx: pre-activation widths by feature factor, beside the 64 of 1→1 activations.
+NOMINAL, MATCHED = 64, {Fraction(1, 2): 70, Fraction(3, 2): 60}
+GATER_SD = 0.1
+IMAGES_AT_ONCE = 64  # with all pairs, in evaluation
+ROWS_AT_ONCE = 2**14  # images times pairs, in evaluation
+NUMBERS_AT_ONCE = 2**23  # pre-activations; beyond, modules are computed in parts and recomputed in the backward pass
+
+
+class Tmn(Family):
+    """Task-driven modular network.
+
+    In a TMN the width is the output of the modules' activations, ``embedding``, and the gater always has ReLU and ``gater``
+    units; otherwise the counts of tab:tmn-og are not reached (NOTE[paper]: the text says that all ReLUs are replaced). In a
+    TMNx the width is the input of every activation, the gater's too.
+
+    Args:
+        variant: ``tmn``, whose modules end with their activation, or ``tmnx``, with a linear layer after it.
+        attributes, objects, vectors: number of words of each kind and length of their vectors, as in the data.
+        modules, layers: number of modules per layer, and of layers.
+        embedding: outputs of a module.
+        gater: hidden units of the gating network of a TMN.
+        gater_rate: factor on the learning rate of the gating network.
+        sizes: ``equal``: every activation of a TMNx has the width of the study. ``matched``: that is the width of 1→1
+            activations, and others have the paper's, or else the width that matches the parameter count.
+    """
+
+    name: Literal["tmn"] = "tmn"
+    variant: Literal["tmn", "tmnx"] = "tmnx"
+    attributes: int = Field(default=115, ge=1)
+    objects: int = Field(default=245, ge=1)
+    vectors: int = Field(default=300, ge=1)
+    modules: int = Field(default=24, ge=1, le=10_000)
+    layers: int = Field(default=3, ge=1, le=100)
+    embedding: int = Field(default=16, ge=1)
+    gater: int = Field(default=64, ge=1)
+    gater_rate: float = Field(default=1.0, gt=0)
+    sizes: Literal["equal", "matched"] = "matched"
+
+    def widths(self, size: int, depth: int) -> list[int]:
+        if depth != 1:
+            raise UserError(f"depth {depth}: the layers of a TMN are counted by model.layers; leave sweep.depth out")
+        return [size]
+
+    def widths_for_activation(self, widths: list[int], inputs: Shape, outputs: int, activation: Activation) -> list[int]:
+        width, factor = _single_width(widths), activation.feature_factor
+        if self.variant == "tmn":
+            return [_pre_activation_width(width, activation)]
+        if self.sizes == "equal" or factor == 1:
+            return widths
+        if width == NOMINAL and factor in MATCHED:
+            return [MATCHED[factor]]
+        pointwise = self.parameters(inputs, outputs, widths, boolit.activation("relu"))
+        return super().widths_for_budget(pointwise, 1, inputs, outputs, activation)
+
+    def widths_for_budget(self, budget: int, depth: int, inputs: Shape, outputs: int, activation: Activation) -> list[int]:
+        if self.variant == "tmn":
+            raise UserError(f"budget {budget}: a TMN has one size; use sweep.width = {self.embedding} or variant = 'tmnx'")
+        return super().widths_for_budget(budget, depth, inputs, outputs, activation)
+
+    def network(self, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> nn.Module:
+        width, extended = _single_width(widths), self.variant == "tmnx"
+        if len(inputs) != 1:
+            raise UserError(f"samples of shape {tuple(inputs)}: a TMN takes image features of shape (features,)")
+        if not extended and (reached := boolit.activation(spec).out_features(width)) != self.embedding:
+            rule = f"{spec} maps {width} to {reached} features, but the modules of a TMN output {self.embedding}"
+            raise UserError(f"{rule}; use sweep.width = {self.embedding}, or variant = 'tmnx'")
+        return TmnNetwork(self, inputs[0], outputs, width, spec)
+
+    def initialize(self, network: nn.Module, seed: int) -> None:
+        super().initialize(network, seed)
+        for name, layer in network.named_modules():
+            if isinstance(layer, ModuleLinear):
+                bias = None if layer.bias is None else layer.bias.flatten()
+                draw_weights(layer.weight.flatten(0, 1), bias, seed, name)
+            elif isinstance(layer, nn.Embedding):
+                _draw_normal(layer.weight, seed, name, 1.0)
+        _draw_normal(network.get_parameter("gater.first.weight"), seed, "gater.first", GATER_SD)
+        nn.init.zeros_(network.get_parameter("gater.last.weight"))  # all gates are equal at first
+
+    def rate_factor(self, parameter: str) -> float:
+        return self.gater_rate if parameter.startswith("gater.") else 1.0
+
+
+def _draw_normal(weight: Tensor, seed: int, name: str, sd: float) -> None:
+    with torch.no_grad():
+        weight.normal_(0, sd, generator=generator(seed, "initialisation", name))
+
+
+def _single_width(widths: Sequence[int]) -> int:
+    if len(widths) != 1:
+        raise UserError(f"widths {list(widths)}: all layers of a TMN have the same width; give a single one")
+    return widths[0]
+
+
+def _pre_activation_width(width: int, activation: Activation) -> int:
+    before = width / activation.feature_factor
+    if before.denominator != 1 or before % activation.divisor:
+        rule = f"no width before {activation.spec} gives {width} after it"
+        raise UserError(f"{rule}, as the modules of a TMN must; choose another activation or variant = 'tmnx'")
+    return int(before)
+
+
+class TmnNetwork(nn.Module):
+    """Scores of the listed ``pairs``, or of the candidates whose numbers follow an image's features.
+
+    What depends on the image alone is computed once per image, and gates once per distinct pair of a batch.
+
+    Shape: ``(batch, features)`` to ``(batch, pairs)``; ``(batch, features + candidates)`` to ``(batch, candidates)``.
+    """
+
+    pairs: Tensor
+
+    def __init__(self, family: Tmn, features: int, pairs: int, width: int, spec: str) -> None:
+        super().__init__()
+        extended = family.variant == "tmnx"
+        self.features, self.modules_per_layer = features, family.modules
+        # Gates of the image, the first layer, every further layer and the head. The first two have one sender and are always
+        # 1, but the original has weights for them.
+        modules = family.modules
+        self.gate_counts = [1, modules, *[modules**2] * (family.layers - 1), modules]
+        self.register_buffer("pairs", torch.zeros(pairs, 2, dtype=torch.int64))
+        # The last row is for padding, as in the original. Zeros, because drawing on the meta device takes a second.
+        words = (torch.zeros(count + 1, family.vectors) for count in (family.attributes, family.objects))
+        self.attributes, self.objects = (nn.Embedding.from_pretrained(vectors, freeze=False) for vectors in words)
+        gater_width, gater_spec = (width, spec) if extended else (family.gater, "relu")
+        self.gater = GatingNetwork(2 * family.vectors, gater_width, sum(self.gate_counts), gater_spec)
+        sizes = (width, spec, family.embedding if extended else None)
+        self.first = FirstLayer(modules, features, *sizes)
+        self.inner = nn.ModuleList(InnerLayer(modules, family.embedding, *sizes) for _ in range(family.layers - 1))
+        self.head = HeadLayer(family.embedding)
+
+    def forward(self, x: Tensor) -> Tensor:
+        images, candidates = x[:, : self.features], x[:, self.features :].long()
+        if candidates.shape[1]:
+            return self._of_candidates(images, candidates)
+        listed = torch.arange(len(self.pairs), device=x.device)
+        if self.training:
+            return self._of_candidates(images, listed.expand(len(x), -1))
+        gates = self._gates(listed, torch.ones_like(listed))
+        return torch.cat([self._of_all(piece, gates) for piece in images.split(IMAGES_AT_ONCE)])
+
+    def _of_candidates(self, images: Tensor, candidates: Tensor) -> Tensor:
+        distinct, numbers = candidates.flatten().unique(return_inverse=True)
+        order = numbers.argsort(stable=True)
+        outputs = self.first(images).index_select(1, order // candidates.shape[1])
+        counts = numbers.bincount()
+        sorted_scores = self._scores(self._gates(distinct, counts), outputs, counts.tolist())
+        return sorted_scores.index_select(0, order.argsort()).view(candidates.shape)
+
+    def _of_all(self, images: Tensor, gates: Sequence[Tensor]) -> Tensor:
+        outputs, size = self.first(images), max(1, ROWS_AT_ONCE // len(images))
+        pieces = []
+        for first in range(0, len(self.pairs), size):
+            part = [layer[first : first + size] for layer in gates]
+            pairs = len(part[0])
+            rows = self._scores(part, outputs.repeat(1, pairs, 1), [len(images)] * pairs)
+            pieces.append(rows.view(pairs, len(images)))
+        return torch.cat(pieces).T
+
+    def _gates(self, numbers: Tensor, counts: Tensor) -> list[Tensor]:
+        """Return the gates of listed pairs into each layer after the first and the head, ``(pairs, receivers, senders)``."""
+        attributes, objects = self.pairs[numbers].unbind(1)
+        words = torch.cat([self.attributes(attributes), self.objects(objects)], 1)
+        _, _, *used = self.gater(words, counts).split(self.gate_counts, 1)
+        return [gates.view(len(numbers), -1, self.modules_per_layer).softmax(2) for gates in used]
+
+    def _scores(self, gates: Sequence[Tensor], outputs: Tensor, counts: Sequence[int]) -> Tensor:
+        """Return the scores of rows, sorted by pair, from the first layer's outputs ``(modules, rows, embedding)``."""
+        for layer, of_layer in zip(self.inner, gates, strict=False):
+            outputs = layer(mix(of_layer, outputs, counts))
+        scores: Tensor = self.head(mix(gates[-1], outputs, counts).squeeze(0))
+        return scores
+
+
+class GatingNetwork(nn.Module):
+    """The gates of pairs of words before the softmax. In training its batch norm counts each pair ``counts`` times."""
+
+    def __init__(self, inputs: int, width: int, gates: int, spec: str) -> None:
+        super().__init__()
+        self.first = nn.Linear(inputs, width, bias=False)
+        self.norm, self.activation = nn.BatchNorm1d(width), boolit.activation(spec, dim=1)
+        self.last = nn.Linear(self.activation.out_features(width), gates, bias=False)
+
+    def forward(self, words: Tensor, counts: Tensor) -> Tensor:
+        hidden = self.first(words)
+        if self.training:
+            repeated = self.norm(hidden.repeat_interleave(counts, 0))
+            hidden = repeated.index_select(0, counts.cumsum(0) - counts)
+        else:
+            hidden = self.norm(hidden)
+        gates: Tensor = self.last(self.activation(hidden))
+        return gates
+
+
+def mix(gates: Tensor, outputs: Tensor, counts: Sequence[int]) -> Tensor:
+    """Return the senders' outputs weighted by the gates of each row's pair. The first pair has the first ``counts[0]`` rows.
+
+    With rows sorted by pair, all rows of a pair are one matrix product, and gates and their gradients are stored once per pair.
+
+    Args:
+        gates: ``(pairs, receivers, senders)``.
+        outputs: ``(senders, rows, features)``.
+        counts: rows of every pair.
+
+    Example:
+        >>> halves = torch.tensor([[[0.5, 0.5]], [[1.0, 0.0]]])
+        >>> mix(halves, torch.tensor([[[2.0], [2.0], [2.0]], [[4.0], [4.0], [4.0]]]), [1, 2]).flatten().tolist()
+        [3.0, 2.0, 2.0]
+    """
+    dtype = torch.promote_types(outputs.dtype, torch.float32)  # half precision is too coarse for running statistics
+    return cast(Tensor, _Mix.apply(gates.to(dtype), outputs.to(dtype).contiguous(), counts))  # type: ignore[no-untyped-call]
+
+
+class _Mix(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, gates: Tensor, outputs: Tensor, counts: Sequence[int]) -> Tensor:
+        ctx.save_for_backward(gates, outputs)
+        ctx.counts = counts
+        result = outputs.new_empty(gates.shape[1], *outputs.shape[1:])
+        for gate, below, above in zip(gates, _by_pair(outputs, counts), _by_pair(result, counts), strict=True):
+            torch.mm(gate, below, out=above)
+        return result
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        gates, outputs = ctx.saved_tensors
+        of_gates, of_outputs = torch.empty_like(gates), torch.empty_like(outputs)
+        above, below, result = (_by_pair(values, ctx.counts) for values in (gradient.contiguous(), outputs, of_outputs))
+        for pair, gate in enumerate(gates):
+            torch.mm(gate.T, above[pair], out=result[pair])
+            torch.mm(above[pair], below[pair].T, out=of_gates[pair])
+        return of_gates, of_outputs, None
+
+
+def _by_pair(values: Tensor, counts: Sequence[int]) -> Sequence[Tensor]:
+    """Split ``(modules, rows, features)`` into one matrix ``(modules, rows of the pair · features)`` per pair."""
+    matrices: Sequence[Tensor] = values.flatten(1).split([count * values.shape[2] for count in counts], 1)
+    return matrices
+
+
+class ModuleLinear(nn.Module):
+    """The weights of one ``nn.Linear`` per module, initialized by `Tmn.initialize`."""
+
+    bias: nn.Parameter | None
+
+    def __init__(self, modules: int, inputs: int, outputs: int, bias: bool = True) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(modules, outputs, inputs))
+        self.register_parameter("bias", nn.Parameter(torch.zeros(modules, outputs)) if bias else None)
+
+
+class ModuleNorm(nn.Module):
+    """The weights and running statistics of one ``nn.BatchNorm1d`` per module."""
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, modules: int, features: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
+        super().__init__()
+        self.eps, self.momentum = eps, momentum
+        self.weight, self.bias = nn.Parameter(torch.ones(modules, features)), nn.Parameter(torch.zeros(modules, features))
+        self.register_buffer("running_mean", torch.zeros(modules, features))
+        self.register_buffer("running_var", torch.ones(modules, features))
+
+    def update(self, mean: Tensor, variance: Tensor, samples: int) -> None:
+        """Update the running statistics."""
+        with torch.no_grad():
+            self.running_mean.lerp_(mean.to(self.running_mean), self.momentum)
+            self.running_var.lerp_((variance * (samples / max(samples - 1, 1))).to(self.running_var), self.momentum)
+
+    def scale(self, variance: Tensor) -> Tensor:
+        """Return the factor on centered features."""
+        return self.weight * (variance.clamp(min=0) + self.eps).rsqrt()
+
+
+class ModuleActivation(nn.Module):
+    """One activation per module along the last axis of ``(modules, rows, features)``."""
+
+    def __init__(self, modules: int, spec: str) -> None:
+        super().__init__()
+        single = boolit.activation(spec, dim=1)
+        learns = next(single.parameters(), None) is not None
+        self.each = LearnedActivation(modules, single) if learns else boolit.activation(spec, dim=2)
+
+    def part(self, modules: slice) -> Callable[[Tensor], Tensor]:
+        """Return the activations of a range of modules as a function."""
+        return self.each.part(modules) if isinstance(self.each, LearnedActivation) else self.each
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.part(slice(None))(x)
+
+
+class FirstLayer(nn.Module):
+    """Modules that read the image: linear, batch norm, activation and, in a TMNx, a linear projection without bias.
+
+    Shape: ``(batch, inputs)`` to ``(modules, batch, embedding)``.
+    """
+
+    def __init__(self, modules: int, inputs: int, width: int, spec: str, projected: int | None) -> None:
+        super().__init__()
+        features = boolit.activation(spec).out_features(width)
+        self.linear, self.norm = ModuleLinear(modules, inputs, width), nn.BatchNorm1d(modules * width)
+        self.activation = ModuleActivation(modules, spec)
+        self.projection = None if projected is None else ModuleLinear(modules, features, projected, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight, bias = self.linear.weight, self.linear.bias
+        modules, width, _ = weight.shape
+        rows = self.norm(F.linear(x, weight.flatten(0, 1), bias if bias is None else bias.flatten()))
+        result: Tensor = self.activation(rows.view(-1, modules, width).transpose(0, 1).contiguous())
+        return result if self.projection is None else result @ self.projection.weight.mT
+
+
+class InnerLayer(nn.Module):
+    """Modules that read mixed outputs of modules: batch norm, then as in the first layer.
+
+    A batch norm, a linear layer and a batch norm in a row are one linear map, whose weights follow from mean and covariance of
+    the input, so that no normalized tensor is written. Plain batch norms take 1.4 to 1.8 times as long and 1.75 times as much
+    memory.
+
+    Shape: ``(modules, rows, embedding)``, unchanged.
+    """
+
+    def __init__(self, modules: int, embedding: int, width: int, spec: str, projected: int | None) -> None:
+        super().__init__()
+        features = boolit.activation(spec).out_features(width)
+        self.entry, self.linear = ModuleNorm(modules, embedding), ModuleLinear(modules, embedding, width)
+        self.norm, self.activation = ModuleNorm(modules, width), ModuleActivation(modules, spec)
+        self.projection = None if projected is None else ModuleLinear(modules, features, projected, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):
+            weight, shift = self._map(x)
+        modules, rows, width = len(x), x.shape[1], weight.shape[1]
+        size = max(1, NUMBERS_AT_ONCE // (rows * width))
+        parts = [slice(first, first + size) for first in range(0, modules, size)]
+        pieces = [self._part(part, x[part], weight[part], shift[part], whole=size >= modules) for part in parts]
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+    def _part(self, part: slice, x: Tensor, weight: Tensor, shift: Tensor, whole: bool) -> Tensor:
+        projection = None if self.projection is None else self.projection.weight[part]
+        compute = partial(_apply_modules, self.activation.part(part))
+        if whole or not torch.is_grad_enabled():
+            return compute(x, weight, shift, projection)
+        result: Tensor = checkpoint(compute, x, weight, shift, projection, use_reentrant=False, preserve_rng_state=False)
+        return result
+
+    def _map(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return weights ``(modules, width, embedding)`` and constants ``(modules, width)`` of norm, linear layer and norm."""
+        assert self.linear.bias is not None
+        middle = _matvec(self.linear.weight, self.entry.bias) + self.linear.bias  # the image of the mean
+        if self.training:
+            mean, covariance = cast("tuple[Tensor, Tensor]", _Moments.apply(x))  # type: ignore[no-untyped-call]
+            variance, samples = covariance.diagonal(dim1=1, dim2=2), x.shape[1]
+            self.entry.update(mean, variance, samples)
+            weight = self.linear.weight * self.entry.scale(variance).unsqueeze(1)
+            variance, center = (weight @ covariance * weight).sum(2), middle
+            self.norm.update(center, variance, samples)
+        else:
+            mean, variance, center = self.entry.running_mean, self.norm.running_var, self.norm.running_mean
+            weight = self.linear.weight * self.entry.scale(self.entry.running_var).unsqueeze(1)
+        scale = self.norm.scale(variance)
+        return weight * scale.unsqueeze(2), self.norm.bias + scale * (middle - center - _matvec(weight, mean))
+
+
+class _Moments(torch.autograd.Function):
+    """Mean and covariance (with divisor n) of ``(modules, rows, features)``.
+
+    A module at a time, so that its centered features stay in the cache; the backward pass is one product per module.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+        mean = x.mean(1)
+        centered = (rows - center for rows, center in zip(x, mean, strict=True))
+        ctx.save_for_backward(x, mean)
+        return mean, torch.stack([rows.mT @ rows / len(rows) for rows in centered])
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, of_mean: Tensor, of_covariance: Tensor) -> Tensor:
+        x, mean = ctx.saved_tensors
+        product = (of_covariance + of_covariance.mT) / x.shape[1]
+        constant = of_mean / x.shape[1] - (mean.unsqueeze(1) @ product).squeeze(1)
+        return torch.baddbmm(constant.unsqueeze(1), x, product)
+
+
+def _apply_modules(
+    activation: Callable[[Tensor], Tensor], x: Tensor, weight: Tensor, shift: Tensor, projection: Tensor | None
+) -> Tensor:
+    outputs = activation(torch.baddbmm(shift.unsqueeze(1), x, weight.mT))
+    return outputs if projection is None else outputs @ projection.mT
+
+
+def _matvec(weight: Tensor, vector: Tensor) -> Tensor:
+    return (weight @ vector.unsqueeze(2)).squeeze(2)
+
+
+class HeadLayer(nn.Module):
+    """The score of the last layer's mixed outputs: batch norm and one linear unit, ``(rows, embedding)`` to ``(rows,)``."""
+
+    def __init__(self, embedding: int) -> None:
+        super().__init__()
+        self.norm, self.linear = nn.BatchNorm1d(embedding), nn.Linear(embedding, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.linear(self.norm(x)).squeeze(1)
+        return scores

@@ -1,0 +1,275 @@
+"""A study: its schema, and how it is read from a TOML file with a profile and overrides."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+import boolit
+from boolit.errors import UserError
+from boolit.lab.datasets import AnySource, source_type
+from boolit.lab.models import AnyFamily, family_type
+from boolit.lab.runs import Metric
+from boolit.lab.training import Recipe
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+SHIPPED = Path(__file__).parent / "definitions"
+T = TypeVar("T")
+Location: TypeAlias = tuple[str, ...]
+Fail: TypeAlias = Callable[[str, str], UserError]
+_NAME = re.compile(r"[\w+-][\w+. -]{0,99}", re.ASCII)  # names of studies and profiles become names of folders
+_BARE_WORD = re.compile(r"[A-Za-z_][\w+.-]*")
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, int | str) else value
+
+
+def _distinct(values: list[T]) -> list[T]:
+    repeated = [value for value, count in Counter(values).items() if count > 1]
+    if repeated:
+        raise ValueError(f"{repeated[0]!r} is listed twice")
+    return values
+
+
+def _known_spec(spec: str) -> str:
+    boolit.activation(spec)
+    return spec
+
+
+Spec = Annotated[str, AfterValidator(_known_spec)]
+Width = Annotated[int, Field(ge=1, le=2**24)]
+Distinct = Annotated[list[T], BeforeValidator(_as_list), AfterValidator(_distinct), Field(min_length=1, max_length=1000)]
+
+
+class Section(BaseModel):
+    """A table of a study. Unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Sweep(Section):
+    """What a study varies: every activation at every size with every seed.
+
+    Args:
+        activation: specs of the activations.
+        seeds: the number of seeds, or a list of them.
+        params: parameter budgets. Each activation gets the width whose parameter count is nearest.
+        width: pre-activation widths: a number for all ``depth`` layers, or a list with one number per layer.
+        depth: numbers of hidden layers.
+        rounding: whether a width that an activation cannot take is an error (``exact``) or rounded (``nearest``).
+    """
+
+    activation: Distinct[Spec]
+    seeds: Annotated[int, Field(ge=1, le=100_000)] | Annotated[list[int], AfterValidator(_distinct), Field(min_length=1)]
+    params: Distinct[Annotated[int, Field(ge=1, le=10**12)]] | None = None
+    width: (
+        Annotated[list[Width | Annotated[list[Width], Field(min_length=1)]], BeforeValidator(_as_list), Field(min_length=1)]
+        | None
+    ) = None
+    depth: Distinct[Annotated[int, Field(ge=1, le=1000)]] = [1]
+    rounding: Literal["exact", "nearest"] = "exact"
+
+    @model_validator(mode="after")
+    def _one_kind_of_size(self) -> Sweep:
+        if (self.params is None) == (self.width is None):
+            raise ValueError("give either params (parameter budgets) or width (pre-activation widths)")
+        if any(isinstance(width, list) for width in self.width or []) and "depth" in self.model_fields_set:
+            raise ValueError("depth follows from a list of widths; remove it")
+        return self
+
+    @property
+    def seed_list(self) -> list[int]:
+        """The seeds: 0 to n - 1 if a number is given."""
+        return list(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
+
+
+class Study(Section):
+    """A study with its profile and all overrides applied."""
+
+    title: str
+    paper: str | None = None
+    data: AnySource
+    model: AnyFamily
+    sweep: Sweep
+    training: Recipe
+    metric: Metric
+    hparams: dict[Spec, dict[str, Any]] = {}
+    keep_weights: bool = False
+
+    def recipe(self, spec: str) -> Recipe:
+        """Return the recipe of an activation: the study's, updated with the activation's own hyper-parameters."""
+        return Recipe.model_validate(self.training.model_dump(exclude_unset=True) | self.hparams.get(spec, {}))
+
+
+@dataclass(frozen=True)
+class StudyFile:
+    """A study as written in its file."""
+
+    name: str
+    path: Path
+    tables: dict[str, Any] = field(repr=False)
+
+    @property
+    def profiles(self) -> list[str]:
+        """The names of the profiles."""
+        return list(self.tables.get("profiles", {}))
+
+    @property
+    def title(self) -> str:
+        """The title."""
+        return str(self.tables.get("title", self.name))
+
+    def resolve(
+        self, profile: str | None = None, seeds: int | None = None, sets: Sequence[str] = (), hparams: Path | None = None
+    ) -> tuple[Study, Fail]:
+        """Apply a profile, hyper-parameters, ``--set`` changes and seeds, and return a function for errors in keys as well."""
+        origin = self.path.name if self.path.parent == SHIPPED else str(self.path)
+        layers = [(origin, {name: table for name, table in self.tables.items() if name != "profiles"})]
+        if profile is not None:
+            if profile not in self.profiles:
+                raise UserError(f"{self.name} has no profile {profile!r}; it has {', '.join(self.profiles) or 'none'}")
+            layers.append((f"{origin}: profiles.{profile}", self.tables["profiles"][profile]))
+        if hparams is not None:
+            layers.append((str(hparams), _read(hparams)))
+        layers += [(f"--set {text[:200]}", parse_set(text)) for text in sets]
+        if seeds is not None:
+            layers.append((f"--seeds {seeds}", {"sweep": {"seeds": seeds}}))
+        return _validate(layers)
+
+
+def load_study(name_or_path: str | Path) -> StudyFile:
+    """Load a study that ships with boolit, by name, or from a TOML file, and check all of its profiles."""
+    path = _find(name_or_path)
+    file = StudyFile(path.stem, path, _read(path))
+    profiles = file.tables.get("profiles", {})
+    if not isinstance(profiles, dict) or not all(isinstance(profile, dict) for profile in profiles.values()):
+        raise UserError(f"{path}: profiles: write each profile as a table, such as [profiles.quick]")
+    for name in (file.name, *profiles):
+        if not _NAME.fullmatch(name):
+            raise UserError(f"{path}: {name!r} cannot name a folder of results; use letters, digits, -, _, + and dots")
+    for profile in (None, *profiles):
+        file.resolve(profile)
+    return file
+
+
+def _find(name_or_path: str | Path) -> Path:
+    shipped = {path.stem: path for path in SHIPPED.glob("*.toml")}
+    if str(name_or_path) in shipped:
+        return shipped[str(name_or_path)]
+    path = Path(name_or_path)
+    if path.suffix == ".toml":
+        return path
+    near = difflib.get_close_matches(str(name_or_path), shipped, n=2) or sorted(shipped)
+    raise UserError(f"there is no study {str(name_or_path)!r}; give a .toml file or one of {', '.join(near)}")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is not valid TOML: {error}") from None
+
+
+def parse_set(text: str) -> dict[str, Any]:
+    """Parse ``key=value`` with a dotted key into nested tables. The value is TOML or a bare word."""
+    key, _, value = text.partition("=")
+    parts = [part.strip().strip("\"'") for part in key.split(".")]
+    value = value.strip()
+    if not value or not all(parts):
+        raise UserError(f"--set {text[:200]}: write key=value with a dotted key, such as training.epochs=20")
+    try:
+        tables: Any = tomllib.loads(f"value = {value}")["value"]
+    except (ValueError, RecursionError):
+        if not _BARE_WORD.fullmatch(value):
+            raise UserError(f"--set {text[:200]}: the value is not TOML; quote strings and put lists in brackets") from None
+        tables = value
+    for part in reversed(parts):
+        tables = {part: tables}
+    return dict(tables)
+
+
+def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge nested tables. A ``width`` replaces ``params`` and the other way round."""
+    replaced = {"params": "width", "width": "params"}
+    dropped = {replaced[name] for name in changes if name in replaced and replaced[name] not in changes}
+    merged = {name: value for name, value in base.items() if name not in dropped}
+    for name, value in changes.items():
+        before = merged.get(name)
+        merged[name] = merge(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def _validate(layers: Sequence[tuple[str, dict[str, Any]]]) -> tuple[Study, Fail]:
+    tables: dict[str, Any] = {}
+    origins: dict[Location, str] = {}
+    for origin, changes in layers:
+        tables = merge(tables, changes)
+        origins |= {(): layers[0][0], **dict.fromkeys(_locations(changes), origin)}
+    location: Location = ()
+    try:
+        study = Study.model_validate(tables)
+        for spec in study.hparams:
+            location = ("hparams", spec)
+            study.recipe(spec)
+    except ValidationError as error:
+        raise _error(origins, *_first_mistake(error, tables, location)) from None
+    except OSError as error:
+        raise UserError(f"{layers[0][0]}: {error}") from None
+    return study, lambda key, rule: _error(origins, tuple(key.split(".")), rule)
+
+
+def _locations(tables: Mapping[str, Any], above: Location = ()) -> Iterator[Location]:
+    for name, value in tables.items():
+        yield (*above, name)
+        if isinstance(value, Mapping):
+            yield from _locations(value, (*above, name))
+
+
+def _error(origins: Mapping[Location, str], location: Location, rule: str) -> UserError:
+    known = next(location[:length] for length in range(len(location), -1, -1) if location[:length] in origins)
+    return UserError(": ".join(filter(None, (origins[known], ".".join(location), rule))))
+
+
+def _first_mistake(error: ValidationError, tables: Mapping[str, Any], above: Location) -> tuple[Location, str]:
+    # A value that fits no member of a union has one entry per member. The entry that got furthest says most.
+    telling = ("extra_forbidden", "too_short", "too_long")
+    details = max(error.errors(), key=lambda entry: (entry["type"] in telling, len(entry["loc"])))
+    location, inside = above, {} if above else tables
+    for part in details["loc"]:  # pydantic also names the members of unions: keep what is in the file
+        if isinstance(inside, Mapping) and isinstance(part, str):
+            location, inside = (*location, part), inside.get(part, {})
+    if details["type"] == "missing":
+        return location, "is missing"
+    if details["type"] == "extra_forbidden":
+        return location, f"is not a known key; {_known_keys(location, tables)}"
+    message = details["msg"].removeprefix("Value error, ")
+    if details["type"] == "value_error":
+        return location, message
+    return location, f"{message.replace('Input should', 'it should', 1)}, not {repr(details['input'])[:200]}"
+
+
+def _known_keys(location: Location, tables: Mapping[str, Any]) -> str:
+    *above, key = location
+    kind: type[BaseModel] = Study
+    if above[:1] in (["data"], ["model"]):
+        table = tables[above[0]][above[1]] if above[1:] else tables[above[0]]
+        kind = source_type(table["name"]) if above[0] == "data" else family_type(table["name"])
+    elif above:
+        kind = {"sweep": Sweep, "metric": Metric}.get(above[0], Recipe)
+    near = difflib.get_close_matches(key, kind.model_fields, n=1)
+    return f"did you mean {near[0]}?" if near else f"the keys here are {', '.join(kind.model_fields)}"

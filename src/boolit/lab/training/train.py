@@ -1,0 +1,174 @@
+"""Training of a cohort, from its first step or its last checkpoint to its outcomes."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from boolit.lab.common.devices import present_device
+from boolit.lab.common.parallel import torch_threads
+from boolit.lab.training import distributed
+from boolit.lab.training.checkpoint import Checkpoint
+from boolit.lab.training.job import Job
+from boolit.lab.training.single import PlainTraining
+from boolit.lab.training.trainer import Rates, StackedTraining, Training
+
+NUMEL_PER_THREAD = 2**17  # an operation on so many numbers takes some 20 µs, well above the cost of waking a thread
+StepCallback = Callable[[Training], bool]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of one run.
+
+    Args:
+        state: ``finished`` or ``diverged``.
+        metrics: final values, such as ``test_accuracy``: of the last epoch, or with early stopping of the best one. Also
+            ``epochs``, the number of epochs trained; ``best_epoch`` with early stopping; ``learning_rate`` if it was searched.
+            Of a diverged run all but ``epochs`` are NaN.
+        history: one value per epoch, by the same names.
+        weights: parameters and buffers, for `boolit.lab.models.restore`; None if they were not asked for or have diverged.
+    """
+
+    state: Literal["finished", "diverged"]
+    metrics: dict[str, float]
+    history: dict[str, list[float]]
+    weights: dict[str, Tensor] | None = None
+
+
+@dataclass(frozen=True)
+class CohortResult:
+    """The outcomes of a job's runs in order, and the seconds they took together, those before an interruption included."""
+
+    outcomes: list[Outcome]
+    seconds: float
+
+
+def train(
+    job: Job,
+    *,
+    checkpoint: Checkpoint | None = None,
+    callback: StepCallback | None = None,
+    keep_weights: bool = False,
+    memory: int | None = None,
+) -> CohortResult | None:
+    """Train a job's runs.
+
+    Args:
+        job: the runs.
+        checkpoint: where to resume from, and to save to now and then.
+        callback: called after every step. The training stops, with an up-to-date checkpoint, when it returns False.
+        keep_weights: whether outcomes hold the weights.
+        memory: limit in bytes for the search of a learning rate.
+
+    Returns:
+        The outcomes, or None if the callback stopped the training.
+    """
+    with torch_threads(useful_threads(job)):
+        started = time.monotonic()
+        training, before = _start(job, checkpoint, keep_weights, memory)
+        while not training.done:
+            training.step()
+            stop = not distributed.all_agree(callback is None or callback(training))
+            if checkpoint is not None and (stop or checkpoint.due):
+                seconds = torch.tensor(before + time.monotonic() - started, dtype=torch.float64)
+                checkpoint.save(training.state() | {"seconds": seconds})
+            if stop:
+                return None
+        searched = job.recipe.learning_rate == "find"
+        return CohortResult(outcomes(training, keep_weights, searched), before + time.monotonic() - started)
+
+
+def useful_threads(job: Job) -> int | None:
+    """Return the number of threads that a step of stacked runs keeps busy, or None for all of them.
+
+    OpenMP's threads wait for each other by spinning, which a busy machine punishes.
+    """
+    if not job.stacked or present_device().type != "cpu":
+        return None
+    return max(1, min(torch.get_num_threads(), -(-job.runs * job.batch * job.widest // NUMEL_PER_THREAD)))
+
+
+def new_training(job: Job, keep_weights: bool = False, rates: Rates | None = None) -> Training:
+    """Return the training of a job: stacked where the model allows it, otherwise of plain networks."""
+    kind = StackedTraining if job.stacked else PlainTraining
+    return kind(job, keep_weights, rates)
+
+
+def _start(job: Job, checkpoint: Checkpoint | None, keep_weights: bool, memory: int | None) -> tuple[Training, float]:
+    """Return the training, resumed or new, and the seconds that it took before."""
+    if (state := distributed.broadcast_object(_load(checkpoint))) is not None:
+        # The checkpoint holds the learning rate that was found.
+        training = new_training(_with_rate(job, 1.0), keep_weights)
+        try:
+            training.load_state(state)
+            if not training.done:
+                training.begin_epoch()
+            return training, float(state["seconds"])
+        except (KeyError, ValueError, RuntimeError) as error:
+            _note(checkpoint, error)
+    if job.recipe.learning_rate == "find":
+        from boolit.lab.training.lr_finder import find_learning_rate
+
+        found = find_learning_rate(job, memory) if distributed.is_leader() else 1.0
+        job = _with_rate(job, distributed.broadcast_object(found))
+    training = new_training(job, keep_weights)
+    training.begin_epoch()
+    return training, 0.0
+
+
+def _load(checkpoint: Checkpoint | None) -> dict[str, Tensor] | None:
+    try:
+        return checkpoint.load() if checkpoint else None
+    except (SafetensorError, OSError) as error:
+        _note(checkpoint, error)
+        return None
+
+
+def _note(checkpoint: Checkpoint | None, error: Exception) -> None:
+    if checkpoint is not None:
+        print(f"note: the checkpoint {checkpoint.path} cannot be used ({error}); its runs start again", file=sys.stderr)
+
+
+def _with_rate(job: Job, rate: float) -> Job:
+    if job.recipe.learning_rate != "find":
+        return job
+    return replace(job, recipes=tuple(recipe.model_copy(update={"learning_rate": rate}) for recipe in job.recipes))
+
+
+def outcomes(training: Training, keep_weights: bool = False, searched: bool = False) -> list[Outcome]:
+    """Return the outcome of every run of a training that is done, in the job's order."""
+    job, early = training.job, training.early_stopping
+    curves = {name: torch.stack(values, 1) for name, values in training.history.items()}
+    last = len(next(iter(training.history.values()))) - 1
+    epochs = early.epoch.clamp(min=0) if early else torch.full((job.runs,), last)
+    metrics = {name: values.gather(1, epochs.unsqueeze(1)).squeeze(1) for name, values in curves.items()}
+    training.finish()
+    for probe in job.dataset.probes:
+        outputs = torch.cat([piece.cpu() for _, piece in training.predict(probe.x)], 1)
+        metrics |= {name: training.of_all_runs(values) for name, values in probe.metrics(outputs).items()}
+    if searched:
+        metrics["learning_rate"] = training.hyper["learning_rate"]
+    if early:
+        metrics["best_epoch"] = early.epoch + 1
+    trained = torch.minimum(training.finite_epochs, early.trained) if early else training.finite_epochs
+    results = []
+    for run, (alive, epoch) in enumerate(zip(training.alive.tolist(), trained.tolist(), strict=True)):
+        values = {name: float(each[run]) if alive else float("nan") for name, each in metrics.items()}
+        weights = training.weights(run) if keep_weights and alive else None
+        results.append(
+            Outcome(
+                state="finished" if alive else "diverged",
+                metrics=values | {"epochs": float(epoch)},
+                history={name: curve[run, :epoch].tolist() for name, curve in curves.items()},
+                weights=None if weights is None else {name: each.to("cpu", copy=True) for name, each in weights.items()},
+            )
+        )
+    return results

@@ -1,0 +1,334 @@
+"""The trainer: a job's runs, one step at a time, resumable between any two steps."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from boolit.lab.common.devices import preparation_device, present_device
+from boolit.errors import UserError
+from boolit.lab.models.base import SeededDropout
+from boolit.lab.training import distributed
+from boolit.lab.training.early_stopping import EarlyStopping
+from boolit.lab.training.job import Job
+from boolit.lab.training.metrics import METRIC_OF_TASK, loss_and_score, losses, mean_of_run, scores
+from boolit.lab.training.optimizers import StackedOptimizer, epoch_rates
+from boolit.lab.training.samples import Batches
+
+EVALUATION_NUMEL = 2**22  # of the widest layer of all runs; bounds the memory of an evaluation
+SHRINK_AT = 0.75  # a stack is rebuilt when at most this share of its runs still learns
+MIN_STACK = 8  # a smaller stack is hardly faster
+Rates = Callable[[int], Tensor]
+
+
+class Position(NamedTuple):
+    """How far a training is: complete epochs, and steps of the current one."""
+
+    epoch: int = 0
+    step: int = 0
+
+
+class Training(ABC):
+    """The training of a job's runs. Each run's numbers depend on its own seed and hyper-parameters only.
+
+    A run whose parameters, or loss on ``train`` or ``valid``, are no longer finite at the end of an epoch has diverged. Tensors
+    of a step are on the present device; decisions of an epoch are made on the CPU, so that no step waits for an answer.
+
+    Args:
+        job: the runs.
+        keep_weights: whether `weights` will be read, so that early stopping has to keep those of the best epoch.
+        rates: learning rates ``(steps, runs)`` by epoch. Defaults to the recipe's schedule.
+
+    Attributes:
+        at: current position.
+        active: numbers of the runs that are being trained; their order is that of stacked tensors.
+        loss: mean loss of the last step of the active runs.
+        history: values of every metric, one tensor ``(runs,)`` per epoch.
+    """
+
+    def __init__(self, job: Job, keep_weights: bool = False, rates: Rates | None = None) -> None:
+        self.at, self.device = Position(), present_device()
+        self.prepared_on = preparation_device(self.device)
+        self.job = job = job.on(self.prepared_on)
+        self.hyper = job.hyper()
+        self.active = torch.arange(job.runs)
+        self.history: dict[str, list[Tensor]] = {}
+        self.finite_epochs = torch.full((job.runs,), job.recipe.epochs, dtype=torch.int64)
+        patience, epochs = job.recipe.patience, job.recipe.epochs
+        self.early_stopping = None if patience is None else EarlyStopping(job.runs, epochs, patience)
+        self.keeps_best = self.early_stopping is not None and (keep_weights or bool(job.dataset.probes))
+        self._rates = rates or self._scheduled_rates
+        self._batches = Batches(job, self.prepared_on, self.device, job.stacked)
+        self.loss = torch.zeros(job.runs, device=self.device)
+        self._reset_sums()
+
+    @property
+    def alive(self) -> Tensor:
+        """Runs that have not diverged, as a mask."""
+        return self.finite_epochs == self.job.recipe.epochs
+
+    @property
+    def learning(self) -> Tensor:
+        """Runs that have neither diverged nor stopped early, as a mask."""
+        return self.alive & self.early_stopping.running if self.early_stopping else self.alive
+
+    @property
+    def done(self) -> bool:
+        """Whether the training has ended."""
+        return self.at.epoch >= self.job.recipe.epochs or (self.at.step == 0 and not bool(self.learning.any()))
+
+    @property
+    def steps(self) -> int:
+        """Steps made so far."""
+        return self.at.epoch * self.job.steps_per_epoch + self.at.step
+
+    def step(self) -> None:
+        """Train one batch of every active run, and evaluate after the last one of an epoch."""
+        self._update(*self._batches.take(*self.at))
+        self.at = Position(self.at.epoch, self.at.step + 1)
+        if self.at.step == self.job.steps_per_epoch:
+            self._end_epoch()
+            self.at = Position(self.at.epoch + 1)
+            if not self.done:
+                self._shrink()
+                self.begin_epoch()
+
+    def begin_epoch(self) -> None:
+        """Prepare the order of the samples and the learning rates of an epoch."""
+        self._batches.begin_epoch(self.at.epoch, self.active)
+        rates = self._rates(self.at.epoch)[:, self.active]
+        self._set_rates(rates.where(self.learning[self.active], 0))
+
+    def predict(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Yield the outputs of the active runs on stored samples, ``(runs, samples, outputs)`` a piece at a time."""
+        for piece, inputs in self._shared_pieces(x):
+            yield piece, self._forward(inputs)
+
+    def state(self) -> dict[str, Tensor]:
+        """Return everything that a training resumes from."""
+        counters = {"at": torch.tensor(self.at), "active": self.active, "finite_epochs": self.finite_epochs}
+        sums = {"loss_sum": self.loss_sum, "score_sum": self.score_sum, "learning_rate": self.hyper["learning_rate"]}
+        history = {f"history.{name}": torch.stack(values) for name, values in self.history.items()}
+        return counters | sums | history | (self.early_stopping.state() if self.early_stopping else {})
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from a state. Raises KeyError, ValueError or RuntimeError if it does not fit the job."""
+        self.at = Position(*state["at"].tolist())
+        self.active, self.finite_epochs = state["active"], state["finite_epochs"]
+        self.hyper["learning_rate"] = state["learning_rate"]
+        self.loss_sum, self.score_sum = state["loss_sum"].to(self.device), state["score_sum"].to(self.device)
+        curves = {name.removeprefix("history."): values for name, values in state.items() if name.startswith("history.")}
+        self.history = {name: list(values) for name, values in curves.items()}
+        if self.early_stopping:
+            for name, values in self.early_stopping.state().items():
+                values.copy_(state[name])
+
+    @abstractmethod
+    def weights(self, run: int) -> dict[str, Tensor]:
+        """Return a run's parameters and buffers, those of its best epoch after `finish`."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Restore the weights of every run's best epoch, if they were kept."""
+
+    @abstractmethod
+    def _update(self, x: Tensor, y: Tensor) -> None:
+        """Train one batch; set ``loss`` and add to ``loss_sum`` and ``score_sum``."""
+
+    @abstractmethod
+    def _forward(self, x: Tensor) -> Tensor:
+        """Evaluate samples ``(runs, samples, …)`` of the active runs."""
+
+    @abstractmethod
+    def _set_rates(self, rates: Tensor) -> None: ...
+
+    @abstractmethod
+    def _finite(self) -> Tensor:
+        """Return which active runs have finite parameters, as a mask."""
+
+    @abstractmethod
+    def _save_best(self, better: Tensor) -> None:
+        """Keep the weights of the runs in a mask ``(runs,)``, all of them active."""
+
+    @abstractmethod
+    def _shrink(self) -> None:
+        """Leave runs out that no longer learn, if that saves time."""
+
+    def _keep_active(self, kept: Tensor) -> None:
+        self.active, self.loss = self.active[kept], self.loss[kept.to(self.device)]
+        self._reset_sums()
+
+    def _scheduled_rates(self, epoch: int) -> Tensor:
+        recipe, hyper = self.job.recipe, self.hyper
+        return epoch_rates(recipe, epoch, self.job.steps_per_epoch, hyper["learning_rate"], hyper["peak"])
+
+    def _reset_sums(self) -> None:
+        self.loss_sum, self.score_sum = (torch.zeros(len(self.active), device=self.device) for _ in range(2))
+
+    def _end_epoch(self) -> None:
+        job = self.job
+        means = {"train": torch.stack([self.loss_sum, self.score_sum]).cpu() / job.steps_per_epoch}
+        extra: dict[str, Tensor] = {}
+        for split in job.eval_splits:
+            means[split], outputs = self._evaluate(split)
+            if job.dataset.extra_metrics:
+                extra |= {f"{split}_{name}": v.cpu() for name, v in job.dataset.extra_metrics(split, outputs).items()}
+        # Test rows never decide: a test loss that is not finite is recorded, but ends no run.
+        finite = torch.stack([self._finite(), *(means[name].isfinite().all(0) for name in ("train", "valid") if name in means)])
+        lived = torch.where(finite.all(0), self.job.recipe.epochs, self.at.epoch)
+        self.finite_epochs[self.active] = torch.minimum(self.finite_epochs[self.active], lived)
+        for name, values in {**self._metrics(means), **extra}.items():
+            self.history.setdefault(name, []).append(self.of_all_runs(values).where(self.alive, torch.nan))
+        if self.early_stopping:
+            better = self.early_stopping.update(self.at.epoch, self._stopping_value())
+            if self.keeps_best and bool(better.any()):
+                self._save_best(better)
+        self._reset_sums()
+
+    def _metrics(self, means: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        task, metrics = self.job.dataset.task, {}
+        for split, (loss, score) in means.items():
+            metrics[f"{split}_loss"] = loss
+            rmse = self.job.unit[self.active] * score.double().sqrt()
+            metrics[f"{split}_{METRIC_OF_TASK[task]}"] = rmse if task == "regression" else score
+        return metrics
+
+    def _stopping_value(self) -> Tensor:
+        recipe, dataset = self.job.recipe, self.job.dataset
+        if f"valid_{recipe.patience_on}" not in self.history:
+            known = ", ".join(["loss", METRIC_OF_TASK[dataset.task], *dataset.extra_metric_names("valid")])
+            raise UserError(f"training.patience_on is {recipe.patience_on!r}, but the split valid has {known}")
+        return recipe.stopping_sign * self.history[f"valid_{recipe.patience_on}"][-1]
+
+    def of_all_runs(self, values: Tensor) -> Tensor:
+        """Return values of the active runs as values of all runs, NaN for the others."""
+        every = torch.full((self.job.runs,), torch.nan, dtype=torch.float64)
+        return every.index_copy(0, self.active, values.double())
+
+    def _evaluate(self, split: str) -> tuple[Tensor, Tensor]:
+        """Return mean loss and score ``(2, runs)`` and, if the data has extra metrics, the outputs of the active runs."""
+        job, samples = self.job, self.job.dataset.splits[split]
+        shape = (len(self.active), len(samples), job.dataset.outputs) if job.dataset.extra_metrics else (0,)
+        kept = torch.zeros(shape, device=self.prepared_on)
+        sums = torch.zeros(2, len(self.active), dtype=torch.float64)
+        for piece, x, y in self._pieces(split):
+            outputs = self._forward(x)
+            sums += loss_and_score(job.loss, job.dataset.task, outputs, y).cpu() * outputs.shape[1]
+            if job.dataset.extra_metrics:
+                kept[:, piece] = outputs.to(kept)
+        distributed.sum_of_processes(sums)  # each process evaluates its part and leaves zeros elsewhere
+        return sums / len(samples), distributed.sum_of_processes(kept)
+
+    def _pieces(self, split: str) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        if self._batches.rows:
+            if not distributed.is_leader():
+                return
+            for piece, x, y in self._batches.rows.pieces(split, self.active, self._piece_size()):
+                yield piece, x.to(self.device), y.to(self.device)
+            return
+        samples = self.job.dataset.splits[split]
+        for piece, x in self._shared_pieces(samples.x, distributed.part(len(samples))):
+            y = samples.y[piece].to(self.device)
+            yield piece, x, y.expand(len(self.active), *y.shape)
+
+    def _shared_pieces(self, x: Tensor, part: range | None = None) -> Iterator[tuple[slice, Tensor]]:
+        part, size = part or range(len(x)), self._piece_size()
+        for first in range(part.start, part.stop, size):
+            piece = slice(first, min(first + size, part.stop))
+            shared = self.job.dataset.encode(x[piece].to(self.prepared_on)).to(self.device)
+            yield piece, shared.expand(len(self.active), *shared.shape)
+
+    def _piece_size(self) -> int:
+        return max(1, EVALUATION_NUMEL // (len(self.active) * self.job.widest))
+
+
+class StackedTraining(Training):
+    """All runs as one model with batched matrix products.
+
+    A run that has diverged or stopped early stays in the stack with a learning rate of 0 until so few runs learn that the stack
+    is rebuilt without the others.
+    """
+
+    def __init__(self, job: Job, keep_weights: bool = False, rates: Rates | None = None) -> None:
+        super().__init__(job, keep_weights, rates)
+        self._build()
+        self._weights: Tensor | None = None
+        self._best = {name: values.clone() for name, values in self._live().items()} if self.keeps_best else {}
+
+    def _build(self) -> None:
+        job, hyper = self.job, {name: values[self.active] for name, values in self.hyper.items()}
+        self.model = job.build_stacked(self.active.tolist()).to(self.device)
+        self.optimizer = StackedOptimizer(self.model, job.family, job.recipe.optimizer, hyper, job.recipe.decay_norm)
+        self._dropouts = [layer for layer in self.model.modules() if isinstance(layer, SeededDropout)]
+        self._weights = None
+
+    def _live(self) -> dict[str, Tensor]:
+        parameters = {name for name, _ in self.model.named_parameters()}
+        buffers = {f"buffer.{name}": v for name, v in self.model.state_dict().items() if name not in parameters}
+        return {"values": self.optimizer.values} | buffers
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return self._live() | {f"optimizer.{name}": values for name, values in self.optimizer.state.items()}
+
+    def state(self) -> dict[str, Tensor]:
+        best = {f"best.{name}": values for name, values in self._best.items()}
+        return super().state() | self._tensors() | best
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        super().load_state(state)
+        self._build()
+        for name, values in {**self._tensors(), **{f"best.{name}": v for name, v in self._best.items()}}.items():
+            values.copy_(state[name])
+
+    def weights(self, run: int) -> dict[str, Tensor]:
+        return self.model.weights(self.active.tolist().index(run))
+
+    def finish(self) -> None:
+        if self.keeps_best:
+            self.active = torch.arange(self.job.runs)
+            self._build()
+            for name, values in self._live().items():
+                values.copy_(self._best[name])
+
+    def _set_rates(self, rates: Tensor) -> None:
+        self.optimizer.prepare(self.at.epoch * self.job.steps_per_epoch, rates)
+        self.model.train()
+
+    def _update(self, x: Tensor, y: Tensor) -> None:
+        for layer in self._dropouts:
+            layer.step = self.steps
+        outputs = self.model(x)
+        loss = losses(self.job.loss, outputs, y)
+        if self._weights is None:
+            self._weights = torch.full_like(loss, 1 / loss[0].numel())
+        self.optimizer.step(loss, self._weights, self.at.step)
+        self.loss = mean_of_run(loss.detach())
+        self.loss_sum += self.loss
+        self.score_sum += mean_of_run(scores(self.job.dataset.task, outputs.detach(), y))
+
+    @torch.no_grad()
+    def _forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.model.eval()(x)
+        return outputs
+
+    def _finite(self) -> Tensor:
+        return self.optimizer.values.isfinite().all(1).cpu()
+
+    def _save_best(self, better: Tensor) -> None:
+        inside = better[self.active]
+        for name, values in self._live().items():
+            self._best[name][self.active[inside].to(values.device)] = values[inside.to(values.device)]
+
+    def _shrink(self) -> None:
+        learning = self.learning[self.active]
+        if len(self.active) <= MIN_STACK or int(learning.sum()) > SHRINK_AT * len(self.active):
+            return
+        before = {name: values[learning.to(values.device)] for name, values in self._tensors().items()}
+        self._keep_active(learning)
+        self._build()
+        for name, values in self._tensors().items():
+            values.copy_(before[name])
