@@ -1,0 +1,416 @@
+"""The claims of the paper's text, and whether they follow from its printed tables or hold in our runs.
+
+``claims.toml`` has the sentences and the test of each. A test compares means of activations, column by column, so the same code
+judges the printed tables (mean, standard error, n) and our runs (the same three, computed from one row per run).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from importlib import resources
+from itertools import pairwise
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
+
+import pandas as pd
+from scipy import stats
+
+from boolit.lab.paper.printed import labels, table
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+HOLDS, DOES_NOT_FOLLOW, NOT_TESTABLE = "holds", "does not follow", "not testable"
+CONFIRMED, NOT_CONFIRMED, CONTRADICTED, NOT_TESTABLE_HERE = "confirmed", "not confirmed", "contradicted", "not testable here"
+ALPHA = 0.05
+NEAR = 1.25  # runs belong to the column "65k" if their size differs from it by at most this factor
+
+
+@dataclass(frozen=True)
+class Test:
+    """What a claim says about a table: by default, that ``left`` has a higher mean than ``right`` in every column.
+
+    Args:
+        left: Activations, separated by blanks: specs or patterns ("*ail*"); "!" excludes ("* !relu"). A pattern matches no other
+            network, such as "relu (base SRAN)", unless it has a bracket.
+        right: Activations to compare with; those on the left are left out.
+        partner: "_d>_p" compares each activation on the left with the one whose name has "_p" for "_d".
+        against: Compare with the same activation and column of another table.
+        columns: Names of columns, "best" (each activation in its best column) or "mean" (over all columns). Default: all.
+        relative_to: Compare how much is lost relative to this column.
+        pick: "best" takes only the best activation on the left of each column.
+        pick_right: "worst" takes only the worst on the right.
+        p: The p-value of the difference lies in this range; [0.05, 1] claims that there is no significant difference.
+        share: The share of cells (activation on the left, column) that must satisfy the claim.
+        value: The activations on the left have this mean.
+        reaches: The best run of each activation on the left reaches this value.
+        lower: Lower values are better.
+        special: The name of a function in `SPECIAL`.
+    """
+
+    left: str = "*"
+    right: str = ""
+    partner: str = ""
+    against: str = ""
+    columns: list[str] | str = ""
+    relative_to: str = ""
+    pick: str = ""
+    pick_right: str = ""
+    p: list[float] | None = None
+    share: float = 1.0
+    value: float | None = None
+    reaches: float | None = None
+    lower: bool = False
+    special: str = ""
+
+    @property
+    def says_equal(self) -> bool:
+        """Whether the claim is that something does not differ."""
+        return self.value is not None or (self.p is not None and self.p[1] == 1)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of the paper: its words, its place and table, its test, and the recorded verdict on the printed tables."""
+
+    id: str
+    quote: str
+    place: str
+    table: str
+    printed: str
+    test: Test | None = None
+    reading: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a claim, with the test, the numbers of runs, the p-value and the comparisons that decided it."""
+
+    verdict: str
+    test: str = ""
+    n: str = ""
+    p: float = math.nan
+    details: str = ""
+
+
+class Cell(NamedTuple):
+    """A cell of a table; of metrics where lower is better the negative values."""
+
+    mean: float
+    standard_error: float
+    n: int
+    best: float
+
+
+Cells = dict[tuple[str, str, str], Cell]  # by table, column and activation
+
+
+class Comparison(NamedTuple):
+    """A difference of two means (or of a mean and a constant) and its two-sided p-value."""
+
+    left: str
+    right: str
+    column: str
+    difference: float
+    p: float = math.nan
+    n: str = ""
+
+
+@lru_cache
+def _file() -> dict[str, Any]:
+    return tomllib.loads(resources.files("boolit.lab.paper").joinpath("claims.toml").read_text(encoding="utf-8"))
+
+
+def claims() -> list[Claim]:
+    """Return all claims in the order of the paper.
+
+    Example:
+        >>> claim = next(claim for claim in claims() if claim.id == "tmn-second")
+        >>> evaluate(claim).verdict
+        'does not follow'
+    """
+    return [Claim(**{**entry, "test": Test(**entry["test"]) if "test" in entry else None}) for entry in _file()["claims"]]
+
+
+def claim_table(ours: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Return one row per claim with the verdict on the printed tables and, given runs, the verdict on them."""
+    rows = []
+    for claim in claims():
+        printed, here = evaluate(claim), Verdict(NOT_TESTABLE_HERE) if ours is None else evaluate(claim, ours)
+        about = {"id": claim.id, "claim": claim.quote, "place": claim.place, "table": claim.table, "reading": claim.reading}
+        verdicts = {"printed": printed.verdict, "printed details": printed.details, "ours": here.verdict, "test": here.test}
+        rows.append({**about, **verdicts, "n": here.n, "p": here.p, "details": here.details})
+    return pd.DataFrame(rows)
+
+
+def evaluate(claim: Claim, ours: pd.DataFrame | None = None) -> Verdict:
+    """Judge a claim by the paper's printed tables or, if given, by our runs.
+
+    The printed tables are judged by their means, and by Student's t-test where the claim is about significance, as in the paper.
+    Our runs are judged by Welch's t-test. A claim is confirmed if every comparison (or the claimed share) is significant in its
+    favor, and contradicted if one is significant against it after Šidák's correction.
+
+    Args:
+        ours: One row per run with columns activation, parameters, depth, metric, value, and study: a label of the paper or the
+            name of a study. A column "column" overrides the table's column that follows from these.
+    """
+    test, names = claim.test, claim.table.split()
+    if test is None:
+        return Verdict(NOT_TESTABLE if ours is None else NOT_TESTABLE_HERE)
+    tables = [*names, test.against]
+    every = _printed_cells(tables) if ours is None else _measured_cells(tables, ours, test.lower)
+    if test.special:
+        comparisons = list(SPECIAL[test.special](test, every)) if ours is None else []
+    else:
+        comparisons = list(_compare(test, names, _prepare(test, every), equal_variances=ours is None))
+    if not comparisons:
+        return Verdict(NOT_TESTABLE if ours is None else NOT_TESTABLE_HERE)
+    return _judge_printed(test, comparisons) if ours is None else _judge_measured(test, comparisons)
+
+
+# Cells of the printed tables and of our runs.
+
+
+def _printed_cells(tables: Sequence[str]) -> Cells:
+    cells = [(label, cell) for label in tables if label in labels() for cell in table(label)]
+    # A standard error printed as 0.00 is at most 0.005.
+    return {(t, c.column, c.activation): Cell(c.mean, max(c.standard_error, 0.005), c.n, c.mean) for t, c in cells}
+
+
+def _measured_cells(tables: Sequence[str], ours: pd.DataFrame, lower: bool) -> Cells:
+    values: dict[tuple[str, str, str, int], list[float]] = defaultdict(list)
+    for run in ours[ours["value"].notna()].to_dict("records"):
+        label, _, column = _file()["studies"].get(run["study"], run["study"]).partition(" ")
+        if label in tables:
+            column = run.get("column") or column or _column(label, run)
+            values[label, column, run["activation"], run["parameters"]].append((-1) ** lower * run["value"])
+    cells: Cells = {}
+    for (*key, _), runs in values.items():  # the best of the sizes that share a column, as in the paper
+        error = stdev(runs) / math.sqrt(len(runs)) if len(runs) > 1 else math.nan
+        cell, (label, column, spec) = Cell(fmean(runs), error, len(runs), max(runs)), key
+        cells[label, column, spec] = max(cell, cells.get((label, column, spec), cell), key=lambda each: each.mean)
+    return cells
+
+
+@lru_cache
+def _columns(label: str) -> list[str]:
+    return list(dict.fromkeys(cell.column for cell in table(label))) if label in labels() else []
+
+
+def _column(label: str, run: dict[str, Any]) -> str:
+    """Return the column of a table that a run belongs to: a metric, a number of layers, or a size."""
+    columns = _columns(label)
+    for name in (_file()["metrics"].get(run["metric"]), str(run["depth"])):
+        if name in columns:
+            return str(name)
+    for column in columns:
+        if match := re.fullmatch(r"(\d+)([kM])", column):
+            size = int(match[1]) * {"k": 1e3, "M": 1e6}[match[2]]
+            if 1 / NEAR <= run["parameters"] / size <= NEAR:
+                return column
+    return str(run["parameters"])
+
+
+def _prepare(test: Test, cells: Cells) -> Cells:
+    """Return the cells that a test compares, by its ``relative_to`` and ``columns``."""
+    if test.relative_to:
+        base = {(t, a): cell for (t, c, a), cell in cells.items() if c == test.relative_to}
+        cells = {(t, c, a): _loss(cell, base[t, a]) for (t, c, a), cell in cells.items() if (t, a) in base}
+    if isinstance(test.columns, list):
+        return {key: cell for key, cell in cells.items() if key[1] in test.columns}
+    if not test.columns:
+        return cells
+    rows: dict[tuple[str, str], list[Cell]] = defaultdict(list)
+    for (t, _, a), cell in cells.items():
+        rows[t, a].append(cell)
+    rows = {key: row for key, row in rows.items() if len(row) >= len(_columns(key[0]))}  # those with all printed columns
+    if test.columns == "best":
+        return {(t, "best", a): max(row, key=lambda cell: cell.mean) for (t, a), row in rows.items()}
+    return {(t, "mean", a): _average(row) for (t, a), row in rows.items()}
+
+
+def _loss(cell: Cell, base: Cell) -> Cell:
+    return cell._replace(mean=cell.mean - base.mean, standard_error=math.hypot(cell.standard_error, base.standard_error))
+
+
+def _average(row: list[Cell]) -> Cell:
+    error = math.hypot(*(cell.standard_error for cell in row)) / len(row)
+    return Cell(fmean(cell.mean for cell in row), error, min(cell.n for cell in row), math.nan)
+
+
+# Comparisons.
+
+
+def _select(patterns: str, rows: Sequence[str]) -> list[str]:
+    def matches(row: str, pattern: str) -> bool:
+        return fnmatchcase(row, pattern) and (" " not in row or "(" in pattern)
+
+    chosen = [row for row in rows if any(matches(row, pattern) for pattern in patterns.split())]
+    unwanted = [pattern[1:] for pattern in patterns.split() if pattern.startswith("!")]
+    return [row for row in chosen if not any(matches(row, pattern) for pattern in unwanted)]
+
+
+def _compare(test: Test, tables: Sequence[str], cells: Cells, equal_variances: bool) -> Iterator[Comparison]:
+    by_column: dict[tuple[str, str], dict[str, Cell]] = defaultdict(dict)
+    for (label, column, spec), cell in cells.items():
+        by_column[label, column][spec] = cell
+    named = {name for name in f"{test.left} {test.right}".split() if not set(name) & set("*!")}
+    if not named <= {spec for _, _, spec in cells}:
+        return
+    for (label, column), group in by_column.items():
+        left = _select(test.left, list(group)) if label in tables else []
+        right = _select(test.right, [spec for spec in group if spec not in left or test.pick_right])
+        if test.pick and left:
+            left = [max(left, key=lambda spec: group[spec].mean)]
+        if test.pick_right and right:
+            right = [min(right, key=lambda spec: group[spec].mean)]
+        place = f"{label} {column}" if len(tables) > 1 else column
+        for spec in left:
+            if test.value is not None or test.reaches is not None:
+                yield _from_constant(test, spec, group[spec], place)
+            rivals = [spec.replace(*test.partner.split(">"))] if test.partner else right
+            for rival in rivals if not test.against else [spec]:
+                other = by_column[test.against, column] if test.against else group
+                if rival in other and other[rival] is not group[spec]:
+                    name = f"{rival} in {test.against}" if test.against else rival
+                    yield _difference(spec, name, place, group[spec], other[rival], equal_variances)
+
+
+def _difference(left: str, right: str, column: str, cell: Cell, rival: Cell, equal_variances: bool) -> Comparison:
+    first, second = ((item.mean, item.standard_error * math.sqrt(item.n), item.n) for item in (cell, rival))
+    p = stats.ttest_ind_from_stats(*first, *second, equal_var=equal_variances).pvalue if first[1] + second[1] > 0 else math.nan
+    return Comparison(left, right, column, cell.mean - rival.mean, float(p), f"{cell.n}, {rival.n}")
+
+
+def _from_constant(test: Test, spec: str, cell: Cell, column: str) -> Comparison:
+    sign = (-1) ** test.lower
+    if test.reaches is not None:
+        return Comparison(spec, str(test.reaches), column, cell.best - sign * test.reaches, n=str(cell.n))
+    difference = cell.mean - sign * (test.value or 0)
+    p = float(2 * stats.t.sf(abs(difference / cell.standard_error), cell.n - 1)) if cell.standard_error > 0 else math.nan
+    return Comparison(spec, str(test.value), column, difference, p, str(cell.n))
+
+
+# Claims of another form: functions whose comparisons have a positive difference where the claim is satisfied.
+
+
+def _impact(test: Test, cells: Cells) -> Iterator[Comparison]:
+    """The change from one activation to another is larger for each pair on the left than for its pair on the right."""
+    for label, column in dict.fromkeys(key[:2] for key in cells):
+        for pairs in zip(test.left.split(), test.right.split(), strict=True):
+            means = [[cells[label, column, spec].mean for spec in pair.split(">")] for pair in pairs]
+            large, small = (abs(after - before) for before, after in means)
+            yield Comparison(*pairs, column, large - small)
+
+
+def _falls(test: Test, cells: Cells) -> Iterator[Comparison]:
+    """The rank is worse in each column than in the one before."""
+    columns = list(dict.fromkeys(key[:2] for key in cells))
+    ranks = [sum(cells[key].mean >= cells[*column, test.left].mean for key in cells if key[:2] == column) for column in columns]
+    yield from (Comparison(test.left, "", f"rank {before} to {after}", after - before) for before, after in pairwise(ranks))
+
+
+def _spread(_: Test, cells: Cells) -> Iterator[Comparison]:
+    """The columns' means vary more than the activations within any column."""
+    columns = {column: [cell.mean for key, cell in cells.items() if key[1] == column] for _, column, _ in cells}
+    between = stdev(fmean(means) for means in columns.values())
+    yield from (Comparison("datasets", "activations", column, between - stdev(means)) for column, means in columns.items())
+
+
+def _rows(test: Test, cells: Cells) -> Iterator[Comparison]:
+    """The table has a row for each activation on the left."""
+    rows = {spec for _, _, spec in cells}
+    yield from (Comparison(spec, "", "the rows", 1.0 if spec in rows else math.nan) for spec in test.left.split())
+
+
+def _missing(test: Test, cells: Cells) -> Iterator[Comparison]:
+    """Each column has an empty cell."""
+    rows = {spec for _, _, spec in cells}
+    for column in test.columns:
+        empty = len(rows) - sum(key[1] == column for key in cells)
+        yield Comparison(f"{empty} empty cells", "", column, empty or math.nan)
+
+
+def _errors(_: Test, cells: Cells) -> Iterator[Comparison]:
+    """Every table prints standard errors."""
+    for label in dict.fromkeys(key[0] for key in cells):
+        printed = sum(not math.isnan(cell.standard_error) for key, cell in cells.items() if key[0] == label)
+        yield Comparison(f"{printed} standard errors", "", label, printed or math.nan)
+
+
+SPECIAL: dict[str, Callable[[Test, Cells], Iterator[Comparison]]] = {
+    "impact": _impact,
+    "falls": _falls,
+    "spread": _spread,
+    "rows": _rows,
+    "missing": _missing,
+    "errors": _errors,
+}
+
+
+# Verdicts.
+
+
+def _satisfied(test: Test, comparisons: Sequence[Comparison], passes: Callable[[Comparison], bool]) -> bool:
+    """Whether the claimed share of cells (activation on the left, column) pass in all their comparisons."""
+    cells: dict[tuple[str, str], bool] = defaultdict(lambda: True)
+    for item in comparisons:
+        cells[item.left, item.column] &= passes(item)
+    return sum(cells.values()) >= test.share * len(cells)
+
+
+def _judge_printed(test: Test, comparisons: Sequence[Comparison]) -> Verdict:
+    def passes(item: Comparison) -> bool:
+        if test.value is not None:
+            return abs(item.difference) < 0.005  # printed with two decimals
+        return (test.p is None or test.p[0] <= item.p <= test.p[1]) and (test.says_equal or item.difference > 0)
+
+    failing = [item for item in comparisons if not passes(item)]
+    details = f"{len(comparisons) - len(failing)} of {len(comparisons)}" + (f"; not {_list(failing)}" if failing else "")
+    verdict = HOLDS if _satisfied(test, comparisons, passes) else DOES_NOT_FOLLOW
+    return Verdict(verdict, "Student's t-test" if test.p else "means", comparisons[0].n, details=details)
+
+
+def _judge_measured(test: Test, comparisons: Sequence[Comparison]) -> Verdict:
+    def corrected(item: Comparison) -> float:  # Šidák
+        return 1.0 if math.isnan(item.p) else -math.expm1(len(comparisons) * math.log1p(-min(item.p, 1 - 1e-16)))
+
+    def supports(item: Comparison) -> bool:
+        low, high = test.p or (0.0, ALPHA)
+        return item.difference > 0 and low <= item.p <= high
+
+    runs = " / ".join(dict.fromkeys(item.n for item in comparisons))
+    if test.reaches is not None:
+        reached = {item.left for item in comparisons if item.difference >= 0} == {item.left for item in comparisons}
+        return Verdict(CONFIRMED if reached else NOT_CONFIRMED, "best run", runs, details=_list(comparisons))
+    name = "one-sample t-test" if test.value is not None else "Welch's t-test"
+    smallest = min(comparisons, key=corrected)
+    if test.says_equal:
+        equal = _satisfied(test, comparisons, lambda item: corrected(item) >= ALPHA)
+        return Verdict(CONFIRMED if equal else CONTRADICTED, name, runs, corrected(smallest), _list([smallest]))
+    against = [item for item in comparisons if item.difference < 0 and corrected(item) < ALPHA]
+    if _satisfied(test, comparisons, supports):
+        return Verdict(CONFIRMED, name, runs, max(item.p for item in comparisons if supports(item)))
+    if not _satisfied(test, comparisons, lambda item: item not in against):
+        return Verdict(CONTRADICTED, name, runs, min(map(corrected, against)), _list(against))
+    undecided = [item for item in comparisons if not supports(item)]
+    return Verdict(NOT_CONFIRMED, name, runs, max(item.p for item in undecided), _list(undecided))
+
+
+def _list(comparisons: Sequence[Comparison], most: int = 4) -> str:
+    def text(item: Comparison) -> str:
+        pair = f"{item.left} − {item.right}" if item.right else item.left
+        size = "" if math.isnan(item.difference) else f" {item.difference:+.3g}".replace("-", "−")
+        return f"{pair} in {item.column}{size}" + ("" if math.isnan(item.p) else f" (p = {item.p:.2g})")
+
+    more = f"; and {len(comparisons) - most} more" if len(comparisons) > most else ""
+    return "; ".join(text(item) for item in sorted(comparisons, key=lambda item: item.difference)[:most]) + more
