@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from importlib import resources
-from itertools import pairwise
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
@@ -40,13 +39,12 @@ class Test:
     """What a claim says about a table: by default, that ``left`` has a higher mean than ``right`` in every column.
 
     Args:
-        left: Activations, separated by blanks: specs or patterns ("*ail*"); "!" excludes ("* !relu"). A pattern matches no other
-            network, such as "relu (base SRAN)", unless it has a bracket.
+        left: Activations, separated by blanks: specs or patterns ("*ail*"); "!" excludes ("* !relu"). Rows of other networks
+            ("relu (base SRAN)") match only patterns with a bracket.
         right: Activations to compare with; those on the left are left out.
         partner: "_d>_p" compares each activation on the left with the one whose name has "_p" for "_d".
         against: Compare with the same activation and column of another table.
         columns: Names of columns, "best" (each activation in its best column) or "mean" (over all columns). Default: all.
-        relative_to: Compare how much is lost relative to this column.
         pick: "best" takes only the best activation on the left of each column.
         pick_right: "worst" takes only the worst on the right.
         p: The p-value of the difference lies in this range; [0.05, 1] claims that there is no significant difference.
@@ -54,7 +52,6 @@ class Test:
         value: The activations on the left have this mean.
         reaches: The best run of each activation on the left reaches this value.
         lower: Lower values are better.
-        special: The name of a function in `SPECIAL`.
     """
 
     left: str = "*"
@@ -62,7 +59,6 @@ class Test:
     partner: str = ""
     against: str = ""
     columns: list[str] | str = ""
-    relative_to: str = ""
     pick: str = ""
     pick_right: str = ""
     p: list[float] | None = None
@@ -70,7 +66,6 @@ class Test:
     value: float | None = None
     reaches: float | None = None
     lower: bool = False
-    special: str = ""
 
     @property
     def says_equal(self) -> bool:
@@ -146,16 +141,16 @@ def claim_table(ours: pd.DataFrame | None = None) -> pd.DataFrame:
     rows = []
     for claim in claims():
         printed, here = evaluate(claim), Verdict(NOT_TESTABLE_HERE) if ours is None else evaluate(claim, ours)
-        about = {"id": claim.id, "claim": claim.quote, "place": claim.place, "table": claim.table, "reading": claim.reading}
-        verdicts = {"printed": printed.verdict, "printed details": printed.details, "ours": here.verdict, "test": here.test}
-        rows.append({**about, **verdicts, "n": here.n, "p": here.p, "details": here.details})
+        verdicts = {"printed": printed.verdict, "printed_details": printed.details, "ours": here.verdict}
+        about = {key: getattr(claim, key) for key in ("id", "quote", "place", "table", "reading")}
+        rows.append({**about, **verdicts, "test": here.test, "n": here.n, "p": here.p, "details": here.details})
     return pd.DataFrame(rows)
 
 
 def evaluate(claim: Claim, ours: pd.DataFrame | None = None) -> Verdict:
     """Judge a claim by the paper's printed tables or, if given, by our runs.
 
-    The printed tables are judged by their means, and by Student's t-test where the claim is about significance, as in the paper.
+    The printed tables are judged by their means and, where a claim is about significance, by Student's t-test as in the paper.
     Our runs are judged by Welch's t-test. A claim is confirmed if every comparison (or the claimed share) is significant in its
     favor, and contradicted if one is significant against it after Šidák's correction.
 
@@ -168,10 +163,7 @@ def evaluate(claim: Claim, ours: pd.DataFrame | None = None) -> Verdict:
         return Verdict(NOT_TESTABLE if ours is None else NOT_TESTABLE_HERE)
     tables = [*names, test.against]
     every = _printed_cells(tables) if ours is None else _measured_cells(tables, ours, test.lower)
-    if test.special:
-        comparisons = list(SPECIAL[test.special](test, every)) if ours is None else []
-    else:
-        comparisons = list(_compare(test, names, _prepare(test, every), equal_variances=ours is None))
+    comparisons = list(_compare(test, names, _prepare(test, every), printed=ours is None))
     if not comparisons:
         return Verdict(NOT_TESTABLE if ours is None else NOT_TESTABLE_HERE)
     return _judge_printed(test, comparisons) if ours is None else _judge_measured(test, comparisons)
@@ -221,30 +213,22 @@ def _column(label: str, run: dict[str, Any]) -> str:
 
 
 def _prepare(test: Test, cells: Cells) -> Cells:
-    """Return the cells that a test compares, by its ``relative_to`` and ``columns``."""
-    if test.relative_to:
-        base = {(t, a): cell for (t, c, a), cell in cells.items() if c == test.relative_to}
-        cells = {(t, c, a): _loss(cell, base[t, a]) for (t, c, a), cell in cells.items() if (t, a) in base}
+    """Return the cells that a test compares, by its ``columns``."""
     if isinstance(test.columns, list):
         return {key: cell for key, cell in cells.items() if key[1] in test.columns}
     if not test.columns:
         return cells
     rows: dict[tuple[str, str], list[Cell]] = defaultdict(list)
-    for (t, _, a), cell in cells.items():
-        rows[t, a].append(cell)
-    rows = {key: row for key, row in rows.items() if len(row) >= len(_columns(key[0]))}  # those with all printed columns
+    for (label, _, spec), cell in cells.items():
+        rows[label, spec].append(cell)
+    complete = {key: row for key, row in rows.items() if len(row) >= len(_columns(key[0]))}
     if test.columns == "best":
-        return {(t, "best", a): max(row, key=lambda cell: cell.mean) for (t, a), row in rows.items()}
-    return {(t, "mean", a): _average(row) for (t, a), row in rows.items()}
-
-
-def _loss(cell: Cell, base: Cell) -> Cell:
-    return cell._replace(mean=cell.mean - base.mean, standard_error=math.hypot(cell.standard_error, base.standard_error))
-
-
-def _average(row: list[Cell]) -> Cell:
-    error = math.hypot(*(cell.standard_error for cell in row)) / len(row)
-    return Cell(fmean(cell.mean for cell in row), error, min(cell.n for cell in row), math.nan)
+        return {(t, "best", a): max(row, key=lambda cell: cell.mean) for (t, a), row in complete.items()}
+    averages: Cells = {}
+    for (label, spec), row in complete.items():
+        error = math.hypot(*(cell.standard_error for cell in row)) / len(row)
+        averages[label, "mean", spec] = Cell(fmean(cell.mean for cell in row), error, min(cell.n for cell in row), math.nan)
+    return averages
 
 
 # Comparisons.
@@ -259,36 +243,45 @@ def _select(patterns: str, rows: Sequence[str]) -> list[str]:
     return [row for row in chosen if not any(matches(row, pattern) for pattern in unwanted)]
 
 
-def _compare(test: Test, tables: Sequence[str], cells: Cells, equal_variances: bool) -> Iterator[Comparison]:
+def _compare(test: Test, tables: Sequence[str], cells: Cells, printed: bool) -> Iterator[Comparison]:
     by_column: dict[tuple[str, str], dict[str, Cell]] = defaultdict(dict)
     for (label, column, spec), cell in cells.items():
         by_column[label, column][spec] = cell
     named = {name for name in f"{test.left} {test.right}".split() if not set(name) & set("*!")}
     if not named <= {spec for _, _, spec in cells}:
         return
-    for (label, column), group in by_column.items():
+    for (label, column), group in list(by_column.items()):
         left = _select(test.left, list(group)) if label in tables else []
         right = _select(test.right, [spec for spec in group if spec not in left or test.pick_right])
+        choices = (len(left) if test.pick else 1) * (len(right) if test.pick_right else 1)
         if test.pick and left:
             left = [max(left, key=lambda spec: group[spec].mean)]
         if test.pick_right and right:
             right = [min(right, key=lambda spec: group[spec].mean)]
         place = f"{label} {column}" if len(tables) > 1 else column
+        other = by_column[test.against, column] if test.against else group
         for spec in left:
             if test.value is not None or test.reaches is not None:
                 yield _from_constant(test, spec, group[spec], place)
-            rivals = [spec.replace(*test.partner.split(">"))] if test.partner else right
-            for rival in rivals if not test.against else [spec]:
-                other = by_column[test.against, column] if test.against else group
+            rivals = [spec.replace(*test.partner.split(">"))] if test.partner else [spec] if test.against else right
+            for rival in rivals:
                 if rival in other and other[rival] is not group[spec]:
                     name = f"{rival} in {test.against}" if test.against else rival
-                    yield _difference(spec, name, place, group[spec], other[rival], equal_variances)
+                    p = _t_test(group[spec], other[rival], equal_variances=printed)
+                    p = p if printed else _sidak(p, choices)  # the paper picks the best without a correction
+                    runs = f"{group[spec].n}, {other[rival].n}"
+                    yield Comparison(spec, name, place, group[spec].mean - other[rival].mean, p, runs)
 
 
-def _difference(left: str, right: str, column: str, cell: Cell, rival: Cell, equal_variances: bool) -> Comparison:
-    first, second = ((item.mean, item.standard_error * math.sqrt(item.n), item.n) for item in (cell, rival))
-    p = stats.ttest_ind_from_stats(*first, *second, equal_var=equal_variances).pvalue if first[1] + second[1] > 0 else math.nan
-    return Comparison(left, right, column, cell.mean - rival.mean, float(p), f"{cell.n}, {rival.n}")
+def _t_test(cell: Cell, rival: Cell, equal_variances: bool) -> float:
+    first, second = ((each.mean, each.standard_error * math.sqrt(each.n), each.n) for each in (cell, rival))
+    if not first[1] + second[1] > 0:  # a single run, or runs without any spread
+        return math.nan
+    return float(stats.ttest_ind_from_stats(*first, *second, equal_var=equal_variances).pvalue)
+
+
+def _sidak(p: float, comparisons: int) -> float:
+    return 1 - (1 - p) ** comparisons if p > 1e-9 else p * comparisons
 
 
 def _from_constant(test: Test, spec: str, cell: Cell, column: str) -> Comparison:
@@ -298,63 +291,6 @@ def _from_constant(test: Test, spec: str, cell: Cell, column: str) -> Comparison
     difference = cell.mean - sign * (test.value or 0)
     p = float(2 * stats.t.sf(abs(difference / cell.standard_error), cell.n - 1)) if cell.standard_error > 0 else math.nan
     return Comparison(spec, str(test.value), column, difference, p, str(cell.n))
-
-
-# Claims of another form: functions whose comparisons have a positive difference where the claim is satisfied.
-
-
-def _impact(test: Test, cells: Cells) -> Iterator[Comparison]:
-    """The change from one activation to another is larger for each pair on the left than for its pair on the right."""
-    for label, column in dict.fromkeys(key[:2] for key in cells):
-        for pairs in zip(test.left.split(), test.right.split(), strict=True):
-            means = [[cells[label, column, spec].mean for spec in pair.split(">")] for pair in pairs]
-            large, small = (abs(after - before) for before, after in means)
-            yield Comparison(*pairs, column, large - small)
-
-
-def _falls(test: Test, cells: Cells) -> Iterator[Comparison]:
-    """The rank is worse in each column than in the one before."""
-    columns = list(dict.fromkeys(key[:2] for key in cells))
-    ranks = [sum(cells[key].mean >= cells[*column, test.left].mean for key in cells if key[:2] == column) for column in columns]
-    yield from (Comparison(test.left, "", f"rank {before} to {after}", after - before) for before, after in pairwise(ranks))
-
-
-def _spread(_: Test, cells: Cells) -> Iterator[Comparison]:
-    """The columns' means vary more than the activations within any column."""
-    columns = {column: [cell.mean for key, cell in cells.items() if key[1] == column] for _, column, _ in cells}
-    between = stdev(fmean(means) for means in columns.values())
-    yield from (Comparison("datasets", "activations", column, between - stdev(means)) for column, means in columns.items())
-
-
-def _rows(test: Test, cells: Cells) -> Iterator[Comparison]:
-    """The table has a row for each activation on the left."""
-    rows = {spec for _, _, spec in cells}
-    yield from (Comparison(spec, "", "the rows", 1.0 if spec in rows else math.nan) for spec in test.left.split())
-
-
-def _missing(test: Test, cells: Cells) -> Iterator[Comparison]:
-    """Each column has an empty cell."""
-    rows = {spec for _, _, spec in cells}
-    for column in test.columns:
-        empty = len(rows) - sum(key[1] == column for key in cells)
-        yield Comparison(f"{empty} empty cells", "", column, empty or math.nan)
-
-
-def _errors(_: Test, cells: Cells) -> Iterator[Comparison]:
-    """Every table prints standard errors."""
-    for label in dict.fromkeys(key[0] for key in cells):
-        printed = sum(not math.isnan(cell.standard_error) for key, cell in cells.items() if key[0] == label)
-        yield Comparison(f"{printed} standard errors", "", label, printed or math.nan)
-
-
-SPECIAL: dict[str, Callable[[Test, Cells], Iterator[Comparison]]] = {
-    "impact": _impact,
-    "falls": _falls,
-    "spread": _spread,
-    "rows": _rows,
-    "missing": _missing,
-    "errors": _errors,
-}
 
 
 # Verdicts.
@@ -381,8 +317,8 @@ def _judge_printed(test: Test, comparisons: Sequence[Comparison]) -> Verdict:
 
 
 def _judge_measured(test: Test, comparisons: Sequence[Comparison]) -> Verdict:
-    def corrected(item: Comparison) -> float:  # Šidák
-        return 1.0 if math.isnan(item.p) else -math.expm1(len(comparisons) * math.log1p(-min(item.p, 1 - 1e-16)))
+    def corrected(item: Comparison) -> float:
+        return 1.0 if math.isnan(item.p) else _sidak(item.p, len(comparisons))
 
     def supports(item: Comparison) -> bool:
         low, high = test.p or (0.0, ALPHA)

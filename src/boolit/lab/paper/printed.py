@@ -16,17 +16,12 @@ from typing import TYPE_CHECKING
 from boolit.lab.common.errors import UserError
 
 if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
     import pandas as pd
 
 FOLDER = resources.files("boolit.lab.paper").joinpath("tables")
 HIDDEN = ("tab:ranking", "tab:tmnx-hidden")
-WITHOUT_RESULTS = (
-    "tab:datasets",
-    "tab:hparam-search",
-    "tab:normalization-constants",
-    "tab:transfer-nparam-512",
-    "tab:transfer-nparam-big",
-)
 
 
 @dataclass(frozen=True)
@@ -62,7 +57,12 @@ def tables() -> list[str]:
         >>> "tab:mlp-covtype" in paper_tables()
         True
     """
-    return [label for label in labels() if label not in (*HIDDEN, *WITHOUT_RESULTS)]
+    headers = {label: _file(label).read_text(encoding="utf-8").partition("\n")[0] for label in labels() if label not in HIDDEN}
+    return [label for label, header in headers.items() if header.endswith("italic")]
+
+
+def _file(label: str) -> Traversable:
+    return FOLDER.joinpath(f"{label.removeprefix('tab:')}.csv")
 
 
 @lru_cache
@@ -71,7 +71,7 @@ def _read(label: str) -> pd.DataFrame:
 
     if label not in labels():
         raise UserError(f"the paper's table {label!r} is not here; there are {', '.join(labels())}")
-    with resources.as_file(FOLDER.joinpath(f"{label.removeprefix('tab:')}.csv")) as path:
+    with resources.as_file(_file(label)) as path:
         return pd.read_csv(path)
 
 
@@ -79,8 +79,8 @@ def frame(label: str) -> pd.DataFrame:
     """Return a table of the paper as a DataFrame.
 
     Example:
-        >>> frame("tab:datasets").set_index("dataset").loc["MNIST", "train"]
-        np.int64(60000)
+        >>> print(frame("tab:datasets").set_index("dataset").loc["MNIST", "train"])
+        60000
     """
     return _read(label).copy()
 
