@@ -1,9 +1,8 @@
 """The study of I-RAVEN is the paper's: its networks, row by row, and the published recipe."""
 
-import boolit
 from boolit.lab.datasets import source
 from boolit.lab.paper import table_rows
-from boolit.lab.paper.verification.networks import IN_SRAN, UNEVEN
+from boolit.lab.paper.verification.networks import UNEVEN, in_unit, read
 from boolit.lab.studies import load_study, plan
 
 CONFIGURATIONS = 7
@@ -13,7 +12,8 @@ def test_the_profile_paper_has_the_networks_of_every_row() -> None:
     configs = [run.config for run in plan(load_study("iraven"), "paper").runs]
     found = {config.activation: config.parameters for config in configs}
     assert set(found) == {UNEVEN.get(row, row) for row in table_rows("tab:sran")}
-    assert all(f"{count / 1e6:.1f}M" == IN_SRAN[boolit.activation(spec).feature_factor] for spec, count in found.items())
+    for row in read("sizes.csv").query("table == 'tab:sran' and activation != 'relu (base SRAN)'").itertuples():
+        assert in_unit(found[UNEVEN.get(row.activation, row.activation)], row.parameters) == row.parameters
     assert {config.inputs[1] for config in configs} == {160}
     assert {len(source(config.data).configurations) for config in configs} == {CONFIGURATIONS}
 

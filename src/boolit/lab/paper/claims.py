@@ -35,7 +35,7 @@ NEAR = 1.25  # runs belong to the column "65k" if their size differs from it by 
 
 
 @dataclass(frozen=True)
-class Test:
+class Criterion:
     """What a claim says about a table: by default, that ``left`` has a higher mean than ``right`` in every column.
 
     Args:
@@ -82,7 +82,7 @@ class Claim:
     place: str
     table: str
     printed: str
-    test: Test | None = None
+    test: Criterion | None = None
     reading: str = ""
 
 
@@ -133,7 +133,7 @@ def claims() -> list[Claim]:
         >>> evaluate(claim).verdict
         'does not follow'
     """
-    return [Claim(**{**entry, "test": Test(**entry["test"]) if "test" in entry else None}) for entry in _file()["claims"]]
+    return [Claim(**{**entry, "test": Criterion(**entry["test"]) if "test" in entry else None}) for entry in _file()["claims"]]
 
 
 def claim_table(ours: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -212,7 +212,7 @@ def _column(label: str, run: dict[str, Any]) -> str:
     return str(run["parameters"])
 
 
-def _prepare(test: Test, cells: Cells) -> Cells:
+def _prepare(test: Criterion, cells: Cells) -> Cells:
     """Return the cells that a test compares, by its ``columns``."""
     if isinstance(test.columns, list):
         return {key: cell for key, cell in cells.items() if key[1] in test.columns}
@@ -243,7 +243,7 @@ def _select(patterns: str, rows: Sequence[str]) -> list[str]:
     return [row for row in chosen if not any(matches(row, pattern) for pattern in unwanted)]
 
 
-def _compare(test: Test, tables: Sequence[str], cells: Cells, printed: bool) -> Iterator[Comparison]:
+def _compare(test: Criterion, tables: Sequence[str], cells: Cells, printed: bool) -> Iterator[Comparison]:
     by_column: dict[tuple[str, str], dict[str, Cell]] = defaultdict(dict)
     for (label, column, spec), cell in cells.items():
         by_column[label, column][spec] = cell
@@ -284,7 +284,7 @@ def _sidak(p: float, comparisons: int) -> float:
     return 1 - (1 - p) ** comparisons if p > 1e-9 else p * comparisons
 
 
-def _from_constant(test: Test, spec: str, cell: Cell, column: str) -> Comparison:
+def _from_constant(test: Criterion, spec: str, cell: Cell, column: str) -> Comparison:
     sign = (-1) ** test.lower
     if test.reaches is not None:
         return Comparison(spec, str(test.reaches), column, cell.best - sign * test.reaches, n=str(cell.n))
@@ -296,7 +296,7 @@ def _from_constant(test: Test, spec: str, cell: Cell, column: str) -> Comparison
 # Verdicts.
 
 
-def _satisfied(test: Test, comparisons: Sequence[Comparison], passes: Callable[[Comparison], bool]) -> bool:
+def _satisfied(test: Criterion, comparisons: Sequence[Comparison], passes: Callable[[Comparison], bool]) -> bool:
     """Whether the claimed share of cells (activation on the left, column) pass in all their comparisons."""
     cells: dict[tuple[str, str], bool] = defaultdict(lambda: True)
     for item in comparisons:
@@ -304,19 +304,20 @@ def _satisfied(test: Test, comparisons: Sequence[Comparison], passes: Callable[[
     return sum(cells.values()) >= test.share * len(cells)
 
 
-def _judge_printed(test: Test, comparisons: Sequence[Comparison]) -> Verdict:
+def _judge_printed(test: Criterion, comparisons: Sequence[Comparison]) -> Verdict:
     def passes(item: Comparison) -> bool:
         if test.value is not None:
             return abs(item.difference) < 0.005  # printed with two decimals
         return (test.p is None or test.p[0] <= item.p <= test.p[1]) and (test.says_equal or item.difference > 0)
 
     failing = [item for item in comparisons if not passes(item)]
-    details = f"{len(comparisons) - len(failing)} of {len(comparisons)}" + (f"; not {_list(failing)}" if failing else "")
+    details = f"in {len(comparisons) - len(failing)} of {len(comparisons)} comparisons"
+    details += f", but {_list(failing)}" if failing else ""
     verdict = HOLDS if _satisfied(test, comparisons, passes) else DOES_NOT_FOLLOW
     return Verdict(verdict, "Student's t-test" if test.p else "means", comparisons[0].n, details=details)
 
 
-def _judge_measured(test: Test, comparisons: Sequence[Comparison]) -> Verdict:
+def _judge_measured(test: Criterion, comparisons: Sequence[Comparison]) -> Verdict:
     def corrected(item: Comparison) -> float:
         return 1.0 if math.isnan(item.p) else _sidak(item.p, len(comparisons))
 

@@ -135,7 +135,7 @@ def _peaks_on_boundary(op: str, radius: float) -> bool:
 CERTAIN = 30.0  # a logit so large that every gate's sign is its truth value
 NAMES = ("and", "or", "xnor", "nand", "nor", "xor", "implies", "nimplies", "implied_by", "nimplied_by")
 # Values at (0,0), (0,1), (1,0), (1,1).
-TRUTH = dict(zip(NAMES, "0001 0111 1001 1110 1000 0110 1101 0010 1011 0100".split(), strict=True))
+TRUTH = dict(zip(NAMES, ("0001", "0111", "1001", "1110", "1000", "0110", "1101", "0010", "1011", "0100"), strict=True))
 
 
 def check_identities() -> Iterator[Check]:

@@ -23,7 +23,8 @@ def check_claims() -> Iterator[Check]:
     """Check that the recorded verdict on each claim is what the printed tables give."""
     for claim in claims():
         verdict = evaluate(claim)
-        yield Check(f"{claim.id}: “{claim.quote}”", claim.printed, verdict.verdict, kind="claim", note=verdict.details)
+        note = f"{claim.place}: “{claim.quote}” {verdict.details}".strip()
+        yield Check(claim.id, claim.printed, verdict.verdict, kind="claim", note=note)
 
 
 def check_tables() -> Iterator[Check]:
