@@ -50,8 +50,8 @@ def test_the_profile_paper_has_the_networks_of_every_row_and_column(classes: int
     assert set(found) == {
         (spec, int(heading[:-1]) * 10**6) for spec in table_rows(f"tab:resnet50-cifar{classes}") for heading in SIZES
     }
-    for row in read("counts.csv").query(f"table == 'tab:resnet50-cifar{classes}'").itertuples():
-        assert found[row.activation, int(row.column[:-1]) * 10**6].parameters == int(row.parameters)
+    for row in read("counts.csv", f"tab:resnet50-cifar{classes}"):
+        assert found[row["activation"], int(row["column"][:-1]) * 10**6].parameters == int(row["parameters"])
     (training,) = {
         str(
             {k: getattr(Recipe.model_validate(run.config.training), k) for k in ("epochs", "batch", "schedule", "augmentation")}

@@ -8,16 +8,16 @@ seeds, and whether the cell is bold, underlined or italic. Two tables are in the
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
+from io import StringIO
 from typing import TYPE_CHECKING
 
 from boolit.lab.common.errors import UserError
 
 if TYPE_CHECKING:
-    from importlib.abc import Traversable
-
     import pandas as pd
 
 FOLDER = resources.files("boolit.lab.paper").joinpath("tables")
@@ -57,22 +57,14 @@ def tables() -> list[str]:
         >>> "tab:mlp-covtype" in paper_tables()
         True
     """
-    headers = {label: _file(label).read_text(encoding="utf-8").partition("\n")[0] for label in labels() if label not in HIDDEN}
-    return [label for label, header in headers.items() if header.endswith("italic")]
-
-
-def _file(label: str) -> Traversable:
-    return FOLDER.joinpath(f"{label.removeprefix('tab:')}.csv")
+    return [label for label in labels() if label not in HIDDEN and _lines(label)[0].endswith("italic")]
 
 
 @lru_cache
-def _read(label: str) -> pd.DataFrame:
-    import pandas as pd  # not at the top: shell completion lists the labels
-
+def _lines(label: str) -> list[str]:
     if label not in labels():
         raise UserError(f"the paper's table {label!r} is not here; there are {', '.join(labels())}")
-    with resources.as_file(_file(label)) as path:
-        return pd.read_csv(path)
+    return FOLDER.joinpath(f"{label.removeprefix('tab:')}.csv").read_text(encoding="utf-8").splitlines()
 
 
 def frame(label: str) -> pd.DataFrame:
@@ -82,7 +74,17 @@ def frame(label: str) -> pd.DataFrame:
         >>> print(frame("tab:datasets").set_index("dataset").loc["MNIST", "train"])
         60000
     """
-    return _read(label).copy()
+    import pandas as pd  # not at the top: shell completion lists the labels
+
+    return pd.read_csv(StringIO("\n".join(_lines(label))))
+
+
+@lru_cache
+def _cells(label: str) -> list[PrintedCell]:
+    header, *rows = csv.reader(_lines(label))
+    if header[-1] != "italic":
+        raise UserError(f"{label} is not a table of results by activation; use frame({label!r})")
+    return [PrintedCell(*row[:2], float(row[2]), float(row[3]), int(row[4]), *(m == "1" for m in row[5:])) for row in rows]
 
 
 def table(label: str) -> list[PrintedCell]:
@@ -93,12 +95,7 @@ def table(label: str) -> list[PrintedCell]:
         >>> paper_table("tab:mlp-covtype")[0]  # doctest: +ELLIPSIS
         PrintedCell(activation='relu', column='1', mean=92.0644, standard_error=0.07, n=5, bold=False, ...)
     """
-    if "italic" not in _read(label):
-        raise UserError(f"{label} is not a table of results by activation; use frame({label!r})")
-    return [
-        PrintedCell(row[0], str(row[1]), float(row[2]), float(row[3]), int(row[4]), *map(bool, row[5:]))
-        for row in _read(label).itertuples(index=False)
-    ]
+    return list(_cells(label))
 
 
 def table_rows(label: str) -> list[str]:
@@ -108,4 +105,4 @@ def table_rows(label: str) -> list[str]:
         >>> table_rows("tab:tmn-og")
         ['relu', 'max', 'max_min_d', 'xnor_ail', 'or_ail', 'or_and_ail_d', 'or_xnor_ail_d']
     """
-    return [spec for spec in dict.fromkeys(_read(label)["activation"]) if " " not in spec]
+    return [spec for spec in dict.fromkeys(cell.activation for cell in table(label)) if " " not in spec]

@@ -6,21 +6,19 @@ what tab:sran, tab:tmn-og and tab:tmnx print for each row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+import csv
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
-import pandas as pd
 import torch
 
 import boolit
-from boolit.lab.models import Family, family
+from boolit.lab.models import family
 from boolit.lab.paper.printed import frame, table_rows
 from boolit.lab.paper.verification import Check
 from boolit.nn.width import count_parameters, round_width
 
-# The classes in tab:datasets, by the headings of the transfer tables.
 CLASSES = {"Cal101": 101, "CIFAR10": 10, "CIFAR100": 100, "Flowers": 102, "StfCars": 196, "STL-10": 10, "SVHN": 10}
 HEADS = ("tab:transfer-nparam-big", "tab:transfer-nparam-512")
 SIZES = ("6M", "10M", "23M", "67M", "225M")
@@ -41,7 +39,7 @@ MODELS: dict[str, tuple[dict[str, Any], tuple[int, ...], int, list[int]]] = {
     "tab:tmnx-hidden": ({"name": "tmn", "variant": "tmnx", "sizes": "equal"}, (512,), 1962, [64]),
 }
 UNEVEN = {"or_and_xnor_ail_p": "or_and_xnor_ail_pu"}  # SRAN: 512 pairs have no three equal shares, but 171, 171 and 170
-ROWS_OF_2_TO_1 = {"or_xnor_ail_p": "or_ail", "or_and_xnor_ail_p": "or_ail"}  # the authors' partitions had the widths of 2→1
+AS_2_TO_1 = {"or_xnor_ail_p": "or_ail", "or_and_xnor_ail_p": "or_ail"}  # the authors' partitions had the widths of 2→1
 
 
 class Network:
@@ -51,33 +49,33 @@ class Network:
         heading, _, structure = column.partition(" ")
         model, self.inputs, outputs, nominal = MODELS[f"{table} {heading}" if table == "tab:sran" else table]
         self.spec = "identity" if spec == "linear" else spec
-        self.family: Family = family({**model, "structure": structure} if structure else model)
+        self.family = family({**model, "structure": structure} if structure else model)
         self.outputs = CLASSES.get(heading, outputs)
         self.activation = boolit.activation(self.spec)
         arguments = (self.inputs, self.outputs, self.activation)
         if heading in BUDGETS:
-            widths: Sequence[int] = self.family.widths_for_budget(BUDGETS[heading], 2 if "mlp" in table else 1, *arguments)
+            widths = self.family.widths_for_budget(BUDGETS[heading], 2 if "mlp" in table else 1, *arguments)
         else:
             widths = self.family.widths_for_activation(nominal, *arguments)
         self.widths = [round_width(width, self.activation.divisor) for width in widths]
 
     @property
     def parameters(self) -> int:
+        """The number of parameters."""
         return self.family.parameters(self.inputs, self.outputs, self.widths, self.activation)
 
     @property
-    def parts(self) -> list[int]:
-        """The parameters of each child module."""
+    def parts(self) -> str:
+        """The number of parameters of each child module."""
         with torch.device("meta"):
             network = self.family.network(self.inputs, self.outputs, self.widths, self.spec)
-        return [count_parameters(part) for part in network.children()]
+        return " ".join(str(count_parameters(part)) for part in network.children())
 
 
-@lru_cache
-def read(name: str) -> pd.DataFrame:
-    """Read a CSV file of this folder; empty cells become empty strings."""
-    with resources.as_file(resources.files(__package__).joinpath(name)) as path:
-        return pd.read_csv(path, dtype=str, keep_default_na=False)
+def read(name: str, *tables: str) -> list[dict[str, str]]:
+    """Read the rows of some tables from a CSV file of this folder."""
+    lines = resources.files(__package__).joinpath(name).read_text(encoding="utf-8").splitlines()
+    return [row for row in csv.DictReader(lines) if row["table"] in tables]
 
 
 def in_unit(count: float, like: str) -> str:
@@ -93,17 +91,17 @@ def in_unit(count: float, like: str) -> str:
 
 def _counts(*tables: str) -> Iterator[Check]:
     """Check the widths and the exact number of parameters of one network per kind and column."""
-    counts = read("counts.csv")
-    for row in counts[counts["table"].isin(tables)].itertuples():
-        network = Network(row.table, row.column, row.activation)
+    for row in read("counts.csv", *tables):
+        network = Network(row["table"], row["column"], row["activation"])
         ours = f"{' '.join(map(str, network.widths))}: {network.parameters}"
-        name = f"{row.table} {row.column}, {row.kind} ({row.activation})".replace(" ,", ",")
-        yield Check(name, f"~{row.printed}", ours, f"{row.widths}: {row.parameters}", kind="derived", note=row.note)
+        name = f"{row['table']} {row['column']}, {row['kind']} ({row['activation']})".replace(" ,", ",")
+        exact = f"{row['widths']}: {row['parameters']}"
+        yield Check(name, f"~{row['printed']}", ours, exact, kind="derived", note=row["note"])
 
 
-def _headings(table: str, columns: Iterable[str], instead: dict[str, str] | None = None) -> Iterator[Check]:
+def _headings(table: str, columns: Sequence[str], instead: Mapping[str, str]) -> Iterator[Check]:
     """Check that the heading of each column is the mean number of parameters over the rows."""
-    rows = [(instead or {}).get(spec, spec) for spec in table_rows(table)]
+    rows = [instead.get(spec, spec) for spec in table_rows(table)]
     for column in columns:
         mean = sum(Network(table, column, spec).parameters for spec in rows) / len(rows)
         heading = column.split()[0]
@@ -112,22 +110,21 @@ def _headings(table: str, columns: Iterable[str], instead: dict[str, str] | None
 
 def _sizes(table: str, column: str = "") -> Iterator[Check]:
     """Check the number of parameters of every row."""
-    sizes = read("sizes.csv")
-    for row in sizes[sizes["table"] == table].itertuples():
-        spec, _, published = row.activation.partition(" ")
+    for row in read("sizes.csv", table):
+        spec, _, published = row["activation"].partition(" ")
         network = Network(table, "published" if published else column, UNEVEN.get(spec, spec) if column else spec)
-        yield Check(f"{table}, row {row.activation}", row.parameters, in_unit(network.parameters, row.parameters))
+        yield Check(f"{table}, row {row['activation']}", row["parameters"], in_unit(network.parameters, row["parameters"]))
 
 
 def check_maps() -> Iterator[Check]:
     """Check the printed map and width of every activation, and three misprints."""
-    tmnx = read("sizes.csv").query("table == 'tab:tmnx'")
-    for label, rows in [*((label, frame(label).dropna()) for label in HEADS), ("tab:tmnx", tmnx)]:
-        for printed, group in rows.groupby("map", sort=False):
-            specs = list(group["activation"])
+    heads = {label: frame(label).dropna().astype({"width": int}).to_dict("records") for label in HEADS}
+    for label, rows in (heads | {"tab:tmnx": read("sizes.csv", "tab:tmnx")}).items():
+        for printed in dict.fromkeys(row["map"] for row in rows):
+            specs = [row["activation"] for row in rows if row["map"] == printed]
             ours = " or ".join(dict.fromkeys(measured_map(spec) for spec in specs))
-            yield Check(f"{label}: {len(specs)} activations, {specs[0]} … {specs[-1]}", str(printed), ours)
-        agree = sum(Network(label, "", row.activation).widths[0] == int(row.width) for row in rows.itertuples())
+            yield Check(f"{label}: {len(specs)} activations, {specs[0]} … {specs[-1]}", printed, ours)
+        agree = sum(Network(label, "", row["activation"]).widths[0] == int(row["width"]) for row in rows)
         yield Check(f"{label}: widths that agree", len(rows), agree)
     for spec, paper, right, note in (
         ("or_and_xnor_ail_d", "3→2", "2→3", "a:transfer says 3→2, its own tables 2→3"),
@@ -149,36 +146,35 @@ def check_heads() -> Iterator[Check]:
     """Check each kind of head exactly, every cell of both tables, and two widths that are not the nearest."""
     yield from _counts(*HEADS)
     for table in HEADS:
-        rows = frame(table).set_index("activation")[list(CLASSES)].stack()
-        wrong = [key for key, printed in rows.items() if round(Network(table, key[1], key[0]).parameters / 1000) != printed]
-        yield Check(
-            f"cells of {table} that agree", len(rows), len(rows) - len(wrong), note=f"wrong: {wrong[:5]}" if wrong else ""
-        )
+        cells = [(row["activation"], name, row[name]) for row in frame(table).to_dict("records") for name in CLASSES]
+        wrong = [cell for cell in cells if round(Network(table, cell[1], cell[0]).parameters / 1000) != cell[2]]
+        note = f"wrong: {wrong[:5]}" if wrong else ""
+        yield Check(f"cells of {table} that agree", len(cells), len(cells) - len(wrong), note=note)
     relu = Network(HEADS[0], "CIFAR100", "relu")
-    note = "the paper says its widths make the heads for 100 classes equal in size; {} is nearer to the 1→1 head's than {}"
     for spec, printed, nearest in (("or_ail", 650, 648), ("or_and_xnor_ail_d", 438, 436)):
         width = relu.family.widths_for_budget(relu.parameters, 2, relu.inputs, relu.outputs, boolit.activation(spec))[0]
-        text = note.format(nearest, printed)
-        yield Check(f"width of {spec} nearest to relu's", printed, width, nearest, kind="erratum", note=text)
+        note = f"the paper says its widths make the heads for 100 classes equal in size; {nearest} is nearer than {printed}"
+        yield Check(f"width of {spec} nearest to relu's", printed, width, nearest, kind="erratum", note=note)
 
 
 def check_mlps() -> Iterator[Check]:
     """Check each kind at each budget, and the headings."""
     yield from _counts("tab:mlp-mnist")
-    yield from _headings("tab:mlp-mnist", ("16k", "65k", "262k", "4M"))
+    yield from _headings("tab:mlp-mnist", ("16k", "65k", "262k", "4M"), {})
 
 
 def check_cnns() -> Iterator[Check]:
     """Check each kind in each column, partitions, the headings, and where the structure changes."""
     columns = ("15k small", "63k small", "260k small", "260k large", "4M large")
     yield from _counts("tab:cnn-mnist")
-    for spec in ROWS_OF_2_TO_1:
-        networks = [(Network("tab:cnn-mnist", column, spec), Network("tab:cnn-mnist", column, "or_ail")) for column in columns]
-        step = networks[0][0].activation.divisor
-        fit = sum([w - w % step for w in pairs.widths] == partition.widths for partition, pairs in networks)
+    for spec, like in AS_2_TO_1.items():
+        step, fit = boolit.activation(spec).divisor, 0
+        for column in columns:
+            rounded = [width - width % step for width in Network("tab:cnn-mnist", column, like).widths]
+            fit += Network("tab:cnn-mnist", column, spec).widths == rounded
         note = f"multiples of {step}; the authors' partitions had the widths of 2→1"
         yield Check(f"{spec}: columns with the widths of 2→1, rounded down", len(columns), fit, kind="derived", note=note)
-    yield from _headings("tab:cnn-mnist", columns, ROWS_OF_2_TO_1)
+    yield from _headings("tab:cnn-mnist", columns, AS_2_TO_1)
     cnn, relu = family({"name": "cnn"}), boolit.activation("relu")
     widths = {budget: cnn.widths_for_budget(budget, 1, (28, 28), 10, relu) for budget in (10**6 - 1, 10**6)}
     large = [budget for budget, (first, _, third, *_) in widths.items() if third > 2 * first]
@@ -188,19 +184,20 @@ def check_cnns() -> Iterator[Check]:
 
 def check_resnets() -> Iterator[Check]:
     """Check each kind at each factor for both datasets, the headings, and how many activations are exchanged."""
-    yield from _counts("tab:resnet50-cifar10", "tab:resnet50-cifar100")
-    slopes = [Network("tab:resnet50-cifar10", "6M", spec).parameters for spec in ("prelu", "relu")]
-    yield Check("activations that are exchanged, by the slopes of PReLU", 48, slopes[0] - slopes[1])  # the stem keeps ReLU
+    prelu, relu = (Network("tab:resnet50-cifar10", "6M", spec).parameters for spec in ("prelu", "relu"))
+    yield Check("activations that are exchanged, by the slopes of PReLU", 48, prelu - relu)  # the stem keeps ReLU
     for table in ("tab:resnet50-cifar10", "tab:resnet50-cifar100"):
-        yield from _headings(table, SIZES)
+        yield from _counts(table)
+        yield from _headings(table, SIZES, {})
 
 
 def check_sran() -> Iterator[Check]:
     """Check each kind and its parts (three encoders, three gated modules), and every row."""
     yield from _counts("tab:sran")
-    for row in read("counts.csv").query("table == 'tab:sran'").itertuples():
-        parts = " ".join(map(str, Network("tab:sran", row.column, row.activation).parts))
-        yield Check(f"tab:sran {row.column}, {row.kind}: encoders, modules", row.printed, parts, row.parts, kind="derived")
+    for row in read("counts.csv", "tab:sran"):
+        parts = Network("tab:sran", row["column"], row["activation"]).parts
+        name = f"tab:sran {row['column']}, {row['kind']}: encoders, modules"
+        yield Check(name, row["printed"], parts, row["parts"], kind="derived")
     yield from _sizes("tab:sran", "layernorm")
     prelu, relu = (Network("tab:sran", "layernorm", spec).parameters for spec in ("prelu", "relu"))
     yield Check("slopes of PReLU, one per activation", 7, prelu - relu)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from boolit.lab.paper.claims import claims, evaluate
-from boolit.lab.paper.printed import frame, table_rows, tables
+from boolit.lab.paper.printed import frame, table, table_rows, tables
 from boolit.lab.paper.verification import Check
 from boolit.lab.paper.verification.networks import CLASSES
 
@@ -29,20 +30,20 @@ def check_claims() -> Iterator[Check]:
 
 def check_tables() -> Iterator[Check]:
     """Check the numbers of tab:datasets, three statements about tables, and the hidden table of ranks."""
-    datasets = frame("tab:datasets").set_index("dataset")
-    classes = [count for count in datasets["classes"] if count in map(str, CLASSES.values())]
+    datasets = {row["dataset"]: row for row in frame("tab:datasets").to_dict("records")}
+    classes = [name for name, row in datasets.items() if row["classes"] in map(str, CLASSES.values())]
     yield Check("tab:datasets: numbers of classes that the sizes of the transfer heads show", 8, len(classes))
-    train, test = (int(datasets.loc["Covertype", part]) for part in ("train", "test"))
+    train, test = datasets["Covertype"]["train"], datasets["Covertype"]["test"]
     yield Check("tab:datasets: samples of Covertype", 581_012, train + test)
     yield Check("tab:datasets: its training samples, 80 %", train, round(0.8 * (train + test)))
     rows = set(table_rows("tab:transfer-extra"))
     absent = sum(spec not in rows for spec in ("sigmoid", "relu6", "hardtanh", "log_sigmoid", "hardsigmoid", "softshrink"))
     note = "s:transfer says that every activation of PyTorch 1.10 is compared"
     yield Check("six activations of PyTorch without a row in tab:transfer-extra", 0, absent, 6, kind="erratum", note=note)
-    cells = frame("tab:transfer-head-512").query("dataset == 'SVHN'")["mean"].notna().sum()
+    cells = sum(cell.column == "SVHN" for cell in table("tab:transfer-head-512"))
     note = "a:transfer says that some are missing"
-    yield Check("experiments on SVHN in tab:transfer-head-512, of 46", "< 46", int(cells), 46, kind="erratum", note=note)
-    errors = [label for label in tables() if frame(label)["standard_error"].isna().all()]
+    yield Check("experiments on SVHN in tab:transfer-head-512, of 46", "< 46", cells, 46, kind="erratum", note=note)
+    errors = [label for label in tables() if all(math.isnan(cell.standard_error) for cell in table(label))]
     note = "the checklist says that all tables have error over several seeds"
     yield Check("tables of results without errors", "none", ", ".join(errors), "tab:sran", kind="erratum", note=note)
     for task in RANKED:
