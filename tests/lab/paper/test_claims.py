@@ -74,6 +74,7 @@ def test_no_difference_between_best_and_worst() -> None:
     equal = runs("fig:jsb", {"relu": 0.7, "max": 0.7001, "silu": 0.7002}, sd=0.01)
     assert evaluate(claim, equal).verdict == "confirmed"
     assert evaluate(claim, runs("fig:jsb", {"relu": 0.7, "silu": 0.74}, sd=0.01)).verdict == "contradicted"
+    assert evaluate(claim, runs("fig:jsb", {"relu": 0.7, "silu": 0.74}, n=1)).verdict == "not confirmed"
 
 
 def test_picking_the_best_of_noise_contradicts_nothing() -> None:

@@ -10,7 +10,7 @@ import math
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -198,7 +198,7 @@ def _columns(label: str) -> list[str]:
     return list(dict.fromkeys(cell.column for cell in table(label))) if label in labels() else []
 
 
-def _column(label: str, run: dict[str, Any]) -> str:
+def _column(label: str, run: Mapping[Hashable, Any]) -> str:
     """Return the column of a table that a run belongs to: a metric, a number of layers, or a size."""
     columns = _columns(label)
     for name in (_file()["metrics"].get(run["metric"]), str(run["depth"])):
@@ -263,7 +263,8 @@ def _compare(test: Criterion, tables: Sequence[str], cells: Cells, printed: bool
         for spec in left:
             if test.value is not None or test.reaches is not None:
                 yield _from_constant(test, spec, group[spec], place)
-            rivals = [spec.replace(*test.partner.split(">"))] if test.partner else [spec] if test.against else right
+            old, _, new = test.partner.partition(">")
+            rivals = [spec.replace(old, new)] if test.partner else [spec] if test.against else right
             for rival in rivals:
                 if rival in other and other[rival] is not group[spec]:
                     name = f"{rival} in {test.against}" if test.against else rival
@@ -332,6 +333,8 @@ def _judge_measured(test: Criterion, comparisons: Sequence[Comparison]) -> Verdi
     name = "one-sample t-test" if test.value is not None else "Welch's t-test"
     smallest = min(comparisons, key=corrected)
     if test.says_equal:
+        if math.isnan(smallest.p):
+            return Verdict(NOT_CONFIRMED, name, runs, details="single runs")
         equal = _satisfied(test, comparisons, lambda item: corrected(item) >= ALPHA)
         return Verdict(CONFIRMED if equal else CONTRADICTED, name, runs, corrected(smallest), _list([smallest]))
     against = [item for item in comparisons if item.difference < 0 and corrected(item) < ALPHA]
@@ -345,9 +348,9 @@ def _judge_measured(test: Criterion, comparisons: Sequence[Comparison]) -> Verdi
 
 def _list(comparisons: Sequence[Comparison], most: int = 4) -> str:
     def text(item: Comparison) -> str:
-        pair = f"{item.left} − {item.right}" if item.right else item.left
-        size = "" if math.isnan(item.difference) else f" {item.difference:+.3g}".replace("-", "−")
-        return f"{pair} in {item.column}{size}" + ("" if math.isnan(item.p) else f" (p = {item.p:.2g})")
+        difference = f"{item.difference:+.3g}".replace("-", "−")
+        p = "" if math.isnan(item.p) else f" (p = {item.p:.2g})"
+        return f"{item.left} − {item.right} in {item.column} {difference}{p}"
 
     more = f"; and {len(comparisons) - most} more" if len(comparisons) > most else ""
     return "; ".join(text(item) for item in sorted(comparisons, key=lambda item: item.difference)[:most]) + more

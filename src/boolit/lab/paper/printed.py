@@ -84,7 +84,11 @@ def _cells(label: str) -> list[PrintedCell]:
     header, *rows = csv.reader(_lines(label))
     if header[-1] != "italic":
         raise UserError(f"{label} is not a table of results by activation; use frame({label!r})")
-    return [PrintedCell(*row[:2], float(row[2]), float(row[3]), int(row[4]), *(m == "1" for m in row[5:])) for row in rows]
+    cells = []
+    for activation, column, mean, error, n, *marks in rows:
+        bold, underlined, italic = (mark == "1" for mark in marks)
+        cells.append(PrintedCell(activation, column, float(mean), float(error), int(n), bold, underlined, italic))
+    return cells
 
 
 def table(label: str) -> list[PrintedCell]:

@@ -96,6 +96,7 @@ def check_difference() -> Iterator[Check]:
     largest = max(_largest("xnor", radius) for radius in RADII)
     yield Check("xnor: anywhere", "≤ 1", largest, math.log(2), ROUNDING, kind="derived", note=note)
     squares = "of the squares max(|x|, |y|) = r, those where the largest difference lies on a boundary line of AIL"
+    # Relative to the inputs: IL itself is 0 along a curve.
     relative = "the largest difference on the square max(|x|, |y|) = r, divided by r, is smaller on each larger square"
     for op in OPERATIONS:
         peaks = sum(_peaks_on_boundary(op, radius) for radius in RADII)
