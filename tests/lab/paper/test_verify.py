@@ -103,6 +103,18 @@ class TestAgainstOtherImplementations:
         mean, _ = integrate.dblquad(density, -7, 7, -7, 7, epsabs=1e-5)
         assert gates.integrate("or", "il")[0] == pytest.approx(mean, abs=1e-5)
 
+    def test_a_linear_layer_is_bayes_rule(self) -> None:
+        """a:bayesrule: the posterior logit is the prior's plus the log-likelihood ratios, by enumeration of the evidence."""
+        generator = torch.Generator().manual_seed(0)
+        prior, true, false = torch.rand(13, dtype=torch.float64, generator=generator).split([1, 6, 6])
+        evidence = torch.cartesian_prod(*[torch.tensor([0.0, 1.0], dtype=torch.float64)] * 6)
+        if_true, if_false = (torch.where(evidence > 0, p, 1 - p) for p in (true, false))
+        joint = prior * if_true.prod(-1)
+        posterior = (joint / (joint + (1 - prior) * if_false.prod(-1))).logit()
+        assert torch.allclose(prior.logit() + (if_true / if_false).log().sum(-1), posterior)
+        weight, bias = true.logit() - false.logit(), prior.logit() + ((1 - true) / (1 - false)).log().sum()
+        assert torch.allclose(nn.functional.linear(evidence, weight[None], bias)[:, 0], posterior)
+
     def test_multinomial_naive_bayes_is_a_linear_layer(self) -> None:
         """a:bayesrule: weights log p and the log prior as bias give scikit-learn's classifier."""
         generator = np.random.default_rng(0)

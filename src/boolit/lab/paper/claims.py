@@ -38,34 +38,22 @@ NEAR = 1.25  # runs belong to the column "65k" if their size differs from it by 
 class Criterion:
     """What a claim says about a table: by default, that ``left`` has a higher mean than ``right`` in every column.
 
-    Args:
-        left: Activations, separated by blanks: specs or patterns ("*ail*"); "!" excludes ("* !relu"). Rows of other networks
-            ("relu (base SRAN)") match only patterns with a bracket.
-        right: Activations to compare with; those on the left are left out.
-        partner: "_d>_p" compares each activation on the left with the one whose name has "_p" for "_d".
-        against: Compare with the same activation and column of another table.
-        columns: Names of columns, "best" (each activation in its best column) or "mean" (over all columns). Default: all.
-        pick: "best" takes only the best activation on the left of each column.
-        pick_right: "worst" takes only the worst on the right.
-        p: The p-value of the difference lies in this range; [0.05, 1] claims that there is no significant difference.
-        share: The share of cells (activation on the left, column) that must satisfy the claim.
-        value: The activations on the left have this mean.
-        reaches: The best run of each activation on the left reaches this value.
-        lower: Lower values are better.
+    Activations are specs or patterns ("*ail*") separated by blanks; "!" excludes ("* !relu"). Rows of other networks, such as
+    "relu (base SRAN)", match only patterns with a bracket.
     """
 
     left: str = "*"
-    right: str = ""
-    partner: str = ""
-    against: str = ""
-    columns: list[str] | str = ""
-    pick: str = ""
-    pick_right: str = ""
-    p: list[float] | None = None
-    share: float = 1.0
-    value: float | None = None
-    reaches: float | None = None
-    lower: bool = False
+    right: str = ""  # those that are on the left too are left out
+    partner: str = ""  # "_d>_p": compare each with the activation whose name has "_p" for "_d"
+    against: str = ""  # compare with the same activation and column of another table
+    columns: list[str] | str = ""  # names, "best" (each activation in its best column), "mean" (of all columns); default all
+    pick: str = ""  # "best": only the best activation on the left of each column
+    pick_right: str = ""  # "worst": only the worst on the right
+    p: list[float] | None = None  # the range of the p-value; [0.05, 1] claims that there is no significant difference
+    share: float = 1.0  # the share of cells (activation on the left, column) that must satisfy the claim
+    value: float | None = None  # the activations on the left have this mean
+    reaches: float | None = None  # the best run of each activation on the left reaches this value
+    lower: bool = False  # lower values are better
 
     @property
     def says_equal(self) -> bool:

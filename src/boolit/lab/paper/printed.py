@@ -79,18 +79,6 @@ def frame(label: str) -> pd.DataFrame:
     return pd.read_csv(StringIO("\n".join(_lines(label))))
 
 
-@lru_cache
-def _cells(label: str) -> list[PrintedCell]:
-    header, *rows = csv.reader(_lines(label))
-    if header[-1] != "italic":
-        raise UserError(f"{label} is not a table of results by activation; use frame({label!r})")
-    cells = []
-    for activation, column, mean, error, n, *marks in rows:
-        bold, underlined, italic = (mark == "1" for mark in marks)
-        cells.append(PrintedCell(activation, column, float(mean), float(error), int(n), bold, underlined, italic))
-    return cells
-
-
 def table(label: str) -> list[PrintedCell]:
     """Return the cells of a table of results by its LaTeX label.
 
@@ -99,7 +87,14 @@ def table(label: str) -> list[PrintedCell]:
         >>> paper_table("tab:mlp-covtype")[0]  # doctest: +ELLIPSIS
         PrintedCell(activation='relu', column='1', mean=92.0644, standard_error=0.07, n=5, bold=False, ...)
     """
-    return list(_cells(label))
+    header, *rows = csv.reader(_lines(label))
+    if header[-1] != "italic":
+        raise UserError(f"{label} is not a table of results by activation; use frame({label!r})")
+    cells = []
+    for activation, column, mean, error, n, *marks in rows:
+        bold, underlined, italic = (mark == "1" for mark in marks)
+        cells.append(PrintedCell(activation, column, float(mean), float(error), int(n), bold, underlined, italic))
+    return cells
 
 
 def table_rows(label: str) -> list[str]:

@@ -80,7 +80,6 @@ FAMILIES = (
     _family("normalization", "Mean and sd under N(0,1) inputs", "tab:normalization-constants", "gates", "check_moments"),
     _family("difference", "Difference of AIL and IL", "a:diff", "gates", "check_difference"),
     _family("identities", "Identities of the gates", "eq:and_il … eq:xnor_ail", "gates", "check_identities"),
-    _family("bayes", "Linear layers and Bayes' rule", "s:derivation, a:bayesrule", "gates", "check_bayes"),
     _family("maps", "Channels in → out, and widths", "tab:transfer-nparam-big, tab:tmnx", "networks", "check_maps"),
     _family("transfer", "Parameters of the transfer heads", "tab:transfer-nparam-big, -512", "networks", "check_heads"),
     _family("mnist-mlp", "Parameters of the MLPs on MNIST", "tab:mlp-mnist", "networks", "check_mlps"),

@@ -1,4 +1,4 @@
-"""Checks of the gates: moments under N(0,1) inputs, distance of AIL from IL, identities, and Bayes' rule."""
+"""Checks of the gates: moments under N(0,1) inputs, distance of AIL from IL, and identities."""
 
 from __future__ import annotations
 
@@ -159,6 +159,10 @@ def check_identities() -> Iterator[Check]:
     reached = {_truth_table(op, "ail", *signs) for op in OPERATIONS for signs in inversions}
     note = "the paper says 12; these are the 10 that depend on both inputs, x, y and their inverses make 14, constants 16"
     yield Check("operations with at most one inversion", 12, len(reached), 10, kind="erratum", note=note)
+    bits = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    for op, bias in (("and", -1.5), ("or", -0.5)):
+        signs = "".join("1" if value > 0 else "0" for value in bits.sum(-1) + bias)
+        yield Check(f"sign of x₀ + x₁ {bias:+} is {op} of bits", TRUTH[op], signs)
     every = reached | {"0011", "0101", "1100", "1010", "0000", "1111"}
     yield Check("… with pass-through and constants (bias)", 16, len(every))
 
@@ -226,37 +230,3 @@ def _truth_table(op: str, form: str, x_sign: int = 1, y_sign: int = 1, sign: int
     x = CERTAIN * torch.tensor([-1.0, -1.0, 1.0, 1.0])
     y = CERTAIN * torch.tensor([-1.0, 1.0, -1.0, 1.0])
     return "".join("1" if value > 0 else "0" for value in sign * combine(op, x_sign * x, y_sign * y, form=form))
-
-
-# s:derivation and a:bayesrule: what a linear layer can do with logits.
-
-
-def check_bayes() -> Iterator[Check]:
-    """Check the linear separators of AND and OR, and a linear layer as Bayes' rule in log-odds form."""
-    inputs = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
-    for op, bias in (("and", -1.5), ("or", -0.5)):
-        signs = "".join("1" if value > 0 else "0" for value in inputs.sum(-1) + bias)
-        yield Check(f"{op} of binary inputs: sign of x₀ + x₁ {bias:+}", TRUTH[op], signs)
-    below = (torch.tensor([[-1.0, 3.0]]).sum(-1) - 1.5 > 0).item()  # AND is positive, although x₀ < 0
-    yield Check("… does not generalize to logits: AND(−1, 3) > 0", "True", str(below))
-    generator = torch.Generator().manual_seed(0)
-    prior = torch.rand(1, dtype=torch.float64, generator=generator).logit()
-    true, false = torch.rand(2, 6, dtype=torch.float64, generator=generator)  # P(X_i = 1) if H, and if not H
-    evidence = torch.cartesian_prod(*[torch.tensor([0.0, 1.0], dtype=torch.float64)] * 6)
-    likelihoods = [torch.where(evidence > 0, p, 1 - p) for p in (true, false)]
-    joint, other = (
-        share * each.prod(-1) for share, each in zip((prior.sigmoid(), (-prior).sigmoid()), likelihoods, strict=True)
-    )
-    posterior = (joint / (joint + other)).logit()
-    ratios = (likelihoods[0] / likelihoods[1]).log()
-    yield _error("posterior logit = prior logit + Σ log-likelihood ratios", prior + ratios.sum(-1), posterior, tolerance=1e-12)
-    weight, bias = true.logit() - false.logit(), prior + ((1 - true) / (1 - false)).log().sum()
-    yield _error("a linear layer of binary evidence is that sum", evidence @ weight + bias, posterior, tolerance=1e-12)
-    counts = torch.randint(0, 5, (50, 6), dtype=torch.float64, generator=generator)
-    words = torch.rand(3, 6, dtype=torch.float64, generator=generator)
-    words /= words.sum(-1, keepdim=True)
-    direct = (words ** counts[:, None, :]).prod(-1)
-    layer = torch.nn.functional.linear(counts, words.log()).softmax(-1)
-    yield _error(
-        "multinomial naive Bayes is a linear layer with w = log p", layer, direct / direct.sum(-1, keepdim=True), 1e-12
-    )
