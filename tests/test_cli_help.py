@@ -156,7 +156,7 @@ def test_choices_are_those_of_the_lab() -> None:
         ("export somewhere -f xls", "-f 'xls' is not one of csv, parquet, json"),
         ("figures --format pngg", "--format 'pngg' is not one of png, svg, pdf; did you mean png?"),
         ("paper mlp-mnist --format latx", "--format 'latx' is not one of markdown, latex, html, csv; did you mean latex?"),
-        ("verify --only mapz", "--only 'mapz' is not one of normalisation,"),
+        ("verify --only mapz", "--only 'mapz' is not one of normalization,"),
         ("run parity --activations relu,reluu", "unknown activation 'reluu'; did you mean relu"),
         ("search parity -a reluu", "unknown activation 'reluu'; did you mean relu"),
         ("show parity -a ,", "--activations , names none"),
