@@ -26,7 +26,7 @@ BUDGETS = {"16k": 2**14, "65k": 2**16, "262k": 2**18, "4M": 2**22, "15k": 2**14,
 BUDGETS |= {size: 10**6 * int(size[:-1]) for size in SIZES}
 # The model of each table, the shape of a sample, the outputs, and the widths of 1→1 activations where no budget sets them.
 MODELS: dict[str, tuple[dict[str, Any], tuple[int, ...], int, list[int]]] = {
-    "tab:mlp-mnist": ({"name": "mlp", "normalisation": "batch"}, (28, 28), 10, []),
+    "tab:mlp-mnist": ({"name": "mlp", "normalization": "batch"}, (28, 28), 10, []),
     "tab:cnn-mnist": ({"name": "cnn"}, (28, 28), 10, []),
     "tab:resnet50-cifar10": ({"name": "preact-resnet", "sizes": "paper"}, (3, 32, 32), 10, []),
     "tab:resnet50-cifar100": ({"name": "preact-resnet", "sizes": "paper"}, (3, 32, 32), 100, []),
