@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from boolit.nn import activations, convert
-from boolit.nn.conversion.redirect import PairGate
+from boolit.nn.conversion.sites import PairGate
 
 
 @pytest.fixture(autouse=True, scope="module")
