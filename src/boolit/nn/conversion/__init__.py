@@ -135,11 +135,11 @@ class Conversion:
 
         models = [copy.deepcopy(model).train() for model in (self.original, self.model)]
         flops, times = [], [list[float](), list[float]()]
-        for model in models:
-            with FlopCounterMode(display=False) as counter, undisturbed(model):
-                run(model, example)
-            flops.append(counter.get_total_flops())
         with torch.random.fork_rng():
+            for model in models:
+                with FlopCounterMode(display=False) as counter, torch.no_grad():
+                    run(model, example)
+                flops.append(counter.get_total_flops())
             for _ in range(steps + 1):
                 for model, seconds in zip(models, times, strict=True):
                     model.zero_grad()
@@ -325,8 +325,8 @@ class _Job:
         for site in self.active if pairs and not self.exact else ():
             users = [user for node in site.nodes for user in node.users]
             if len(users) == len(site.nodes) and not site.pair and all(map(factors, users)):
-                sources = [{split_source(a.all_input_nodes[0] if a in site.nodes else a) for a in factors(u)} for u in users]
-                fused = all(len(each) == 1 and None not in each for each in sources)
+                pieces = [[a.all_input_nodes[0] if a in site.nodes else a for a in factors(user)] for user in users]
+                fused = all(a is not b and split_source(a) is split_source(b) is not None for a, b in pieces)
                 products |= dict.fromkeys(users, site) if fused or gated == "replace" else {}
         if gated == "replace" and not products and not any(site.pair for site in self.active):
             raise ValueError("gated='replace' finds no product of an activation and another tensor")

@@ -302,7 +302,7 @@ class ChannelAnalysis:
         layer = self.model.get_submodule(parent)
         assert isinstance(layer, TRANSFORMER_LAYERS)
         (before,) = self._make(child(parent, "linear1"), "out_features", layer.linear1.out_features)
-        after = self._link(site, before, self._new.feature_factor, self._new.divisor)
+        after = self._link(site, before, self._new.feature_factor / site.factor, self._new.divisor)
         self._use(child(parent, "linear2"), "in_features", LayerWidth((after,)))
 
     def _read(self, layer: str, attribute: str, value: Value, dim: int, size: int) -> Parts:

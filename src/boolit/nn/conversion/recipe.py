@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial, wraps
 from typing import Any
 
+import torch
 from torch import Tensor, fx, nn
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
@@ -43,6 +45,8 @@ class _Redirection(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = REPLACEABLE.get(func, "")
+        if func is Tensor.unflatten:
+            func = torch.unflatten  # torch.compile cannot trace the method inside a mode
         if self.paused or name not in self.plan:
             return func(*args, **kwargs)
         target = self.plan[name].get(self.count(name))
@@ -71,6 +75,7 @@ class RedirectedForward:
     def __init__(self, module: nn.Module) -> None:
         self.module, self.inner = module, module.__dict__.get("forward")
         self.plan: Plan = {}
+        self.eager = False
 
     @property
     def _forward(self) -> Any:
@@ -85,6 +90,11 @@ class RedirectedForward:
         return type(self.module).forward.__code__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.eager and torch.compiler.is_compiling():
+            return torch.compiler.disable(self._run, reason="torch.compile hides its in-place activations")(*args, **kwargs)
+        return self._run(*args, **kwargs)
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
         outer = _redirections()
         for mode in outer:
             mode.paused += 1
@@ -138,10 +148,11 @@ def make_recipe(
 
     for site, entry in entries.items():
         if site.nodes and site.module is None:
-            redirect(site.place, name=site.name.removeprefix(f"{site.place.owner}."), **entry)
+            eager = any(node.meta["hidden"] for node in site.nodes)
+            redirect(site.place, name=site.name.removeprefix(f"{site.place.owner}."), eager=eager, **entry)
     for node, site in products.items():
         name = f"pair_gate_{where[node].index}"
-        redirect(where[node], name=name, spec=spec, dim=analysis.dims[site], pair="product")
+        redirect(where[node], name=name, eager=False, spec=spec, dim=analysis.dims[site], pair="product")
     for literal in analysis.literals:
         old, new = literal.use.size, scale.size(literal.use)
         if old != new:
@@ -213,11 +224,20 @@ def apply(model: nn.Module, recipe: Mapping[str, Any], make: Make = activation) 
     for path, turn in recipe["transformers"].items():
         _replace_in_transformer(model, path, _new_module(model, turn, make))
     for path, calls in recipe["calls"].items():
-        plan = _redirect(model.get_submodule(path)).plan
+        forward = _redirect(model.get_submodule(path))
+        # Calls that an earlier conversion redirected to modules are not in the trace of this one.
+        redirected = {name: {i for i, target in plan.items() if isinstance(target, str)} for name, plan in forward.plan.items()}
         for call in calls:
+            plan, indices = forward.plan.setdefault(call["call"], {}), itertools.count()
+            if call["call"] in redirected:
+                indices = itertools.filterfalse(redirected[call["call"]].__contains__, indices)  # type: ignore[assignment]
+            index = next(itertools.islice(indices, call["index"], None))
             if "name" in call:
                 model.get_submodule(path).add_module(call["name"], _new_module(model, call, make))
-            plan.setdefault(call["call"], {})[call["index"]] = call.get("name") or call["sizes"]
+                plan[index], forward.eager = call["name"], forward.eager or call["eager"]
+            else:
+                position, old, new = call["sizes"]
+                plan[index] = [position, plan[index][1] if index in plan else old, new]
     for path in recipe["isolated"]:
         _redirect(model.get_submodule(path))
     return [path for path, layer in model.named_modules() if make_safe(layer)]

@@ -223,4 +223,5 @@ def _transformer_sites(model: nn.Module, choice: ActivationChoice) -> Iterator[S
     for name, module in model.named_modules():
         if isinstance(module, TRANSFORMER_LAYERS) and choice.takes_attribute(module.activation):
             was = module.activation
-            yield Site(child(name, "activation"), _describe(was) if isinstance(was, nn.Module) else f"{was.__name__}(…)")
+            text = _describe(was) if isinstance(was, nn.Module) else f"{was.__name__}(…)"
+            yield Site(child(name, "activation"), text, factor=was.feature_factor if isinstance(was, Activation) else Fraction(1))

@@ -205,7 +205,9 @@ class _Recorder(TorchFunctionMode):
         changed = args[0] if func is Tensor.__setitem__ else result
         if any(True for _ in tensors(changed)):
             node = self.graph.create_node("call_method", name or str(func), *arguments)
-            node.meta["nn_module_stack"] = dict(self._stack)
+            # torch.compile does not show calls such as torch.relu_ to a mode.
+            hidden = func.__name__.endswith("_") and getattr(Tensor, func.__name__, None) is not func
+            node.meta |= {"nn_module_stack": dict(self._stack), "hidden": hidden}
             self.name(changed, node)
         return result
 

@@ -153,7 +153,8 @@ def _factors(analysis: ChannelAnalysis, links: list[Link], copies: int) -> dict[
         # An activation may read what another one made only through a depthwise layer, which cannot change the width.
         if source and (copies or not link.depthwise):
             cause = axes.cause(link.before.axis, source.after.axis)
-            tied = f"{cause} makes its input as wide as the output of {source.site.name}"
+            output = "its output" if source is link else f"the output of {source.site.name}"
+            tied = f"{cause} makes its input as wide as {output}"
             analysis.refusals.setdefault(link.site, tied if cause else f"it acts on the output of {source.site.name}")
     if len(analysis.refusals) > refused:
         return None
