@@ -274,7 +274,9 @@ def test_the_report_is_a_table_and_json() -> None:
         "leaky_relu: leaky_relu(…) → or_and_xnor_nail_d",
         "fc3: Linear(64, 10) → Linear(96, 10), new weights",
     ]
-    assert any(line.split() == ["relu", "relu(…)", "or_and_xnor_nail_d", "32", "→", "48"] for line in str(conversion).splitlines())
+    assert any(
+        line.split() == ["relu", "relu(…)", "or_and_xnor_nail_d", "32", "→", "48"] for line in str(conversion).splitlines()
+    )
     plain = json.loads(json.dumps(conversion.to_dict()))
     assert plain["parameters"] == list(conversion.parameters)
     assert [change["layer"] for change in plain["changes"]] == [change.layer for change in conversion.changes]
@@ -414,7 +416,11 @@ def test_other_threads_compute_the_same_while_models_are_converted() -> None:
     ("make", "error", "words"),
     [
         (lambda: 5, TypeError, "model must be an nn.Module, got int"),
-        (lambda: torch.jit.trace(nn.Sequential(nn.Linear(2, 2)), torch.zeros(3, 2)), TypeError, "the model is a ScriptModule, .* before scripting"),
+        (
+            lambda: torch.jit.trace(nn.Sequential(nn.Linear(2, 2)), torch.zeros(3, 2)),
+            TypeError,
+            "the model is a ScriptModule, .* before scripting",
+        ),
         (lambda: prune.l1_unstructured(m := nn.Linear(4, 4), "weight", 0.5) and m, ValueError, "the model is pruned; .*remove"),
         (lambda: torch.compile(mlp(), backend="eager"), ValueError, r"compiled; convert model\._orig_mod"),
         (lambda: nn.Sequential(nn.LazyLinear(3), nn.ReLU()), ValueError, "0 is a LazyLinear that has seen no input"),

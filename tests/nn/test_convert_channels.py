@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from boolit.nn import Gate, activation, activations, convert
+from boolit.nn import Gate, activation, convert
 from boolit.nn.conversion import Conversion
 
 SPECS = ["or_ail", "or_and_xnor_nail_d", "or_xnor_ail_p", "or_ail_k3"]
@@ -258,12 +258,12 @@ def _gated(pair: tuple[Tensor, ...]) -> Tensor:
 
 
 SPELLINGS: dict[str, Callable[..., Tensor]] = {
-    "chunk": lambda net, y: _gated(y.chunk(2, -1)),
-    "split": lambda net, y: _gated(torch.split(y, 8, dim=-1)),
-    "slices": lambda net, y: F.silu(y[..., :8]) * y[..., 8:],
-    "unbind": lambda net, y: _gated(y.view(*y.shape[:-1], 2, 8).unbind(-2)),
-    "unflatten": lambda net, y: _gated(y.unflatten(-1, (2, -1)).unbind(-2)),
-    "glu": lambda net, y: F.glu(y),
+    "chunk": lambda _, y: _gated(y.chunk(2, -1)),
+    "split": lambda _, y: _gated(torch.split(y, 8, dim=-1)),
+    "slices": lambda _, y: F.silu(y[..., :8]) * y[..., 8:],
+    "unbind": lambda _, y: _gated(y.view(*y.shape[:-1], 2, 8).unbind(-2)),
+    "unflatten": lambda _, y: _gated(y.unflatten(-1, (2, -1)).unbind(-2)),
+    "glu": lambda _, y: F.glu(y),
     "nn.GLU": lambda net, y: net.glu(y),
 }
 
@@ -286,7 +286,7 @@ def test_a_fused_gated_layer_gets_a_gate_of_its_halves(spelling: str, budget: st
 
 
 def test_a_product_of_a_tensor_with_itself_is_not_a_gated_layer() -> None:
-    model = Fused(lambda net, y: F.silu(h := y[..., :8]) * h)
+    model = Fused(lambda _, y: F.silu(h := y[..., :8]) * h)
     with pytest.raises(ValueError, match="at silu: the product in Fused makes its input as wide as its output"):
         convert(model, "or_ail")
     assert convert(model, "relu").changes[0].now == "relu"
@@ -569,7 +569,11 @@ def shuffled() -> nn.Module:
         (lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU()), "or_and_xnor_nail_d", "at 1: its 8 channels .* the model's output"),
         (lambda: nn.Sequential(nn.ReLU(), nn.Linear(4, 2)), "or_ail", "at 0: its input does not come from a layer"),
         (lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.ReLU()), "or_ail", "at 2: it acts after a flatten"),
-        (lambda: nn.Sequential(weight_normed(4, 8), nn.ReLU(), weight_normed(8, 2)), "or_ail", "at 1: its output is fixed by 2"),
+        (
+            lambda: nn.Sequential(weight_normed(4, 8), nn.ReLU(), weight_normed(8, 2)),
+            "or_ail",
+            "at 1: its output is fixed by 2",
+        ),
         (tied, "or_ail", "at 1: its output is fixed by 2, whose parameters are shared"),
         (
             lambda: nn.Sequential(nn.Embedding(9, 6), nn.ReLU(), nn.Linear(6, 2)),
@@ -579,7 +583,11 @@ def shuffled() -> nn.Module:
         (lambda: summed(nn.Identity()), "or_xnor_ail_p", "act: its 6 channels are fixed by the operand of add that is not a"),
         (lambda: summed(weight_normed(6, 6)), "or_xnor_ail_p", "at act: its 6 channels are fixed by other, whose parameters"),
         (shuffled, "or_and_xnor_nail_d", "at 1: its 4 channels are fixed by the PixelShuffle 2"),
-        (lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.ReLU(), nn.Linear(8, 2)), "or_ail", "at 2: it acts on the output of 1"),
+        (
+            lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.ReLU(), nn.Linear(8, 2)),
+            "or_ail",
+            "at 2: it acts on the output of 1",
+        ),
         (
             lambda: Sketch(lambda net, x: net.b((y := net.a(x)) + F.relu(y)), a=nn.Linear(4, 8), b=nn.Linear(8, 2)),
             "or_ail",

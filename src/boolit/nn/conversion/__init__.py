@@ -105,7 +105,7 @@ class Conversion:
     def __str__(self) -> str:
         before, after = self.parameters
         share = f" ({after / before - 1:+.1%})" if before else ""
-        rows = [("block", "layer", "was", "now", "widths", "parameters", "weights")]
+        rows: list[tuple[str, ...]] = [("block", "layer", "was", "now", "widths", "parameters", "weights")]
         for change in self.changes:
             block, _, layer = change.layer.rpartition(".")
             pairs = (f"{pair[0]:,} → {pair[1]:,}" if pair else "" for pair in (change.widths, change.parameters))
@@ -401,7 +401,7 @@ class _Job:
             changes.append(Change(path, was[path], now[path], None, parameters, "new" if path in lost else word))
         changes += [Change(path, was[path], f"{now[path]}, strided before its product") for path in safe]
         if isinstance(self.spec, str):
-            remember(self.model, recipe, self.analysis, scale)
+            remember(self.model, recipe)
         return sorted(changes, key=lambda change: order.get(change.layer, len(order)))
 
     def _make(self, spec: str, dim: int) -> Activation:

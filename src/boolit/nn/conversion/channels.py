@@ -343,7 +343,7 @@ class ChannelAnalysis:
     def _activate(self, site: Site, node: fx.Node) -> Value:
         value, ratio, group = self._input(node), self._new.feature_factor / site.factor, self._new.divisor
         if site.pair:  # a GLU, which knows its dimension
-            module = self.model.get_submodule(site.module) if site.module else None
+            module: Any = self.model.get_submodule(site.module) if site.module else None
             dim = _argument(node, 1, "dim", -1) if module is None else getattr(module, "gate", module).dim
             self.dims[site] = dim if dim < 0 else dim - len(node.meta["shape"])
             if ratio == 1 and not isinstance(value, Channels):
@@ -413,8 +413,7 @@ class ChannelAnalysis:
             rule: Callable[[ChannelAnalysis, fx.Node, Channels], Value | None] | None = _RULES.get(name)
             result = _left_of(int(pooled[4] or 1), value) if pooled else rule(self, node, value) if rule else None
         if result is None:
-            values = [self._values[each] for each in node.all_input_nodes]
-            self._pin(values, f"the call of {name}{f' in {owner(node)}' if owner(node) else ''}")
+            self._pin((self._values[each] for each in node.all_input_nodes), _call_text(node, name))
         return result or Opaque.TENSOR
 
     def _describe(self, node: fx.Node) -> str:
@@ -463,7 +462,7 @@ class ChannelAnalysis:
         before, after = node.all_input_nodes[0].meta["shape"], node.meta["shape"]
         result = _regroup(value, before, after)
         if result is None or result.size != value.size:
-            self._pin([value], f"the call of {node.target}{f' in {owner(node)}' if owner(node) else ''}")
+            self._pin([value], _call_text(node, str(node.target)))
             return result and result._replace(parts=(self.axes.derive(value.parts[0], result.size),))
         if node.op == "call_method" and node.target in ("view", "reshape"):
             shape: Any = node.args[-1] if isinstance(node.args[-1], (list, tuple)) else node.args[1:]
@@ -475,8 +474,9 @@ class ChannelAnalysis:
     def _permute(self, node: fx.Node, value: Channels) -> Value | None:
         rank = len(node.meta["shape"])
         if node.target == "permute":
-            dims = _argument(node, 1, "dims", ())
-            order = [dim % rank for dim in (dims if isinstance(dims, (list, tuple)) else node.args[1:])]
+            dims: Any = _argument(node, 1, "dims", ())
+            dims = dims if isinstance(dims, (list, tuple)) else node.args[1:]
+            order = [dim % rank for dim in dims]
         else:
             order = [*range(rank)]
             first, second = (_argument(node, i, f"dim{i - 1}", 0) for i in (1, 2))
@@ -490,7 +490,9 @@ class ChannelAnalysis:
         place = 2 if name in ("roll", "repeat_interleave", *_SPLITS) and name != "unbind" else 1
         default = None if reduced or name == "roll" else 0
         given = _argument(node, place, "dims" if name in ("roll", "flip") else "dim", default)
-        dims = [dim if dim is None or dim < 0 else dim - rank for dim in (given if isinstance(given, (list, tuple)) else [given])]
+        dims = [
+            dim if dim is None or dim < 0 else dim - rank for dim in (given if isinstance(given, (list, tuple)) else [given])
+        ]
         if reduced and (given is None or value.dim in dims):
             return Opaque.TENSOR
         if value.dim in dims and name in ("chunk", "split", "tensor_split", "narrow") and not value.flat:
@@ -506,7 +508,7 @@ class ChannelAnalysis:
         if len(value.parts) > 1:
             return None
         if not count or value.size % count:
-            self.axes.pin(value.parts, f"the call of {name}{f' in {owner(node)}' if owner(node) else ''}")
+            self.axes.pin(value.parts, _call_text(node, name))
         shape = node.meta.get("shape")
         size = shape[value.dim] if shape else value.size  # the pieces of a split are separate nodes
         return value._replace(parts=(self.axes.derive(value.parts[0], size),), norm="", depthwise="")
@@ -529,7 +531,11 @@ class ChannelAnalysis:
         if several or not isinstance(taken, slice) or any(isinstance(item, (fx.Node, list)) for item in filled[place:]):
             return None
         moved = value._replace(dim=-sum(1 for item in filled[place:] if not isinstance(item, int)))
-        return moved if taken == slice(None) else None if value.flat else self._slice(node, moved, "a slice")
+        return moved if taken == slice(None) else None if value.flat else self._slice(node, moved, "getitem")
+
+
+def _call_text(node: fx.Node, name: str) -> str:
+    return f"the call of {name} in {owner(node)}" if owner(node) else f"the call of {name}"
 
 
 def _left_of(dims: int, value: Value) -> Channels | None:
@@ -589,15 +595,14 @@ def split_source(node: fx.Node) -> fx.Node | None:
 
 _POINTWISE = (nn.Identity, nn.Softmax, nn.LogSoftmax, nn.Softmax2d, nn.modules.dropout._DropoutNd, *POINTWISE_CLASSES)
 _SPLITS = ("chunk", "split", "tensor_split", "unbind")
-_ELEMENTWISE = POINTWISE_NAMES.union(
-    "add iadd sub isub mul imul div truediv floordiv pow neg abs exp log log1p sqrt rsqrt square reciprocal sign".split(),
-    "lt gt le ge eq ne where maximum minimum clamp clamp_min clamp_max masked_fill nan_to_num lerp erf sin cos".split(),
-    "softmax log_softmax normalize dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout".split(),
-    "contiguous clone detach data float double half bfloat16".split(),
-)
+_ARITHMETIC = "add iadd sub isub mul imul div truediv floordiv pow neg abs exp log log1p sqrt rsqrt square reciprocal sign"
+_COMPARISON = "lt gt le ge eq ne where maximum minimum clamp clamp_min clamp_max masked_fill nan_to_num lerp erf sin cos"
+_RANDOM = "softmax log_softmax normalize dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout"
+_COPY = "contiguous clone detach data float double half bfloat16"
+_ELEMENTWISE = POINTWISE_NAMES.union(f"{_ARITHMETIC} {_COMPARISON} {_RANDOM} {_COPY}".split())
+_ALONG = ("mean", "sum", "amax", "amin", "roll", "flip", "narrow", "index_select", "select", "cumsum", "repeat_interleave")
 _RULES: dict[str, Callable[[ChannelAnalysis, fx.Node, Channels], Value | None]] = {
-    **dict.fromkeys("mean sum amax amin roll flip narrow index_select select cumsum repeat_interleave".split(), ChannelAnalysis._along),
-    **dict.fromkeys(_SPLITS, ChannelAnalysis._along),
+    **dict.fromkeys((*_ALONG, *_SPLITS), ChannelAnalysis._along),
     **dict.fromkeys(("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze"), ChannelAnalysis._reshape),
     **dict.fromkeys(("permute", "transpose", "swapaxes"), ChannelAnalysis._permute),
     "getitem": ChannelAnalysis._getitem,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial, wraps
 from typing import Any
 
@@ -142,7 +141,7 @@ def make_recipe(
     calls: dict[str, list[dict[str, Any]]] = {}
 
     def redirect(place: Place, **target: Any) -> None:
-        entry = {"call": place.call, "index": place.index, **target}
+        entry = {"call": place.call, "index": place.number, **target}
         if entry not in calls.setdefault(place.owner, []):
             calls[place.owner].append(entry)
 
@@ -151,7 +150,7 @@ def make_recipe(
             eager = any(node.meta["hidden"] for node in site.nodes)
             redirect(site.place, name=site.name.removeprefix(f"{site.place.owner}."), eager=eager, **entry)
     for node, site in products.items():
-        name = f"pair_gate_{where[node].index}"
+        name = f"pair_gate_{where[node].number}"
         redirect(where[node], name=name, eager=False, spec=spec, dim=analysis.dims[site], pair="product")
     for literal in analysis.literals:
         old, new = literal.use.size, scale.size(literal.use)
@@ -181,7 +180,7 @@ def _module_entries(
         alike = all(entry == everywhere[0] for entry in everywhere)
         for owner, called in [*owners.items()][: 1 if alike else None]:
             inside = [name for name in names if name.startswith(f"{owner}." if owner and not alike else "")] or names
-            turns = [entries.get(site) for site in sorted(called, key=lambda site: site.place.index)]
+            turns = [entries.get(site) for site in sorted(called, key=lambda site: site.place.number)]
             if any(turn != turns[0] for turn in turns):
                 turning.add(owner)
             else:
@@ -318,29 +317,12 @@ def _rebuild(kind: type[nn.Module]) -> nn.Module:
     return subclass.__new__(subclass)
 
 
-def remember(model: nn.Module, recipe: Recipe, analysis: ChannelAnalysis, scale: Scale) -> None:
-    """Write the recipe, and new widths that have a field, into the configuration of a transformers model."""
+def remember(model: nn.Module, recipe: Recipe) -> None:
+    """Store the recipe in the configuration of a transformers model."""
     config: Any = getattr(model, "config", None)
-    if not hasattr(model, "save_pretrained") or not hasattr(config, "save_pretrained"):
-        return
-    widths = {key: (use.size, scale.size(use)) for key, use in analysis.layer_widths.items()}
-    free = {path for path, _ in widths}
-    fixed = [layer for path, layer in model.named_modules() if path not in free]
-    others = {size for layer in fixed for parameter in layer.parameters(recurse=False) for size in parameter.shape}
-    changed = set()
-    for part in (config, *(value for value in vars(config).values() if hasattr(value, "save_pretrained"))):
-        for name, value in vars(part).items():
-            made = {new for (_, attribute), (old, new) in widths.items() if attribute.startswith("out_") and old == value}
-            is_width = re.search(r"intermediate|ffn|d_ff|inner|mlp_dim|hidden_dim", name) and isinstance(value, int)
-            if is_width and len(made) == 1 and value not in others:
-                setattr(part, name, made.pop())
-                changed.add(value)
-    layers = {path: dict(sizes) for path, sizes in recipe["layers"].items()}
-    for (path, attribute), (old, new) in widths.items():
-        if old in changed:  # the field would give the layer its new value
-            layers.setdefault(path, {})[attribute] = new
-    config.boolit = [*getattr(config, "boolit", ()), {**recipe, "layers": layers}]
-    model.__class__ = _pretrained(type(model))
+    if hasattr(model, "save_pretrained") and hasattr(config, "save_pretrained"):
+        config.boolit = [*getattr(config, "boolit", ()), recipe]
+        model.__class__ = _pretrained(type(model))
 
 
 def from_pretrained(cls: type[Any], folder: str, **options: Any) -> Any:

@@ -53,11 +53,10 @@ class PairGate(nn.Module):
         Shape: two tensors of ``(…, C, …)``, or one of ``(…, 2C, …)``, to what the gate makes of 2C channels.
         """
         dim = self.gate.dim
-        if not self.adjacent:
-            result: Tensor = self.gate(first if second is None else torch.cat((first, second), dim))
-            return result
-        pair = first.chunk(2, dim) if second is None else (first, second)
-        result = self.gate(torch.stack(pair, dim).flatten(dim - 1, dim))
+        if self.adjacent:
+            pair = first.chunk(2, dim) if second is None else (first, second)
+            first, second = torch.stack(pair, dim).flatten(dim - 1, dim), None
+        result: Tensor = self.gate(first if second is None else torch.cat((first, second), dim))
         return result
 
 
@@ -126,11 +125,14 @@ REPLACEABLE = dict(_functions())
 
 
 class Place(NamedTuple):
-    """Position of a call: the module whose forward makes it, the name, and its index among the calls of that name."""
+    """Position of a call: the module whose forward makes it, the name, and its number among the calls of that name."""
 
     owner: str
     call: str
-    index: int
+    number: int
+
+
+_NOWHERE = Place("", "", 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +144,7 @@ class Site:
     module: str | None = None
     nodes: tuple[fx.Node, ...] = ()
     factor: Fraction = Fraction(1)
-    place: Place = Place("", "", 0)
+    place: Place = _NOWHERE
     pair: str = ""  # "product" for a gate over two tensors, "glu" for one over two halves
 
 
@@ -224,4 +226,6 @@ def _transformer_sites(model: nn.Module, choice: ActivationChoice) -> Iterator[S
         if isinstance(module, TRANSFORMER_LAYERS) and choice.takes_attribute(module.activation):
             was = module.activation
             text = _describe(was) if isinstance(was, nn.Module) else f"{was.__name__}(…)"
-            yield Site(child(name, "activation"), text, factor=was.feature_factor if isinstance(was, Activation) else Fraction(1))
+            yield Site(
+                child(name, "activation"), text, factor=was.feature_factor if isinstance(was, Activation) else Fraction(1)
+            )

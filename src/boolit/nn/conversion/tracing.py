@@ -82,7 +82,7 @@ def _likely_shapes(model: nn.Module) -> Iterator[tuple[tuple[int, ...], bool]]:
         if isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
             yield from (((_BATCH, length), True) for length in (8, 1, 64))
             return
-        if isinstance(layer, nn.MultiheadAttention) or isinstance(layer, RESIZABLE) or is_linear_alike(layer):
+        if isinstance(layer, (nn.MultiheadAttention, *RESIZABLE)) or is_linear_alike(layer):
             width = layer.embed_dim if isinstance(layer, nn.MultiheadAttention) else next(iter(widths(layer).values()))
             if spatial:
                 yield from (((_BATCH, width, *[side] * spatial), False) for side in _SIDES[spatial])
