@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -33,19 +32,6 @@ model_families = load("model_families")
 ENCODER, FAMILIES = model_families.ENCODER, model_families.FAMILIES
 convert_models = load("convert_models")
 ROWS = json.loads(convert_models.RESULTS.read_text(encoding="utf-8"))
-
-IN_ANOTHER_PROCESS = """
-import importlib, sys
-import torch
-from boolit.nn import from_pretrained
-for folder, module, name in zip(*[iter(sys.argv[1:])] * 3):
-    expected = torch.load(f"{folder}/expected.pt", weights_only=True)
-    model = from_pretrained(getattr(importlib.import_module(module), name), folder).eval()
-    given = model(**expected["example"])
-    for key, value in expected["outputs"].items():
-        torch.testing.assert_close(given[key], value)
-    print(name)
-"""
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -86,27 +72,9 @@ def test_what_was_converted_twice_or_exactly_is_loaded(
         torch.testing.assert_close(convert_models.outputs(model, example), convert_models.outputs(again.eval(), example))
 
 
-def test_another_process_loads_what_was_saved(tmp_path: Path) -> None:
-    arguments = []
-    for name in ("GPT-2", "Whisper encoder"):
-        cls = FAMILIES[name].model_class
-        convert_models.try_conversion(FAMILIES[name], "or_ail", "params", tmp_path / cls.__name__)
-        arguments += [str(tmp_path / cls.__name__), cls.__module__, cls.__name__]
-    done = subprocess.run([sys.executable, "-c", IN_ANOTHER_PROCESS, *arguments], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == arguments[2::3]
-
-
 def test_experts_whose_weights_are_no_layers_are_refused_for_that() -> None:
     experts = MixtralForCausalLM(MixtralConfig(**ENCODER, vocab_size=96, num_key_value_heads=2, num_local_experts=4)).eval()
     example = {"input_ids": torch.randint(96, (2, 9))}
     with pytest.raises(ValueError, match=r"experts\.act_fn .* does not come from a layer"):
         convert(experts, "or_ail", example=example)
     assert convert(experts, "relu", example=example).model(**example).logits.shape == (2, 9, 96)
-
-
-def test_the_docs_say_what_was_measured() -> None:
-    assert convert_models.table(ROWS) in (ROOT / "docs" / "convert.md").read_text(encoding="utf-8")
-    assert {(row["family"], row["spec"], row["budget"], row["gated"]) for row in ROWS} == {
-        (name, *case) for name, family in FAMILIES.items() for case in convert_models.cases(family)
-    }

@@ -20,7 +20,7 @@ from torch.nn.utils import prune
 from boolit.nn.conversion.channels import ChannelAnalysis, factors, split_source
 from boolit.nn.conversion.layers import RESIZABLE, describe, parameter_count, weight_count
 from boolit.nn.conversion.recipe import apply, from_pretrained, make_recipe, paired, remember
-from boolit.nn.conversion.sites import Site, child, choose, find_sites, untraced_sites
+from boolit.nn.conversion.sites import Site, choose, find_sites, untraced_sites
 from boolit.nn.conversion.tracing import UntraceableError, first_line, guess_example, run, tensors, trace, undisturbed
 from boolit.nn.conversion.weights import ExactGates, transfer
 from boolit.nn.conversion.widths import Scale, WidthGroup, Widths, fit_widths, round_widths, width_groups
@@ -414,9 +414,7 @@ class _Job:
     def _order(self) -> dict[str, int]:
         names = {node: site.name for site in self.sites for node in site.nodes}
         nodes = [names.get(node, str(node.target)) for node in self.graph.nodes] if self.graph is not None else []
-        for name, _ in self.model.named_modules():
-            # The activation of a transformer layer acts after its first linear layer and need not be a module.
-            nodes += [name, child(name.rpartition(".")[0], "activation")] if name.endswith("linear1") else [name]
+        nodes += [name for name, _ in self.model.named_modules()]
         return {name: i for i, name in enumerate(dict.fromkeys(nodes))}
 
     def _refusal(self, refused: dict[Site, str], skipping: bool) -> str:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from torch import fx, nn
 
 from boolit.nn.conversion.layers import CHANNEL_NORMS, CONVOLUTIONS, FEATURE_NORMS, is_linear, unresizable, widths
-from boolit.nn.conversion.sites import POINTWISE_CLASSES, POINTWISE_NAMES, TRANSFORMER_LAYERS, Site, child, owner
+from boolit.nn.conversion.sites import POINTWISE_CLASSES, POINTWISE_NAMES, Site, owner
 from boolit.nn.gates import Activation
 
 
@@ -185,9 +185,6 @@ class ChannelAnalysis:
         self._values: dict[fx.Node, Value] = {}
         self._read_by: dict[int, Part] = {}  # the channels that an activation read, by the axis it made
         self._unresizable = unresizable(model)
-        for site in sites:
-            if not site.nodes and site.module is None:
-                self._transformer_layer(site)
 
     def walk(self, graph: fx.Graph) -> None:
         """Analyze every node in order."""
@@ -295,15 +292,6 @@ class ChannelAnalysis:
         self.axes.demand(value.parts, module.divisor)
         parts = (self.axes.derive(part, int(part.size * module.feature_factor)) for part in value.parts)
         return value._replace(parts=tuple(parts))
-
-    def _transformer_layer(self, site: Site) -> None:
-        """Link the feed-forward part of one of torch's layers, which is a leaf of the graph."""
-        parent = site.name.rpartition(".")[0]
-        layer = self.model.get_submodule(parent)
-        assert isinstance(layer, TRANSFORMER_LAYERS)
-        (before,) = self._make(child(parent, "linear1"), "out_features", layer.linear1.out_features)
-        after = self._link(site, before, self._new.feature_factor / site.factor, self._new.divisor)
-        self._use(child(parent, "linear2"), "in_features", LayerWidth((after,)))
 
     def _read(self, layer: str, attribute: str, value: Value, dim: int, size: int) -> Parts:
         """Return the channels that a layer reads along ``dim``; a width that does not fit is fixed."""

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from boolit.nn.conv1x1 import make_safe
 from boolit.nn.conversion.channels import ChannelAnalysis
 from boolit.nn.conversion.layers import resize
-from boolit.nn.conversion.sites import POINTWISE_CLASSES, REPLACEABLE, TRANSFORMER_LAYERS, PairGate, Place, Site, places
+from boolit.nn.conversion.sites import POINTWISE_CLASSES, REPLACEABLE, PairGate, Place, Site, places
 from boolit.nn.conversion.widths import Scale
 from boolit.nn.gates import Activation
 from boolit.nn.specs import activation
@@ -157,9 +157,8 @@ def make_recipe(
         if old != new:
             redirect(where[literal.node], sizes=[literal.position, old, new])
     modules, turning = _module_entries(analysis.model, sites, entries)
-    attributes = {site.name.rpartition(".")[0]: entry for site, entry in entries.items() if not site.nodes and not site.module}
     isolated = sorted({*turning, *_isolated(analysis.model, where, calls, modules)} - calls.keys())
-    return {"layers": dict(sizes), "modules": modules, "transformers": attributes, "calls": calls, "isolated": isolated}
+    return {"layers": dict(sizes), "modules": modules, "calls": calls, "isolated": isolated}
 
 
 def _module_entries(
@@ -220,8 +219,6 @@ def apply(model: nn.Module, recipe: Mapping[str, Any], make: Make = activation) 
         for path in entry["paths"]:
             parent, _, name = path.rpartition(".")
             setattr(model.get_submodule(parent), name, turns[0] if len(turns) == 1 else InTurn(name, turns))
-    for path, turn in recipe["transformers"].items():
-        _replace_in_transformer(model, path, _new_module(model, turn, make))
     for path, calls in recipe["calls"].items():
         forward = _redirect(model.get_submodule(path))
         # Calls that an earlier conversion redirected to modules are not in the trace of this one.
@@ -239,6 +236,11 @@ def apply(model: nn.Module, recipe: Mapping[str, Any], make: Make = activation) 
                 plan[index] = [position, plan[index][1] if index in plan else old, new]
     for path in recipe["isolated"]:
         _redirect(model.get_submodule(path))
+    for layer in model.modules():  # turn off fast paths, which would not call the new activation
+        if isinstance(layer, nn.TransformerEncoderLayer):
+            layer.activation_relu_or_gelu = 0
+        if isinstance(layer, nn.TransformerEncoder):
+            layer.use_nested_tensor = False
     return [path for path, layer in model.named_modules() if make_safe(layer)]
 
 
@@ -268,18 +270,6 @@ def _new_module(model: nn.Module, entry: Mapping[str, Any], make: Make) -> nn.Mo
         new = make(entry["spec"], entry["dim"])
     like = next(model.parameters(), None)
     return (new if like is None else new.to(like.device, like.dtype)).train(model.training)
-
-
-def _replace_in_transformer(model: nn.Module, path: str, gate: nn.Module) -> None:
-    """Set the activation of one of torch's layers and turn off the fast paths that would not call it."""
-    layer = model.get_submodule(path)
-    assert isinstance(layer, TRANSFORMER_LAYERS)
-    layer.activation = gate
-    if isinstance(layer, nn.TransformerEncoderLayer):
-        layer.activation_relu_or_gelu = 0
-    for encoder in model.modules():
-        if isinstance(encoder, nn.TransformerEncoder) and layer in encoder.layers:
-            encoder.use_nested_tensor = False
 
 
 # Models of the transformers library

@@ -26,7 +26,6 @@ POINTWISE_CLASSES = tuple(TABLE.values())
 POINTWISE_NAMES = frozenset({*TABLE, "log_sigmoid"})
 HIDDEN = [*TABLE][: len(_HIDDEN.split())]
 CHOICES = {**TABLE, "glu": nn.GLU}
-TRANSFORMER_LAYERS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
 
 # Class names of the same functions in other libraries: NewGELUActivation, QuickGELU, ReLUSquaredActivation, Swish.
 _WORDS = {"swish": "silu", **{name.replace("_", ""): name for name in HIDDEN}}
@@ -78,9 +77,6 @@ class ActivationChoice(NamedTuple):
         if node.op == "call_module":
             return self.takes_module(model.get_submodule(str(node.target)))
         return node.op == "call_method" and str(node.target) in self.names
-
-    def takes_attribute(self, value: object) -> bool:
-        return self.takes_module(value) if isinstance(value, nn.Module) else function_name(value) in self.names
 
 
 def choose(replace: Sequence[str | type[nn.Module]] | None) -> ActivationChoice:
@@ -137,7 +133,7 @@ _NOWHERE = Place("", "", 0)
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """A place where an activation acts: calls in the graph, or the attribute of one of torch's transformer layers."""
+    """A place where an activation acts: the calls of a module or of a function."""
 
     name: str
     was: str
@@ -186,19 +182,16 @@ def find_sites(model: nn.Module, graph: fx.Graph, choice: ActivationChoice) -> l
         if isinstance(gate, Activation):
             factor = gate.feature_factor * (2 if pair == "product" else 1)
         sites.append(Site(name, _describe(gate), place.call, tuple(nodes), factor, place, pair))
-    return [*_transformer_sites(model, choice), *sites]
+    return sites
 
 
 def untraced_sites(model: nn.Module, choice: ActivationChoice) -> list[Site]:
     """Return the activation modules of a model without a graph."""
-    inside = tuple(f"{name}." for name, module in model.named_modules() if isinstance(module, TRANSFORMER_LAYERS))
-    modules = {name: module for name, module in model.named_modules() if name and not name.startswith(inside)}
-    sites = [
+    return [
         Site(name, _describe(module), name, place=Place(name.rpartition(".")[0], name, 0))
-        for name, module in modules.items()
-        if choice.takes_module(module) and not isinstance(module, nn.GLU)
+        for name, module in model.named_modules()
+        if name and choice.takes_module(module) and not isinstance(module, nn.GLU)
     ]
-    return [*sites, *_transformer_sites(model, choice)]
 
 
 def owner(node: fx.Node) -> str:
@@ -219,13 +212,3 @@ def _unique(name: str, taken: set[str]) -> str:
 
 def _describe(module: nn.Module) -> str:
     return module.spec if isinstance(module, Activation) else repr(module)
-
-
-def _transformer_sites(model: nn.Module, choice: ActivationChoice) -> Iterator[Site]:
-    for name, module in model.named_modules():
-        if isinstance(module, TRANSFORMER_LAYERS) and choice.takes_attribute(module.activation):
-            was = module.activation
-            text = _describe(was) if isinstance(was, nn.Module) else f"{was.__name__}(…)"
-            yield Site(
-                child(name, "activation"), text, factor=was.feature_factor if isinstance(was, Activation) else Fraction(1)
-            )

@@ -26,6 +26,12 @@ _BATCH = 3
 _SIDES = {1: (64, 16, 256, 1024, 16000), 2: (32, 28, 64, 224, 16, 8, 96, 128, 256), 3: (16, 32, 8, 64)}
 
 
+_CONTAINERS = (
+    *(nn.Sequential, nn.Transformer, nn.TransformerEncoder, nn.TransformerDecoder),
+    *(nn.TransformerEncoderLayer, nn.TransformerDecoderLayer),
+)
+
+
 class UntraceableError(ValueError):
     """The model does not run on the example, or no example could be guessed."""
 
@@ -158,7 +164,7 @@ class _Recorder(TorchFunctionMode):
 
     def _is_leaf(self, module: nn.Module) -> bool:
         boolit = isinstance(module, (Activation, PairGate, Conv1x1, ConvTranspose1x1))
-        torchs = type(module).__module__.startswith("torch.nn.") and not isinstance(module, nn.Sequential)
+        torchs = type(module).__module__.startswith("torch.nn.") and not isinstance(module, _CONTAINERS)
         return boolit or torchs or self._choice.takes_module(module)
 
     def _call(self, path: str, module: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:

@@ -64,10 +64,8 @@ class ExactGates:
 
 def _old_function(model: nn.Module, site: Site) -> Callable[[Tensor], Tensor]:
     held: Any = model.get_submodule(site.module) if site.module is not None else None
-    if held is None and not site.nodes:
-        held = model.get_submodule(site.name.rpartition(".")[0]).activation
     if held is not None:
-        return copy.deepcopy(held).double() if isinstance(held, nn.Module) else held
+        return copy.deepcopy(held).double()  # type: ignore[no-any-return]
     function: Any = getattr(F, site.place.call, None) or getattr(torch, site.place.call)
     options = {name: value for name, value in site.nodes[0].kwargs.items() if name not in ("input", "inplace")}
     return lambda x: function(x.clone(), *site.nodes[0].args[1:], **options)
