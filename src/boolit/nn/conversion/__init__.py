@@ -247,7 +247,8 @@ class _Job:
 
     def __init__(self, model: nn.Module, spec: Spec, replace: Any, example: Any, exact: bool) -> None:
         _check_model(model)
-        self.model, self.spec, self.example, self.probe = copy.deepcopy(model), spec, example, activation(spec, dim=-1)
+        self.model, self.spec, self.example = copy.deepcopy(model), spec, example
+        self.probe = activation(copy.deepcopy(spec) if isinstance(spec, nn.Module) else spec, dim=-1)
         self.exact = ExactGates(self.probe) if exact else None
         choice, self.untraced = choose(replace), ""
         self.graph: fx.Graph | None = None
@@ -408,7 +409,7 @@ class _Job:
         given: Any = self.spec if spec == self.probe.spec else spec
         new = activation(copy.deepcopy(given) if isinstance(given, nn.Module) else given, dim=dim)
         if new.dim != dim:
-            raise ValueError(f"an activation acts along dim {dim}, the one given along {new.dim}; give its spec instead")
+            raise ValueError(f"an activation acts along dim {dim}, the given module along {new.dim}; pass its spec instead")
         return new
 
     def _order(self) -> dict[str, int]:

@@ -285,7 +285,8 @@ class ChannelAnalysis:
     def _existing(self, node: fx.Node, name: str, module: Activation, value: Value) -> Value:
         if module.map == (1, 1) or not isinstance(value, Channels):
             return value
-        dim = module.dim if module.dim < 0 else module.dim - len(node.meta["shape"])
+        given: Any = module.dim
+        dim = -1 if given is None else given if given < 0 else given - len(node.meta["shape"])
         if dim != value.dim or any(part.size % module.divisor for part in value.parts):
             self._pin([value], f"the activation {name}")
             return Opaque.TENSOR
