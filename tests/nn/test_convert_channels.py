@@ -311,6 +311,8 @@ def test_a_gated_product_becomes_the_gate_of_its_factors_on_request(act: Callabl
     torch.testing.assert_close(converted(x), expected)
     kept = convert(model, "max").model
     assert (kept.gate.out_features, kept.up.out_features, kept.down.in_features) == (12, 6, 6)
+    again = convert(converted, "min").model
+    torch.testing.assert_close(again(x), again.down(torch.minimum(again.gate(2 * x), again.up(2 * x))))
     both = convert(model, "max_min_d", gated="replace", budget="params")
     assert both.model.down.in_features == 2 * both.model.up.out_features
 

@@ -359,15 +359,16 @@ class ChannelAnalysis:
     def _gate(self, site: Site, node: fx.Node) -> Value:
         """Link a product, or a gate that has replaced one, as a gate over both factors."""
         values = [value for value in map(self._values.get, node.all_input_nodes) if isinstance(value, Channels)]
-        if len(values) < 2 or any(len(value.parts) > 1 for value in values):
-            self.kept_products[site] = "one factor is not the output of a layer"
-            return Opaque.TENSOR
-        first, second = values
-        if (first.dim, first.flat) != (second.dim, ""):
-            self.kept_products[site] = "the factors have their channels along different dimensions"
-            return Opaque.TENSOR
-        if not self._tie(first.parts, second.parts, self._describe(node)):
-            self.kept_products[site] = "one factor is broadcast"
+        first, second = (values[0], values[-1]) if values else (None, None)
+        reason = ""
+        if first is None or second is None or len(values) < 2 or any(len(value.parts) > 1 for value in values):
+            reason = "one factor is not the output of a layer"
+        elif (first.dim, first.flat) != (second.dim, ""):
+            reason = "the factors have their channels along different dimensions"
+        elif not self._tie(first.parts, second.parts, self._describe(node)):
+            reason = "one factor is broadcast"
+        if first is None or reason:
+            (self.refusals if site.pair else self.kept_products)[site] = reason
             return Opaque.TENSOR
         self.dims[site], self.widths[site], (part,) = first.dim, first.size, first.parts
         ratio = 2 * self._new.feature_factor / site.factor
@@ -437,13 +438,13 @@ class ChannelAnalysis:
         return first if all(self._tie(first.parts, value.parts, self._describe(node)) for value in known) else None
 
     def _functional_linear(self, node: fx.Node, value: Value) -> Value | None:
-        """Treat ``F.linear`` with the parameters of a layer as that layer."""
+        """Treat ``F.linear`` with the parameters of a layer, as called by its subclasses, as that layer."""
         weight, bias = (_argument(node, i, name, None) for i, name in ((1, "weight"), (2, "bias")))
         path = str(getattr(weight, "target", "")).removesuffix(".weight")
         layer = dict(self.model.named_modules()).get(path) if getattr(weight, "op", "") == "get_attr" else None
-        if layer is None or not is_linear(layer) or layer._parameters.keys() != {"weight", "bias"}:
+        if layer is None or not is_linear(layer):
             return None
-        expected = f"{path}.bias" if getattr(layer, "bias", None) is not None else None
+        expected = f"{path}.bias" if layer._parameters.get("bias") is not None else None
         return self._linear(node, path, layer, value) if getattr(bias, "target", None) == expected else None
 
     def _reshape(self, node: fx.Node, value: Channels) -> Value | None:

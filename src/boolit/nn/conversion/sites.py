@@ -51,7 +51,7 @@ class PairGate(nn.Module):
 
         Shape: two tensors of ``(…, C, …)``, or one of ``(…, 2C, …)``, to what the gate makes of 2C channels.
         """
-        dim = self.gate.dim
+        dim: Any = self.gate.dim
         if self.adjacent:
             pair = first.chunk(2, dim) if second is None else (first, second)
             first, second = torch.stack(pair, dim).flatten(dim - 1, dim), None
