@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.utils import prune
-from torch.utils.flop_counter import FlopCounterMode
 
 from boolit.nn import Activation, activation, activations, convert
 from boolit.nn.conversion import Conversion
@@ -238,6 +237,8 @@ def test_params_finds_the_width_that_the_formula_does(width: int, depth: int, sp
 @pytest.mark.parametrize("net", ["mlp", "functional vgg", "mobilenet", "transformer block"])
 @pytest.mark.parametrize("spec", ["or_ail", "or_and_xnor_nail_d"])
 def test_flops_are_kept(net: str, spec: str) -> None:
+    from torch.utils.flop_counter import FlopCounterMode  # imports Triton
+
     make, data = NETS[net]
     model, x = make(), data()
     conversion = convert(model, spec, budget="flops", example=x)
