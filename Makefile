@@ -28,7 +28,7 @@ NUMERICAL := tests/logic tests/nn tests/citizenship tests/paper tests/saved test
 	tests/test_functional.py tests/test_sklearn.py \
 	$(addprefix --ignore=tests/,citizenship/test_export.py citizenship/test_tracers.py citizenship/test_compile.py citizenship/test_import.py \
 	citizenship/test_memory.py logic/test_kernel_choice.py logic/test_triton.py nn/test_convert_families.py \
-	nn/test_convert.py nn/test_convert_channels.py) \
+	nn/test_convert_example.py nn/test_convert_connections.py nn/test_convert_refusals.py) \
 	$(addprefix --deselect=tests/,test_sklearn.py::test_check_estimator test_sklearn.py::test_needs_scikit_learn_and_no_lab \
 	nn/test_specs.py::test_random_text_fails_kindly saved/test_saved_model.py::test_loading_needs_no_lab \
 	lab/training/test_distributed.py::test_the_command_is_the_same_and_so_is_the_store)
