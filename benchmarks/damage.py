@@ -20,13 +20,10 @@ import json
 import os
 import random
 import signal
-import struct
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
-import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -38,9 +35,6 @@ from typing import Any
 import numpy as np
 
 from boolit.errors import UserError
-from boolit.lab.datasets.composition.mitstates_files import parse_t7
-from boolit.lab.datasets.download.mat import limit_memory, read_records, read_variable
-from boolit.lab.datasets.download.published import PublishedFile, UnreadableError, archive_entries, read_verified
 from boolit.lab.datasets.tables import TableSpec, open_table, prepare_table, table_digest
 from boolit.saved import SavedModelError, load
 
@@ -112,71 +106,6 @@ def read_model(path: Path) -> Any:
     return model.description, model.predict_proba(ROWS).tolist()
 
 
-# Archives: gzip's and zip's checksums cover all contents, published archives and members are compared by their hash besides.
-
-
-def _tarball() -> bytes:
-    drawn, packed = random.Random(0), io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=6) as archive:
-        for place in range(12):
-            member = tarfile.TarInfo(f"set/{'long' * 30 if place == 3 else 'short'}/{place}.png")
-            content = drawn.randbytes(300 * place)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return packed.getvalue()
-
-
-def make_tarball(path: Path) -> None:
-    """A dozen files, one with a long name."""
-    path.write_bytes(_tarball())
-
-
-def make_zip(path: Path) -> None:
-    """The same in a zip file."""
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("inner/set.tar.gz", _tarball())
-        archive.writestr("readme.txt", "no tarball")
-
-
-def read_archive(path: Path) -> Any:
-    """Names and contents."""
-    try:
-        return {entry.name: entry.read() for entry in archive_entries(path)}
-    except UnreadableError as error:
-        raise RefusedError(str(error)) from None
-
-
-# MATLAB files: compared with their hash, or read by another process.
-
-
-def make_mat(path: Path) -> None:
-    """Annotations, as of Stanford Cars."""
-    from scipy.io import savemat
-
-    kind = [("fname", object), ("class", object)]
-    rows = np.array([(f"{place:05d}.jpg", place % 196 + 1) for place in range(60)], dtype=kind)
-    savemat(path, {"annotations": rows, "labels": np.arange(500)}, do_compression=True)
-    # its first 116 bytes are a text with the time of day, which would give every portion a file of another hash
-    path.write_bytes(b"MATLAB 5.0 MAT-file".ljust(116) + path.read_bytes()[116:])
-
-
-def read_published_mat(path: Path) -> Any:
-    """A variable, after its hash; that of the whole file is in ``sha256`` beside it."""
-    import hashlib
-
-    beside = path.with_suffix(".sha256")
-    if not beside.exists():
-        beside.write_text(f"{hashlib.sha256(path.read_bytes()).hexdigest()} {path.stat().st_size}")
-    digest, size = beside.read_text().split()
-    published = PublishedFile("damage", path.name, (), digest, int(size))
-    return read_variable(read_verified(published, path), "labels", path.name).tolist()
-
-
-def read_unknown_mat(path: Path) -> Any:
-    """Its records."""
-    return read_records(path.read_bytes(), "annotations", ("fname", "class"), path.name)
-
-
 # Tables: an .npz has zip's checksums; of a CSV, what Python's own reader finds must be found.
 
 
@@ -229,72 +158,25 @@ def expect_csv(content: bytes, whole: Any) -> Any:
     return {name: [row[place] for row in rows[1:]] for place, name in enumerate(names)}
 
 
-# Torch's own format, which has no checksum: another reader of it, without any of the checks.
-
-
-def make_t7(path: Path) -> None:
-    """Records, as of MIT-States."""
-
-    def text(value: str) -> bytes:
-        return struct.pack("<ii", 2, len(value.encode())) + value.encode()
-
-    def table(index: int, items: list[tuple[bytes, bytes]]) -> bytes:
-        return struct.pack("<iii", 3, index, len(items)) + b"".join(key + value for key, value in items)
-
-    fields = (("image", "old_bear/1.jpg"), ("attr", "old"), ("obj", "bear"), ("set", "train"))
-    numbered = [
-        (struct.pack("<id", 1, place), table(place + 1, [(text(key), text(value)) for key, value in fields]))
-        for place in range(1, 40)
-    ]
-    path.write_bytes(table(1, numbered))
-
-
-def read_t7(path: Path) -> Any:
-    """The value, as a text that is the same for NaN."""
-    try:
-        return repr(parse_t7(path.read_bytes()))
-    except UnreadableError as error:
-        raise RefusedError(str(error)) from None
-
-
-def expect_t7(content: bytes, whole: Any) -> Any:
-    """The same by a reader that believes every length."""
-    del whole
-    file, tables = io.BytesIO(content), dict[int, dict[Any, Any]]()
-
-    def number() -> int:
-        return int(struct.unpack("<i", file.read(4))[0])
-
-    def value() -> Any:
-        code = number()
-        if code == 1:
-            return struct.unpack("<d", file.read(8))[0]
-        if code == 2:
-            return file.read(number()).decode()
-        if code in (0, 5):
-            return None if code == 0 else number() != 0
-        index = number()
-        if index not in tables:
-            found = tables[index] = {}
-            for _ in range(number()):
-                key = value()
-                found[key] = value()
-        return tables[index]
-
-    return repr(value())
-
-
 KINDS: dict[str, Kind] = {
     "model": Kind("model.safetensors", make_model, read_model),
-    "tarball": Kind("set.tar.gz", make_tarball, read_archive),
-    "zip": Kind("set.zip", make_zip, read_archive),
-    "mat": Kind("labels.mat", make_mat, read_published_mat),
-    "mat without a hash": Kind("annotations.mat", make_mat, read_unknown_mat),
     "npz": Kind("table.npz", make_npz, read_table),
-    "t7": Kind("records.t7", make_t7, read_t7, expect_t7),
     "csv": Kind("table.csv", make_csv, read_table, expect_csv),
     # The store's and the checkpoint's belong here.
 }
+
+
+def limit_memory(extra: int) -> None:
+    """Limit the memory that this process may take in addition, on Linux."""
+    try:
+        import resource
+
+        with open("/proc/self/statm", encoding="ascii") as file:
+            used = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (ImportError, OSError, ValueError):
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (used + extra, used + extra))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 @contextmanager

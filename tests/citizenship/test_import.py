@@ -55,7 +55,7 @@ LIGHT = [
     ),
     *(["list", kind, *json_] for kind in ("activations", "studies", "figures") for json_ in ([], ["--json"])),
 ]
-UNUSED = ("bench", "compare", "paper", "datasets.raven", "datasets.composition", "datasets.tables", "datasets.images")
+UNUSED = ("bench", "compare", "paper", "datasets.iraven", "datasets.czsl", "datasets.tables", "datasets.images")
 
 
 def loaded_by(*commands: list[str]) -> dict[str, tuple[int, int, list[str]]]:
@@ -105,7 +105,7 @@ def test_version_help_and_lists_load_neither_torch_nor_what_draws_or_tests() -> 
     for command, (code, length, modules) in found.items():
         assert code == 0
         assert length, command
-        assert not {"torch", "scipy", "matplotlib", "pooch", "kornia", "sklearn", "pyarrow"} & set(modules), command
+        assert not {"torch", "scipy", "matplotlib", "pooch", "sklearn", "pyarrow"} & set(modules), command
     assert "typer" not in found["--version"][2]
 
 

@@ -13,11 +13,11 @@ from boolit.lab.common.devices import use_device
 from boolit.lab.common.random import generator
 from boolit.lab.datasets import Dataset, Split, load, source
 from boolit.lab.datasets import chorales as chorales_data
-from boolit.lab.datasets.covertype import COLUMNS, standardiser
+from boolit.lab.datasets.covertype import COLUMNS, standardizer
 from boolit.lab.datasets.digits import SCALE
-from boolit.lab.datasets.features.embeddings import Rows, one_view
-from boolit.lab.datasets.images.base import normaliser
-from boolit.lab.datasets.raven.samples import LazySplit, PanelLookup, configuration_accuracies, shuffle_panels, stored_samples
+from boolit.lab.datasets.embeddings import Rows, draw_view
+from boolit.lab.datasets.images.normalization import normalizer
+from boolit.lab.datasets.iraven.dataset import LazySplit, PanelLookup, configuration_accuracies, shuffle_panels, stored_samples
 from boolit.lab.models import MODELS, family
 from boolit.lab.training import CohortResult, Job, Recipe, train
 
@@ -35,7 +35,7 @@ def split(x: torch.Tensor, classes: int, at: int = 32) -> dict[str, Split]:
 
 def images() -> Dataset:
     x = torch.randint(256, (48, 3, 16, 16), generator=DRAWN, dtype=torch.uint8)
-    return Dataset(split(x, 3), "classes", 3, encode=normaliser("imagenet"))
+    return Dataset(split(x, 3), "classes", 3, encode=normalizer("imagenet"))
 
 
 def digits() -> Dataset:
@@ -45,7 +45,7 @@ def digits() -> Dataset:
 
 def covertype() -> Dataset:
     splits = split(torch.randint(100, (48, COLUMNS), generator=DRAWN, dtype=torch.int16), 7)
-    return Dataset(splits, "classes", 7, encode=standardiser(splits["train"].x))
+    return Dataset(splits, "classes", 7, encode=standardizer(splits["train"].x))
 
 
 def chorales() -> Dataset:
@@ -58,7 +58,7 @@ def features() -> Dataset:
     """As `boolit transfer` has them: rows of a table of two views."""
     table = torch.randn(96, 512, generator=DRAWN).half()
     splits = split(torch.arange(48), 3)
-    return Dataset(splits, "classes", 3, encode=Rows(lambda: table), draw=partial(one_view, 48, 2), input_shape=(512,))
+    return Dataset(splits, "classes", 3, encode=Rows(lambda: table), draw=partial(draw_view, 48, 2), input_shape=(512,))
 
 
 def panels() -> Dataset:

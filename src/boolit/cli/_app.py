@@ -46,12 +46,8 @@ COMMANDS: dict[str, dict[str, dict[str, str]]] = {
             "correlations": "_results:correlations",
         },
         "The paper": {"verify": "_verify:verify", "paper": "_results:paper", "figures": "_results:figures"},
-        "This machine": {"doctor": "_list:doctor", "data": "data", "bench": "bench"},
+        "This machine": {"doctor": "_list:doctor", "fetch": "_data:fetch", "bench": "bench"},
     },
-    "data": {
-        "Commands": {"list": "_data:list_", "fetch": "_data:fetch", "check": "_data:check", "generate": "generate"},
-    },
-    "generate": {"Commands": {"iraven": "_data:iraven"}},
     "bench": {"Commands": {"gates": "_bench:gates", "training": "_bench:training"}},
 }
 HELP = {
@@ -62,16 +58,6 @@ Examples:
   boolit run parity
   boolit list studies
   boolit verify --summary""",
-    "data": """List, fetch, check and make datasets.
-
-Examples:
-  boolit data list
-  boolit data fetch mnist""",
-    "generate": """Make a dataset's files.
-
-Examples:
-  boolit data generate iraven --problems 100
-  boolit data generate iraven --configuration center_single""",
     "bench": """Measure speed and memory, as ratios to what everybody knows.
 
 Examples:

@@ -14,7 +14,7 @@ from boolit.errors import UserError
 from boolit.lab.common.progress import show_working
 
 if TYPE_CHECKING:
-    from boolit.lab.reports.sections import Section
+    from boolit.lab.reports.page import Section
 
 FoldersArgument = Annotated[
     list[Path], typer.Argument(metavar="DIR", help="Folders that boolit run, compare, transfer or search wrote.")
@@ -102,35 +102,23 @@ def open_page(url: str) -> None:
 
 
 def _write(folders: list[Path], out: Path | None) -> tuple[Path, list[Section]]:
-    from contextlib import ExitStack
-    from tempfile import TemporaryDirectory
-
-    from boolit.lab.reports.page import CHARTED, html_page, save_figures, write_page, write_section
-    from boolit.lab.reports.sections import folder_sections
+    from boolit.lab.reports.report import read_section, write_page, write_report
 
     if out is not None and out.suffix != ".html":
-        raise UserError(f"--out {out} is no page: its name must end in .html")
+        raise UserError(f"--out {out} is not a page: its name must end in .html")
     if out is None and len(folders) > 1:
         raise UserError(f"{len(folders)} folders have no page of their own; name one: --out report.html")
-    with ExitStack() as stack:
-        sections = folder_sections(folders, stack)
-        if not sections:
-            raise UserError(f"{folders[0]} has no runs; there is nothing to report")
-        if out is None and len(sections) == 1:
-            return write_section(sections[0], folders[0]).page or folders[0], sections
-        path = out or folders[0] / "report" / "report.html"
-        with TemporaryDirectory() as temporary:
-            images = []
-            for number, section in enumerate(sections):
-                place = Path(temporary, str(number))
-                place.mkdir()
-                images.append([image for image in save_figures(section, place) if image[0].stem not in CHARTED])
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_page(html_page(sections, images), path)
-            except OSError as error:
-                raise UserError(f"cannot write {path} ({error.strerror or error}); name another file by --out") from error
-        return path, sections
+    if out is None:
+        report = write_report(folders[0])
+        if report.page is None:
+            raise UserError(f"{folders[0]} has no finished runs to report")
+        return report.page, [report.section]
+    sections = [read_section(folder) for folder in folders]
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        return write_page(sections, out), sections
+    except OSError as error:
+        raise UserError(f"cannot write {out} ({error.strerror or error}); name another file by --out") from error
 
 
 def _entry(section: Section) -> dict[str, Any]:

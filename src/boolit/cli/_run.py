@@ -38,7 +38,6 @@ from boolit.cli._terminal import (
     output,
     plain_table,
     print_json,
-    progress,
     wrap,
 )
 from boolit.errors import UserError, user_input
@@ -47,7 +46,9 @@ from boolit.lab.common.progress import show_working
 if TYPE_CHECKING:
     from boolit.lab.execute import ExecutionSummary
     from boolit.lab.execute.cluster import Cluster
-    from boolit.lab.reports.page import Report
+    from boolit.lab.reports.report import Report
+    from boolit.lab.runs import Result, RunConfig
+    from boolit.lab.studies.search import SearchResult
 
 
 def run(
@@ -157,6 +158,19 @@ def _sweep(activations: str | None) -> list[str]:
     return [] if activations is None else [f"sweep.activation={names}"]
 
 
+def show_report(report: Report, summary: ExecutionSummary, json: bool, more: Mapping[str, Any] | None = None) -> None:
+    """Print a report, and end the command if runs are missing.
+
+    ``more`` is added to the JSON output; its ``notes`` are also printed for people.
+    """
+    more = more or {}
+    if json:
+        print_json({**_entry(report, summary), **more})
+    else:
+        _print(report, summary, more.get("notes", ()))
+    end_unless_complete(summary)
+
+
 def end_unless_complete(summary: ExecutionSummary) -> None:
     """End the command if it was interrupted or if workers could not train some runs."""
     if summary.interrupted:
@@ -212,9 +226,10 @@ def _print(report: Report, summary: ExecutionSummary, notes: Sequence[str] = ())
     for note in notes:
         console.print(f"Note: {escape(note)}", soft_wrap=True)
     if summary.interrupted:
-        console.print(f"Stopped with {summary.undone} runs to go.")
-    trained = f"{summary.trained:,} runs trained in {summary.seconds:.0f} s, {summary.already:,} were there already."
-    console.print(trained)
+        console.print(f"Stopped with {summary.remaining:,} runs to go.")
+    console.print(
+        f"{summary.trained:,} runs trained in {summary.seconds:.0f} s, {summary.already:,} were in the folder already."
+    )
     if report.page:
         console.print(f"Report: {escape(str(report.page))}", soft_wrap=True)
 
@@ -228,11 +243,9 @@ def _entry(report: Report, summary: ExecutionSummary) -> dict[str, Any]:
         "verdict": report.verdict or None,
         "covers": COVERAGE,
         "summary": {
-            name: getattr(summary, name)
-            for name in ("already", "trained", "diverged", "elsewhere", "undone", "failed", "seconds")
+            name: getattr(summary, name) for name in ("already", "trained", "diverged", "remaining", "failed", "seconds")
         },
-        "failures": list(summary.failures),
-        "holders": [holder._asdict() for holder in summary.holders],
+        "failures": [f"{failure.cohort}: {failure.reason}" for failure in summary.failures],
         **report.to_json(),
     }
 

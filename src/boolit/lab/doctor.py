@@ -32,9 +32,19 @@ class Section:
 def examine() -> list[Section]:
     """Return facts about software, kernels, devices, optional packages and the data folder. Nothing is changed."""
     system = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-    software = {"boolit": __version__, "python": system, "torch": str(torch.__version__), "threads": torch.get_num_threads()}
+    software: dict[str, Fact] = {
+        "boolit": __version__,
+        "python": system,
+        "torch": str(torch.__version__),
+        "threads": torch.get_num_threads(),
+    }
     status = kernels.status()
-    active = {"active": status.active, "reason": status.reason, "file": status.path, "instructions": status.instructions}
+    active: dict[str, Fact] = {
+        "active": status.active,
+        "reason": status.reason,
+        "file": status.path,
+        "instructions": status.instructions,
+    }
     slow = (f"the compiled kernels are inactive, so gates are slower: {status.reason}",)
     devices = {"available": ", ".join(available_devices()), "auto": automatic_device()}
     return [

@@ -29,7 +29,7 @@ def blocks(page: str, language: str) -> list[str]:
 def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What tests register in this process is forgotten."""
     monkeypatch.setattr(plugins, "_LOADED", {})
-    monkeypatch.delenv(plugins.VARIABLE, raising=False)
+    monkeypatch.delenv("BOOLIT_PLUGINS", raising=False)
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
@@ -56,7 +56,7 @@ def test_the_page_s_activation_dataset_and_study_run(
     loaded = own[0].environment["plugins"]
     assert isinstance(loaded, dict)
     assert list(loaded) == ["mine.py"]
-    assert len(loaded["mine.py"]) == plugins.DIGEST_DIGITS
+    assert len(loaded["mine.py"]) == 16
 
 
 def test_an_installed_package_s_plugin_and_the_variable_s(

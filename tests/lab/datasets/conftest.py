@@ -1,60 +1,62 @@
-"""A data folder of the test's own, files to publish in it, and a server to publish them on."""
+"""An empty data folder, and a server to download from."""
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from boolit.lab.datasets.download.published import PublishedFile
+from boolit.lab.datasets import DATASETS, PublishedDataset, load
+from boolit.lab.datasets.download import PublishedFile
 
-Publish = Callable[..., PublishedFile]
-NOWHERE = "http://127.0.0.1:9/file"  # the port of the discard service, where nobody answers
+Publish = Callable[..., None]
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The data folder; nothing is in it."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return the data folder of the test, which does not exist yet."""
     monkeypatch.setenv("BOOLIT_DATA", str(tmp_path / "data"))
-    return tmp_path / "data"
+    yield tmp_path / "data"
+    load.cache_clear()
 
 
 @pytest.fixture
-def publish(folder: Path) -> Publish:
-    """A record of some content, and a file with it in the data folder unless ``here`` is false."""
+def publish(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Publish:
+    """Write files into a dataset's folder and forget the hashes of the real ones, which a test cannot have."""
 
-    def publish(
-        dataset: str, file: str, content: bytes, urls: tuple[str, ...] = (NOWHERE,), here: bool = True
-    ) -> PublishedFile:
-        published = PublishedFile(dataset, file, urls, hashlib.sha256(content).hexdigest(), len(content))
-        if here:
-            published.path.parent.mkdir(parents=True, exist_ok=True)
-            published.path.write_bytes(gzip.compress(content) if file.endswith(".gz") else content)
-        assert published.path.is_relative_to(folder)
-        return published
+    def publish(dataset: str, files: dict[str, bytes], **changes: object) -> None:
+        kind = DATASETS.get(dataset)
+        assert issubclass(kind, PublishedDataset)
+        unhashed = {"hash": "", "content": "", **changes}
+        records = [replace(file, members=dict.fromkeys(file.members, ""), **unhashed) for file in kind.files]  # type: ignore[arg-type]
+        monkeypatch.setattr(kind, "files", tuple(records))
+        for name, content in files.items():
+            path = folder / dataset / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
 
     return publish
 
 
 class Pages(dict[str, bytes]):
-    """What a server has, by path, where it is, and what it was asked for; a page in ``cut`` breaks off half-way."""
+    """What a server has, by path, and what it was asked for; a page in ``cut`` breaks off half-way."""
 
     def __init__(self) -> None:
         super().__init__()
         self.address, self.asked, self.cut = "", list[str](), set[str]()
 
-    def url(self, path: str) -> str:
-        return f"{self.address}{path}"
+    def file(self, path: str, hash_: str = "") -> PublishedFile:
+        """Return a file of the dataset "sample" at this path."""
+        return PublishedFile("sample", path.strip("/"), hash_, (f"{self.address}{path}",))
 
 
 @pytest.fixture
 def pages() -> Iterator[Pages]:
-    """A server on this machine."""
+    """Run a server on this machine."""
     pages = Pages()
 
     class Answer(BaseHTTPRequestHandler):

@@ -22,7 +22,6 @@ from boolit.lab.datasets.chorales import (
     PITCHES,
     SILENCE,
     TOKENS,
-    Chorales,
     change_notes,
     draw,
     draw_cells,
@@ -30,7 +29,6 @@ from boolit.lab.datasets.chorales import (
     one_hot,
     tokens,
 )
-from boolit.lab.datasets.download.published import PublishedFile
 
 UNLIKELY = 1e-3  # the draws are the same at every time, so no test fails by chance
 # Every voice has four different pitches, of the middle octaves, so that every operation is possible and nothing is folded.
@@ -43,11 +41,10 @@ def chorale(steps: int, seed: int) -> list[list[int]]:
 
 
 @pytest.fixture
-def file(publish: Callable[..., PublishedFile], monkeypatch: pytest.MonkeyPatch) -> dict[str, list[list[list[int]]]]:
+def file(publish: Callable[..., None]) -> dict[str, list[list[list[int]]]]:
     parts = {"test": [chorale(33, 0)], "train": [chorale(40, 1), chorale(17, 2)], "valid": [chorale(160, 3)]}
     parts["train"][0][4][2] = -1
-    published = publish("chorales", "Jsb16thSeparated.json", json.dumps(parts).encode())
-    monkeypatch.setattr(Chorales, "files", (published,))
+    publish("chorales", {"Jsb16thSeparated.json": json.dumps(parts).encode()})
     return parts
 
 

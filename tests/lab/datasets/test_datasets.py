@@ -88,7 +88,7 @@ def test_an_unknown_dataset_names_a_near_one() -> None:
 
 def test_a_dataset_of_ones_own_is_one_class(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DATASETS, "registered", {})
-    monkeypatch.setattr(DATASETS, "own", {})
+    monkeypatch.setattr(DATASETS, "built_in", {})
 
     @register
     class Ones(Source):
@@ -120,7 +120,7 @@ def test_jitter_is_small_noise_of_each_runs_own() -> None:
         {"name": "composed"},
         {"name": "composed", "attributes": 5, "objects": 3, "listed": 0.9, "samples": 150, "features": 7},
         {"name": "digits"},
-        {"name": "digits", "validation": 100},
+        {"name": "digits", "validation": 0.1},
         {"name": "holdout", "of": {"name": "parity", "train": 41}},
         {"name": "holdout", "of": {"name": "composed"}, "share": None},
     ],
@@ -146,11 +146,11 @@ def test_a_source_that_says_nothing_beforehand_is_loaded(monkeypatch: pytest.Mon
 
 def test_one_dataset_is_loaded_without_the_others() -> None:
     """Each more of them adds its own file only."""
-    own = {"parity": "boolean", "chorales": "chorales", "cifar10": "images.cifar"}
+    own = {"parity": "boolean", "chorales": "chorales", "cifar10": "images.small"}
     get = "".join(f"DATASETS.get({name!r}); print(*sys.modules); " for name in own)
     script = f"import sys; from boolit.lab.datasets import DATASETS; {get}"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    places = {place.partition(":")[0] for place in DATASETS.own.values()}
+    places = {place.partition(":")[0] for place in DATASETS.built_in.values()}
     loaded = [places & set(line.split()) for line in done.stdout.splitlines()]
     expected = [f"boolit.lab.datasets.{place}" for place in own.values()]
     assert loaded == [set(expected[:1]), set(expected[:2]), set(expected)]

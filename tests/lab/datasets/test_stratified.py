@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boolit.lab.common.random import stratified_order
-from boolit.lab.datasets.images.base import scale_sizes, split_stratified
+from boolit.lab.datasets.images.decoding import split_stratified
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=6), st.floats(0, 1), st.floats(0, 1), st.integers(0, 5))
@@ -33,15 +33,6 @@ def test_the_order_is_random_and_that_of_the_seed() -> None:
     assert not torch.equal(stratified_order(y, 0, "a"), stratified_order(y, 1, "a"))
     assert not torch.equal(stratified_order(y, 0, "a"), stratified_order(y, 0, "b"))
     assert not torch.equal(stratified_order(y, 0, "a"), torch.arange(100))
-
-
-@given(st.integers(10, 10_000))
-def test_sizes_are_scaled_to_the_number_there_is(count: int) -> None:
-    sizes = {"train": 6_552, "valid": 819, "test": 818}
-    assert scale_sizes(sizes, 8_189) == sizes
-    found = scale_sizes(sizes, count)
-    assert sum(found.values()) == count
-    assert all(found[name] >= 1 for name in sizes)
 
 
 def test_parts_hold_every_sample_once_with_its_class() -> None:

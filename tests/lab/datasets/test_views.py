@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageEnhance
 
-from boolit.lab.datasets.features.views import CHANCES, ORDERS, TRIES, augmented_view, boxes, jitter_colours, whole_view
+from boolit.lab.datasets.base import Split
+from boolit.lab.datasets.views import NUMBERS, ORDERS, TRIES, ViewBatch, ViewPlan, augmented_view, boxes, jitter_colors
 
 PICTURES = torch.randint(256, (6, 3, 40, 40), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
 
 
 def chances(n: int, seed: int = 0) -> torch.Tensor:
-    return torch.rand(n, CHANCES, generator=torch.Generator().manual_seed(seed))
+    return torch.rand(n, NUMBERS, generator=torch.Generator().manual_seed(seed))
 
 
 def image(image: torch.Tensor) -> Image.Image:
@@ -58,10 +59,10 @@ def test_the_first_crop_that_fits_is_taken() -> None:
 
 
 def test_whole_images_are_scaled_as_pillow_scales_them() -> None:
-    scaled = whole_view(PICTURES, 23)
+    plan = ViewPlan({"test": Split(PICTURES, torch.zeros(6))}, 23, flip=False, seed=0)
+    scaled = plan.views(ViewBatch("test", range(6), None))
     theirs = [np.asarray(image(p).resize((23, 23), Image.Resampling.BILINEAR)).transpose(2, 0, 1) for p in PICTURES]
     assert (scaled.int() - torch.from_numpy(np.stack(theirs)).int()).abs().max() <= 1
-    assert whole_view(PICTURES, 40) is PICTURES
 
 
 def test_colours_are_changed_as_pillow_changes_them() -> None:
@@ -69,7 +70,7 @@ def test_colours_are_changed_as_pillow_changes_them() -> None:
     drawn = torch.tensor([*((factor - 0.6) / 0.8 for factor in factors), 0.0])
     for number, order in enumerate(ORDERS):
         drawn[3] = (number + 0.5) / len(ORDERS)
-        ours = jitter_colours(PICTURES[:1], drawn.unsqueeze(0))[0]
+        ours = jitter_colors(PICTURES[:1], drawn.unsqueeze(0))[0]
         theirs = image(PICTURES[0])
         for change in order:
             theirs = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)[change](theirs).enhance(

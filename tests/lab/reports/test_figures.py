@@ -227,7 +227,7 @@ assert "matplotlib" not in sys.modules
 import boolit.lab.reports.page
 found = [name for name in sys.modules if name.startswith("boolit.lab.reports.figures.")]
 print(*sorted(name.rpartition(".")[2] for name in found))
-assert "boolit.lab.datasets.composition" not in sys.modules
+assert "boolit.lab.datasets.czsl" not in sys.modules
 """
     result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert result.stdout.split() == ["results", "study", "style"]

@@ -11,8 +11,7 @@ from safetensors.torch import save_file
 
 from boolit.errors import UserError
 from boolit.lab.datasets import load, source
-from boolit.lab.datasets.composition import curves
-from boolit.lab.datasets.composition.base import CompositionalDataset
+from boolit.lab.datasets.czsl import CompositionalDataset, curves
 from boolit.lab.reports.figures.study import RunCurve, measure_seen_unseen, seen_against_unseen, study_figures
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Record, Run

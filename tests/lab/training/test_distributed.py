@@ -21,7 +21,7 @@ from boolit.lab.training.single import BatchShard
 Config = Callable[..., RunConfig]
 ByOne = Callable[[RunConfig], Outcome]
 SCRIPT = Path(__file__).with_name("together.py")
-DIGITS = {"name": "digits", "validation": 1300}
+DIGITS = {"name": "digits", "validation": 1300 / 1437}
 NORMALISED = {"data": DIGITS, "model": {"name": "mlp", "normalisation": "batch"}, "width": [8], "activation": "or_ail"}
 PICTURES = {"data": DIGITS, "model": {"name": "cnn"}, "width": [4] * 8, "activation": "or_ail"}
 

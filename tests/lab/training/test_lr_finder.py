@@ -58,7 +58,7 @@ def test_what_comes_before_or_ends_a_training_does_not_change_the_rate(
     recipe: dict[str, Any], steps: int, config: Config
 ) -> None:
     # Of so few steps an epoch, 60 epochs of prelude are longer than the range test, and patience could end it many times.
-    data = {"name": "digits", "validation": 1437 - 32 * steps}
+    data = {"name": "digits", "validation": 1 - 32 * steps / 1437}
     plain, other = (
         Job.of([config(0, "relu", data=data, width=[8], training={"epochs": 99, **changes})]) for changes in ({}, recipe)
     )
@@ -66,7 +66,7 @@ def test_what_comes_before_or_ends_a_training_does_not_change_the_rate(
 
 
 def test_clipped_gradients_stand_a_higher_rate(config: Config) -> None:
-    data, recipe = {"name": "digits", "validation": 1181}, {"optimiser": "sgd", "momentum": 0.9}
+    data, recipe = {"name": "digits", "validation": 1181 / 1437}, {"optimiser": "sgd", "momentum": 0.9}
     free, clipped = (
         Job.of([config(0, "relu", data=data, width=[8], training=recipe | changes)]) for changes in ({}, {"clip": 0.1})
     )

@@ -28,7 +28,7 @@ Double = Callable[[Job], Job]
 Agree = Callable[[Job, Outcome, Outcome], None]
 PLAIN: dict[str, Any] = {"model": {"name": "mlp"}, "width": [8, 8]}
 RICH: dict[str, Any] = {"model": {"name": "mlp", "normalisation": "batch", "dropout": 0.1}, "width": [8, 8]}
-DIGITS: dict[str, Any] = {"data": {"name": "digits", "validation": 1000}, "model": {"name": "mlp"}, "width": [16]}
+DIGITS: dict[str, Any] = {"data": {"name": "digits", "validation": 1000 / 1437}, "model": {"name": "mlp"}, "width": [16]}
 PICTURES: dict[str, Any] = DIGITS | {"model": {"name": "cnn"}, "width": [4] * 8}
 
 
@@ -215,7 +215,7 @@ def test_the_average_begins_with_the_first_step_that_was_taken(tmp_path: Path, c
 @pytest.mark.parametrize("options", [{}, {"patience": 5}, {"accumulate": 2}], ids=["plain", "patience", "accumulate"])
 def test_averaged_weights_have_batch_norm_statistics_of_their_own(options: dict[str, Any], config: Config) -> None:
     # 416 training samples in 13 batches of 32: every one of them is in every epoch.
-    data = {"name": "digits", "validation": 1021}
+    data = {"name": "digits", "validation": 1021 / 1437}
     own = config(
         data=data,
         model={"name": "mlp", "normalisation": "batch"},

@@ -26,9 +26,9 @@ import boolit
 from boolit.lab.common.devices import use_device
 from boolit.lab.common.random import generator, keys
 from boolit.lab.datasets import Dataset, Split
-from boolit.lab.datasets.features.encoder import Features
+from boolit.lab.datasets.embeddings import Features
 from boolit.lab.datasets.images.augmentation import AUGMENTATIONS
-from boolit.lab.datasets.images.mnist import normalise
+from boolit.lab.datasets.images.mnist import normalize
 from boolit.lab.models import family
 from boolit.lab.models.resnet18 import FEATURES, Resnet18
 from boolit.lab.studies import load_study, plan
@@ -192,7 +192,7 @@ def mnist_job(runs: int = 10, batch: int = 100) -> Job:
     drawn = generator(0, "bench")
     images = torch.randint(256, (5_000, 28, 28), generator=drawn, dtype=torch.uint8)
     split = Split(images, torch.randint(10, (len(images),), generator=drawn))
-    dataset = Dataset({"train": split, "test": Split(split.x[:100], split.y[:100])}, "classes", 10, encode=normalise)
+    dataset = Dataset({"train": split, "test": Split(split.x[:100], split.y[:100])}, "classes", 10, encode=normalize)
     return _job(dataset, MLP, "relu", (75, 75), runs, batch=batch)
 
 

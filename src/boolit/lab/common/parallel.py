@@ -1,8 +1,4 @@
-"""Work in other processes and threads, in order; and whether memory suffices.
-
-Threads that share an operation wait for each other by spinning, which a busy machine punishes (`boolit.lab.training.threads`);
-threads with a piece each never wait, and what they compute does not depend on how many there are.
-"""
+"""Ordered maps over threads and processes, and a check that memory suffices."""
 
 from __future__ import annotations
 
@@ -24,12 +20,12 @@ from boolit.errors import UserError
 
 P = TypeVar("P")
 R = TypeVar("R")
-WAITING = 3  # items per process, of which one is being worked on
+GIB = 2**30
 
 
 @contextmanager
 def torch_threads(number: int | None) -> Iterator[None]:
-    """That many threads for torch, and so for our kernels, which share them; as many as before if None."""
+    """Set the number of torch threads within the block; None leaves it as it is."""
     before = torch.get_num_threads()
     torch.set_num_threads(number or before)
     try:
@@ -38,27 +34,24 @@ def torch_threads(number: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def map_in_processes(work: Callable[[P], R], items: Iterable[P], processes: int, does: str) -> Iterator[R]:
-    """What the work makes of every item, in their order; with fewer than two processes in this one.
-
-    ``does`` says what a process does, for an error.
-    """
+def map_in_processes(work: Callable[[P], R], items: Iterable[P], processes: int) -> Iterator[R]:
+    """Yield ``work(item)`` in order, computed by worker processes if there are at least two."""
     if processes < 2:
         yield from map(work, items)
         return
-    # Started anew instead of forked: torch's threads do not survive a fork.
-    pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=_leave_interrupts_to_the_parent)
+    # Spawned, not forked: torch's threads do not survive a fork. Ctrl-C is left to this process.
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN))
     try:
-        yield from _map_in_order(pool, work, items, WAITING * processes)
+        yield from _map_in_order(pool, work, items, 3 * processes)
     except BrokenProcessPool:
         raise UserError(
-            f"a process that {does} ended by itself: a script of your own must start its work under "
-            "`if __name__ == '__main__':`; else look whether memory ran out"
+            "a worker process ended unexpectedly; a script must start its work under `if __name__ == '__main__':`, or the "
+            "machine ran out of memory"
         ) from None
 
 
 def map_in_threads(work: Callable[[P], R], items: Iterable[P]) -> Iterator[R]:
-    """What the work makes of every item, in their order, with one of torch's threads per item; few items wait at a time.
+    """Yield ``work(item)`` in order, with as many threads as torch uses and one torch thread in each.
 
     Example:
         >>> list(map_in_threads(lambda n: n * n, range(4)))
@@ -69,62 +62,49 @@ def map_in_threads(work: Callable[[P], R], items: Iterable[P]) -> Iterator[R]:
 
 
 def _map_in_order(pool: Executor, work: Callable[[P], R], items: Iterable[P], ahead: int) -> Iterator[R]:
-    under_way: deque[Future[R]] = deque()
+    pending: deque[Future[R]] = deque()
     try:
         for item in items:
-            under_way.append(pool.submit(work, item))
-            if len(under_way) == ahead:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
+            pending.append(pool.submit(work, item))
+            if len(pending) == ahead:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def thread_pool(workers: int, threads: int = 1, name: str = "") -> ThreadPoolExecutor:
-    """A pool each of whose workers has so many of torch's threads; this thread keeps its own number."""
+    """Return a pool whose workers use ``threads`` torch threads each; the calling thread keeps its number."""
     before, all_started = torch.get_num_threads(), Barrier(workers)
 
     def start() -> None:
-        torch.get_num_threads()  # a new thread takes over the common number at its first question, and not again
+        torch.get_num_threads()  # a new thread takes over the global number at its first query, and not again
         torch.set_num_threads(threads)
         all_started.wait()
 
     pool = ThreadPoolExecutor(workers, name, start)
     for started in [pool.submit(int) for _ in range(workers)]:
         started.result()
-    torch.set_num_threads(before)  # torch gives the number set last, in any thread, to threads that are yet to start
+    torch.set_num_threads(before)  # threads that start later inherit the number that was set last
     return pool
 
 
 def processors() -> int:
-    """Those this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _leave_interrupts_to_the_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-GIB = 2**30
-
-
 def machine_bytes() -> int:
-    """This machine's memory; without a limit where the system does not say."""
+    """Return this machine's memory in bytes, or the largest integer where the system does not say."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # no such function, or no such name, on this system
+    except (AttributeError, ValueError, OSError):
         return sys.maxsize
 
 
 def require_memory(needed: int, what: str, fix: str) -> None:
-    """Refuses what cannot fit.
-
-    Example:
-        >>> require_memory(2**80, "the data", "lower data.train")
-        Traceback (most recent call last):
-        boolit.errors.UserError: the data needs about 1,125,899,906,842,624 GiB of memory, this machine has ...
-    """
+    """Raise `UserError` if ``needed`` bytes exceed this machine's memory."""
     available = machine_bytes()
     if needed > available:
         sizes = f"needs about {needed // GIB:,} GiB of memory, this machine has {available / GIB:,.1f}"

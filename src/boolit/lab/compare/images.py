@@ -20,7 +20,7 @@ from boolit.lab.common.devices import use_device
 from boolit.lab.compare.config import ImageCompareConfig
 from boolit.lab.compare.rates import LOSS
 from boolit.lab.datasets import Source, load, source
-from boolit.lab.datasets.features.embeddings import weights_identity
+from boolit.lab.datasets.embeddings import weights_identity
 from boolit.lab.datasets.images.folder import folder_digest
 from boolit.lab.execute import ExecutionSummary, execute
 from boolit.lab.reports.page import Report, report_study

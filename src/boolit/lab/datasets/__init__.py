@@ -1,4 +1,4 @@
-"""Datasets: each a class in a file of its own room. Any module that calls `register` adds one."""
+"""Datasets of the lab. Built-in ones are imported on first use; `register` adds others."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from boolit.errors import UserError
 from boolit.lab.common.files import data_folder
 from boolit.lab.common.parallel import require_memory
 from boolit.lab.common.registry import Registry
-from boolit.lab.datasets.base import Dataset, Description, Draw, Encode, Probe, Resample, Source, Split, Task
-from boolit.lab.datasets.download.fetch import load_tensors
-from boolit.lab.datasets.download.published import PublishedDataset, PublishedFile
+from boolit.lab.datasets.base import Dataset, Description, Draw, Encode, PixelScale, Probe, Resample, Source, Split, Task
+from boolit.lab.datasets.download import PublishedDataset, PublishedFile, load_tensors
 
 __all__ = [
     "DATASETS",
@@ -25,6 +24,7 @@ __all__ = [
     "Description",
     "Draw",
     "Encode",
+    "PixelScale",
     "Probe",
     "PublishedDataset",
     "PublishedFile",
@@ -42,8 +42,6 @@ __all__ = [
     "source_type",
 ]
 
-FLOAT_BYTES, COPIES = 4, 2  # samples, and what they are made from
-
 DATASETS: Registry[Source] = Registry(
     "dataset",
     {
@@ -52,22 +50,22 @@ DATASETS: Registry[Source] = Registry(
             "caltech101": "images.photographs:Caltech101",
             "cars": "images.photographs:Cars",
             "chorales": "chorales:Chorales",
-            "cifar10": "images.cifar:Cifar10",
-            "cifar100": "images.cifar:Cifar100",
-            "composed": "composition.composed:Composed",
+            "cifar10": "images.small:Cifar10",
+            "cifar100": "images.small:Cifar100",
+            "composed": "czsl.composed:Composed",
             "covertype": "covertype:Covertype",
             "digits": "digits:Digits",
-            "embeddings": "features.embeddings:Embeddings",
+            "embeddings": "embeddings:Embeddings",
             "flowers": "images.photographs:Flowers",
             "holdout": "holdout:Holdout",
-            "iraven": "raven.dataset:Iraven",
-            "mitstates": "composition.mitstates:MitStates",
+            "iraven": "iraven.dataset:Iraven",
+            "mitstates": "czsl.mitstates:MitStates",
             "mnist": "images.mnist:Mnist",
             "parity": "boolean:Parity",
             "parity8": "boolean:Parity8",
             "pictures": "images.folder:ImageFolder",
-            "stl10": "images.stl10:Stl10",
-            "svhn": "images.svhn:Svhn",
+            "stl10": "images.small:Stl10",
+            "svhn": "images.small:Svhn",
             "table": "tables.dataset:TableSource",
             "xor": "boolean:Xor",
         }.items()
@@ -78,10 +76,10 @@ SourceType = TypeVar("SourceType", bound=Source)
 
 
 def register(kind: type[SourceType]) -> type[SourceType]:
-    """Makes a dataset known by the default of its field ``name``, for the ``[data]`` table of studies: a class decorator.
+    """Register a dataset under the default of its field ``name``; a class decorator.
 
     Args:
-        kind: a subclass of `Source`; a name that one of boolit's own has is a ValueError.
+        kind: a subclass of `Source`. The name of a built-in dataset raises ValueError.
 
     Example:
         >>> import torch
@@ -103,7 +101,7 @@ def register(kind: type[SourceType]) -> type[SourceType]:
 
 
 def source(table: Mapping[str, Any]) -> Source:
-    """The dataset a ``[data]`` table names, its options checked.
+    """Return the dataset that a ``[data]`` table names, with its options validated.
 
     Example:
         >>> source({"name": "xor", "spread": 0.2}).load().inputs
@@ -125,7 +123,7 @@ AnySource = Annotated[SerializeAsAny[Source], BeforeValidator(_nested_source)]  
 
 @lru_cache(maxsize=8)
 def load(wanted: Source) -> Dataset:
-    """A source's data, made or read once: all cohorts share the tensors."""
+    """Load a dataset; later calls return the same tensors."""
     check_memory(wanted)
     dataset, described = wanted.load(), wanted.describe()
     if described is not None:
@@ -134,7 +132,7 @@ def load(wanted: Source) -> Dataset:
 
 
 def describe(wanted: Source) -> Description:
-    """What is known of a source's data without loading it; it is loaded only where nothing else can tell.
+    """Return the description of a dataset, loading it only if nothing else can tell.
 
     Example:
         >>> described = describe(source({"name": "mnist"}))
@@ -146,27 +144,26 @@ def describe(wanted: Source) -> Description:
 
 @lru_cache(maxsize=32)
 def _cached_description(wanted: Source, _folder: Path) -> Description:
-    """Found once for all cohorts of a plan: some sources read lists of files for it."""
     described = wanted.describe()
     return load(wanted).description if described is None else described
 
 
 def check_memory(wanted: Source) -> None:
-    """Refuses data that is generated at once and does not fit into this machine."""
+    """Raise `UserError` if generated data does not fit into memory."""
     described = wanted.describe() if wanted.generated else None
     if described is not None:
         numbers = sum(described.samples.values()) * math.prod(described.inputs)
-        require_memory(COPIES * FLOAT_BYTES * numbers, f"the data {wanted.name}", "ask for fewer samples")
+        # 4 bytes per number, for the samples and for what they are made from.
+        require_memory(2 * 4 * numbers, f"the data {wanted.name}", "ask for fewer samples")
 
 
 def _compare(name: str, described: Description, dataset: Dataset) -> None:
-    """Plans rely on what a source says beforehand, so data that is otherwise is refused."""
     pairs = {
         "samples of shape": (described.inputs, dataset.inputs),
         "outputs": (described.outputs, dataset.outputs),
         "the task": (described.task, dataset.task),
         "the splits": (sorted(described.samples), sorted(dataset.splits)),
     }
-    for what, (said, found) in pairs.items():
-        if said != found:
-            raise UserError(f"the data of {name} has {what} {found}, not {said}; put the published files there, or fetch them")
+    for what, (expected, actual) in pairs.items():
+        if expected != actual:
+            raise UserError(f"the data of {name} has {what} {actual}, not {expected}; put the published files there")

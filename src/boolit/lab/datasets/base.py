@@ -1,4 +1,4 @@
-"""`Source` is a dataset by name and options, as a study writes it; its ``load`` makes the `Dataset`, which has the samples."""
+"""`Source`, a dataset by name and options as a study writes it, and `Dataset`, the data itself."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 Task = Literal["binary", "classes", "regression"]
 Encode = Callable[[Tensor], Tensor]
 Draw = Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]
 ExtraMetrics = Callable[[str, Tensor], Mapping[str, Tensor]]
+
+# The options ``validation`` and ``subset`` of all datasets: the share of the training rows that is held out as the split
+# ``valid``, and the share of the remaining rows to train on.
+Validation = Annotated[float, Field(ge=0, lt=1)]
+Subset = Annotated[float, Field(gt=0, le=1)]
 
 
 @dataclass(frozen=True)
@@ -24,11 +29,6 @@ class Split:
 
     Shape: ``x`` is ``(samples, …)``; ``y`` is ``(samples,)`` class numbers for the task ``classes``, otherwise
     ``(samples, outputs)`` floats.
-
-    Example:
-        >>> samples = Split(torch.zeros(100, 2), torch.ones(100, 1))
-        >>> len(samples), samples.to(torch.device("cpu")).y.shape
-        (100, torch.Size([100, 1]))
     """
 
     x: Tensor
@@ -38,16 +38,15 @@ class Split:
         return self.x.shape[0]
 
     def to(self, device: torch.device) -> Split:
-        """The same samples on a device."""
+        """Return the split on a device."""
         return Split(self.x.to(device), self.y.to(device))
 
 
 @dataclass(frozen=True)
 class Resample:
-    """The rows of one run by split, out of all that are stored, and what it standardises by: moments of its training rows.
+    """The rows of one run by split, and the moments of its training rows that standardize the data.
 
-    Shape: ``rows`` are ``(rows of the split,)`` each, of the same size in every resample; ``mean`` and ``scale`` are
-    ``(features,)``.
+    Shape: ``rows`` are ``(rows of the split,)``, of equal size in every resample; ``mean`` and ``scale`` are ``(features,)``.
     """
 
     rows: Mapping[str, Tensor]
@@ -59,9 +58,9 @@ class Resample:
 
 @dataclass(frozen=True)
 class Probe:
-    """Stored samples a trained network is asked once at the end, and what its outputs say.
+    """Samples that are evaluated once after training.
 
-    ``metrics`` takes outputs ``(runs, samples, outputs)`` and returns some metrics, each of shape ``(runs,)``.
+    ``metrics`` maps outputs ``(runs, samples, outputs)`` to metrics of shape ``(runs,)``.
     """
 
     x: Tensor
@@ -70,10 +69,14 @@ class Probe:
 
 @dataclass(frozen=True)
 class Description:
-    """What a plan needs to know of data, and no sample of it.
+    """What planning needs to know about a dataset.
 
-    ``inputs`` is the shape of a sample as a network reads it, ``samples`` how many there are by split, ``extra_metrics`` the
-    names of the metrics that the data adds to those of its task, on every split but ``train``.
+    Args:
+        inputs: shape of an encoded sample.
+        outputs: number of outputs of a network.
+        task: ``binary``, ``classes`` or ``regression``.
+        samples: number of samples by split.
+        extra_metrics: names of the metrics that the dataset adds on every split except ``train``.
     """
 
     inputs: tuple[int, ...]
@@ -84,15 +87,13 @@ class Description:
 
 
 def identity(x: Tensor) -> Tensor:
-    """Samples that are stored as a network reads them."""
+    """Return the samples unchanged."""
     return x
 
 
 @dataclass(frozen=True)
 class PixelScale:
-    """An encoding of bytes, each by itself: ``x · scale − shift``.
-
-    Shape: any; unchanged.
+    """An encoding of bytes as ``x · scale − shift``.
 
     Example:
         >>> PixelScale(2 / 255, 1.0)(torch.tensor([0, 255], dtype=torch.uint8))
@@ -107,34 +108,29 @@ class PixelScale:
 
     @cached_property
     def table(self) -> Tensor:
-        """What stands for each byte.
-
-        Shape: ``(256,)``.
-        """
+        """The encoding of every byte, of shape ``(256,)``."""
         return self(torch.arange(256, dtype=torch.uint8))
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """The data itself.
+    """A loaded dataset.
 
-    ``splits`` are by name: ``train``, ``test`` unless it is for choosing, and ``valid`` where there is one. ``task`` is
-    ``binary``, ``classes`` or ``regression``, ``outputs`` how many numbers a network answers with; ``probes`` are asked once at
-    the end of a training. The rest is for data that needs it.
-
-    Samples may be stored small, as bytes or tokens: ``encode`` turns them into what a network reads, whatever axes come before
-    a sample's own: ``(…, *stored)`` to ``(…, *inputs)``. ``draw`` makes the batch of a training step from stored samples, anew
-    in every step: it takes samples ``(runs, batch, …)``, their targets, the runs' keys and the step, and returns samples and
-    targets. ``unit`` is what 1 in a regression's targets stands for; its RMSE is in that unit, its loss is not.
-
-    ``initial_values`` are values networks begin with, by their names in a network's state: word vectors, a list of pairs.
-    ``extra_metrics`` takes the name of a split and the outputs ``(runs, samples, outputs)`` of all its samples, and returns
-    further metrics, each ``(runs,)``, where higher is better; it is called for every split but ``train`` after every epoch.
-    ``input_shape`` is the shape of an encoded sample, where encoding one to see it would be expensive.
-
-    Data that can be split in many ways has all its samples in ``pool``, and ``resample`` makes the split of a number.
-
-    Shape: as `Split` says; outputs are ``(samples, outputs)``.
+    Args:
+        splits: ``train``, usually ``test``, and ``valid`` if there is one.
+        task: ``binary``, ``classes`` or ``regression``.
+        outputs: number of outputs of a network.
+        probes: samples that are evaluated once after training.
+        encode: turns stored samples ``(…, *stored)`` into network inputs ``(…, *inputs)``.
+        draw: makes the batch of a training step from stored samples ``(runs, batch, …)``, their targets, the runs' keys and
+            the step; returns samples and targets.
+        unit: what 1 in the targets of a regression stands for; RMSE is in that unit, the loss is not.
+        initial_values: initial values of network parameters and buffers, by their names in the state dict.
+        extra_metrics: maps the name of a split and the outputs ``(runs, samples, outputs)`` for all its samples to further
+            metrics of shape ``(runs,)``, where higher is better. It is called on every split except ``train`` after each epoch.
+        pool: all samples, for data that is split in many ways.
+        resample: returns the split with a number.
+        input_shape: shape of an encoded sample, if encoding one to see it is expensive.
 
     Example:
         >>> from boolit.lab import Dataset, Split
@@ -160,34 +156,32 @@ class Dataset:
 
     @cached_property
     def inputs(self) -> tuple[int, ...]:
-        """The shape of one sample as a network reads it."""
+        """The shape of an encoded sample."""
         return self.input_shape or tuple(self.encode(self.splits["train"].x[:1]).shape[1:])
 
-    @property
+    @cached_property
     def description(self) -> Description:
-        """What a plan needs to know of it, and no sample."""
+        """The description that planning uses."""
         samples = {name: len(split) for name, split in self.splits.items()}
         others = [name for name in samples if name != "train"]
         extra = tuple(self.extra_metric_names(others[0])) if others else ()
         return Description(self.inputs, self.outputs, self.task, samples, extra)
 
     def extra_metric_names(self, split: str) -> list[str]:
-        """The names of the data's own metrics on a split, found with a network that answers 0 to every sample."""
+        """Return the names of the extra metrics of a split, by evaluating a network whose outputs are 0."""
         if self.extra_metrics is None:
             return []
         return list(self.extra_metrics(split, torch.zeros(1, 1, 1).expand(1, len(self.splits[split]), self.outputs)))
 
 
 class Source(BaseModel, ABC):
-    """A dataset by its name and options: the ``[data]`` table of a study, which is part of a run's key. It holds no data.
+    """A dataset by name and options: the ``[data]`` table of a study, which is part of a run's key. It holds no data.
 
-    A dataset is one file: a subclass with a field ``name`` and one field per option, registered with
-    `boolit.lab.register_dataset`.
+    A dataset is a subclass with a field ``name`` and one field per option, registered with `boolit.lab.register_dataset`.
 
     Example:
         >>> from boolit.lab.datasets import source
-        >>> xor = source({"name": "xor", "spread": 0.2})  # of a study's [data]
-        >>> xor.prepare()  # nothing, for this one
+        >>> xor = source({"name": "xor", "spread": 0.2})
         >>> xor.describe().inputs, xor.load().splits["train"].x.shape[1:]
         ((2,), torch.Size([2]))
     """
@@ -200,14 +194,25 @@ class Source(BaseModel, ABC):
 
     @abstractmethod
     def load(self) -> Dataset:
-        """The data itself; the same options must give the same data."""
+        """Return the data; equal options must give equal data."""
 
     def describe(self) -> Description | None:
-        """What `load` will give, found without loading it; None if only the data itself can tell.
+        """Return the description of the data without loading it, or None if only the data can tell.
 
-        A study is planned by it. The numbers of samples may be those of the published files, whatever lies in their place.
+        The numbers of samples may be those of the published files.
         """
         return None
 
     def prepare(self) -> None:
-        """Does what takes long and is only needed for training; otherwise it is done when the first sample is encoded."""
+        """Do work that is slow and only needed for training; by default it is done when the first sample is encoded."""
+
+
+def training_sizes(count: int, validation: float, subset: float = 1.0) -> tuple[int, int]:
+    """Return how many of ``count`` training rows are trained on and how many are held out.
+
+    Example:
+        >>> training_sizes(60_000, validation=1 / 6, subset=0.1)
+        (5000, 10000)
+    """
+    held_out = round(validation * count)
+    return max(1, round(subset * (count - held_out))), held_out

@@ -1,4 +1,4 @@
-"""Small Boolean problems: XOR in the plane, the parity of some logits, and nested XNOR as a regression."""
+"""Small Boolean problems: XOR in the plane, the parity of several logits, and nested XNOR as a regression."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from boolit.lab.datasets.base import Dataset, Description, Probe, Source, Split
 class Xor(Source):
     """Four normal clusters in the plane, at (±1, ±1) (a:xor); the target is 1 where the signs of the centre differ.
 
-    NOTE[paper]: the number of samples and their spread are not given.
+    NOTE[paper]: the paper does not give the number of samples and their spread.
     """
 
     name: Literal["xor"] = "xor"
@@ -46,9 +46,9 @@ class Xor(Source):
 class Parity(Source):
     """Independent N(0,1) logits; the target is 1 where an even number of them is positive (s:parity).
 
-    Even, not odd, is the positive class, as nested XNORs are positive there for an even number of inputs.
-    NOTE[paper]: neither the distribution of the logits nor the number of samples is given. With 4096 samples of N(0,1) in
-    batches of 128, ReLU comes out near the paper's 60% and XNOR_AIL's best seeds solve the task; with 512 they do not.
+    Even is the positive class because nested XNORs of an even number of inputs are positive there.
+    NOTE[paper]: the paper gives neither the distribution of the logits nor the number of samples. With 4096 samples of N(0,1)
+    in batches of 128, ReLU reaches about the paper's 60% and the best seeds of XNOR_AIL solve the task; with 512 they do not.
     """
 
     name: Literal["parity"] = "parity"
@@ -73,7 +73,7 @@ class Parity(Source):
 
 
 def even_parity(x: Tensor) -> Tensor:
-    """1 where an even number of the logits is positive, otherwise 0.
+    """Return 1 where an even number of logits is positive, otherwise 0.
 
     Shape: ``(…, inputs)`` to ``(…, 1)``.
 
@@ -86,7 +86,7 @@ def even_parity(x: Tensor) -> Tensor:
 
 
 def patterns(outputs: Tensor, targets: Tensor) -> Mapping[str, Tensor]:
-    """How many sign patterns of unit logits a network gets right.
+    """Count the sign patterns of unit logits that a network classifies correctly.
 
     Shape: ``(runs, patterns, 1)`` to ``(runs,)``.
     """
@@ -99,9 +99,9 @@ INPUTS = 8
 class Parity8(Source):
     """Eight independent logits, uniform in ±``scale``, and their nested XNOR_IL, as a regression (a:parity).
 
-    NOTE[paper]: the inputs' distribution is not given. An untrained network had an RMSE of 0.287 and a failing one 0.271,
-    so the target's standard deviation lies near those: ±5 is the round number that gives 0.285. Nor is the number of samples;
-    with 4,096 no network of the paper's size learns anything.
+    NOTE[paper]: the paper does not give the distribution of the inputs. An untrained network had an RMSE of 0.287 and a failing
+    one 0.271, so the standard deviation of the target is close to these: ±5 is the round number that gives 0.285. The paper
+    does not give the number of samples either; with 4,096 no network of its size learns anything.
     """
 
     name: Literal["parity8"] = "parity8"
@@ -125,7 +125,7 @@ class Parity8(Source):
 
 
 def nested_xnor(x: Tensor) -> Tensor:
-    """The labelling function of a:parity.
+    """Return the labelling function of a:parity.
 
     Shape: ``(…, 8)`` to ``(…, 1)``.
     """

@@ -2,86 +2,82 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import ClassVar, Literal
 
-import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from boolit.lab.common.devices import DeviceCopies
 from boolit.lab.common.random import generator
-from boolit.lab.datasets.base import Dataset, Description, Split, Task
-from boolit.lab.datasets.download.fetch import Tensors, load_tensors
-from boolit.lab.datasets.download.published import PublishedDataset
+from boolit.lab.datasets.base import Dataset, Description, Split, Subset, Validation, training_sizes
+from boolit.lab.datasets.download import PublishedDataset, PublishedFile, Tensors, load_tensors
 
-COLUMNS, CONTINUOUS = 54, 10  # the continuous ones come first, then 4 areas and 40 soils, one 0 or 1 each
+COLUMNS, CONTINUOUS = 54, 10  # the continuous columns come first, then 4 areas and 40 soils as 0 or 1
 CLASSES = 7
 TEST_SHARE = 0.2
 VERSION = 1
+FILE = PublishedFile(
+    "covertype",
+    "covtype.data.gz",
+    "614360d0257557dd1792834a85a1cdebfadc3c4f30b011d56afee7ffb5b15771",
+    (
+        "https://archive.ics.uci.edu/ml/machine-learning-databases/covtype/covtype.data.gz",
+        "https://ndownloader.figshare.com/files/5976039",  # the copy that scikit-learn uses
+    ),
+    content="0a9371cef7c964b5475d6053cc3e0894a5aa6f65ad1ed3ecb01c45aa96217945",
+)
 
 
-class Covertype(PublishedDataset, published="covertype"):
-    """A fixed random 80:20 split. ``subset`` is the share of the training rows to train on, ``validation`` that of them to hold
-    out as the split ``valid``; both are the same rows at every time.
+class Covertype(PublishedDataset):
+    """A fixed random 80:20 split. ``validation`` is the share of the training rows to hold out, ``subset`` the share of the
+    others to train on.
 
-    NOTE[paper]: how columns are scaled is not said. The continuous ones get mean 0 and standard deviation 1 over the rows that
-    are trained on. The others stay 0 and 1: soil 15 occurs 3 times in 581,012, so it would get values of 440.
+    NOTE[paper]: the scaling of the columns is not given. The continuous ones get mean 0 and standard deviation 1 over the rows
+    that are trained on. The others stay 0 and 1: soil 15 occurs 3 times in 581,012 rows and would get values of 440.
     NOTE[paper]: the authors' random split is not known; this is another one of the same sizes.
     """
 
     name: Literal["covertype"] = "covertype"
-    subset: float = Field(1.0, gt=0, le=1)
-    validation: float = Field(0.0, ge=0, lt=1)
+    subset: Subset = 1.0
+    validation: Validation = 0.0
 
-    task: ClassVar[Task] = "classes"
+    files: ClassVar[tuple[PublishedFile, ...]] = (FILE,)
+    samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 464_810, "test": 116_202})
 
     def describe(self) -> Description:
-        train, held_out = self._rows(self.samples["train"])
-        valid = self.samples["train"] - held_out
+        train, valid = training_sizes(self.samples["train"], self.validation, self.subset)
         samples = {"train": train, "test": self.samples["test"]} | ({"valid": valid} if valid else {})
         return Description((COLUMNS,), CLASSES, self.task, samples)
 
     def load(self) -> Dataset:
-        found = load_tensors(self.files, VERSION, parse)
-        x, y = found["x"], found["y"]
+        tensors = load_tensors(self.files, VERSION, parse)
+        x, y = tensors["x"], tensors["y"]
         rows = len(x) - int(TEST_SHARE * len(x))
-        train, held_out = self._rows(rows)
+        train, valid = training_sizes(rows, self.validation, self.subset)
         splits = {"train": Split(x[:train], y[:train]), "test": Split(x[rows:], y[rows:])}
-        if held_out < rows:
-            splits["valid"] = Split(x[held_out:rows], y[held_out:rows])
-        return Dataset(splits, self.task, CLASSES, encode=standardiser(splits["train"].x))
-
-    def _rows(self, count: int) -> tuple[int, int]:
-        """How many of the training rows are trained on, and where those for validation begin."""
-        held_out = count - round(self.validation * count)
-        return max(1, round(self.subset * held_out)), held_out
+        if valid:
+            splits["valid"] = Split(x[rows - valid : rows], y[rows - valid : rows])
+        return Dataset(splits, self.task, CLASSES, encode=standardizer(splits["train"].x))
 
 
 def parse(contents: Mapping[str, bytes]) -> Tensors:
-    """All rows, in the random order whose last fifth is the test split: so every split is a part of the mapped file."""
+    """Return all rows in a random order whose last fifth is the test split."""
+    import pandas as pd
+
     (content,) = contents.values()
-    table = _table(content)
+    table = torch.from_numpy(pd.read_csv(io.BytesIO(content), header=None, dtype="int16").to_numpy())
     order = torch.randperm(len(table), generator=generator(0, "covertype", "split"))
-    shuffled = torch.from_numpy(table)[order]
+    shuffled = table[order]
     return {"x": shuffled[:, :COLUMNS].contiguous(), "y": shuffled[:, COLUMNS].long() - 1}
 
 
-def _table(content: bytes) -> np.ndarray[tuple[int, int], np.dtype[np.int16]]:
-    import pyarrow as pa
-    from pyarrow import csv
+def standardizer(train: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return an encoding that gives the continuous columns mean 0 and standard deviation 1 over ``train``.
 
-    names = [str(column) for column in range(COLUMNS + 1)]
-    options = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.int16()))
-    columns = csv.read_csv(pa.BufferReader(content), csv.ReadOptions(column_names=names), convert_options=options)
-    return np.stack([column.to_numpy() for column in columns.columns], axis=1)
-
-
-def standardiser(train: Tensor) -> Callable[[Tensor], Tensor]:
-    """What gives the continuous columns mean 0 and standard deviation 1 over some rows, and leaves the others.
-
-    Shape: ``(rows, columns)``; what is returned takes ``(…, columns)``.
+    Shape: ``(rows, columns)``; the encoding takes ``(…, columns)``.
     """
     shift, scale = torch.zeros(COLUMNS), torch.ones(COLUMNS)
     measured = train[:, :CONTINUOUS].double()

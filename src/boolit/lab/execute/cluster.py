@@ -12,7 +12,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -185,11 +185,13 @@ def train_on(
     keep_weights: bool,
     bars: StudyProgress,
     stop: Stop,
-) -> Iterator[Trained | Failed]:
+) -> Generator[Trained | Failed, None, None]:
     """Submit all cohorts, the longest first, and yield each one when it is done."""
     checkpoints = None if folder is None else str(folder.absolute())
     options = TaskOptions(keep_weights, cluster.device, cluster.threads, checkpoints, seconds)
-    client, running, progress = cluster.client, {}, {}
+    client = cluster.client
+    running: dict[Future[TaskResult], Cohort] = {}
+    progress: dict[str, float] = {}
 
     def report(event: tuple[float, Mapping[str, Any]]) -> None:
         progress[event[1]["task"]] = event[1]["runs"]

@@ -7,7 +7,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +24,12 @@ from boolit.lab.common.devices import present_device, use_device
 from boolit.lab.common.files import atomic_write
 from boolit.lab.common.plugins import loaded_plugins
 from boolit.lab.execute.progress import StudyProgress
+from boolit.lab.reports.report import Report, write_report
 from boolit.lab.results.store import Store
 from boolit.lab.runs import JSON, Result, RunConfig, job
 from boolit.lab.studies import Cohort, Plan, cohorts, load_study, save
 from boolit.lab.studies import plan as make_plan
-from boolit.lab.training import Checkpoint, CohortResult, distributed, train
+from boolit.lab.training import Checkpoint, CohortResult, Training, distributed, train
 from boolit.logic import kernels
 
 if TYPE_CHECKING:
@@ -123,7 +124,8 @@ def execute(
         (4, 4)
     """
     started = time.monotonic()
-    trained, diverged, failures = 0, 0, []
+    trained = diverged = 0
+    failures: list[Failed] = []
     with use_device(device), store.writing() if store else nullcontext(), stop_requests() as stop:
         missing = _missing(plan, store)
         total, pending = len(plan.runs), sum(len(cohort.runs) for cohort in missing)
@@ -131,6 +133,7 @@ def execute(
             folder = checkpoint_dir
             if folder is None and store is not None and (cluster is None or cluster.local):
                 folder = store.folder / "checkpoints"
+            outcomes: Generator[Trained | Failed, None, None]
             if cluster is None:
                 outcomes = _train_here(missing, folder, checkpoint_seconds, plan.study.keep_weights, bars, stop)
             else:
@@ -163,7 +166,7 @@ def run_study(
     sets: Sequence[str] = (),
     progress: bool | None = None,
     device: str | None = None,
-) -> Path:
+) -> Report:
     """Train a study and write its report, as ``boolit run`` does.
 
     Args:
@@ -176,10 +179,8 @@ def run_study(
         device: such as ``cpu`` or ``cuda:1``. Defaults to a GPU if there is one.
 
     Returns:
-        The page of the report. `Store` reads the runs: ``Store(folder).frame()``.
+        The report, with its ``verdict``, ``tables`` and ``page``. ``Store(folder).frame()`` has the runs.
     """
-    from boolit.lab.reports.report import write_report
-
     planned = make_plan(load_study(study), profile, seeds, sets)
     with Store(Path(folder)) as store, store.writing():
         save(planned, store.folder)
@@ -188,11 +189,17 @@ def run_study(
 
 
 def train_configs(
-    configs: Sequence[RunConfig], plan: Plan, store: Store, **options: bool | Path | Cluster | None
+    configs: Sequence[RunConfig],
+    plan: Plan,
+    store: Store,
+    progress: bool | None = None,
+    cluster: Cluster | None = None,
+    checkpoint_dir: Path | None = None,
 ) -> list[Result] | None:
-    """Train runs that a search asks for and return their results in order, or None if interrupted."""
+    """Train the runs that a search asks for and return their results in order, or None if interrupted."""
     study = plan.study.model_copy(update={"keep_weights": False})
-    summary = execute(Plan(plan.name, plan.profile, study, tuple(cohorts(configs))), store, **options)  # type: ignore[arg-type]
+    runs = Plan(plan.name, plan.profile, study, tuple(cohorts(configs)))
+    summary = execute(runs, store, progress=progress, cluster=cluster, checkpoint_dir=checkpoint_dir)
     if summary.failures:
         raise UserError(f"{summary.failed_message}; a search needs all runs of a round: run the same command again")
     if not summary.complete:
@@ -216,9 +223,14 @@ def _missing(plan: Plan, store: Store | None) -> list[Cohort]:
 
 def _train_here(
     missing: Sequence[Cohort], folder: Path | None, seconds: float, keep_weights: bool, bars: StudyProgress, stop: Stop
-) -> Iterator[Trained]:
+) -> Generator[Trained | Failed, None, None]:
     if missing:
         missing[0].runs[0].data.prepare()
+
+    def callback(training: Training) -> bool:
+        bars.after_step(training)
+        return not stop()
+
     for cohort in missing:
         bars.begin(str(cohort))
         checkpoint = Checkpoint(folder / cohort.key, seconds) if folder else None
@@ -226,7 +238,7 @@ def _train_here(
             result = train(
                 job(cohort.runs),
                 checkpoint=checkpoint,
-                callback=lambda training: bars.after_step(training) or not stop(),
+                callback=callback,
                 keep_weights=keep_weights,
             )
         except (MemoryError, RuntimeError) as error:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any
 
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from boolit.lab.common.progress import progress_bars
+from boolit.lab.training import Training
 
 
 class StudyProgress(AbstractContextManager["StudyProgress"]):
@@ -44,7 +44,7 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
         """Start the bar of a cohort."""
         self._bars.reset(self._cohort, description=f"{cohort}: epochs", total=None, visible=True)
 
-    def after_step(self, training: Any) -> None:
+    def after_step(self, training: Training) -> None:
         """Update both bars at the end of an epoch of a training."""
         if training.at.step == 0:
             epoch, epochs = training.at.epoch, training.job.recipe.epochs

@@ -1,332 +1,336 @@
-"""Interactive charts of runs: Vega-Lite through Altair, and compact tables of what they show.
+"""Charts of runs, each described once in Altair: the page embeds them, and vl-convert writes PNG, SVG and PDF files.
 
-A chart's data is not in its specification but in a table of columns that all charts of a section share; the page expands it.
-Colours are the page's to set (it knows whether it is light or dark): a scale here has a domain only. The parameter ``hidden``
-has the names that the page's legend hides; of a table with the column ``panel``, charts get the rows of one.
+The page has one legend for all charts: its buttons set the parameter ``hidden`` of every chart, and in dark mode the page
+replaces each color by its counterpart. Files have a legend of their own.
 """
 
 from __future__ import annotations
 
-import hashlib
-import math
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import altair as alt
+import numpy as np
+import pandas as pd
+import vl_convert
 from platformdirs import PlatformDirs
 
+from boolit.errors import UserError
 from boolit.lab.common.files import atomic_write
-from boolit.lab.reports.chart_data import (
-    HIGH,
-    LOW,
-    Columns,
-    best_panel,
-    curve_metric,
-    curve_table,
-    drawn_runs,
-    levels,
-    panel_namer,
-    panel_order,
-    run_table,
-    short,
-    size_table,
-)
-from boolit.lab.reports.figures.results import left_out
-from boolit.lab.reports.figures.style import style
+from boolit.lab.reports.style import dark_color, style
 from boolit.lab.results.names import metric_label, paper_name
-from boolit.lab.results.run_table import RunTable
-from boolit.lab.runs import Metric, Record, in_percent
+from boolit.lab.results.statistics import size_groups
+from boolit.lab.runs import Metric
+from boolit.lab.training.metrics import METRICS
 
-if TYPE_CHECKING:
-    import altair as alt
-
-QUANTILES = f"{100 * LOW:g}–{100 * HIGH:g} %"
-ROW = 26  # pixels of an activation in a strip plot
-HEIGHT = 300
-MANY_DOTS = 1000  # from which on they are drawn smaller
-LOGARITHMIC = 30  # the ratio of values from which on their axis is
-GOLDEN = 0.618034  # multiples of it, without their integers, lie evenly: jitter that is the same every time
-DARK_BACKGROUND = "#14181d"  # as in page.css
-DASHES = {"-": [1, 0], "--": [6, 3], "-.": [6, 2, 1, 2], ":": [2, 2]}
-SHAPES = {
-    **dict.fromkeys("o.8", "circle"),
-    **dict.fromkeys("sp", "square"),
-    **dict.fromkeys("Dd", "diamond"),
-    **dict.fromkeys("PX*+", "cross"),
-    **dict.fromkeys("^hH", "triangle-up"),
-    "v": "triangle-down",
-    "<": "triangle-left",
-    ">": "triangle-right",
-}
+DRAWN = 200  # runs of an activation and size that are drawn one by one; more dots would hide each other
+LOW, HIGH = 0.25, 0.75  # quantiles of a band
+EPOCHS = 60  # points of a curve
+DIGITS = 5
+ROW, HEIGHT = 26, 300  # pixels
+GOLDEN = 0.618034  # its multiples modulo 1 lie evenly: a reproducible jitter
+FORMATS = ("png", "svg", "pdf")
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart, what it is called, and a sentence for those who cannot see it."""
+    """A chart with its name, a title and a description for those who cannot see it."""
 
     name: str
     title: str
     description: str
-    spec: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class ChartSet:
-    """Charts that share tables, a legend and a choice of panels (sizes and depths); the first panel shown is ``panel``."""
-
-    charts: tuple[Chart, ...]
-    tables: Mapping[str, Columns]
+    chart: Any
     activations: tuple[str, ...]
-    panels: tuple[str, ...] = ()
-    panel: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """What the page's script reads."""
-        series = [
-            {"name": paper_name(spec), "light": style(spec).colour, "dark": dark_colour(style(spec).colour)}
-            for spec in self.activations
-        ]
-        charts = {chart.name: chart.spec for chart in self.charts}
-        return {"series": series, "panel": self.panel, "tables": self.tables, "charts": charts}
+    def spec(self, legend: bool = False) -> dict[str, Any]:
+        """Return the Vega-Lite specification; without a legend, its width is that of its container."""
+        width: Any = 480 if legend else "container"
+        chart = self.chart.properties(width=width, autosize=alt.AutoSizeParams(type="fit-x", contains="padding"))
+        text = json.dumps(chart.to_dict())
+        look = {"symbolLimit": 0, "title": None, "columns": -(-len(self.activations) // 16), "symbolOpacity": 1}
+        lines = {"symbolType": "stroke", "symbolSize": 500, "symbolStrokeWidth": 2} if self.name == "curves" else {}
+        shown = look | lines if legend else None
+        spec: dict[str, Any] = json.loads(text.replace('"legend": {"title": "activation"}', f'"legend": {json.dumps(shown)}'))
+        return spec
+
+    def save(self, path: Path) -> Path:
+        """Write the chart as PNG, SVG or PDF, chosen by the suffix of the path."""
+        suffix = path.suffix[1:]
+        if suffix not in FORMATS:
+            raise UserError(f"cannot write {path.name!r}: charts are written as {', '.join(FORMATS)}")
+        spec = self.spec(legend=True) | {"title": self.title, "background": "white"}
+        content = {
+            "png": lambda: vl_convert.vegalite_to_png(spec, scale=2),
+            "svg": lambda: vl_convert.vegalite_to_svg(spec).encode(),
+            "pdf": lambda: vl_convert.vegalite_to_pdf(spec),
+        }[suffix]()
+        with atomic_write(path) as part:
+            part.write_bytes(content)
+        return path
+
+
+def series(activations: Sequence[str]) -> list[dict[str, Any]]:
+    """Return what the page's legend shows of each activation."""
+    looks = ((spec, style(spec)) for spec in activations)
+    return [
+        {"spec": spec, "name": paper_name(spec), "color": look.color, "dark": dark_color(look.color), "dash": look.dash}
+        for spec, look in looks
+    ]
 
 
 @cache
 def vega_script() -> str:
-    """Vega, Vega-Lite and Vega-Embed in one script. Bundling takes seconds, so it is kept in the platform's cache folder."""
-    import vl_convert
-
-    version = metadata.version("vl-convert-python")
-    folder = PlatformDirs("boolit", appauthor=False, opinion=False).user_cache_path
-    for path in folder.glob(f"vega-{version}-*.js"):
-        kept = path.read_text(encoding="utf-8")
-        if hashlib.sha256(kept.encode()).hexdigest()[:16] == path.stem.rpartition("-")[2]:
-            return kept
-    script = str(vl_convert.javascript_bundle(None))  # type: ignore[arg-type]  # of its stub
-    name = f"vega-{version}-{hashlib.sha256(script.encode()).hexdigest()[:16]}.js"
+    """Return Vega, Vega-Lite and Vega-Embed in one script. Bundling takes seconds, so it is cached on disk."""
+    path = PlatformDirs("boolit", appauthor=False, opinion=False).user_cache_path
+    path /= f"vega-{metadata.version('vl-convert-python')}.js"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with atomic_write(folder / name) as part:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        script = str(vl_convert.javascript_bundle(None))  # type: ignore[arg-type]  # its stub is wrong
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as part:
             part.write_text(script, encoding="utf-8")
-    except OSError:  # the next report takes its time again
-        pass
+    except OSError:
+        pass  # the next report bundles it again
     return script
 
 
-def run_charts(records: Sequence[Record], metric: Metric, order: Sequence[str]) -> ChartSet:
-    """Every run as a dot, learning curves, and parameters and seconds against the score, in the order of a table."""
-    runs = RunTable.of(records)
-    panel_of = panel_namer(runs.shared_configs())
-    known = {config.activation for config in runs.shared_configs()}
-    activations = tuple(dict.fromkeys([*(spec for spec in order if spec in known), *sorted(known)]))
-    finite = runs.take(runs.finite_scores(metric.key))
-    dots, followed = drawn_runs(finite, panel_of), drawn_runs(runs, panel_of)
-    sizes, shown = size_table(finite, metric), curve_metric(followed, metric)
-    tables = {"runs": run_table(dots, metric, panel_of), "sizes": sizes}
-    tables |= {"curves": curve_table(followed, shown, panel_of)} if shown else {}
-    plot = _Plots(activations, metric, len(runs))
-    charts = [plot.strip(omitted=left_out(finite, dots))]
-    charts += [plot.curves(shown, left_out(runs, followed))] if shown else []
-    if len(set(sizes["parameters"])) > 1:
-        charts.append(plot.against("parameters", "parameters", log=True))
-    if any(sizes["seconds"]):
-        charts.append(plot.against("seconds", "seconds per run"))
-    panels = tuple(sorted({panel_of(config) for config in runs.shared_configs()}, key=panel_order))
-    first = best_panel(finite, metric, panel_of, activations[0])
-    return ChartSet(tuple(charts), tables, activations, panels if len(panels) > 1 else (), first)
+def run_charts(frame: pd.DataFrame, curves: pd.DataFrame, metric: Metric, order: Sequence[str]) -> list[Chart]:
+    """Return the charts of a study: runs as dots, learning curves, and scores against parameters and seconds.
+
+    Args:
+        frame: the runs.
+        curves: their curves, or those of the runs that `drawn` returns.
+        metric: the metric of the study.
+        order: activations in the order of the table.
+    """
+    frame = _with_panels(frame, metric)
+    shown = tuple(spec for spec in order if spec in set(frame["activation"]))
+    finite = frame[frame["score"].notna()]
+    plots = _Plots(shown, metric, list(dict.fromkeys(frame["panel"])))
+    charts = [plots.runs(_drawn(finite))]
+    followed = _curve_table(_drawn(frame), curves, metric)
+    if followed is not None:
+        charts.append(plots.curves(*followed))
+    sizes = _size_table(finite)
+    if sizes["parameters"].nunique() > 1:
+        charts.append(plots.against(sizes, "parameters", "parameters", log=True))
+    if len(sizes) and sizes["seconds"].max() > 0:
+        charts.append(plots.against(sizes, "seconds", "seconds per run"))
+    return charts
 
 
-def search_charts(records: Sequence[Record], metric: Metric, names: Sequence[str]) -> ChartSet:
-    """Every trial of a search as a dot: by stage, and against each hyper-parameter that was searched."""
-    runs = RunTable.of(records)
-    kept = runs.take(runs.finite_scores(metric.key))
-    activations = tuple(dict.fromkeys(config.activation for config in kept.shared_configs()))
-    table = run_table(kept, metric, lambda _: "")
-    table["stage"] = levels(str(record.config.search) for record in kept)
-    for place, name in enumerate(names):
-        table[f"p{place}"] = [short(float(record.config.training.get(name, math.nan))) for record in kept]
-    plot = _Plots(activations, metric, len(records))
-    stages = sorted({str(record.config.search) for record in kept}, key=lambda stage: (stage == "final", stage))
-    wide = {name: _is_wide(table[f"p{place}"]) for place, name in enumerate(names)}
-    others = (plot.trials(f"p{place}", name, wide[name]) for place, name in enumerate(names))
-    charts = [plot.strip("stage", stages), *others]
-    return ChartSet(tuple(charts), {"runs": table}, activations)
+def drawn(frame: pd.DataFrame, metric: Metric) -> list[str]:
+    """Return the keys of the runs whose curves are drawn."""
+    return _drawn(_with_panels(frame, metric))["key"].tolist()
 
 
-def ratio_chart(name: str, title: str, ratios: Mapping[str, tuple[float, float | None]], axis: str) -> ChartSet:
-    """Bars of ratios by activation, each with the limit it is to keep, if it has one."""
-    import altair as alt
+def search_charts(frame: pd.DataFrame, metric: Metric, names: Sequence[str]) -> list[Chart]:
+    """Return the trials of a search by stage and against each hyper-parameter."""
+    frame = frame.assign(score=frame[metric.key].where(frame["state"] == "finished"), panel="")
+    frame = frame[frame["score"].notna()]
+    plots = _Plots(tuple(dict.fromkeys(frame["activation"])), metric, [""])
+    stages = sorted(set(frame["stage"].dropna()), key=lambda stage: (stage == "final", stage))
+    return [plots.runs(frame, "stage", stages), *(plots.trials(frame, name) for name in names)]
 
-    names = [paper_name(spec) for spec in ratios]
-    limits = [None if limit is None else short(limit) for _, limit in ratios.values()]
-    table = {"activation": names, "ratio": [short(value) for value, _ in ratios.values()], "limit": limits}
-    plot = _Plots(tuple(ratios), None)
+
+def bar_chart(name: str, title: str, values: Mapping[str, tuple[float, float | None]], axis: str) -> Chart:
+    """Return bars by activation, each with a tick at its limit, if it has one."""
+    names = [paper_name(spec) for spec in values]
+    table = pd.DataFrame(
+        {"activation": names, "value": [v for v, _ in values.values()], "limit": [limit for _, limit in values.values()]}
+    )
+    plots = _Plots(tuple(values), None, [""])
     rows = alt.Y("activation:N", scale=alt.Scale(domain=names), title=None, axis=alt.Axis(labelLimit=260))
-    tooltip = [alt.Tooltip("activation:N"), alt.Tooltip("ratio:Q", format=".3~f"), alt.Tooltip("limit:Q", format=".3~f")]
-    bars = alt.Chart().mark_bar(height={"band": 0.6}).encode(x=alt.X("ratio:Q", title=axis), y=rows, color=plot.colour())
+    bars = alt.Chart().mark_bar(height={"band": 0.6}).encode(x=alt.X("value:Q", title=axis), y=rows, color=plots.color)
     ticks = alt.Chart().mark_tick(thickness=3, height=18, color="#888").encode(x="limit:Q", y=rows)
-    layers = alt.layer(bars.encode(tooltip=tooltip), ticks)
-    chart = Chart(name, title, f"{title}; a grey tick is the limit.", plot.finish(layers, "ratios", height=ROW * len(names)))
-    return ChartSet((chart,), {"ratios": table}, tuple(ratios))
+    return plots.finish(name, title, f"{title}. A gray tick is the limit.", alt.layer(bars, ticks), table, ROW * len(names))
+
+
+def _with_panels(frame: pd.DataFrame, metric: Metric) -> pd.DataFrame:
+    """Add the columns ``score`` (NaN if diverged) and ``panel`` (the label of depth and size)."""
+    values = frame[metric.key] if metric.key in frame else pd.Series(np.nan, frame.index)
+    parts = [frame[mask].assign(panel=label) for label, mask in size_groups(frame).items()]
+    frame = pd.concat(parts, ignore_index=False)
+    finished = (frame["state"] == "finished").to_numpy() & np.isfinite(values[frame.index].to_numpy(float))
+    return frame.assign(score=np.where(finished, values[frame.index], np.nan)).reset_index(drop=True)
+
+
+def _drawn(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame[frame.groupby(["activation", "panel"]).cumcount() < DRAWN]
+
+
+def _size_table(frame: pd.DataFrame) -> pd.DataFrame:
+    grouped = frame.groupby(["activation", "depth", "parameters"])
+    bands = grouped["score"].quantile([LOW, 0.5, HIGH]).unstack()
+    table = bands.set_axis(["low", "median", "high"], axis=1)
+    return table.assign(seconds=grouped["seconds"].median(), runs=grouped.size()).reset_index()
+
+
+def _curve_table(frame: pd.DataFrame, curves: pd.DataFrame, metric: Metric) -> tuple[pd.DataFrame, str] | None:
+    """Return median and quantiles by epoch, and the metric: the study's, or the nearest that was followed."""
+    followed = set(curves["metric"])
+    others = [f"{split}_{name}" for name in (metric.name, "loss") for split in ("valid", "train")]
+    key = next((name for name in (metric.key, *others) if name in followed), None)
+    if key is None:
+        return None
+    merged = curves[curves["metric"] == key].merge(frame[["key", "activation", "panel"]].astype({"key": str}), on="key")
+    merged = merged[np.isfinite(merged["value"])]
+    last = merged["epoch"].max()
+    merged = merged[merged["epoch"].isin(np.unique(np.linspace(1, last, EPOCHS).round()))]
+    grouped = merged.groupby(["activation", "panel", "epoch"])["value"]
+    table = grouped.quantile([LOW, 0.5, HIGH]).unstack().set_axis(["low", "median", "high"], axis=1)
+    table = table.assign(runs=grouped.size()).reset_index()
+    total = frame.groupby(["activation", "panel"]).size().rename("total").reset_index()
+    table = table.merge(total, on=["activation", "panel"])
+    return table[2 * table["runs"] >= table["total"]].drop(columns="total"), key  # few remaining runs say little about all
 
 
 class _Plots:
-    """Altair's charts of the tables below; names are the paper's."""
+    """Altair charts of one section."""
 
-    def __init__(self, activations: Sequence[str], metric: Metric | None, dots: int = 0) -> None:
-        self.dot: dict[str, Any] = {"size": 45 if dots < MANY_DOTS else 20, "opacity": 0.6}
-        self.names = [paper_name(spec) for spec in activations]
-        self.styles = [style(spec) for spec in activations]
+    def __init__(self, activations: tuple[str, ...], metric: Metric | None, panels: Sequence[str]) -> None:
+        self.activations, self.panels = activations, panels
+        self.names, looks = [paper_name(spec) for spec in activations], [style(spec) for spec in activations]
         self.percent = metric is not None and metric.percent
         self.title = metric_label(metric).removesuffix(" (%)") if metric else ""
+        legend = alt.Legend(title="activation")
 
-    def colour(self) -> alt.Color:
-        import altair as alt
+        def scale(values: list[Any]) -> alt.Scale:
+            return alt.Scale(domain=self.names, range=values)
 
-        return alt.Color("activation:N", scale=alt.Scale(domain=self.names), legend=None)
+        colors = scale([look.color for look in looks])
+        self.color = alt.Color("activation:N", scale=colors, legend=legend)
+        self.fill = alt.Fill("activation:N", scale=colors, legend=None)
+        dashes = [list(look.dash) or [1, 0] for look in looks]
+        self.dash = alt.StrokeDash("activation:N", scale=scale(dashes), legend=legend)
+        self.shape = alt.Shape("activation:N", scale=scale([look.shape for look in looks]), legend=legend)
+        opacities = alt.Scale(type="ordinal", domain=self.names, range=[float(look.filled) for look in looks])
+        self.filled = alt.FillOpacity("activation:N", scale=opacities, legend=legend)
 
-    def score(self, axis: Any, field: str = "score", title: str = "", percent: bool | None = None) -> Any:
-        import altair as alt
-
-        share = self.percent if percent is None else percent
-        return axis(f"{field}:Q", title=title or self.title, scale=alt.Scale(zero=False), axis=alt.Axis(format=_format(share)))
-
-    def strip(self, row: str = "activation", rows: Sequence[str] | None = None, omitted: str = "") -> Chart:
-        import altair as alt
-
-        domain = rows or self.names
+    def runs(self, frame: pd.DataFrame, row: str = "activation", rows: Sequence[str] | None = None) -> Chart:
+        """Return every run as a dot."""
+        domain = list(rows or self.names)
+        table = self.table(frame, "score", "seed", "parameters", "key", *([row] if row != "activation" else []))
+        size = 45 if len(table) < 1000 else 20
         dots = (
             alt.Chart()
             .transform_calculate(jitter=f"(datum.seed * {GOLDEN}) % 1")
-            .mark_circle(**self.dot)
+            .mark_circle(size=size, opacity=0.6)
             .encode(
-                x=self.score(alt.X),
+                x=self.score(alt.X, "score"),
                 y=alt.Y(f"{row}:N", scale=alt.Scale(domain=domain), title=None, axis=alt.Axis(grid=True, labelLimit=260)),
                 yOffset=alt.YOffset("jitter:Q", scale=alt.Scale(domain=[-0.4, 1.4])),
-                color=self.colour(),
-                tooltip=self.run_tooltip(),
+                color=self.color,
+                tooltip=self.tooltip("score", "seed", "parameters", "key"),
             )
         )
-        what = f"{self.title[:1].upper()}{self.title[1:]} of {'runs' if omitted else 'every run'}"
-        text = f"{what}, one dot each, in rows by {row}; dots are spread within their row so that they do not hide each other."
-        text += omitted
-        spec = self.finish(dots, "runs", height=ROW * len(domain))
-        return Chart("runs", what, text, spec)
+        title = f"{_capital(self.title)} of runs"
+        text = f"{title}, one dot each, in rows by {row}. Dots are spread within their row so that they do not hide each other."
+        if len(frame) >= DRAWN:
+            text += f" At most {DRAWN} runs of an activation and size are drawn."
+        return self.finish("runs", title, text, dots, table, ROW * len(domain))
 
-    def curves(self, key: str, omitted: str = "") -> Chart:
-        import altair as alt
-
-        label, percent = key.replace("_", " "), in_percent(key)
-        dashes = alt.Scale(domain=self.names, range=[DASHES[own.line] for own in self.styles])
-        base = alt.Chart().encode(x=alt.X("epoch:Q", scale=alt.Scale(nice=False)), color=self.colour())
+    def curves(self, frame: pd.DataFrame, key: str) -> Chart:
+        """Return the median and a band of quantiles by epoch."""
+        label = key.replace("_", " ")
+        info = METRICS.get(key.partition("_")[2])
+        percent = self.percent if info is None else info.percent
+        table = self.table(frame, "epoch", "median", "low", "high", "runs")
+        base = alt.Chart().encode(x=alt.X("epoch:Q", scale=alt.Scale(nice=False)), color=self.color)
         band = base.mark_area(opacity=0.14).encode(y=self.score(alt.Y, "low", label, percent), y2="high:Q")
-        dashed = alt.StrokeDash("activation:N", scale=dashes, legend=None)
         middle = self.score(alt.Y, "median", label, percent)
-        line = base.mark_line(strokeWidth=2).encode(y=middle, strokeDash=dashed)
+        line = base.mark_line(strokeWidth=2).encode(y=middle, strokeDash=self.dash)
         near = alt.selection_point("near", on="pointerover", nearest=True, empty=False, clear="pointerout")
-        fmt = ".2%" if percent else ".4~g"
-        tooltip = [
-            alt.Tooltip("activation:N"),
-            alt.Tooltip("epoch:Q"),
-            alt.Tooltip("median:Q", format=fmt),
-            alt.Tooltip("low:Q", title=f"{100 * LOW:g} % of runs below", format=fmt),
-            alt.Tooltip("high:Q", title=f"{100 * LOW:g} % of runs above", format=fmt),
-            alt.Tooltip("runs:Q"),
-        ]
-        seen = alt.condition(near, alt.value(1), alt.value(0))
-        dots = base.mark_circle(size=70).encode(y="median:Q", opacity=seen, tooltip=tooltip).add_params(near)
-        title = f"{label[:1].upper()}{label[1:]} by epoch"
-        text = f"{title}: the line is the median of an activation's runs, the band holds their {QUANTILES} quantiles"
-        text += f", as far as at least half of them were trained.{omitted}"
-        return Chart("curves", title, text, self.finish(alt.layer(band, line, dots), "curves"))
-
-    def against(self, field: str, title: str, log: bool = False) -> Chart:
-        import altair as alt
-
-        shapes = alt.Scale(domain=self.names, range=[SHAPES.get(own.marker, "circle") for own in self.styles])
-        scale = alt.Scale(type="log", nice=False, padding=20) if log else alt.Scale(zero=False, padding=20)
-        across = alt.X(f"{field}:Q", title=title, scale=scale)
-        base = alt.Chart().encode(x=across, color=self.colour())
-        fmt = ".2%" if self.percent else ".4~g"
-        tooltip = [
-            alt.Tooltip("activation:N"),
-            alt.Tooltip("parameters:Q"),
-            alt.Tooltip("seconds:Q", format=".3~g"),
-            alt.Tooltip("median:Q", format=fmt),
-            alt.Tooltip("low:Q", title=f"{100 * LOW:g} % of runs below", format=fmt),
-            alt.Tooltip("high:Q", title=f"{100 * LOW:g} % of runs above", format=fmt),
-            alt.Tooltip("runs:Q"),
-        ]
-        bars = base.mark_rule(opacity=0.5).encode(y=self.score(alt.Y, "low"), y2="high:Q")
-        dots = base.mark_point(filled=True, size=80, opacity=1).encode(
-            y=self.score(alt.Y, "median"), shape=alt.Shape("activation:N", scale=shapes, legend=None), tooltip=tooltip
+        dots = base.mark_circle(size=70).encode(
+            y="median:Q",
+            opacity=alt.condition(near, alt.value(1), alt.value(0)),
+            tooltip=self.tooltip("epoch", "median", "low", "high", "runs", percent=percent),
         )
-        head = f"{self.title[:1].upper()}{self.title[1:]} against {title}"
+        title = f"{_capital(label)} by epoch"
         text = (
-            f"{head}: a mark is the median of the runs of one activation and size, the line holds their {QUANTILES} quantiles."
+            f"{title}: the line is the median of an activation's runs and the band holds the middle half of them, "
+            "as long as at least half of them were trained."
         )
-        return Chart(field, head, text, self.finish(alt.layer(bars, dots), "sizes"))
+        return self.finish("curves", title, text, alt.layer(band, line, dots.add_params(near)), table)
 
-    def trials(self, field: str, name: str, log: bool) -> Chart:
-        import altair as alt
+    def against(self, frame: pd.DataFrame, field: str, title: str, log: bool = False) -> Chart:
+        """Return scores against parameters or seconds."""
+        table = self.table(frame, "parameters", "seconds", "median", "low", "high", "runs")
+        scale = alt.Scale(type="log", nice=False, padding=20) if log else alt.Scale(zero=False, padding=20)
+        across = alt.X(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(format="~s" if log else "~g"))
+        base = alt.Chart().encode(x=across, color=self.color)
+        bars = base.mark_rule(opacity=0.5).encode(y=self.score(alt.Y, "low"), y2="high:Q")
+        marks = base.mark_point(size=80, opacity=1, strokeWidth=1.5).encode(
+            y=self.score(alt.Y, "median"),
+            fill=self.fill,
+            shape=self.shape,
+            fillOpacity=self.filled,
+            tooltip=self.tooltip("parameters", "seconds", "median", "low", "high", "runs"),
+        )
+        head = f"{_capital(self.title)} against {title}"
+        text = f"{head}: a mark is the median of the runs of an activation and size; the line holds the middle half of them."
+        return self.finish(field, head, text, alt.layer(bars, marks), table)
 
-        words = name.replace("_", " ")
-        scale = alt.Scale(type="log", nice=False) if log else alt.Scale(zero=False)
-        across = alt.X(f"{field}:Q", title=words, scale=scale, axis=alt.Axis(format="~g"))
-        title = f"{self.title[:1].upper()}{self.title[1:]} against {words}"
-        dots = alt.Chart().mark_circle(**self.dot).encode(x=across, y=self.score(alt.Y), color=self.colour())
-        dots = dots.encode(tooltip=[*self.run_tooltip(), alt.Tooltip(f"{field}:Q", title=words, format=".4~g")])
-        return Chart(name, title, f"{title}: every trial is a dot.", self.finish(dots, "runs"))
+    def trials(self, frame: pd.DataFrame, name: str) -> Chart:
+        """Return the trials of a search against a hyper-parameter."""
+        words, values = name.replace("_", " "), frame[name].dropna()
+        wide = len(values) > 0 and values.min() > 0 and values.max() > 30 * values.min()
+        scale = alt.Scale(type="log", nice=False) if wide else alt.Scale(zero=False)
+        across = alt.X(f"{name}:Q", title=words, scale=scale, axis=alt.Axis(format="~g"))
+        table = self.table(frame, "score", "seed", "parameters", "key", name)
+        dots = alt.Chart().mark_circle(size=45, opacity=0.6).encode(x=across, y=self.score(alt.Y, "score"), color=self.color)
+        title = f"{_capital(self.title)} against {words}"
+        dots = dots.encode(tooltip=self.tooltip("score", "seed", name, "key"))
+        return self.finish(name, title, f"{title}: every trial is a dot.", dots, table)
 
-    def run_tooltip(self) -> list[alt.Tooltip]:
-        import altair as alt
+    def table(self, frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
+        """Return the columns of a chart's data, with short numbers and the paper's names."""
+        names = dict(zip(self.activations, self.names, strict=True))
+        panel = ["panel"] if "panel" in frame else []
+        table = frame[["activation", *panel, *columns]].copy()
+        table["activation"] = table["activation"].map(names)
+        for name in table.select_dtypes("float"):
+            table[name] = [float(f"{value:.{DIGITS}g}") for value in table[name]]
+        return table
 
-        return [
-            alt.Tooltip("activation:N"),
-            alt.Tooltip("score:Q", title=self.title, format=".2%" if self.percent else ".4~g"),
-            alt.Tooltip("seed:Q"),
-            alt.Tooltip("parameters:Q"),
-            alt.Tooltip("key:N", title="run"),
-        ]
+    def score(self, axis: Any, field: str, title: str = "", percent: bool | None = None) -> Any:
+        share = self.percent if percent is None else percent
+        look = alt.Axis(format="~%" if share else "~g")
+        return axis(f"{field}:Q", title=title or self.title, scale=alt.Scale(zero=False), axis=look)
 
-    def finish(self, chart: Any, table: str, height: int = HEIGHT) -> dict[str, Any]:
-        """The specification with its table, parameters and size."""
-        import altair as alt
+    def tooltip(self, *fields: str, percent: bool | None = None) -> list[alt.Tooltip]:
+        share = self.percent if percent is None else percent
+        titles = {"score": self.title, "low": "25 % of runs below", "high": "25 % of runs above", "key": "run"}
+        tips = [alt.Tooltip("activation:N")]
+        for field in fields:
+            title = titles.get(field, field.replace("_", " "))
+            if field == "key":
+                tips.append(alt.Tooltip("key:N", title=title))
+            elif field in ("score", "median", "low", "high"):
+                tips.append(alt.Tooltip(f"{field}:Q", title=title, format=".2%" if share else ".4~g"))
+            else:
+                tips.append(alt.Tooltip(f"{field}:Q", title=title))
+        return tips
 
-        shown = chart.transform_filter("indexof(hidden, datum.activation) < 0")
-        shown = shown.add_params(alt.param("hidden", value=[])).properties(data=alt.NamedData(table), width="container")
-        fitted = alt.AutoSizeParams(type="fit-x", contains="padding")
-        spec: dict[str, Any] = shown.properties(height=height, autosize=fitted).to_dict()
-        spec.pop("config", None)  # the page has its own, light and dark
-        return spec
-
-
-def _is_wide(values: Sequence[float | None]) -> bool:
-    known = [value for value in values if value is not None]
-    return bool(known) and min(known) > 0 and max(known) > LOGARITHMIC * min(known)
-
-
-def _format(percent: bool) -> str:
-    return "~%" if percent else "~g"
-
-
-def dark_colour(colour: str) -> str:
-    """The colour for a dark page: mixed with white until it stands out from the background (WCAG: 3 to 1 at least).
-
-    Example:
-        >>> dark_colour("#000000"), dark_colour("#D55E00")
-        ('#808080', '#D55E00')
-    """
-    channels = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
-    behind = _luminance([int(DARK_BACKGROUND[place : place + 2], 16) for place in (1, 3, 5)])
-    for step in range(21):
-        mixed = [round(channel + (255 - channel) * step / 20) for channel in channels]
-        if (_luminance(mixed) + 0.05) / (behind + 0.05) >= 4:
-            return "#" + "".join(f"{channel:02X}" for channel in mixed)
-    return "#FFFFFF"
+    def finish(self, name: str, title: str, text: str, chart: Any, table: pd.DataFrame, height: int = HEIGHT) -> Chart:
+        """Add data, size, the parameter that hides activations, and a choice of the panel if there are several."""
+        chart = chart.transform_filter("indexof(hidden, datum.activation) < 0").add_params(alt.param("hidden", value=[]))
+        if len(self.panels) > 1 and "panel" in table:
+            choice = alt.binding_select(options=list(self.panels), name="size: ")
+            chart = chart.add_params(alt.param("panel", value=self.panels[-1], bind=choice))
+            chart = chart.transform_filter("datum.panel === panel")
+        columns = [column for column in table if column != "panel" or len(self.panels) > 1]
+        records = json.loads(table[columns].to_json(orient="records"))
+        chart = chart.properties(data=alt.Data(values=records), height=height)
+        return Chart(name, title, text, chart, self.activations)
 
 
-def _luminance(channels: Sequence[int]) -> float:
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (channel / 255 for channel in channels)]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"

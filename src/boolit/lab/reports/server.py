@@ -1,11 +1,10 @@
-"""The report of a study that is running, served to this machine's own browser and renewed while runs are added."""
+"""The report of a running study, served to this machine's browser and updated as runs are added."""
 
 from __future__ import annotations
 
 import hashlib
 import threading
 from collections.abc import Sequence
-from contextlib import ExitStack
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,11 +12,13 @@ from typing import Any, cast
 
 from boolit.errors import UserError
 from boolit.lab.reports.page import html_page
-from boolit.lab.reports.sections import FILE, Section, folder_sections
-from boolit.lab.results.database import FILE as STORE
-from boolit.lab.results.store import Store
+from boolit.lab.reports.report import read_section
+from boolit.lab.results.store import FILE
+from boolit.lab.studies import load
+from boolit.lab.studies.planner import SAVED
 
 HOST = "127.0.0.1"
+IDLE_SECONDS = 30  # after which a connection without a request is closed
 SECURITY = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
@@ -28,17 +29,16 @@ SECURITY = {
 
 
 class ReportServer(ThreadingHTTPServer):
-    """Serves the page of some folders at ``/`` and their state at ``/state``, to nobody but this machine."""
+    """Serves the page of results folders at ``/`` and a tag of their state at ``/state``, to this machine only."""
 
     daemon_threads = True
 
     def __init__(self, folders: Sequence[Path], port: int = 0) -> None:
         self.folders = list(folders)
         self._lock = threading.Lock()
-        self._files: tuple[object, ...] = ()
-        self._state, self._of_page, self._page = "", "", b""
+        self._tag, self._page = "", b""
         for folder in self.folders:
-            Store(folder, create=False).close()  # a folder that is none is told now
+            load(folder)  # report a folder without results now
         try:
             super().__init__((HOST, port), _Handler)
         except OSError as error:
@@ -46,75 +46,56 @@ class ReportServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """Address of the page."""
         return f"http://{HOST}:{self.server_port}/"
 
     def state(self) -> str:
-        """A tag of the runs that are in the folders, and of what their reports are of.
-
-        A browser asks every few seconds: a store is opened only if one of its files was written since it was read.
-        """
-        files = tuple(_describe(path) for folder in self.folders for path in _files(folder))
-        with self._lock:
-            if files != self._files:
-                self._state, self._files = self._read_state(), files
-            return self._state
-
-    def _read_state(self) -> str:
-        digest = hashlib.sha256()
-        for folder in self.folders:
-            with Store(folder, create=False) as store:
-                digest.update(" ".join(sorted(store.finished())).encode())
-            info = folder / "report" / FILE
-            digest.update(info.read_bytes() if info.is_file() else b"")
-        return f'"{digest.hexdigest()[:16]}"'
+        """Return a tag that changes whenever a file that the page depends on is written."""
+        files = [folder / name for folder in self.folders for name in (FILE, f"{FILE}-wal", SAVED)]
+        return f'"{hashlib.sha256(repr([_describe(path) for path in files]).encode()).hexdigest()[:16]}"'
 
     def page(self) -> bytes:
-        """The page of the present state; it is made once per state."""
-        state = self.state()
+        """Return the page of the present state, made once per state."""
         with self._lock:
-            if state != self._of_page:
-                with ExitStack() as stack:
-                    sections = folder_sections(self.folders, stack) or [Section("Nothing yet", "run", "", "No run is done.")]
-                    self._page, self._of_page = html_page(sections, live=state).encode(), state
+            tag = self.state()
+            if tag != self._tag:
+                self._page = html_page([read_section(folder) for folder in self.folders], live=tag).encode()
+                self._tag = tag
             return self._page
-
-
-def _files(folder: Path) -> tuple[Path, ...]:
-    """What a folder's state depends on: the store, its log of what is not in it yet, and what the report is of."""
-    return folder / STORE, folder / f"{STORE}-wal", folder / "report" / FILE
 
 
 def _describe(path: Path) -> tuple[int, ...]:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return ()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 class _Handler(BaseHTTPRequestHandler):
+    timeout = IDLE_SECONDS
+
     def do_GET(self) -> None:
         server = cast(ReportServer, self.server)
-        # A page elsewhere could reach this one through a name of its own that leads here: only this address is answered.
+        # Answer to this address only: another page could reach this server through a host name of its own.
         if self.headers.get("Host") not in (f"{HOST}:{server.server_port}", f"localhost:{server.server_port}"):
-            self._answer(HTTPStatus.MISDIRECTED_REQUEST, b"this server answers to its own address only\n", "text/plain")
+            self._answer(HTTPStatus.MISDIRECTED_REQUEST, b"wrong host\n", "text/plain")
             return
         try:
             if self.path == "/":
                 self._answer(HTTPStatus.OK, server.page(), "text/html; charset=utf-8")
             elif self.path == "/state":
-                state = server.state()
-                same = self.headers.get("If-None-Match") == state
-                self._answer(HTTPStatus.NOT_MODIFIED if same else HTTPStatus.OK, b"", "text/plain", {"ETag": state})
+                tag = server.state()
+                same = self.headers.get("If-None-Match") == tag
+                self._answer(HTTPStatus.NOT_MODIFIED if same else HTTPStatus.OK, b"", "text/plain", {"ETag": tag})
             elif self.path == "/favicon.ico":
                 self._answer(HTTPStatus.NO_CONTENT, b"", "image/x-icon")
             else:
-                self._answer(HTTPStatus.NOT_FOUND, b"there is / and nothing else\n", "text/plain")
+                self._answer(HTTPStatus.NOT_FOUND, b"not found\n", "text/plain")
         except UserError as error:
             self._answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{error}\n".encode(), "text/plain; charset=utf-8")
 
-    do_HEAD = do_GET  # noqa: N815 (http.server's name)
+    do_HEAD = do_GET  # noqa: N815
 
     def _answer(self, status: HTTPStatus, content: bytes, kind: str, more: dict[str, str] | None = None) -> None:
         self.send_response(status)
@@ -126,4 +107,4 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def log_message(self, *_: Any) -> None:
-        """Nothing: a line per question would fill the terminal."""
+        """Log nothing."""

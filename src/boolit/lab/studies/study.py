@@ -270,6 +270,7 @@ def _known_keys(location: Location, tables: Mapping[str, Any]) -> str:
         table = tables[above[0]][above[1]] if above[1:] else tables[above[0]]
         kind = source_type(table["name"]) if above[0] == "data" else family_type(table["name"])
     elif above:
-        kind = {"sweep": Sweep, "metric": Metric}.get(above[0], Recipe)
+        sections: dict[str, type[BaseModel]] = {"sweep": Sweep, "metric": Metric}
+        kind = sections.get(above[0], Recipe)
     near = difflib.get_close_matches(key, kind.model_fields, n=1)
     return f"did you mean {near[0]}?" if near else f"the keys here are {', '.join(kind.model_fields)}"

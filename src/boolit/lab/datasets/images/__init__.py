@@ -1,1 +1,1 @@
-"""Datasets of images, and what happens to them before they are learnt from."""
+"""Datasets of images, decoding and augmentation."""

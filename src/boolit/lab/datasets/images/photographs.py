@@ -1,140 +1,253 @@
-"""Photographs of all sizes: Caltech-101, Stanford Cars and Oxford Flowers (s:transfer)."""
+"""Photographs of various sizes: Caltech-101, Stanford Cars and Oxford Flowers (s:transfer)."""
 
 from __future__ import annotations
 
+import io
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from functools import partial
-from typing import ClassVar, Literal
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import model_validator
 
 from boolit.errors import UserError
-from boolit.lab.datasets.base import Split
-from boolit.lab.datasets.download.mat import read_records, read_variable
-from boolit.lab.datasets.download.published import PublishedFile, UnreadableError, archive_entries, read_verified, verify_file
-from boolit.lab.datasets.images.archive import list_names
-from boolit.lab.datasets.images.base import Labelled, PhotographDataset, image_archive, published_splits, split_stratified
+from boolit.lab.common.files import cache_key, data_folder
+from boolit.lab.datasets.base import Dataset, Description, Split, Subset, Validation, training_sizes
+from boolit.lab.datasets.download import (
+    PublishedDataset,
+    PublishedFile,
+    archive_files,
+    fetch,
+    note_unverified,
+    read_file,
+    read_members,
+)
+from boolit.lab.datasets.images.decoding import ImageFiles, Labelled, decode_splits, split_stratified
+from boolit.lab.datasets.images.folder import ImageSize, folder_files, labelled_images
+from boolit.lab.datasets.images.normalization import Normalization, normalizer
 
-FOLDER = "101_ObjectCategories"
-CLUTTER = "BACKGROUND_Google"  # images of nothing in particular, which no class is made of
+
+class Photographs(PublishedDataset, ABC):
+    """The central square of every image, scaled to ``size``. ``subset`` is the share of the training images to train on, the
+    first ones.
+
+    Shape: images are stored as ``(samples, 3, size, size)`` bytes.
+    """
+
+    size: ImageSize = 224
+    subset: Subset = 1.0
+    normalization: Normalization = "imagenet"
+
+    classes: ClassVar[int]
+
+    @abstractmethod
+    def splits(self) -> dict[str, Split]:
+        """Return the splits with all training images."""
+
+    def sizes(self) -> Mapping[str, int]:
+        """Return the number of images in each of `splits`."""
+        return self.samples
+
+    def describe(self) -> Description:
+        sizes = self.sizes()
+        train, _ = training_sizes(sizes["train"], 0.0, self.subset)
+        return Description((3, self.size, self.size), self.classes, self.task, {**sizes, "train": train})
+
+    def load(self) -> Dataset:
+        splits = self.splits()
+        x, y = splits["train"].x, splits["train"].y
+        train, _ = training_sizes(len(x), 0.0, self.subset)
+        splits["train"] = Split(x[:train], y[:train])
+        return Dataset(splits, self.task, self.classes, encode=normalizer(self.normalization))
+
+    def _decode(self, published: PublishedFile, parts: Mapping[str, Labelled]) -> dict[str, Split]:
+        def files() -> ImageFiles:
+            note_unverified(published)
+            return archive_files(published)
+
+        return decode_splits(parts, self.size, published.path.parent / "decoded", _file_stamp(fetch(published)), files)
 
 
-class Caltech101(PhotographDataset, published="caltech101"):
-    """A fixed random split with every class in every part.
+def _file_stamp(path: Path) -> str:
+    """Return a hash of the size and time of a file, or of all files in a folder."""
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    states = ((file.relative_to(path), file.stat()) for file in files if file.is_file())
+    return cache_key(*(f"{name} {state.st_size} {state.st_mtime_ns}" for name, state in states))
 
-    NOTE[paper]: the split was another publication's, of which only the sizes are known: 6,162 training and 1,695 test images.
-    These are random ones of these numbers; the other 820 of the 8,677 are for validation.
+
+class Caltech101(Photographs):
+    """``split`` is "spinalnet" or "random" and is computed if it is not given.
+
+    The paper's split is that of SpinalNet: the folders train, val (or eval) and test of the Kaggle dataset
+    huangruichu/caltech101, which are read if they are in the folder of the dataset.
+    NOTE[paper]: otherwise, the split is another random one of the same sizes, with 6,162 training and 1,695 test images.
     """
 
     name: Literal["caltech101"] = "caltech101"
+    split: Literal["spinalnet", "random"]
 
     classes: ClassVar[int] = 101
+    samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 6_162, "valid": 820, "test": 1_695})
+    files: ClassVar[tuple[PublishedFile, ...]] = (
+        PublishedFile(
+            "caltech101",
+            "caltech-101.zip",
+            "md5:3138e1922a9193bfa496528edbbc45d0",
+            ("https://data.caltech.edu/records/mzrjq-6wc02/files/caltech-101.zip?download=1",),
+            unpacked="101_ObjectCategories",
+            inner="caltech-101/101_ObjectCategories.tar.gz",  # __MACOSX has a file of that name which is not an archive
+        ),
+    )
 
-    def splits(self) -> dict[str, Split]:
-        (published,) = self.files
-        labelled = self._list_labelled(published)
-        parts = split_stratified(labelled, self.samples, 0, "caltech101", "split")
-        return published_splits(published, parts, self.size)
-
-    def _list_labelled(self, published: PublishedFile) -> Labelled:
-        archive = image_archive(published)
-        paths = [
-            name.split("/")
-            for name in sorted(list_names(archive, partial(verify_file, published, archive.path)))
-            if name.endswith(".jpg")
-        ]
-        found = [path for path in paths if len(path) == 3 and path[0] == FOLDER and path[1] != CLUTTER]
-        numbers = {category: number for number, category in enumerate(sorted({path[1] for path in found}))}
-        if len(numbers) != self.classes:
-            raise published.error(archive.path, f"has images of {len(numbers)} classes in {FOLDER}, not of {self.classes}")
-        return [("/".join(path), numbers[path[1]]) for path in found if not path[2].startswith(".")]
-
-
-TRAIN_ANNOTATIONS = "devkit/cars_train_annos.mat"
-
-
-class Cars(PhotographDataset, published="cars"):
-    """The published split, by the published annotations; ``validation`` is the share of the training images to hold out as
-    the split ``valid``, the same of every class.
-    """
-
-    name: Literal["cars"] = "cars"
-    validation: float = Field(0.0, ge=0, lt=1)
-
-    classes: ClassVar[int] = 196
+    @model_validator(mode="before")
+    @classmethod
+    def _with_split(cls, options: Any) -> Any:
+        if isinstance(options, dict) and "split" not in options:
+            return options | {"split": "spinalnet" if (_caltech_folder() / "train").is_dir() else "random"}
+        return options
 
     def sizes(self) -> Mapping[str, int]:
-        held_out = round(self.validation * self.samples["train"])
-        return {**self.samples, "train": self.samples["train"] - held_out} | ({"valid": held_out} if held_out else {})
+        if self.split == "random":
+            return self.samples
+        return {name: len(part) for name, part in self._folders.items()}
+
+    def splits(self) -> dict[str, Split]:
+        if self.split == "random":
+            parts = split_stratified(self._list_archive(), self.samples, 0, "caltech101", "split")
+            return self._decode(self.files[0], parts)
+        folder, images = _caltech_folder(), [image for part in self._folders.values() for image in part]
+        stamp = cache_key(*(_file_stamp(folder / name) for name in ("train", self._valid_folder, "test")))
+        return decode_splits(self._folders, self.size, folder / "decoded", stamp, lambda: folder_files(folder, images))
+
+    @property
+    def _valid_folder(self) -> str:
+        return "val" if (_caltech_folder() / "val").is_dir() else "eval"
+
+    @property
+    def _folders(self) -> dict[str, Labelled]:
+        folder, parts = _caltech_folder(), {}
+        for name, inner in (("train", "train"), ("valid", self._valid_folder), ("test", "test")):
+            labelled = labelled_images(folder / inner)
+            if len({number for _, number in labelled}) != self.classes:
+                raise UserError(f"{folder / inner} has not {self.classes} folders of images; put SpinalNet's folders there")
+            parts[name] = [(f"{inner}/{image}", number) for image, number in labelled]
+        return parts
+
+    def _list_archive(self) -> Labelled:
+        (published,) = self.files
+        paths = [name.split("/") for name, _ in archive_files(published) if name.endswith(".jpg")]
+        images = [path for path in sorted(paths) if path[0] == "101_ObjectCategories" and path[1] != "BACKGROUND_Google"]
+        numbers = {category: number for number, category in enumerate(sorted({path[1] for path in images}))}
+        if len(numbers) != self.classes:
+            raise published.error(fetch(published), f"has images of {len(numbers)} classes, not of {self.classes}")
+        return [("/".join(path), numbers[path[1]]) for path in images if not path[-1].startswith(".")]
+
+
+def _caltech_folder() -> Path:
+    return data_folder() / "caltech101"
+
+
+CARS_SOURCE = "a Kaggle copy, since the original address is gone; torchvision's folder stanford_cars/ is read as it is"
+
+
+def _cars_file(name: str, sha256: str, unpacked: str = "", members: tuple[str, ...] = ()) -> PublishedFile:
+    return PublishedFile(
+        "cars",
+        name,
+        sha256,
+        unpacked=unpacked,
+        members=dict.fromkeys(members, ""),
+        folders=("cars/stanford_cars", "stanford_cars"),
+        source=CARS_SOURCE,
+    )
+
+
+class Cars(Photographs):
+    """The published split; ``validation`` is the share of the training images to hold out, the same of every class."""
+
+    name: Literal["cars"] = "cars"
+    validation: Validation = 0.0
+
+    classes: ClassVar[int] = 196
+    samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 8_144, "test": 8_041})
+    files: ClassVar[tuple[PublishedFile, ...]] = (
+        _cars_file("cars_train.tgz", "512b227b30e2f0a8aab9e09485786ab4479582073a144998da74d64b801fd288", "cars_train"),
+        _cars_file("cars_test.tgz", "bffea656d6f425cba3c91c6d83336e4c5f86c6cffd8975b0f375d3a10da8e243", "cars_test"),
+        _cars_file(
+            "car_devkit.tgz",
+            "b97deb463af7d58b6bfaa18b2a4de9829f0f79e8ce663dfa9261bf7810e9accd",
+            "devkit",
+            ("devkit/cars_train_annos.mat",),
+        ),
+        _cars_file("cars_test_annos_withlabels.mat", "790f75be8ea34eeded134cc559332baf23e30e91367e9ddca97d26ed9b895f05"),
+    )
+
+    def sizes(self) -> Mapping[str, int]:
+        train, valid = training_sizes(self.samples["train"], self.validation)
+        return {**self.samples, "train": train} | ({"valid": valid} if valid else {})
 
     def splits(self) -> dict[str, Split]:
         train_images, test_images, devkit, test_annotations = self.files
-        train = read_annotations("cars_train", _member(devkit, TRAIN_ANNOTATIONS), TRAIN_ANNOTATIONS)
-        content = read_verified(test_annotations, test_annotations.path)
-        test = read_annotations("cars_test", content, test_annotations.name)
-        splits = published_splits(train_images, self._parts(train), self.size)
-        return splits | published_splits(test_images, {"test": test}, self.size)
+        (annotations,) = read_members(devkit).values()
+        train = self._labelled("cars_train", annotations, devkit)
+        test = self._labelled("cars_test", read_file(test_annotations), test_annotations)
+        count, valid = training_sizes(len(train), self.validation)
+        parts = (
+            split_stratified(train, {"train": count, "valid": valid}, 0, "cars", "validation") if valid else {"train": train}
+        )
+        return self._decode(train_images, parts) | self._decode(test_images, {"test": test})
 
-    def _parts(self, train: Labelled) -> Mapping[str, Labelled]:
-        held_out = round(self.validation * len(train))
-        if not held_out:
-            return {"train": train}
-        return split_stratified(train, {"train": len(train) - held_out, "valid": held_out}, 0, "cars", "validation")
-
-
-def read_annotations(folder: str, content: bytes, file: str) -> Labelled:
-    """The images an annotation file names, in a folder, and their classes."""
-    found = read_records(content, "annotations", ("fname", "class"), file)
-    if not all(isinstance(number, int) and 1 <= number <= Cars.classes for _, number in found):
-        raise UserError(f"{file} has a class that is none of 1 to {Cars.classes}; put the published one there")
-    return [(f"{folder}/{image}", int(number) - 1) for image, number in found]
-
-
-def _member(published: PublishedFile, name: str) -> bytes:
-    path = published.kept or published.path
-    verify_file(published, path)
-    try:
-        for entry in archive_entries(path):
-            if entry.name == name:
-                return entry.read()
-    except UnreadableError as error:
-        raise published.error(path, str(error)) from None
-    raise published.error(path, f"lacks {name}")
+    def _labelled(self, folder: str, content: bytes, published: PublishedFile) -> Labelled:
+        records = _loadmat(content, "annotations", published)
+        return [(f"{folder}/{record['fname'].item()}", int(record["class"].item()) - 1) for record in records]
 
 
 OFFICIAL_SIZES = {"train": 1_020, "valid": 1_020, "test": 6_149}
 OFFICIAL = {"train": "trnid", "valid": "valid", "test": "tstid"}
 
 
-class Flowers(PhotographDataset, published="flowers"):
+def _flowers_file(name: str, sha256: str, unpacked: str = "") -> PublishedFile:
+    url = f"https://www.robots.ox.ac.uk/~vgg/data/flowers/102/{name}"
+    return PublishedFile("flowers", name, sha256, (url,), unpacked=unpacked)
+
+
+class Flowers(Photographs):
     """``split`` is "paper", or "official": the 1,020 / 1,020 / 6,149 images of setid.mat.
 
-    NOTE[paper]: tab:datasets has 6,552 training and 818 test images, not the official split; which ones is not known. These
-    are random ones of these numbers, the same at every time, with every class in every split; the other 819 are for validation.
+    NOTE[paper]: tab:datasets has 6,552 training and 818 test images, which is not the official split; which images is not
+    known. These are random ones of the same numbers, with every class in every split; the other 819 are for validation.
     """
 
     name: Literal["flowers"] = "flowers"
     split: Literal["paper", "official"] = "paper"
 
     classes: ClassVar[int] = 102
+    samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 6_552, "valid": 819, "test": 818})
+    files: ClassVar[tuple[PublishedFile, ...]] = (
+        _flowers_file("102flowers.tgz", "2d01ecc807db462958cfe3d92f57a8c252b4abd240eb955770201e45f783b246", "jpg"),
+        _flowers_file("imagelabels.mat", "4903e94206bac23bf772aadf06451916df56b58fc483a62db32a97b82656651d"),
+        _flowers_file("setid.mat", "46b8678f91fd95d3c8f4feab80d271a6c834a1dd896fe29fd3e6ad9ce5c8dccd"),
+    )
 
     def sizes(self) -> Mapping[str, int]:
         return self.samples if self.split == "paper" else OFFICIAL_SIZES
 
     def splits(self) -> dict[str, Split]:
-        images, _, _ = self.files
-        return published_splits(images, self._parts(self._list_labelled()), self.size)
-
-    def _parts(self, labelled: Labelled) -> Mapping[str, Labelled]:
-        if self.split == "official":
-            return {name: [labelled[number - 1] for number in _column(self.files[2], ids)] for name, ids in OFFICIAL.items()}
-        return split_stratified(labelled, self.samples, 0, "flowers", "split")
-
-    def _list_labelled(self) -> Labelled:
-        labels = _column(self.files[1], "labels")
-        return [(f"jpg/image_{number:05d}.jpg", label - 1) for number, label in enumerate(labels, start=1)]
+        images, labels, ids = self.files
+        numbers = _loadmat(read_file(labels), "labels", labels).tolist()
+        labelled = [(f"jpg/image_{place:05d}.jpg", number - 1) for place, number in enumerate(numbers, start=1)]
+        if self.split == "paper":
+            return self._decode(images, split_stratified(labelled, self.samples, 0, "flowers", "split"))
+        content = read_file(ids)
+        parts = {name: [labelled[row - 1] for row in _loadmat(content, key, ids).tolist()] for name, key in OFFICIAL.items()}
+        return self._decode(images, parts)
 
 
-def _column(published: PublishedFile, name: str) -> list[int]:
-    content = read_verified(published, published.path)
-    return [int(value) for value in read_variable(content, name, published.name).ravel()]
+def _loadmat(content: bytes, variable: str, published: PublishedFile) -> Any:
+    from scipy.io import loadmat
+
+    try:
+        return loadmat(io.BytesIO(content), variable_names=[variable])[variable].ravel()
+    except Exception as error:  # a damaged file may raise anything
+        raise published.error(fetch(published), f"has no MATLAB variable {variable} ({error})") from None

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from boolit.errors import UserError
-from boolit.lab.common.files import BoundedReader, TooLargeError, name_bytes, read_array, regular_file, unpacked_limit
+from boolit.lab.common.files import name_bytes, regular_file
+from boolit.lab.datasets.tables.bounded import BoundedReader, TooLargeError, read_array, unpacked_limit
 from boolit.lab.datasets.tables.text import Batches, Names, open_text
 
 COMPRESSED = (".gz", ".bz2", ".zst")

@@ -1,0 +1,290 @@
+"""Published files: downloads with pooch, verification by hash, and parsed tensors kept as mapped memory.
+
+A download is verified by the hash of the published file. A file that the user placed by hand may be packed differently: it is
+verified by the hash of its content where one is known, and otherwise read by the same reader with a note. Archives are read in
+place and never unpacked, so no path in one can leave its folder.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import logging
+import tarfile
+import zipfile
+import zlib
+from abc import ABC
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, ClassVar, TypeAlias, cast
+from urllib.parse import urlsplit
+
+from rich.progress import Progress
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from boolit.errors import UserError
+from boolit.lab.common.files import atomic_write, cache_key, data_folder
+from boolit.lab.common.progress import byte_progress
+from boolit.lab.datasets.base import Source, Task
+
+logger = logging.getLogger(__name__)
+DAMAGE = (OSError, EOFError, KeyError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
+Tensors: TypeAlias = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class PublishedFile:
+    """A file of a published dataset.
+
+    Args:
+        dataset: name of its folder in the data folder.
+        name: file name.
+        hash: hash of the published file as pooch writes it (``md5:…``, or a SHA-256), if one is known.
+        urls: its address and mirrors; none if it must be fetched by hand.
+        content: SHA-256 of the decompressed content of a ``.gz`` file.
+        unpacked: folder beside it that may take its place.
+        members: the files to read from an archive, with their MD5 (or nothing where the loader verifies them).
+        inner: the tarball within a zip file.
+        folders: further folders that may hold the file, relative to the data folder.
+        source: where to get a file without address.
+    """
+
+    dataset: str
+    name: str
+    hash: str = ""
+    urls: tuple[str, ...] = ()
+    content: str = ""
+    unpacked: str = ""
+    members: Mapping[str, str] = field(default_factory=dict)
+    inner: str = ""
+    folders: tuple[str, ...] = ()
+    source: str = ""
+
+    @property
+    def path(self) -> Path:
+        """The path of the file, whether or not it exists."""
+        return data_folder() / self.dataset / self.name
+
+    @property
+    def here(self) -> Path | None:
+        """The path of the file or of the folder in its place, if one exists."""
+        for folder in (self.dataset, *self.folders):
+            path = data_folder() / folder / self.name
+            if path.is_file():
+                return path
+            if self.unpacked and path.with_name(self.unpacked).is_dir():
+                return path.with_name(self.unpacked)
+        return None
+
+    @property
+    def fix(self) -> str:
+        """What to do if the file is missing or damaged."""
+        folder = f" or the folder {self.unpacked}/ that it unpacks to" if self.unpacked and self.unpacked != self.name else ""
+        by_hand = f"put {self.name}{folder} into {self.path.parent}"
+        by_hand += f" (from {self.source})" if self.source else ""
+        return f"run `boolit fetch {self.dataset}`, or {by_hand}" if self.urls else by_hand
+
+    def error(self, path: Path, fault: str) -> UserError:
+        """Return the error for a damaged copy."""
+        return UserError(f"{path} {fault}; {self.fix}")
+
+
+class PublishedDataset(Source, ABC):
+    """A dataset in published files; ``samples`` counts the samples by split with the default options."""
+
+    files: ClassVar[tuple[PublishedFile, ...]]
+    task: ClassVar[Task] = "classes"
+    samples: ClassVar[Mapping[str, int]]
+
+
+def fetch(published: PublishedFile) -> Path:
+    """Return the path of a file, or of the folder in its place; download it if it is missing."""
+    if published.here is not None:
+        return published.here
+    if not published.urls:
+        raise UserError(f"{published.name} of {published.dataset} has to be fetched by hand; {published.fix}")
+    failures = []
+    with byte_progress() as bars:
+        for url in published.urls:
+            try:
+                _download(published, url, bars)
+                return published.path
+            except (OSError, ValueError) as error:  # pooch raises ValueError for another hash, requests an OSError
+                failures.append(f"{urlsplit(url).hostname}: {_reason(error)}")
+    raise UserError(
+        f"{published.name} of {published.dataset} could not be downloaded ({'; '.join(failures)}); with a network, "
+        f"{published.fix}"
+    )
+
+
+def _download(published: PublishedFile, url: str, bars: Progress) -> None:
+    import pooch
+
+    pooch.get_logger().setLevel("WARNING")
+    bar = _FileBar(bars, published.name)
+    # Without this header a server may send a .gz file as compressed text, which requests would decompress.
+    downloader = pooch.HTTPDownloader(progressbar=bar, headers={"Accept-Encoding": "identity"})
+    pooch.retrieve(url, published.hash or None, published.name, published.path.parent, downloader=downloader)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ValueError) and not isinstance(error, OSError):
+        return "what it sent is not the published file"
+    response = getattr(error, "response", None)
+    if response is not None:
+        return f"HTTP status {response.status_code}"
+    return getattr(error, "strerror", None) or type(error).__name__
+
+
+class _FileBar:
+    """A bar with the methods that pooch calls."""
+
+    def __init__(self, bars: Progress, name: str) -> None:
+        self._bars, self._task = bars, bars.add_task(name, total=None)
+
+    @property
+    def total(self) -> float | None:
+        return self._bars.tasks[self._task].total
+
+    @total.setter
+    def total(self, size: int) -> None:
+        self._bars.update(self._task, total=size or None)
+
+    def update(self, size: int) -> None:
+        self._bars.advance(self._task, size)
+
+    def reset(self) -> None:
+        self._bars.update(self._task, completed=0)
+
+    def close(self) -> None:
+        pass
+
+
+def read_file(published: PublishedFile) -> bytes:
+    """Return the content of a file, decompressed if it is a ``.gz``; another hash than the published one is an error."""
+    path = fetch(published)
+    try:
+        content = path.read_bytes()
+        if published.name.endswith(".gz"):
+            content = gzip.decompress(content)
+    except DAMAGE as error:
+        raise published.error(path, f"cannot be read ({error})") from None
+    expected = published.content or published.hash
+    if expected and not _has_hash(content, expected):
+        raise published.error(path, "is not the published file: its content has another hash")
+    return content
+
+
+def read_members(published: PublishedFile) -> dict[str, bytes]:
+    """Return the contents of an archive's ``members``; those with another MD5 than the published one are an error."""
+    path = fetch(published)
+    contents = {name: read() for name, read in archive_files(published) if name in published.members}
+    for name, md5 in published.members.items():
+        if name not in contents:
+            raise published.error(path, f"lacks {name}")
+        if md5 and not _has_hash(contents[name], f"md5:{md5}"):
+            raise published.error(path, f"holds {name}, which is not the published file: its content has another hash")
+    return contents
+
+
+def archive_files(published: PublishedFile) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """Yield the name and a reader of every file in an archive or in the folder in its place.
+
+    Names in a folder begin with the folder's own, as in a tarball of it. A reader is valid until the next file is taken.
+    """
+    path = fetch(published)
+    if path.is_dir():
+        for file in sorted(path.rglob("*")):
+            if file.is_file():
+                yield f"{path.name}/{file.relative_to(path).as_posix()}", file.read_bytes
+        return
+    try:
+        with ExitStack() as stack:
+            file: IO[bytes] = stack.enter_context(path.open("rb"))
+            if published.inner:
+                file = stack.enter_context(stack.enter_context(zipfile.ZipFile(file)).open(published.inner))
+            archive = stack.enter_context(tarfile.open(fileobj=file, mode="r|*"))
+            for member in archive:
+                if member.isfile():
+                    content = cast(IO[bytes], archive.extractfile(member))
+                    yield member.name.removeprefix("./"), content.read
+    except DAMAGE as error:
+        raise published.error(path, f"is not a whole archive ({error})") from None
+
+
+def note_unverified(published: PublishedFile) -> None:
+    """Log a note if a copy on disk is not the published archive or cannot be compared with it."""
+    path = fetch(published)
+    if path.is_dir():
+        logger.warning("%s is an unpacked folder, which has no published hash; it is read as it is", path)
+    elif not published.hash:
+        logger.warning("%s has no published hash; it is read as it is", path)
+    elif not _file_has_hash(path, published.hash):
+        logger.warning("%s is not the published archive (its hash differs); it is read as it is", path)
+
+
+def _file_has_hash(path: Path, expected: str) -> bool:
+    import pooch
+
+    algorithm, _, digest = expected.rpartition(":")
+    return bool(pooch.file_hash(str(path), algorithm or "sha256") == digest)
+
+
+def _has_hash(content: bytes, expected: str) -> bool:
+    algorithm, _, digest = expected.rpartition(":")
+    return hashlib.new(algorithm or "sha256", content, usedforsecurity=False).hexdigest() == digest
+
+
+def load_tensors(files: Sequence[PublishedFile], version: int, parse: Callable[[Mapping[str, bytes]], Tensors]) -> Tensors:
+    """Return the tensors that ``parse`` makes of the files' contents, by name of the file or member.
+
+    Missing files are downloaded. The tensors are stored and mapped into memory on later calls, as long as the files keep their
+    size and time.
+
+    Args:
+        files: the files to read.
+        version: to be increased whenever ``parse`` returns something else.
+        parse: maps contents by name to tensors by name.
+    """
+    paths = [fetch(published) for published in files]
+    digests = (digest for published in files for digest in (published.content or published.hash, *published.members.values()))
+    cache = files[0].path.parent / "parsed" / f"{cache_key(version, *digests)}.safetensors"
+    stamp = _stamp(files, paths)
+    mapped = _map(cache, stamp)
+    if mapped is not None:
+        return mapped
+    contents: dict[str, bytes] = {}
+    for published in files:
+        contents |= read_members(published) if published.members else {published.name: read_file(published)}
+    tensors = parse(contents)
+    try:
+        cache.parent.mkdir(exist_ok=True)
+        with atomic_write(cache) as part:
+            save_file(tensors, part, stamp)
+    except (OSError, SafetensorError):  # the folder may be read-only
+        return tensors
+    return _map(cache, stamp) or tensors
+
+
+def _stamp(files: Sequence[PublishedFile], paths: Sequence[Path]) -> dict[str, str]:
+    read = (
+        path.parent / name
+        for file, path in zip(files, paths, strict=True)
+        for name in (file.members if path.is_dir() else [path])
+    )
+    states = {path.name: path.stat() for path in read if path.is_file()}
+    return {name: f"{state.st_size} {state.st_mtime_ns}" for name, state in states.items()}
+
+
+def _map(cache: Path, stamp: dict[str, str]) -> Tensors | None:
+    try:
+        with safe_open(cache, "pt") as file:
+            if file.metadata() != stamp:
+                return None
+        return load_file(cache)
+    except (OSError, SafetensorError):
+        return None

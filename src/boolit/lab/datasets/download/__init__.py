@@ -1,1 +1,0 @@
-"""Published files: fetched, verified, and read without trusting them."""

@@ -1,1 +1,0 @@
-"""Images as features of a frozen, pretrained network."""

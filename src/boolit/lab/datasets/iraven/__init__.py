@@ -1,0 +1,1 @@
+"""I-RAVEN: generated problems of abstract reasoning (tab:sran)."""

@@ -1,0 +1,331 @@
+"""I-RAVEN: which of eight panels completes a 3 × 3 matrix? (s:sran)
+
+A sample is the number of a problem and the order of its panels; pixels are looked up last, in mapped memory. A configuration
+has two files with one row per problem, images scaled to some side and answers. The shorter one tells how many problems are
+complete, so a killed process loses a few problems at most, and further problems are appended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from filelock import FileLock
+from pydantic import Field, field_validator, model_validator
+from torch import Tensor
+
+from boolit.errors import UserError
+from boolit.lab.common.files import data_folder, read_bounded, regular_file
+from boolit.lab.common.parallel import map_in_processes, map_in_threads, processors
+from boolit.lab.common.progress import Advance, count_progress
+from boolit.lab.common.random import uniform
+from boolit.lab.datasets.base import Dataset, Description, Source, Split
+from boolit.lab.datasets.iraven.drawing import SIDE, draw_problem
+from boolit.lab.datasets.iraven.layouts import LAYOUTS
+from boolit.lab.datasets.iraven.problems import CANDIDATES, make_problem
+
+VERSION = 2  # to be increased whenever a seed generates other problems
+PANELS, CONTEXT, ROW = 16, 8, 3
+FILE_SPLITS = {"train": "train", "valid": "val", "test": "test"}  # our names, and those in file names
+SPLIT_OF_DIGIT = ("train",) * 6 + ("val",) * 2 + ("test",) * 2  # of the last digit of a problem's number
+NAME = re.compile(r"RAVEN_(\d+)_(train|val|test)\.npz")
+BATCH = 25  # problems that a process makes at once
+WORTH_A_PROCESS = 300  # problems: starting a process, which imports torch, takes about as long as making them
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Solved: TypeAlias = tuple[Bytes, int]  # the images of a problem and its answer
+Arrays: TypeAlias = Sequence[tuple[Tensor, Tensor]]  # images and answers of every configuration
+
+
+class Iraven(Source):
+    """The first ``problems`` of each configuration, generated with ``seed``, with panels scaled to ``side``. Of ten problems,
+    six are for training, two for validation and two for testing.
+
+    With a ``folder``, the problems are read from it: the published files, or others in their format. ``digest`` is the hash of
+    their names and sizes and of one file per configuration; it is computed if it is not given, and part of every run's key.
+    """
+
+    name: Literal["iraven"] = "iraven"
+    configurations: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] = tuple(LAYOUTS)
+    problems: int = Field(10_000, ge=10, le=100_000)
+    seed: int = Field(1234, ge=0)
+    side: int = Field(SIDE, ge=8, le=SIDE)
+    folder: str | None = None
+    digest: str | None = None
+
+    @field_validator("configurations")
+    @classmethod
+    def _check_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if name not in LAYOUTS or names.count(name) > 1:
+                raise ValueError(f"{name!r} is unknown or named twice; name each once, out of {', '.join(LAYOUTS)}")
+        return names
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_digest(cls, options: Any) -> Any:
+        if isinstance(options, dict) and options.get("digest") is None and isinstance(options.get("folder"), str):
+            return options | {"digest": folder_digest(Path(options["folder"]))}
+        return options
+
+    def prepare(self) -> None:
+        self._arrays(shown=True)
+
+    def describe(self) -> Description:
+        names = [name for configuration in self.configurations for name in self._names(configuration)]
+        samples = {ours: sum(name.endswith(f"_{theirs}.npz") for name in names) for ours, theirs in FILE_SPLITS.items()}
+        metrics = tuple(f"accuracy_{name}" for name in self.configurations)
+        return Description((PANELS, self.side, self.side), CANDIDATES, "classes", samples, metrics)
+
+    def load(self) -> Dataset:
+        names = [self._names(configuration) for configuration in self.configurations]
+        sizes = [len(part) for part in names]
+        owner = torch.repeat_interleave(torch.tensor(sizes))
+        panels = PanelLookup(partial(self._arrays, shown=False), sizes)
+        splits, owners = {}, {}
+        for ours, theirs in FILE_SPLITS.items():
+            numbered = enumerate(name for part in names for name in part)
+            rows = torch.tensor([row for row, name in numbered if name.endswith(f"_{theirs}.npz")])
+            splits[ours], owners[ours] = LazySplit(stored_samples(rows), partial(panels.targets, rows)), owner[rows]
+        return Dataset(
+            splits,
+            "classes",
+            CANDIDATES,
+            encode=panels,
+            draw=shuffle_panels,
+            extra_metrics=partial(configuration_accuracies, splits, owners, self.configurations),
+            input_shape=(PANELS, self.side, self.side),
+        )
+
+    def _names(self, configuration: str) -> list[str]:
+        if self.folder is None:
+            return [f"RAVEN_{index}_{SPLIT_OF_DIGIT[index % 10]}.npz" for index in range(self.problems)]
+        folder = Path(self.folder) / configuration
+        numbered = {int(match[1]): match[0] for match in map(NAME.fullmatch, _list_files(folder)) if match}
+        names = [name for index, name in sorted(numbered.items()) if index < self.problems]
+        for split in FILE_SPLITS.values():
+            if not any(name.endswith(f"_{split}.npz") for name in names):
+                fix = "put the problems there, or leave it out of data.configurations"
+                raise UserError(f"{folder} has no file RAVEN_<number>_{split}.npz below {self.problems}; {fix}")
+        return names
+
+    def _arrays(self, shown: bool) -> Arrays:
+        kept = data_folder() / "iraven" / (f"{self.seed}-v{VERSION}" if self.folder is None else f"folder-{self.digest}")
+        stored = [
+            StoredProblems(kept / "mapped" / f"{name}-{self.side}", len(self._names(name)), self.side)
+            for name in self.configurations
+        ]
+        if any(part.missing for part in stored):
+            kept.mkdir(parents=True, exist_ok=True)
+            with FileLock(kept / "lock"), count_progress(shown, lines=False) as begin:
+                advance = begin(
+                    "making problems" if self.folder is None else "reading problems", sum(p.missing for p in stored)
+                )
+                for name, part in zip(self.configurations, stored, strict=True):
+                    if part.missing:
+                        part.append(self._problems(name, part.count - part.missing), advance)
+        return [part.map_memory() for part in stored]
+
+    def _problems(self, configuration: str, first: int) -> Iterator[Solved]:
+        if self.folder is not None:
+            paths = [Path(self.folder) / configuration / name for name in self._names(configuration)[first:]]
+            yield from map_in_threads(partial(_read_scaled, self.side), paths)
+            return
+        batches = [range(start, min(start + BATCH, self.problems)) for start in range(first, self.problems, BATCH)]
+        processes = min(processors(), (self.problems - first) // WORTH_A_PROCESS)
+        for batch in map_in_processes(partial(_make_problems, configuration, self.seed, self.side), batches, processes):
+            yield from batch
+
+
+def folder_digest(folder: Path) -> str:
+    """Return the hash of the names and sizes of all problems in a folder, and of the first file of every configuration."""
+    digest = hashlib.sha256()
+    for inner in (folder / name for name in LAYOUTS):
+        names = sorted(name for name in _list_files(inner) if NAME.fullmatch(name)) if inner.is_dir() else []
+        for name in names:
+            digest.update(f"{inner.name}/{name} {(inner / name).stat().st_size}\n".encode())
+        if names:
+            digest.update(read_bounded(inner / names[0]))
+    return digest.hexdigest()[:16]
+
+
+def _list_files(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir()]
+    except OSError as error:
+        rule = "data.folder is one with a folder for each configuration"
+        raise UserError(f"{folder} cannot be read ({error.strerror or error}); {rule}") from None
+
+
+def _make_problems(configuration: str, seed: int, side: int, indices: Sequence[int]) -> list[Solved]:
+    problems = [make_problem(configuration, seed, index) for index in indices]
+    return [(downscale(draw_problem(problem), side), problem.target) for problem in problems]
+
+
+def read_problem(path: Path) -> Solved:
+    """Return the images ``(16, 160, 160)`` and the target in a problem's file."""
+    try:
+        with regular_file(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            image, target = arrays["image"], arrays["target"]
+        if image.shape != (PANELS, SIDE, SIDE) or image.dtype != np.uint8:
+            raise ValueError(f"its images are {image.dtype} of shape {image.shape}, not uint8 of {(PANELS, SIDE, SIDE)}")
+        if target.size != 1 or not 0 <= int(target.item()) < CANDIDATES:
+            raise ValueError(f"its target is {target.tolist()}, not one of 0 to {CANDIDATES - 1}")
+    except UserError:
+        raise
+    except Exception as error:  # a damaged archive may raise anything
+        raise UserError(f"{path} is not a problem of I-RAVEN ({error}); replace it") from None
+    return image, int(target.item())
+
+
+def _read_scaled(side: int, path: Path) -> Solved:
+    images, target = read_problem(path)
+    return downscale(images, side), target
+
+
+def downscale(images: Bytes, side: int) -> Bytes:
+    """Scale panels down; every pixel is the mean of the area that it covers.
+
+    Shape: ``(…, 160, 160)`` to ``(…, side, side)``.
+    """
+    if side == images.shape[-1]:
+        return images
+    weights = _area_weights(side)
+    return (weights @ images.astype(np.float32) @ weights.T + np.float32(0.5)).astype(np.uint8)
+
+
+@lru_cache(maxsize=8)
+def _area_weights(side: int) -> npt.NDArray[np.float32]:
+    """Return the weight of every old pixel along an axis in every new one, of shape ``(side, 160)``."""
+    edges = np.arange(side + 1)[:, None] * (SIDE / side)
+    covered = np.clip(edges - np.arange(SIDE), 0, 1)  # the share of every old pixel before every edge
+    weights: npt.NDArray[np.float32] = (np.diff(covered, axis=0) * (side / SIDE)).astype(np.float32)
+    return weights
+
+
+@dataclass(frozen=True)
+class StoredProblems:
+    """Problems of a configuration in two files: ``stem``.pictures and ``stem``.answers."""
+
+    stem: Path
+    count: int
+    side: int
+
+    @property
+    def missing(self) -> int:
+        """The number of problems that are not stored yet."""
+        done = min(path.stat().st_size // size if path.is_file() else 0 for path, size in self._files())
+        return max(0, self.count - done)
+
+    def append(self, problems: Iterator[Solved], advance: Advance) -> None:
+        """Append the missing problems."""
+        done = self.count - self.missing
+        self.stem.parent.mkdir(parents=True, exist_ok=True)
+        (images_path, row_bytes), (answers_path, _) = self._files()
+        with images_path.open("ab") as image_file, answers_path.open("ab", buffering=0) as answer_file:
+            image_file.truncate(done * row_bytes)
+            answer_file.truncate(done)
+            for images, target in problems:
+                image_file.write(images.tobytes())
+                answer_file.write(bytes([target]))
+                advance(1)
+
+    def map_memory(self) -> tuple[Tensor, Tensor]:
+        """Return images ``(problems, 16, side, side)`` and answers ``(problems,)`` as bytes in mapped memory."""
+        images, answers = (
+            torch.from_numpy(np.memmap(path, np.uint8, "c", shape=(self.count, row_bytes)))  # copy-on-write
+            for path, row_bytes in self._files()
+        )
+        return images.view(-1, PANELS, self.side, self.side), answers.squeeze(1)
+
+    def _files(self) -> tuple[tuple[Path, int], tuple[Path, int]]:
+        images, answers = (self.stem.with_name(f"{self.stem.name}.{suffix}") for suffix in ("pictures", "answers"))
+        return (images, PANELS * self.side**2), (answers, 1)
+
+
+class LazySplit(Split):
+    """A split whose targets are in files that may not exist yet: they are read on first access."""
+
+    def __init__(self, x: Tensor, targets: Callable[[], Tensor]) -> None:
+        object.__setattr__(self, "x", x)
+        object.__setattr__(self, "_targets", targets)
+
+    @cached_property
+    def y(self) -> Tensor:
+        """The targets."""
+        targets: Tensor = self.__dict__["_targets"]()
+        return targets
+
+
+class PanelLookup:
+    """An encoding of samples as grey levels from 0 to 255, from arrays that are made when the first one is needed.
+
+    Shape: ``(…, 17)`` to ``(…, 16, side, side)``, float32.
+    """
+
+    def __init__(self, arrays: Callable[[], Arrays], sizes: Sequence[int]) -> None:
+        self._make, self._sizes = arrays, sizes
+
+    @cached_property
+    def arrays(self) -> Arrays:
+        """The arrays of all configurations."""
+        return self._make()
+
+    def targets(self, rows: Tensor) -> Tensor:
+        """Return the numbers of the right candidates of problems ``(n,)``."""
+        return torch.cat([answers for _, answers in self.arrays])[rows].long()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        # On the CPU, where the files are mapped: all panels together are gigabytes.
+        rows, order = x.reshape(-1, 1 + PANELS).cpu().split([1, PANELS], 1)
+        side = self.arrays[0][0].shape[-1]
+        result = torch.empty(len(rows), PANELS, side, side, dtype=torch.uint8)
+        first = 0
+        for (images, _), size in zip(self.arrays, self._sizes, strict=True):
+            inside = ((rows >= first) & (rows < first + size)).squeeze(1).nonzero().squeeze(1)
+            numbers = (rows[inside].long() - first) * PANELS + order[inside]
+            result[inside] = images.view(-1, side, side).index_select(0, numbers.flatten()).view(-1, PANELS, side, side)
+            first += size
+        return result.to(x.device).float().view(*x.shape[:-1], PANELS, side, side)
+
+
+def stored_samples(rows: Tensor) -> Tensor:
+    """Return samples of problems with their panels in the order of the file.
+
+    Shape: ``(n,)`` to ``(n, 17)``, int32: the row, and the number of the panel at each of the 16 places.
+    """
+    order = torch.arange(PANELS, dtype=torch.int32).expand(len(rows), -1)
+    return torch.cat([rows.to(torch.int32).unsqueeze(1), order], 1)
+
+
+def shuffle_panels(x: Tensor, y: Tensor, run_keys: Tensor, step: int) -> tuple[Tensor, Tensor]:
+    """Shuffle the candidates, and swap the first two rows of the matrix with probability 1/2.
+
+    Shape: ``(runs, batch, 17)`` and ``(runs, batch)``, unchanged.
+    """
+    numbers = uniform(run_keys, step, (x.shape[1], CANDIDATES + 1))
+    candidates = numbers[..., :CANDIDATES].argsort(-1)
+    straight = torch.arange(CONTEXT, device=x.device)
+    swapped = torch.cat([straight[ROW : 2 * ROW], straight[:ROW], straight[2 * ROW :]])
+    context = torch.where(numbers[..., CANDIDATES:] < 0.5, swapped, straight)
+    places = torch.cat([torch.zeros_like(context[..., :1]), 1 + context, 1 + CONTEXT + candidates], -1)
+    return x.gather(-1, places), (candidates == y.unsqueeze(-1)).int().argmax(-1)
+
+
+def configuration_accuracies(
+    splits: Mapping[str, Split], owners: Mapping[str, Tensor], configurations: Sequence[str], split: str, outputs: Tensor
+) -> dict[str, Tensor]:
+    """Return the accuracy on each configuration; ``owners`` has the configuration's number for every sample.
+
+    Shape: ``(runs, samples, 8)`` to ``(runs,)`` each.
+    """
+    hits = (outputs.max(-1).indices == splits[split].y.to(outputs.device)).double()
+    owner = owners[split].to(outputs.device)
+    return {f"accuracy_{name}": hits[:, owner == number].mean(1) for number, name in enumerate(configurations)}

@@ -1,0 +1,187 @@
+"""Rules along the rows of a matrix: which a component admits, and the levels and slots that they lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+from random import Random
+from typing import Literal, TypeVar
+
+from boolit.lab.common.random import derive
+from boolit.lab.datasets.iraven.layouts import LOOKS, Component, LevelAttribute, Range
+
+T = TypeVar("T")
+Row = tuple[T, ...]  # of three panels
+Rows = tuple[Row[T], ...]  # three of them
+Slots = tuple[int, ...]
+RuleName = Literal["Constant", "Progression", "Arithmetic", "Distribute_Three"]
+Governed = Literal["Number", "Position", "Number/Position", "Type", "Size", "Color"]
+Group = Literal["Number/Position", "Type", "Size", "Color"]
+
+GROUPS: tuple[Group, ...] = ("Number/Position", *LOOKS)
+STEPS = (-2, -1, 1, 2)
+SIGNS = (-1, 1)
+
+
+class StableRandom:
+    """Random choices that are equal in every Python version: they only use ``random.Random.random``."""
+
+    def __init__(self, seed: int, *words: str | int) -> None:
+        self._uniform = Random(derive(seed, *words)).random
+
+    def choice(self, items: Sequence[T]) -> T:
+        """Return one of the items."""
+        return items[int(self._uniform() * len(items))]
+
+    def randint(self, low: int, high: int) -> int:
+        """Return an integer from low to high, both included."""
+        return low + int(self._uniform() * (high - low + 1))
+
+    def sample(self, items: Iterable[T], count: int) -> list[T]:
+        """Return different items in random order."""
+        return self.permutation(items)[:count]
+
+    def permutation(self, items: Iterable[T]) -> list[T]:
+        """Return all items in random order."""
+        return sorted(items, key=lambda _: self._uniform())
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule along the rows. The value is the step of a progression, the sign of an arithmetic rule, and otherwise 0."""
+
+    name: RuleName
+    attribute: Governed
+    value: int = 0
+
+
+@cache
+def admissible_rules(component: Component, group: Group) -> tuple[Rule, ...]:
+    """Return the rules that a component admits, each repeated according to its weight.
+
+    All kinds of rules in a group have equal weights, and so have all values of a kind; those with an empty range are left out.
+    As the groups do not restrict each other, this is equivalent to drawing all rules again until none is empty.
+    """
+    attributes: tuple[Governed, ...] = ("Number", "Position") if group == "Number/Position" else (group,)
+    kinds = [[Rule("Constant", group)]]
+    for attribute in attributes:
+        kinds.append([Rule("Progression", attribute, step) for step in STEPS])
+        kinds.append([Rule("Distribute_Three", attribute)])
+        if attribute != "Type":
+            kinds.append([Rule("Arithmetic", attribute, sign) for sign in SIGNS])
+    restricted: LevelAttribute = "Number" if group == "Number/Position" else group
+    ranges = (
+        (rule, first_levels(rule, component.limits[restricted])) for kind in kinds for rule in kind * (len(STEPS) // len(kind))
+    )
+    return tuple(rule for rule, (low, high) in ranges if low <= high)
+
+
+def first_levels(rule: Rule, limits: Range) -> Range:
+    """Return the levels of a row's first panel for which the rule stays within the limits, or an empty range.
+
+    A rule on Position restricts the Number of entities.
+
+    Example:
+        >>> first_levels(Rule("Progression", "Number", -2), (0, 8))
+        (4, 8)
+    """
+    low, high = limits
+    on_position = rule.attribute == "Position"
+    if rule.name == "Progression":
+        span = 2 * abs(rule.value)
+        return (low, high - span) if rule.value > 0 or on_position else (low + span, high)
+    if rule.name == "Distribute_Three":
+        return (low, high - on_position) if high - low >= 2 else (low, low - 1)
+    if rule.name == "Constant":
+        return limits
+    if on_position:
+        return (low if rule.value > 0 else (high + 2) // 2 - 1, high - 1)
+    if high == low:
+        return low, low - 1
+    return (low, high - low - offset(rule.attribute)) if rule.value > 0 else (2 * low + offset(rule.attribute), high)
+
+
+def offset(attribute: Governed) -> int:
+    """Return what arithmetic on levels adds: Number and Size count from 1 at level 0, Color from 0."""
+    return 0 if attribute == "Color" else 1
+
+
+def draw_levels(rule: Rule, limits: Range, rng: StableRandom) -> Rows[int]:
+    """Draw the level of every panel under a rule other than Constant.
+
+    Example:
+        >>> draw_levels(Rule("Progression", "Number", 2), (0, 4), StableRandom(0))
+        ((0, 2, 4), (0, 2, 4), (0, 2, 4))
+    """
+    low, high = limits
+    if rule.name == "Distribute_Three":
+        return _distribute(rng.sample(range(low, high + 1), 3), rng)
+    if rule.name == "Progression":
+        starts = [rng.randint(*first_levels(rule, limits)) for _ in range(3)]
+        return tuple((start, start + rule.value, start + 2 * rule.value) for start in starts)
+    # With a second Color level of 0 in the first two rows, a sum could not be told from a difference.
+    first = _draw_sum(rule, limits, low, rng)
+    ambiguous = offset(rule.attribute) == 0 and first[1] == 0
+    return first, _draw_sum(rule, limits, 1 if ambiguous else low, rng), _draw_sum(rule, limits, low, rng)
+
+
+def _distribute(values: list[T], rng: StableRandom) -> Rows[T]:
+    """Put three values in the first row, and rotate them in the other two."""
+    a, b, c = values
+    return (a, b, c), *rng.permutation([(b, c, a), (c, a, b)])
+
+
+def _draw_sum(rule: Rule, limits: Range, least: int, rng: StableRandom) -> Row[int]:
+    """Draw a row of a sum or difference whose second level is at least ``least``."""
+    low, high = limits
+    more = offset(rule.attribute)
+    if rule.value > 0:
+        first = rng.randint(low, high - least - more)
+        second = rng.randint(least, high - first - more)
+        return first, second, first + second + more
+    first = rng.randint(low + least + more, high)
+    second = rng.randint(least, first - low - more)
+    return first, second, first - second - more
+
+
+@cache
+def slot_sets(slots: int, number: int) -> tuple[Slots, ...]:
+    """Return all ways to occupy a number of slots.
+
+    Example:
+        >>> slot_sets(3, 2)
+        ((0, 1), (0, 2), (1, 2))
+    """
+    return tuple(combinations(range(slots), number))
+
+
+def draw_slots(rule: Rule, component: Component, rng: StableRandom) -> Rows[Slots]:
+    """Draw the occupied slots of every panel; entities that persist along a row keep their place in the tuples."""
+    slots, limits = len(component.slots), component.limits["Number"]
+    if rule.attribute == "Number":
+        levels = draw_levels(rule, limits, rng)
+        return tuple(tuple(rng.choice(slot_sets(slots, level + 1)) for level in row) for row in levels)
+    numbers = first_levels(rule, limits)
+    if rule.name == "Distribute_Three":
+        return _distribute(rng.sample(slot_sets(slots, rng.randint(*numbers) + 1), 3), rng)
+    return tuple(_draw_slot_row(rule, slots, numbers, rng) for _ in range(3))
+
+
+def _draw_slot_row(rule: Rule, slots: int, numbers: Range, rng: StableRandom) -> Row[Slots]:
+    """Draw a row that shifts all slots (by 0 if they stay), or whose third set is a union or difference of the others.
+
+    A union adds a slot to the first set; a difference keeps at least one of it.
+
+    NOTE[paper]: the size of the second set is not given; it is drawn as for the first.
+    """
+    first = rng.choice(slot_sets(slots, rng.randint(*numbers) + 1))
+    if rule.name != "Arithmetic":
+        return tuple(tuple((slot + panel * rule.value) % slots for slot in first) for panel in range(3))
+    while True:
+        second = rng.choice(slot_sets(slots, rng.randint(*numbers) + 1))
+        if rule.value > 0 and not set(second) <= set(first):
+            return first, second, tuple(sorted({*first, *second}))
+        if rule.value < 0 and not set(first) <= set(second):
+            return first, second, tuple(sorted(set(first) - set(second)))

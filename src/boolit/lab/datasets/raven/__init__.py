@@ -1,1 +1,0 @@
-"""I-RAVEN: problems of abstract reasoning, generated, solved, drawn and stored (tab:sran)."""

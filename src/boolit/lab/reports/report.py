@@ -1,0 +1,314 @@
+"""Reports of results folders: a section per study, search or comparison, written as one HTML page and as tables.
+
+The runs of a folder are planned again from its ``study.json``. Runs that do not belong to the plan, such as those of another
+recipe, are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from boolit.errors import UserError
+from boolit.lab.common.files import atomic_write
+from boolit.lab.datasets.holdout import for_choosing
+from boolit.lab.reports.charts import Chart, drawn, run_charts, search_charts
+from boolit.lab.reports.page import Picture, Section, html_page
+from boolit.lab.reports.tables import FORMATS, Table, ranking, render, search_table, split_tables, study_tables
+from boolit.lab.results.names import metric_label, paper_name, sort_key
+from boolit.lab.results.splits import ResampledSplits, compare_splits
+from boolit.lab.results.statistics import compare
+from boolit.lab.results.store import Store
+from boolit.lab.results.verdicts import SplitVerdict, verdict
+from boolit.lab.runs import Metric, RunConfig, canonical
+from boolit.lab.studies import SavedStudy, load
+from boolit.lab.studies.search import FINALISTS, RANGES, initial_bounds
+
+SUFFIXES = {"markdown": "md", "latex": "tex", "csv": "csv"}
+MAX_LISTED = 8  # values of an entry of the recipe
+
+Pictures = Callable[[Store, pd.DataFrame, Metric, Sequence[str]], Iterable[Picture]]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report that was written: its section, the page and all files. Without any runs there is no page."""
+
+    section: Section
+    page: Path | None
+    files: tuple[Path, ...]
+
+    @property
+    def verdict(self) -> str:
+        """The verdict; empty while runs are missing."""
+        return self.section.verdict
+
+    @property
+    def unfinished(self) -> str:
+        """The sentence that replaces the verdict while runs are missing."""
+        return self.section.unfinished
+
+    @property
+    def tables(self) -> Sequence[Table]:
+        """The tables, the most important first."""
+        return self.section.tables
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the tables as CSV by their titles, and the files."""
+        tables = {table.title: render(table, "csv") for table in self.tables}
+        return {"tables": tables, "files": [str(path) for path in self.files]}
+
+
+def write_report(folder: str | Path, pictures: Pictures | None = None, charts: str | None = None) -> Report:
+    """Write the report of a results folder to its ``report/``: the page, and the tables as Markdown, LaTeX and CSV.
+
+    Args:
+        folder: a folder that `boolit run`, `search` or `compare` has written to.
+        pictures: draws pictures of trained networks, such as `boolit.lab.paper.figures.trained.pictures`.
+        charts: a format, ``png``, ``svg`` or ``pdf``, to also write every chart to a file.
+    """
+    folder = Path(folder)
+    section, place = read_section(folder, pictures), folder / "report"
+    if not section.done:
+        return Report(section, None, ())
+    files = [place / f"tables.{suffix}" for suffix in SUFFIXES.values()]
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        for name, path in zip(SUFFIXES, files, strict=True):
+            path.write_text("\n".join(FORMATS[name](table) for table in section.tables), encoding="utf-8")
+        for picture in section.pictures:
+            files.append(place / f"{picture.name}.png")
+            files[-1].write_bytes(picture.png)
+        if charts is not None:
+            files += [chart.save(place / f"{chart.name}.{charts}") for chart in section.charts]
+        page = write_page([section], place / "report.html")
+    except OSError as error:
+        raise UserError(f"cannot write the report to {place} ({error.strerror or error}); the runs are safe") from error
+    return Report(section, page, (*files, page))
+
+
+def write_page(sections: Sequence[Section], path: Path) -> Path:
+    """Write sections as one HTML page, atomically."""
+    with atomic_write(path) as part:
+        part.write_text(html_page(sections), encoding="utf-8")
+    return path
+
+
+def read_section(folder: Path, pictures: Pictures | None = None) -> Section:
+    """Return the section of a results folder."""
+    saved = load(folder)
+    with Store(folder) as store:
+        if not store.path.is_file():
+            return Section(saved.plan.study.title, saved.kind, unfinished=_unfinished(0, len(saved.plan.runs)))
+        environment = _environment(store)
+        if saved.kind == "search":
+            return _search(saved, store, environment)
+        if saved.kind == "compare":
+            return _compare(saved, store, environment)
+        return _study(saved, store, environment, pictures)
+
+
+def _study(saved: SavedStudy, store: Store, environment: dict[str, str], pictures: Pictures | None) -> Section:
+    plan = saved.plan
+    frame = store.frame(run.key for run in plan.runs)
+    curves = store.curves(drawn(frame, plan.study.metric)) if len(frame) else pd.DataFrame()
+    section = study_section(
+        frame,
+        curves,
+        plan.study.metric,
+        title=plan.study.title,
+        planned=len(plan.runs),
+        command=saved.command,
+        recipe=_recipe(plan.study.model_dump(mode="json", exclude_unset=True)),
+        environment=environment | _times(frame),
+    )
+    if pictures is None or not section.tables:
+        return section
+    order = section.charts[0].activations
+    return replace(section, pictures=list(pictures(store, frame, plan.study.metric, order)))
+
+
+def study_section(
+    frame: pd.DataFrame,
+    curves: pd.DataFrame,
+    metric: Metric,
+    *,
+    title: str,
+    planned: int = 0,
+    **entries: Any,
+) -> Section:
+    """Return the section of a study.
+
+    Args:
+        frame: its runs, as `Store.frame` returns them.
+        curves: the curves of some or all of them, as `Store.curves` returns them.
+        metric: the metric of the study.
+        title: the title of the section.
+        planned: number of planned runs. While runs are missing, there is no verdict, and tables have no tests.
+        entries: other fields of `Section`.
+    """
+    unfinished = _unfinished(len(frame), planned)
+    entries = {**entries, "unfinished": unfinished, "done": len(frame), "planned": max(planned, len(frame))}
+    if frame.empty:
+        return Section(title, "study", **entries)
+    comparisons = compare(frame, metric)
+    tables = study_tables(comparisons, f"{title}: {metric_label(metric)}", frame)
+    if unfinished:
+        tables = [table.without_verdict() for table in tables]
+        order = sorted(set(frame["activation"]), key=sort_key)
+    else:
+        order = ranking(comparisons)
+    text = "" if unfinished else "\n".join(verdict(comparison) for comparison in comparisons)
+    return Section(title, "study", text, tables=tables, charts=run_charts(frame, curves, metric, order), **entries)
+
+
+def _search(saved: SavedStudy, store: Store, environment: dict[str, str]) -> Section:
+    plan, length = saved.plan, saved.more.get("search", {})
+    metric = plan.study.metric.model_copy(update={"split": "valid"})
+    names = list(dict.fromkeys(name for run in plan.runs for name in initial_bounds(run.training)))
+    wanted = {_without_hparams(run.replace(data=for_choosing(run.data), trial=True)) for run in plan.runs}
+    stored = store.frame()
+    trials = store.results(stored["key"][stored["trial"] & stored["stage"].notna()], history=False)
+    configs = {each.key: each.config for each in trials if _without_hparams(each.config) in wanted}
+    frame = stored[stored["key"].isin(configs)].reset_index(drop=True)
+    columns = {name: [getattr(configs[key].training, name) for key in frame["key"]] for name in names}
+    each = length.get("rounds", 0) * length.get("trials", 0) + FINALISTS * length.get("seeds", 0)
+    complete = "results" in saved.more
+    return search_section(
+        frame.assign(**columns),
+        metric,
+        names,
+        title=f"{plan.study.title}: search",
+        planned=len(frame) if complete else max(len(frame) + 1, each * len(plan.runs)),
+        command=saved.command,
+        paragraphs=list(dict.fromkeys(result["covers"] for result in saved.more.get("results", ()))),
+        recipe=_recipe(plan.study.model_dump(mode="json", exclude_unset=True)),
+        environment=environment | _times(frame),
+    )
+
+
+def _without_hparams(config: RunConfig) -> str:
+    """Return what all trials of an activation in one search have in common."""
+    identity: dict[str, Any] = config.identity()
+    training = {name: value for name, value in identity["training"].items() if name not in RANGES}
+    return canonical(identity | {"training": training, "seed": None})
+
+
+def search_section(
+    frame: pd.DataFrame, metric: Metric, names: Sequence[str], *, title: str, planned: int = 0, **entries: Any
+) -> Section:
+    """Return the section of a search.
+
+    Args:
+        frame: the trials of one search, with a column for each searched hyper-parameter.
+        metric: the metric that chose the settings.
+        names: the searched hyper-parameters.
+        title: the title of the section.
+        planned: number of planned runs.
+        entries: other fields of `Section`.
+    """
+    unfinished = _unfinished(len(frame), planned)
+    entries = {**entries, "unfinished": unfinished, "done": len(frame), "planned": max(planned, len(frame))}
+    final = frame[frame["stage"] == "final"]
+    tables, text = [], ""
+    if len(final):
+        table = search_table(final, metric, names, f"{title}: settings of the final, by {metric_label(metric)}")
+        tables, best = [table], [row for row in table.text.index if " #" not in row]
+        chosen = ", ".join(f"{paper_name(row)} ({table.text.loc[row].iloc[0]})" for row in best)
+        text = (
+            f"The search chose a setting for {chosen}. The numbers are mean {metric_label(metric)} of the rows that chose it."
+        )
+    charts = search_charts(frame, metric, names) if len(frame) else []
+    return Section(title, "search", "" if unfinished else text, tables=tables, charts=charts, **entries)
+
+
+def _compare(saved: SavedStudy, store: Store, environment: dict[str, str]) -> Section:
+    plan, more = saved.plan, saved.more
+    stored = store.frame()
+    frame = stored[stored["key"].isin(more.get("keys", ()))]
+    entries: dict[str, Any] = {
+        "title": plan.study.title,
+        "command": saved.command,
+        "recipe": _recipe(plan.study.model_dump(mode="json", exclude_unset=True)),
+        "environment": environment | _times(stored),
+    }
+    if "comparison" not in more:
+        unfinished = f"Unfinished: {len(stored)} runs are done; there is no verdict before all are."
+        return Section(kind="compare", unfinished=unfinished, done=len(stored), planned=2 * len(stored) or 1, **entries)
+    paragraphs = more.get("paragraphs", ())
+    curves = store.curves(frame["key"])
+    return compare_section(frame, curves, split_verdict(more["comparison"]), more["verdict"], paragraphs=paragraphs, **entries)
+
+
+def split_verdict(entries: Mapping[str, Any]) -> SplitVerdict:
+    """Return the verdict of a comparison from its entries in ``study.json``."""
+    scores = entries["scores"]
+    splits = ResampledSplits(len(scores[entries["guess"]]), entries["tested"], entries["others"])
+    comparison = compare_splits(scores, Metric.model_validate(entries["metric"]), splits)
+    others = {name: entries[name] for name in ("reference", "guess", "guess_text", "baselines", "diverged")}
+    return SplitVerdict(comparison, **others)
+
+
+def compare_section(
+    frame: pd.DataFrame, curves: pd.DataFrame, result: SplitVerdict, text: str = "", *, title: str, **entries: Any
+) -> Section:
+    """Return the section of a comparison on resampled splits of a table.
+
+    Args:
+        frame: the final runs, one per activation and split.
+        curves: their curves.
+        result: scores of activations and baselines, and what follows from them.
+        text: the verdict. Defaults to that of ``result``.
+        title: the title of the section.
+        entries: other fields of `Section`.
+    """
+    metric = result.comparison.metric
+    parameters = dict(zip(frame["activation"], frame["parameters"].astype(int), strict=True))
+    tables = split_tables(result, f"{title}: {metric_label(metric)}", parameters)
+    charts = _split_charts(frame, curves, result)
+    counts = {"done": len(frame), "planned": len(frame)}
+    return Section(title, "compare", text or str(result), tables=tables, charts=charts, **counts, **entries)
+
+
+def _split_charts(frame: pd.DataFrame, curves: pd.DataFrame, result: SplitVerdict) -> list[Chart]:
+    """Return the charts of the splits' scores, which may be another metric than the networks were trained with."""
+    comparison, order = result.comparison, result.activations
+    frame = frame.sort_values("split", kind="stable")
+    scores = frame.groupby("activation").cumcount()
+    values = [comparison.scores[spec][place] for spec, place in zip(frame["activation"], scores, strict=True)]
+    frame = frame.assign(**{comparison.metric.key: values}).reset_index(drop=True)
+    return run_charts(frame, curves, comparison.metric, order)
+
+
+def _unfinished(done: int, planned: int) -> str:
+    return f"Unfinished: {done} of {planned} runs are done; there is no verdict before all are." if done < planned else ""
+
+
+def _recipe(study: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return the entries of a study as names with dots and values as text."""
+    recipe: dict[str, str] = {}
+    for name, value in study.items():
+        if isinstance(value, Mapping):
+            recipe |= _recipe(value, f"{prefix}{name}.")
+        elif isinstance(value, list):
+            shown = ", ".join(map(str, value[:MAX_LISTED]))
+            recipe[f"{prefix}{name}"] = shown + (f", … ({len(value)} values)" if len(value) > MAX_LISTED else "")
+        elif value is not None:
+            recipe[f"{prefix}{name}"] = str(value)
+    return recipe
+
+
+def _environment(store: Store) -> dict[str, str]:
+    values: dict[str, dict[str, None]] = {}
+    for environment in store.environments():
+        for name, value in environment.items():
+            values.setdefault(name, {})[str(value)] = None
+    return {name: ", ".join(texts) for name, texts in values.items()}
+
+
+def _times(frame: pd.DataFrame) -> dict[str, str]:
+    return {"runs": f"{len(frame):,}", "training": f"{frame['seconds'].sum():.0f} s"}

@@ -1,0 +1,190 @@
+"""How activations are drawn: the same color, dash pattern and mark in every chart and figure.
+
+Hue shows the family; dashes and filling show the form, so XNOR_IL and XNOR_AIL share a color and differ in both. Colors start
+from Okabe and Ito's palette and have a contrast of at least 3:1 on white. A style depends on the spec alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from typing import Any, NamedTuple
+
+from boolit.logic import FORMS, OPERATIONS
+
+DARK_BACKGROUND = "#14181d"  # as in page.css
+MIN_CONTRAST = 3.0  # WCAG 2.1, 1.4.11
+
+_FAMILIES = {  # color and matplotlib's marker
+    # 1→1, rectifiers: neutral
+    "relu": ("#000000", "o"),
+    "leaky_relu": ("#606263", "v"),
+    "prelu": ("#414442", "^"),
+    "softplus": ("#8A8D8F", "<"),
+    "identity": ("#6B726F", "X"),
+    # 1→1, smooth: brown
+    "silu": ("#815234", "s"),
+    "elu": ("#4C2C16", ">"),
+    "celu": ("#826247", "h"),
+    "selu": ("#A76144", "p"),
+    "gelu": ("#926A4C", "D"),
+    "hardswish": ("#775B43", "*"),
+    "mish": ("#653C1B", "P"),
+    # 1→1, saturating: olive
+    "tanh": ("#797713", "D"),
+    "softsign": ("#9F9404", "P"),
+    "sigmoid": ("#9E9601", "X"),
+    # gated linear units: slate
+    "glu": ("#637790", "*"),
+    "swiglu": ("#4F5F7D", "<"),
+    "geglu": ("#7E92A6", ">"),
+    "bilinear": ("#27364D", "h"),
+    # extrema, close to OR and AND: pale blue
+    "max": ("#7893BC", "^"),
+    "min": ("#257293", "v"),
+    "max_min_d": ("#8C9397", "h"),
+    # gates, and the geometric mean that resembles XNOR
+    "or": ("#1D92DA", "s"),
+    "and": ("#10895C", "o"),
+    "xnor": ("#C44D00", "D"),
+    "signed_geomean": ("#9D005B", "X"),
+    # ensembles: mixtures of their gates
+    "or_and_d": ("#115E69", "P"),
+    "or_xnor_p": ("#BF8942", "<"),
+    "or_xnor_d": ("#DF7901", ">"),
+    "or_and_xnor_p": ("#875CE3", "p"),
+    "or_and_xnor_pu": ("#875CE3", "h"),
+    "or_and_xnor_d": ("#6B2681", "*"),
+}
+_MARKERS = "osP^v<>DphX*"
+_DASHES, _GAPS = (14, 10, 7, 4.5, 2.5), (2, 3.5, 5, 7)
+_DOTS = {"": 0, "ail": 0, "nail": 1, "il": 2, "nil": 3}
+_FORM = re.compile(rf"_({'|'.join(sorted(FORMS, key=len, reverse=True))})(?=_|$)")
+
+
+class ActivationStyle(NamedTuple):
+    """Color, dash pattern (lengths on and off; empty for a solid line), mark and filling of an activation."""
+
+    color: str
+    dash: tuple[float, ...]
+    marker: str
+    filled: bool
+
+    @property
+    def shape(self) -> str:
+        """The mark in Vega: a name or an SVG path."""
+        return _SHAPES[self.marker]
+
+    def plot_arguments(self) -> dict[str, Any]:
+        """Return arguments for matplotlib's line functions."""
+        return {
+            "color": self.color,
+            "marker": self.marker,
+            "linestyle": (0, self.dash) if self.dash else "-",
+            "fillstyle": "full" if self.filled else "none",
+            "markersize": 6,
+        }
+
+
+def style(spec: str) -> ActivationStyle:
+    """Return the style of an activation.
+
+    Example:
+        >>> exact, approximate = style("xnor_il"), style("xnor_ail")
+        >>> exact.color == approximate.color, exact.dash == approximate.dash, exact.filled, approximate.filled
+        (True, False, False, True)
+    """
+    form = _FORM.search(spec)
+    word, family = form[1] if form else "", _FORM.sub("", spec)
+    color, marker = _family(family)
+    place = list(_FAMILIES).index(family) if family in _FAMILIES else _digest(family)[3]
+    dots = (1.0, 2.0) * _DOTS[word]
+    dash = (float(_DASHES[place % 5]), _GAPS[place // 5 % 4] + 4.0 * (place >= 20), *dots)
+    return ActivationStyle(color, () if spec == "relu" else dash, marker, word in ("", "ail", "nail"))
+
+
+def _family(family: str) -> tuple[str, str]:
+    """Return color and marker: those of the table, or for other specs a shade of a related hue, chosen by a hash."""
+    if family in _FAMILIES:
+        return _FAMILIES[family]
+    digest = _digest(family)
+    white = 0.15 + 0.4 * digest[1] / 255
+    mixed = [channel * (1 - white) + white for channel in _channels(_FAMILIES[_related(family, digest[0])][0])]
+    while 1.05 / (_luminance(mixed) + 0.05) < MIN_CONTRAST:
+        mixed = [0.97 * channel for channel in mixed]
+    return _hex(mixed), _MARKERS[digest[2] % len(_MARKERS)]
+
+
+def _digest(family: str) -> bytes:
+    return hashlib.sha256(family.encode()).digest()
+
+
+def _related(family: str, choice: int) -> str:
+    """Return the longest beginning of the name that is in the table, the base of its operation, or any by a hash."""
+    words = re.split(r"[_+]", family)
+    beginnings = ["_".join(words[:count]) for count in range(len(words), 0, -1)]
+    known = [name for name in beginnings if name in _FAMILIES]
+    bases = [OPERATIONS[name].base for name in beginnings if name in OPERATIONS]
+    return [*known, *bases, list(_FAMILIES)[choice % len(_FAMILIES)]][0]
+
+
+def dark_color(color: str) -> str:
+    """Return a color for a dark page: mixed with white until its contrast is 4:1.
+
+    Example:
+        >>> dark_color("#000000"), dark_color("#D55E00")
+        ('#808080', '#D55E00')
+    """
+    behind = _luminance(_channels(DARK_BACKGROUND))
+    for step in range(21):
+        mixed = [channel + (1 - channel) * step / 20 for channel in _channels(color)]
+        if (_luminance(mixed) + 0.05) / (behind + 0.05) >= 4:
+            break
+    return _hex(mixed)
+
+
+def contrast_on_white(color: str) -> float:
+    """Return the contrast of a color on white by WCAG's definition, from 1 to 21.
+
+    Example:
+        >>> round(contrast_on_white("#000000")), round(contrast_on_white("#767676"), 1)
+        (21, 4.5)
+    """
+    return 1.05 / (_luminance(_channels(color)) + 0.05)
+
+
+def _channels(color: str) -> list[float]:
+    return [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+
+
+def _hex(channels: list[float]) -> str:
+    return "#" + "".join(f"{round(255 * channel):02X}" for channel in channels)
+
+
+def _luminance(channels: list[float]) -> float:
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def _polygon(radii: tuple[float, ...], turn: float = 0.0) -> str:
+    """Return a closed SVG path whose corners lie at these radii, evenly around the origin."""
+    angles = [2 * math.pi * (place / len(radii) + turn) - math.pi / 2 for place in range(len(radii))]
+    corners = [f"{r * math.cos(a):.3f},{r * math.sin(a):.3f}" for r, a in zip(radii, angles, strict=True)]
+    return f"M{'L'.join(corners)}Z"
+
+
+_SHAPES = {
+    "o": "circle",
+    "s": "square",
+    "P": "cross",
+    "D": "diamond",
+    "^": "triangle-up",
+    "v": "triangle-down",
+    "<": "triangle-left",
+    ">": "triangle-right",
+    "p": _polygon((1.0,) * 5),
+    "h": _polygon((1.0,) * 6),
+    "*": _polygon((1.0, 0.4) * 5),
+    "X": _polygon((1.0, 0.35) * 4, turn=1 / 8),
+}

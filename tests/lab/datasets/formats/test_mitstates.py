@@ -1,0 +1,159 @@
+"""MIT-States, with metadata as ``torch.save`` writes it, and GloVe's word vectors."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from boolit.errors import UserError
+from boolit.lab.datasets import load, source
+from boolit.lab.datasets.czsl import CompositionalDataset, mitstates
+from boolit.lab.datasets.czsl.words import WordFile
+from boolit.lab.models.resnet18 import Resnet18
+
+Publish = Callable[..., None]
+PAIRS = {
+    "train": [("old", "bear"), ("wet", "dog"), ("wet", "bear"), ("old", "sea")],
+    "val": [("old", "dog"), ("wet", "dog")],
+    "test": [("wet", "sea"), ("old", "bear")],
+}
+# The records of metadata_compositional-split-natural.t7: facebookresearch/taskmodularnets and later readers torch.load a list
+# of dicts; images without an attribute, or outside the split, have "NA".
+RECORDS = [
+    ("old_bear/1.jpg", "old", "bear", "train"),
+    ("wet_dog/2.jpg", "wet", "dog", "train"),
+    ("wet_sea/3.jpg", "wet", "sea", "train"),  # a pair of another list than that of its set is kept
+    ("adj_dog/4.jpg", "NA", "dog", "train"),
+    ("old_dog/5.jpg", "old", "dog", "val"),
+    ("old_dog/6.jpg", "old", "dog", "NA"),
+    ("blue_dog/7.jpg", "blue", "dog", "test"),  # its pair is in no list
+    ("wet_sea/8.jpg", "wet", "sea", "test"),
+    ("old_bear/9.jpg", "old", "bear", "testing"),  # any other set than train and val is test
+]
+
+
+def write_split(folder: Path, records: Any = None) -> None:
+    (folder / "compositional-split-natural").mkdir(parents=True, exist_ok=True)
+    for name, pairs in PAIRS.items():
+        lines = "\n".join(" ".join(pair) for pair in pairs)
+        (folder / "compositional-split-natural" / f"{name}_pairs.txt").write_text(lines)
+    if records is None:
+        records = [dict(zip(("image", "attr", "obj", "set"), record, strict=True)) for record in RECORDS]
+        records[0] |= {"_image": "old bear/1.jpg"}  # further keys are ignored
+    torch.save(records, folder / mitstates.METADATA, _use_new_zipfile_serialization=False)  # the format of 2019
+
+
+@pytest.fixture
+def files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    layout = folder / "mitstates" / "mit-states"
+    write_split(layout)
+    for image, attribute, thing, _ in RECORDS:
+        path = layout / "images" / f"{attribute} {thing}" / Path(image).name  # the folders of release_dataset.zip have spaces
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (20, 16), (len(image), 9, 9)).save(path)
+    with zipfile.ZipFile(folder / "mitstates" / "glove.6B.zip", "w") as archive:
+        words = ["the", "old", "wet", "bear", "dog", "sea"]
+        lines = "\n".join(f"{word} {' '.join(str(0.25 * place + n) for n in range(300))}" for place, word in enumerate(words))
+        archive.writestr("glove.6B.50d.txt", "the 1 2")
+        archive.writestr("glove.6B.300d.txt", lines)
+    (folder / "weights").mkdir()
+    torch.manual_seed(0)
+    torch.save(Resnet18().state_dict(), folder / "weights" / "resnet18-backbone.pth")
+    monkeypatch.setattr(mitstates, "note_unverified", lambda _: None)
+    return layout
+
+
+def test_the_index_follows_the_public_readers(files: Path) -> None:
+    index = mitstates.read_index(files)
+    assert index.images == {
+        "train": ["old_bear/1.jpg", "wet_dog/2.jpg", "wet_sea/3.jpg"],
+        "valid": ["old_dog/5.jpg"],
+        "test": ["wet_sea/8.jpg", "old_bear/9.jpg"],
+    }
+    names = index.pairs.names
+    assert [names[number] for number in index.targets["train"].tolist()] == [("old", "bear"), ("wet", "dog"), ("wet", "sea")]
+
+
+def test_it_is_loaded_from_the_published_layout(files: Path) -> None:
+    wanted = source({"name": "mitstates", "negatives": 3})
+    data = load(wanted)
+    assert isinstance(data, CompositionalDataset)
+    assert data.description == wanted.describe()
+    assert data.initial_values["attributes.weight"].shape == (3, 300)
+    assert data.initial_values["objects.weight"][1, 0] == 1.0  # dog, the fifth word
+    features = data.encode(data.splits["test"].x)
+    assert features.shape == (2, 512)
+    assert features.isfinite().all()
+    assert (files.parents[1] / "embeddings").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("records", "fault"),
+    [
+        ({"image": "a"}, "is not a list of records"),
+        ([{"image": "a", "attr": "old", "obj": 3, "set": "train"}], "is not a list of records"),
+        ([{"image": "a", "attr": "old", "obj": "bear"}], "is not a list of records"),
+        ([], "has no image of a listed pair for the split 'train'"),
+    ],
+)
+def test_other_metadata_is_refused(tmp_path: Path, records: Any, fault: str) -> None:
+    write_split(tmp_path, records)
+    with pytest.raises(UserError, match=fault):
+        mitstates.read_index(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"\4\0\0\0\1\0\0\0", torch.Generator])
+def test_metadata_that_torch_cannot_load_safely_is_refused(tmp_path: Path, content: Any) -> None:
+    write_split(tmp_path)
+    if isinstance(content, bytes):
+        (tmp_path / mitstates.METADATA).write_bytes(content)
+    else:
+        torch.save([content], tmp_path / mitstates.METADATA)
+    with pytest.raises(UserError, match=r"t7 cannot be read by torch\.load"):
+        mitstates.read_index(tmp_path)
+
+
+@pytest.mark.usefixtures("folder")
+def test_without_the_files_it_says_where_they_go() -> None:
+    wanted = source({"name": "mitstates"})
+    described = wanted.describe()
+    assert described is not None
+    assert (described.outputs, described.samples["train"]) == (1_962, 30_338)
+    with pytest.raises(UserError, match=r"there is no folder .*mitstates/mit-states .*docs/compositional.md"):
+        wanted.load()
+
+
+def test_names_of_several_words_get_the_mean_of_their_vectors(tmp_path: Path, folder: Path) -> None:
+    path = tmp_path / "words.txt"
+    path.write_text("3 2\nmoss 1 2\nstone 3 4\nold 5 6\n")
+    vectors = WordFile(path).vectors(["Old", "moss_stone", "stone-cold"])
+    assert vectors.tolist() == [[5, 6], [2, 3], [3, 4]]
+    assert any((folder / "vectors").iterdir())
+    with pytest.raises(UserError, match="has no vector for 'sky'"):
+        WordFile(path).vectors(["old", "sky"])
+    drawn = WordFile(path, missing="random").vectors(["old", "sky"])
+    assert torch.equal(drawn, WordFile(path, missing="random").vectors(["old", "sky"]))
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("text", ["old a b\n", "old\n", "old nan 1\n", "old 1 2\nbear 1\n", "sky 1 2\n"])
+def test_damaged_word_vectors_are_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "words.txt"
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"words\.txt"):
+        WordFile(path).vectors(["old", "bear"])
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_damaged_zip_of_words_is_refused(tmp_path: Path) -> None:
+    for content in (b"", io.BytesIO(b"PK").getvalue()):
+        (tmp_path / "glove.zip").write_bytes(content)
+        with pytest.raises(UserError, match=r"a in .*glove\.zip cannot be read"):
+            WordFile(tmp_path / "glove.zip", "a").vectors(["old"])

@@ -1,0 +1,129 @@
+"""I-RAVEN as a dataset: generated, or read from files in the published format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from boolit.errors import UserError
+from boolit.lab.common.random import keys
+from boolit.lab.datasets import Dataset, load, source
+from boolit.lab.datasets.iraven.dataset import SPLIT_OF_DIGIT, downscale, shuffle_panels, stored_samples
+from boolit.lab.datasets.iraven.drawing import draw_problem
+from boolit.lab.datasets.iraven.problems import make_problem
+
+TWO = ["center_single", "distribute_four"]
+
+
+def loaded(**options: Any) -> Dataset:
+    return load(source({"name": "iraven", "configurations": TWO, "problems": 10, "side": 16, **options}))
+
+
+def test_problems_are_generated_and_kept(folder: Path) -> None:
+    data = loaded()
+    assert data.description.samples == {"train": 12, "valid": 4, "test": 4}
+    assert data.description.extra_metrics == ("accuracy_center_single", "accuracy_distribute_four")
+    problem = make_problem("distribute_four", 1234, 9)
+    assert data.splits["test"].y[3] == problem.target
+    panels = data.encode(data.splits["test"].x[3:])
+    assert torch.equal(panels[0], torch.from_numpy(downscale(draw_problem(problem), 16)).float())
+    first = {path.name: path.read_bytes() for path in (folder / "iraven" / "1234-v2" / "mapped").iterdir()}
+    load.cache_clear()
+    more = loaded(problems=20)
+    assert more.splits["train"].y.shape == (24,)
+    for name, content in first.items():
+        assert (folder / "iraven" / "1234-v2" / "mapped" / name).read_bytes()[: len(content)] == content
+
+
+def test_a_cut_file_is_continued(folder: Path) -> None:
+    whole = loaded().splits["train"].y
+    for path in (folder / "iraven" / "1234-v2" / "mapped").iterdir():
+        path.write_bytes(path.read_bytes()[:5])
+    load.cache_clear()
+    assert torch.equal(loaded().splits["train"].y, whole)
+
+
+def write_published(folder: Path, configurations: list[str]) -> None:
+    """Write files as husheng12345/SRAN and WellyZhang/RAVEN do: np.savez_compressed, with strings and further keys."""
+    for configuration in configurations:
+        (folder / configuration).mkdir(parents=True)
+        for index in range(10):
+            problem = make_problem(configuration, 7, index)
+            np.savez_compressed(
+                folder / configuration / f"RAVEN_{index}_{SPLIT_OF_DIGIT[index]}.npz",
+                image=draw_problem(problem),
+                target=np.int64(problem.target),
+                predict=problem.target,
+                meta_matrix=np.zeros((8, 9), np.uint8),
+                meta_target=np.zeros(9, np.uint8),
+                structure=np.array(["Scene", "Singleton", "Grid", "/"], dtype=object),  # pickled: not to be read
+                meta_structure=np.zeros(21, np.uint8),
+            )
+            (folder / configuration / f"RAVEN_{index}_{SPLIT_OF_DIGIT[index]}.xml").write_text("<Data/>")
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_published_files_are_read(tmp_path: Path) -> None:
+    write_published(tmp_path / "published", TWO)
+    read, made = loaded(folder=str(tmp_path / "published")), loaded(seed=7)
+    for split in ("train", "valid", "test"):
+        assert torch.equal(read.splits[split].y, made.splits[split].y)
+        assert torch.equal(read.encode(read.splits[split].x), made.encode(made.splits[split].x))
+
+
+@pytest.mark.usefixtures("folder")
+def test_damaged_files_and_missing_splits_are_refused(tmp_path: Path) -> None:
+    write_published(tmp_path, TWO)
+    damaged = tmp_path / TWO[0] / "RAVEN_3_train.npz"
+    damaged.write_bytes(damaged.read_bytes()[:-100])
+    with pytest.raises(UserError, match=r"RAVEN_3_train\.npz is not a problem of I-RAVEN"):
+        _ = loaded(folder=str(tmp_path)).splits["train"].y
+    np.savez_compressed(damaged, image=np.zeros((16, 8, 8), np.uint8), target=0)
+    with pytest.raises(UserError, match="its images are uint8 of shape"):
+        _ = loaded(folder=str(tmp_path)).splits["train"].y
+    for path in (tmp_path / TWO[1]).glob("*_test.npz"):
+        path.unlink()
+    with pytest.raises(UserError, match=r"distribute_four has no file RAVEN_<number>_test\.npz below 10"):
+        source({"name": "iraven", "configurations": TWO, "problems": 10, "folder": str(tmp_path)}).describe()
+
+
+@pytest.mark.parametrize("names", [["center"], ["center_single", "center_single"]])
+def test_unknown_and_repeated_configurations_are_refused(names: list[str]) -> None:
+    with pytest.raises(ValueError, match="is unknown or named twice"):
+        source({"name": "iraven", "configurations": names})
+
+
+def test_shuffling_keeps_the_answer_and_the_third_row() -> None:
+    x = stored_samples(torch.arange(400)).expand(2, -1, -1)
+    y = torch.arange(400).remainder(8).expand(2, -1)
+    drawn, targets = shuffle_panels(x, y, keys([1, 2], "draw"), 0)
+    panels = drawn[..., 1:]
+    assert torch.equal(panels[..., 8:].sort(-1).values, torch.arange(8, 16).int().expand(2, 400, -1))
+    assert torch.equal(panels[..., 8:].gather(-1, targets.unsqueeze(-1)).squeeze(-1), (y + 8).int())
+    assert torch.equal(panels[..., 6:8], x[..., 7:9])
+    swapped = panels[..., 0] == 3
+    assert torch.equal(panels[swapped][:, :6], torch.tensor([3, 4, 5, 0, 1, 2]).int().expand(int(swapped.sum()), -1))
+    assert 0.4 < float(swapped.float().mean()) < 0.6
+    assert not torch.equal(drawn[0], drawn[1])
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_accuracy_is_that_of_each_configuration() -> None:
+    data = loaded()
+    assert data.extra_metrics is not None
+    right = torch.nn.functional.one_hot(data.splits["test"].y, 8).float()
+    right[2:] = 0  # those of the second configuration are wrong, but for answers of 0
+    found = data.extra_metrics("test", right.unsqueeze(0))
+    assert found["accuracy_center_single"].tolist() == [1.0]
+    assert found["accuracy_distribute_four"].tolist() == [float((data.splits["test"].y[2:] == 0).double().mean())]
+
+
+def test_downscaling_is_the_mean_of_the_area() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (2, 160, 160), np.uint8)
+    expected = images.reshape(2, 80, 2, 80, 2).mean((2, 4))
+    assert np.abs(downscale(images, 80) - expected).max() <= 0.5
+    assert (downscale(np.full((1, 160, 160), 77, np.uint8), 33) == 77).all()
