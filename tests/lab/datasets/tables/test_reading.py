@@ -170,6 +170,6 @@ def test_a_parquet_file_that_unpacks_to_too_much_is_refused_before_it_is_read(
     path = tmp_path / "zeros.parquet"
     pq.write_table(pa.table({"x": np.zeros(2**17)}), path, compression="zstd", use_dictionary=False)
     assert open_table(path).names == ("x",)
-    monkeypatch.setattr("boolit.lab.common.files.LEAST_UNPACKED", 2**16)
+    monkeypatch.setattr("boolit.lab.datasets.tables.bounded.LEAST_UNPACKED", 2**16)
     with pytest.raises(UserError, match="a row group states"):
         open_table(path)
