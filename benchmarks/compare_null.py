@@ -1,18 +1,15 @@
-"""How often ``boolit compare`` is wrong: made tables in which no activation can be better, and some in which one is.
+"""How often ``boolit compare`` is wrong: tables in which no activation can be better, and tables in which one is.
 
-* **Null tables**: 50 to 2,000 rows, 3 to 30 columns of independent normal numbers (a fifth of the tables also have a column of
-  texts, a fifth have missing values), and a target that is drawn independently of all of them: 2 to 5 classes, of equal or
-  unequal shares, or a quantity (normal, or with heavy tails). Whatever a network learns from such a table is noise, so every
-  verdict that says "significantly better" is wrong. At most 5 % of them may be, and what chance adds to 5 % of 200: 16.
-* **Parity tables**: 500 to 2,000 rows, 2 to 6 columns of independent normal numbers; the class is whether the signs of the
-  first two agree, and 5 % of the labels are wrong. Networks have one hidden layer and the parameters of two ReLU units. That
-  the signs of x and y agree is |x + y| > |x − y|, which takes four rectifiers, while one XNOR gate, which costs as much as two
-  ReLU units, *is* the target: so an activation with an XNOR in it is truly better here than relu. It counts as found if the
-  verdict says that xnor_nail or or_and_xnor_nail_d is significantly better than relu.
+* **Null tables**: 50 to 2,000 rows and 3 to 30 independent columns (some with texts or gaps). The target is drawn independently
+  of all columns: 2 to 5 classes or a number. Metric and split are drawn, too: accuracy, balanced accuracy, AUC, log loss, RMSE,
+  R² or the mean absolute error; random splits or splits by group (whose rows share their target more often than others). Every
+  "significantly better" is wrong. At most 16 of 200 may say it: 5 %, and what chance adds to that.
+* **Planted tables**: the target depends on the product of two columns (for classes, on whether their signs agree, 5 % wrong
+  labels), by accuracy, AUC or R², with random splits or splits by group. Networks have one hidden layer and the parameters of
+  two ReLU units, which are too few for the target, while a single XNOR gate is enough for it. The difference counts as found if
+  an activation with an XNOR is called significantly better than relu.
 
-Everything but the size of the network on parity tables is compare's default: six activations, ten splits, the epochs, the
-correction. Nothing here looks at a result: tables follow from --seed and their number alone. The output file holds one line a
-table; the same command goes on where it was stopped.
+Tables follow from --seed and their number alone. The output file holds one line per table; the same command resumes.
 
     python benchmarks/compare_null.py --out compare_null.jsonl --jobs 2
 """
@@ -21,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 import time
@@ -30,123 +26,134 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-NULL, PARITY = 200, 40
-MOST_FALSE, LEAST_FOUND = 16, 32
+NULL, PLANTED = 200, 36
+MOST_FALSE, LEAST_FOUND = 16, 29
 XNOR = ("xnor_nail", "or_and_xnor_nail_d")
+METRICS = {
+    "binary": ("accuracy", "balanced_accuracy", "roc_auc", "neg_log_loss"),
+    "classes": ("accuracy", "balanced_accuracy", "roc_auc_ovr", "neg_log_loss"),
+    "regression": ("neg_root_mean_squared_error", "r2", "neg_mean_absolute_error"),
+}
 
 
-def null_table(drawn: np.random.Generator) -> tuple[dict[str, list[Any]], dict[str, Any]]:
-    """A table whose target is independent of its columns, and what it is like."""
-    rows = round(float(np.exp(drawn.uniform(np.log(50), np.log(2000)))))
-    columns, classes = int(drawn.integers(3, 31)), int(drawn.integers(1, 6))
-    x = drawn.normal(size=(rows, columns)) * np.exp(drawn.normal(size=columns)) + drawn.normal(size=columns)
-    table: dict[str, list[Any]] = {f"x{i}": [repr(float(v)) for v in x[:, i]] for i in range(columns)}
-    texts, missing = bool(drawn.random() < 0.2), bool(drawn.random() < 0.2)
-    if texts:
-        table["text"] = drawn.choice(["red", "green", "blue", "grey"], rows).tolist()
-    if missing:
-        table["x0"] = ["" if gone else value for value, gone in zip(table["x0"], drawn.random(rows) < 0.1, strict=True)]
+def null_table(random: np.random.Generator) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Return a table whose target is independent of its columns, and the options of the comparison."""
+    rows = round(float(np.exp(random.uniform(np.log(50), np.log(2000)))))
+    columns, classes = int(random.integers(3, 31)), int(random.integers(1, 6))
+    x = random.normal(size=(rows, columns)) * np.exp(random.normal(size=columns)) + random.normal(size=columns)
+    table = pd.DataFrame(x, columns=[f"x{i}" for i in range(columns)])
+    if random.random() < 0.2:
+        table["text"] = random.choice(["red", "green", "blue", "gray"], rows)
+    if random.random() < 0.2:
+        table.loc[random.random(rows) < 0.1, "x0"] = np.nan
+    groups = np.arange(rows) // 4 if rows >= 200 and random.random() < 0.4 else None
+    shared = np.zeros(rows) if groups is None else random.normal(size=groups.max() + 1)[groups]
     if classes == 1:
-        heavy = bool(drawn.random() < 0.5)
-        values = drawn.standard_t(3, rows) if heavy else drawn.normal(size=rows)
-        table["target"] = [repr(float(10 + 5 * value)) for value in values]
+        noise = random.standard_t(3, rows) if random.random() < 0.5 else random.normal(size=rows)
+        table["target"] = 10 + 5 * (noise + shared)
     else:
-        shares = np.ones(classes) if drawn.random() < 0.5 else drawn.uniform(0.3, 1, classes)
-        table["target"] = [f"class {i}" for i in drawn.choice(classes, rows, p=shares / shares.sum())]
-    return table, {"rows": rows, "columns": columns, "classes": classes, "texts": texts, "missing": missing}
+        shares = np.ones(classes) if random.random() < 0.5 else random.uniform(0.3, 1, classes)
+        ranks = pd.Series(random.normal(size=rows) + shared).rank(pct=True).to_numpy()
+        table["target"] = [f"class {i}" for i in np.searchsorted(np.cumsum(shares / shares.sum())[:-1], ranks)]
+    task = "regression" if classes == 1 else "binary" if classes == 2 else "classes"
+    options: dict[str, Any] = {"metric": str(random.choice(METRICS[task]))}
+    if groups is not None:
+        table["group"] = groups
+        options["groups"] = "group"
+    return table, options
 
 
-def parity_table(drawn: np.random.Generator) -> tuple[dict[str, list[Any]], dict[str, Any]]:
-    """A table whose class is whether the signs of two columns agree, and what it is like."""
-    rows, columns = int(drawn.integers(500, 2001)), int(drawn.integers(2, 7))
-    x = drawn.normal(size=(rows, columns))
-    agree = (x[:, 0] > 0) == (x[:, 1] > 0)
-    labels = agree ^ (drawn.random(rows) < 0.05)
-    table: dict[str, list[Any]] = {f"x{i}": [repr(float(v)) for v in x[:, i]] for i in range(columns)}
-    table["target"] = ["same" if label else "different" for label in labels]
-    return table, {"rows": rows, "columns": columns}
+def planted_table(random: np.random.Generator, number: int) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Return a table in which an XNOR is truly better than relu, and the options of the comparison."""
+    rows, columns = int(random.integers(500, 2001)), int(random.integers(2, 7))
+    x = random.normal(size=(rows, columns))
+    table = pd.DataFrame(x, columns=[f"x{i}" for i in range(columns)])
+    metric = ("accuracy", "roc_auc", "r2")[number % 3]
+    product = np.sign(x[:, 0] * x[:, 1]) * np.minimum(np.abs(x[:, 0]), np.abs(x[:, 1]))
+    if metric == "r2":
+        table["target"] = product + 0.1 * random.normal(size=rows)
+    else:
+        table["target"] = np.where((product > 0) ^ (random.random(rows) < 0.05), "same", "different")
+    # Two ReLU units: a weight for each column, a bias, a scale and a shift each; and one output with its bias.
+    options: dict[str, Any] = {"metric": metric, "budget": 2 * (columns + 4) + 1, "layers": 1}
+    if number % 2:
+        table["group"] = np.arange(rows) // 5
+        options["groups"] = "group"
+    return table, options
 
 
 def examine(kind: str, number: int, seed: int) -> dict[str, Any]:
-    """Makes a table, compares on it in a folder of its own, and says what the verdict says."""
+    """Compare on a table in a temporary folder and return what the verdict says."""
     import torch
 
     from boolit.lab.compare.config import CompareConfig
     from boolit.lab.compare.job import CompareJob
 
     torch.set_num_threads(1)
-    drawn = np.random.default_rng([seed, {"null": 0, "parity": 1}[kind], number])
-    table, about = (null_table if kind == "null" else parity_table)(drawn)
+    random = np.random.default_rng([seed, kind == "planted", number])
+    table, options = null_table(random) if kind == "null" else planted_table(random, number)
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["BOOLIT_DATA"] = f"{folder}/data"
         path = Path(folder) / "table.csv"
-        lines = [",".join(table), *(",".join(row) for row in zip(*table.values(), strict=True))]
-        path.write_text("\n".join(lines) + "\n")
-        # Two ReLU units: a weight for each column, a bias, a scale and a shift each; and one output with its bias.
-        options: dict[str, Any] = {"budget": 2 * (about["columns"] + 4) + 1, "layers": 1} if kind == "parity" else {}
-        job = CompareJob.prepare(CompareConfig(path, "target", **options), progress=False)
+        table.to_csv(path, index=False)
+        job = CompareJob.prepare(CompareConfig(path, "target", **options))
         verdict = job.run(Path(folder) / "out", progress=False).verdict
     assert verdict is not None
-    text = str(verdict)
-    pairs = {f"{pair.first} {pair.second}": [pair.difference.mean, pair.p, pair.p_holm] for pair in verdict.comparison.pairs}
+    activations = set(verdict.activations)
+    between = [pair.p_holm for pair in verdict.comparison.pairs if {pair.first, pair.second} <= activations]
     return {
         "kind": kind,
         "number": number,
         "seed": seed,
-        **about,
+        "rows": len(table),
+        "columns": table.shape[1] - 1,
+        **options,
         "seconds": round(time.monotonic() - started, 1),
-        "said": "significantly better" in text,
+        "claims": verdict.wins,
         "found": any("relu" in verdict.wins.get(spec, []) for spec in XNOR),
-        "learnt": verdict.learnt,
-        "means": {name: own.mean for name, own in verdict.comparison.estimates.items()},
-        "pairs": pairs,
-        "verdict": text,
+        "smallest_p": min(between),
+        "means": {name: score.mean for name, score in verdict.comparison.estimates.items()},
+        "verdict": str(verdict),
     }
 
 
-def summarise(results: list[dict[str, Any]]) -> dict[str, Any]:
-    """The two counts, and whether they are within their bounds."""
+def summarize(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the counts, and whether they are within their bounds."""
     null = [result for result in results if result["kind"] == "null"]
-    parity = [result for result in results if result["kind"] == "parity"]
-    said, found = sum(result["said"] for result in null), sum(result["found"] for result in parity)
-    # Without the rule that a winner must be better than guessing, the corrected tests alone would have said:
-    networks = sum(any(p <= 0.05 for p in _between_networks(result)) for result in null)
+    planted = [result for result in results if result["kind"] == "planted"]
+    false, found = sum(bool(result["claims"]) for result in null), sum(result["found"] for result in planted)
     return {
         "null tables": len(null),
-        "said significantly better": said,
-        "a corrected p of two activations ≤ 0.05": networks,
-        "parity tables": len(parity),
+        "false claims": false,
+        "a corrected p of two activations ≤ 0.05": sum(result["smallest_p"] <= 0.05 for result in null),
+        "planted tables": len(planted),
         "found": found,
         "minutes": round(sum(result["seconds"] for result in results) / 60, 1),
-        "met": len(null) >= NULL and len(parity) >= PARITY and said <= MOST_FALSE and found >= LEAST_FOUND,
+        "met": len(null) >= NULL and len(planted) >= PLANTED and false <= MOST_FALSE and found >= LEAST_FOUND,
     }
-
-
-def _between_networks(result: dict[str, Any]) -> list[float]:
-    guesses = ("majority class", "target mean")
-    return [p for name, (_, _, p) in result["pairs"].items() if not name.endswith(guesses)]
 
 
 def main() -> None:
+    """Examine the tables that are missing from the output file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="a file of one JSON object a table")
-    parser.add_argument("--tables", type=int, nargs=2, default=(NULL, PARITY), metavar=("NULL", "PARITY"))
+    parser.add_argument("--out", type=Path, required=True, help="file with one JSON object per table")
+    parser.add_argument("--tables", type=int, nargs=2, default=(NULL, PLANTED), metavar=("NULL", "PLANTED"))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="processes, of one thread each")
     arguments = parser.parse_args()
     lines = arguments.out.read_text().splitlines() if arguments.out.exists() else []
     results = [result for result in map(json.loads, lines) if result["seed"] == arguments.seed]
     done = {(result["kind"], result["number"]) for result in results}
-    null, parity = ([(kind, i) for i in range(n)] for kind, n in zip(("null", "parity"), arguments.tables, strict=True))
-    wanted = [table for table in [*parity[:8], *null[:40], *parity[8:], *null[40:]] if table not in done]
+    tables = [(kind, i) for kind, n in zip(("planted", "null"), arguments.tables[::-1], strict=True) for i in range(n)]
     with ProcessPoolExecutor(arguments.jobs) as pool, arguments.out.open("a") as file:
+        wanted = [table for table in tables if table not in done]
         for future in as_completed([pool.submit(examine, kind, number, arguments.seed) for kind, number in wanted]):
             results.append(future.result())
             print(json.dumps(results[-1]), file=file, flush=True)
-            print(f"{len(results)} tables: {summarise(results)}", file=sys.stderr, flush=True)
-    print(json.dumps(summarise(results), indent=2))
+            print(f"{len(results)} tables: {summarize(results)}", file=sys.stderr, flush=True)
+    print(json.dumps(summarize(results), indent=2))
 
 
 if __name__ == "__main__":

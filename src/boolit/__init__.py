@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from boolit import functional, logic, nn
     from boolit.functional import combine
     from boolit.nn import activation
-    from boolit.saved import load
+    from boolit.tables import load
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "activation", "combine", "functional", "load", "logic", "nn"]
@@ -26,7 +26,7 @@ def __getattr__(name: str) -> Any:
     """Imports a public name when it is first used, so that ``boolit --help`` does not wait for torch."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = {"activation": "nn", "combine": "functional", "load": "saved"}.get(name)
+    home = {"activation": "nn", "combine": "functional", "load": "tables"}.get(name)
     module = import_module(f"{__name__}.{home or name}")
     globals()[name] = getattr(module, name) if home else module
     return globals()[name]
@@ -37,5 +37,5 @@ def __dir__() -> list[str]:
 
 
 if not is_command():  # a program that imports boolit has its operators from here on: torch.jit.load needs them
-    for _name in __all__[1:]:
+    for _name in set(__all__) - {"__version__", "load"}:  # load needs scikit-learn and pandas
         __getattr__(_name)

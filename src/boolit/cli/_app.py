@@ -36,7 +36,6 @@ COMMANDS: dict[str, dict[str, dict[str, str]]] = {
         "Compare on your own data": {
             "compare": "_compare:compare",
             "predict": "_compare:predict",
-            "transfer": "_transfer:transfer",
         },
         "Studies": {"run": "_run:run", "show": "_run:show", "search": "_run:search", "list": "_list:list_"},
         "Results": {

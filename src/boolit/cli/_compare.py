@@ -1,11 +1,12 @@
-"""``boolit compare`` and ``boolit predict``: a table of the user's own."""
+"""``boolit compare`` and ``boolit predict``: the user's own tables and images."""
 
 from __future__ import annotations
 
 import sys
-import time
+import time as clock
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -24,70 +25,71 @@ from boolit.cli._options import (
     split_names,
     values,
 )
-from boolit.cli._run import end_unless_complete, local_device, open_cluster
+from boolit.cli._run import end_unless_complete, local_device, open_cluster, this_command
 from boolit.cli._terminal import OUTPUT, JsonOption, activation_name, output, print_json, progress, wrap
-from boolit.errors import UserError
-from boolit.lab.compare.config import MANY_ROWS, MIN_SPLITS, SPLITS, SPLITS_OF_MANY_ROWS, CompareConfig
+from boolit.errors import UserError, user_input
+from boolit.lab.common.progress import show_working
+from boolit.lab.compare.config import MANY_ROWS, MAX_SPLITS, MIN_SPLITS, SPLITS, SPLITS_OF_MANY_ROWS, CompareConfig
 
 if TYPE_CHECKING:
     from boolit.lab.compare.job import CompareJob, CompareResult
-    from boolit.lab.datasets.tables import PreparedTable
 
-TableArgument = Annotated[Path, typer.Argument(metavar="TABLE", help="A .csv, .tsv, .parquet or .npz file.")]
-DATA = "Data"
+DATA = "The data"
+
+
+class ClassWeight(str, Enum):
+    """Weights of the classes in training."""
+
+    BALANCED = "balanced"
+
+
+def _data(*names: str, help_: str, metavar: str = "COLUMN", **settings: Any) -> Any:
+    return typer.Option(*names, metavar=metavar, help=help_, rich_help_panel=DATA, **settings)
 
 
 def compare(
-    table: TableArgument,
-    target: Annotated[
-        str, typer.Option("--target", "-t", metavar="COLUMN", help="The column to predict.", rich_help_panel=DATA)
-    ],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A CSV, TSV or Parquet file, or a folder of images by class.")],
+    target: Annotated[str | None, _data("--target", "-t", help_="The column to predict; images have none.")] = None,
     task: Annotated[
         Task | None,
-        typer.Option(
-            "--task",
-            metavar=values(Task),
-            help="Predict a class or a number.",
-            show_default="what the target looks like",
-            rich_help_panel=DATA,
+        _data("--task", help_="Predict a class or a number.", metavar=values(Task), show_default="what the target looks like"),
+    ] = None,
+    metric: Annotated[
+        str | None,
+        _data(
+            "--metric",
+            help_="Any scorer of scikit-learn, such as roc_auc, balanced_accuracy, neg_log_loss or r2.",
+            metavar="NAME",
+            show_default="accuracy, roc_auc for a rare class, or RMSE",
         ),
     ] = None,
-    drop: Annotated[
-        list[str] | None,
-        typer.Option("--drop", metavar="COLUMN", help="A column to leave out; may be repeated.", rich_help_panel=DATA),
+    class_weight: Annotated[
+        ClassWeight | None, _data("--class-weight", help_="Give all classes the same weight.", metavar="balanced")
     ] = None,
+    drop: Annotated[list[str] | None, _data("--drop", help_="A column to leave out; may be repeated.")] = None,
+    keep: Annotated[list[str] | None, _data("--keep", help_="A column to use even if it looks like an ID.")] = None,
+    groups: Annotated[str | None, _data("--groups", help_="Rows with the same value here stay together.")] = None,
+    time: Annotated[str | None, _data("--time", help_="Order rows by this column and test on the latest.")] = None,
     levels: Annotated[
-        int,
-        typer.Option(
-            "--levels",
-            min=1,
-            metavar="N",
-            help="A column of text with at most this many different values is a category.",
-            rich_help_panel=DATA,
-        ),
+        int, _data("--levels", help_="Categories of a column that have their own feature.", metavar="N", min=1)
     ] = CompareConfig.levels,
     test: Annotated[
-        float,
-        typer.Option("--test", min=0.01, max=0.9, metavar="X", help="The share of rows to test on.", rich_help_panel=DATA),
+        float, _data("--test", help_="The share of rows to test on.", metavar="X", min=0.01, max=0.9)
     ] = CompareConfig.test,
     validation: Annotated[
-        float,
-        typer.Option(
-            "--validation",
-            min=0.01,
-            max=0.9,
-            metavar="X",
-            help="The share of the other rows to validate on.",
-            rich_help_panel=DATA,
-        ),
+        float, _data("--validation", help_="The share of the other rows to validate on.", metavar="X", min=0.01, max=0.9)
     ] = CompareConfig.validation,
+    weights: Annotated[
+        Path | None,
+        _data("--weights", help_="Weights of the ResNet-18 that encodes images.", metavar="FILE", show_default="torchvision's"),
+    ] = None,
     activations: Annotated[str, activations_option()] = ", ".join(CompareConfig.activations),
     reference: Annotated[
         str | None,
         typer.Option(
             "--reference",
             metavar="A",
-            help="The activation that the others are tested against.",
+            help="The activation that the others are described against.",
             show_default="relu, or else the first",
             autocompletion=complete_activations,
             rich_help_panel=WHAT,
@@ -112,17 +114,16 @@ def compare(
         typer.Option(
             "--splits",
             min=MIN_SPLITS,
+            max=MAX_SPLITS,
             metavar="N",
-            help="How many random splits of the rows.",
+            help="Number of random splits of the rows.",
             show_default=f"{SPLITS}; {SPLITS_OF_MANY_ROWS} from {MANY_ROWS:,} rows on",
             rich_help_panel=TRAINING,
         ),
     ] = None,
     epochs: Annotated[
         int | None,
-        typer.Option(
-            "--epochs", min=1, metavar="N", help="At most so many.", show_default="by the rows", rich_help_panel=TRAINING
-        ),
+        typer.Option("--epochs", min=1, metavar="N", help="Epochs at most.", show_default="by rows", rich_help_panel=TRAINING),
     ] = None,
     rates: Annotated[
         str | None,
@@ -139,34 +140,40 @@ def compare(
         typer.Option(
             "--minutes",
             metavar="X",
-            help="About how long it may take, above 0; splits, rates and epochs are reduced for it.",
+            help="About how long it may take; splits, rates and epochs are reduced to fit.",
             rich_help_panel=TRAINING,
         ),
     ] = None,
     device: DeviceOption = "auto",
     workers: WorkersOption = None,
     cluster: ClusterOption = None,
-    out: Annotated[Path | None, out_option("results/TABLE")] = None,
+    out: Annotated[Path | None, out_option("results/NAME")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Find out which activation is better on your own table.
+    """Find out which activation is better on your own table or images.
 
-    Networks of equal size on several random splits of the rows, with learning rates chosen by validation, each stopped early; a
-    table, a verdict, figures, and a model for boolit.load and boolit predict. The same command goes on where it was stopped.
+    Networks of equal size train on several splits of the rows, with learning rates chosen on validation rows. The result is a
+    table with baselines, a verdict, figures, and a model for boolit.load and boolit predict. Interrupted, the same command
+    resumes.
 
     Examples:
       boolit compare wine.csv --target quality
-      boolit compare houses.parquet -t price --task regress --drop id --minutes 10
-      boolit compare wine.csv -t quality --activations relu,or_ail --layers 3
+      boolit compare patients.csv -t relapse --metric roc_auc --groups patient
+      boolit compare houses.parquet -t price --task regress --time sold --minutes 10
+      boolit compare flowers/
     """
     from boolit.lab.common.devices import use_device
     from boolit.lab.compare.job import CompareJob
+    from boolit.lab.reports.report import write_report
 
     config = CompareConfig(
-        table,
+        path,
         target,
         None if task is None else task.value,
+        metric,
+        None if class_weight is None else class_weight.value,
         split_names(activations),
+        reference,
         budget,
         layers,
         splits,
@@ -174,27 +181,37 @@ def compare(
         validation,
         levels,
         tuple(drop or ()),
+        tuple(keep or ()),
+        groups,
+        time,
         epochs,
-        reference,
         CompareConfig.rates if rates is None else _rates(rates),
         minutes,
+        weights,
     )
-    shown, folder, started = False if json else None, out or RESULTS / config.name, time.monotonic()
+    shown, folder, started = False if json else None, out or RESULTS / config.name, clock.monotonic()
     with use_device(local_device(device, cluster)):
-        job = CompareJob.prepare(config, shown)
-        if minutes is not None:
-            job = job.fit_minutes(minutes, folder, time.monotonic() - started)
+        with show_working("reading", shown):
+            job = CompareJob.prepare(config, shown)
         if not json:
-            _tell(job)
+            _describe(job)
+        with show_working("estimating the time", shown):
+            job = job.limit(folder, clock.monotonic() - started)
+        if not json:
+            progress().print(f"Expected time: {_duration(job.timing.expected if job.timing else 0)}\n")
         with open_cluster(workers, cluster, device) as on:
-            result = job.run(folder, shown, cluster=on)
-    print_json(job.to_json() | result.to_json()) if json else _print(result)
+            result = job.run(folder, shown, cluster=on, command=this_command())
+    report = write_report(folder) if result.verdict else None
+    if json:
+        print_json(job.to_json() | result.to_json() | {"report": str(folder / "report") if report else None})
+    else:
+        _print(job, result, folder)
     end_unless_complete(result.summary)
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A best.safetensors that boolit compare wrote.")],
-    table: TableArgument,
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model.skops that boolit compare wrote.")],
+    table: Annotated[Path, typer.Argument(metavar="TABLE", help="A CSV, TSV or Parquet file.")],
     out: Annotated[
         Path | None,
         typer.Option(
@@ -209,74 +226,61 @@ def predict(
 ) -> None:
     """Predict the target of every row of a table with a saved model, as CSV.
 
-    One column with the prediction and, for classes, one with the probability of each. A note on standard error names the
+    One column with the prediction and, for classes, one with the probability of each. A note on standard error names
     categories that the model does not know.
 
     Examples:
-      boolit predict results/wine/best.safetensors new.csv --out answers.csv
-      boolit predict results/wine/best.safetensors new.csv | head
+      boolit predict results/wine/model.skops new.csv --out answers.csv
+      boolit predict results/wine/model.skops new.csv | head
     """
-    from boolit.lab.compare.saved import write_predictions
+    from boolit.lab.common.files import atomic_write
+    from boolit.tables.model import load, write_predictions
 
-    predicted = write_predictions(model, table, sys.stdout if out is None else out)
-    for note in predicted.notes():
+    loaded = load(model)
+    with user_input(), show_working("predicting"):
+        if out is None:
+            notes = write_predictions(loaded, table, sys.stdout)
+        else:
+            with atomic_write(out) as part, part.open("w", newline="", encoding="utf-8") as file:
+                notes = write_predictions(loaded, table, file)
+    for note in notes:
         progress().print(f"Note: {escape(note)}", soft_wrap=True)
-    if out is not None:
-        progress().print(f"{predicted.rows} predictions: {escape(str(out))}", soft_wrap=True)
 
 
-def _rates(given: str) -> tuple[float, ...]:
+def _rates(text: str) -> tuple[float, ...]:
     try:
-        return tuple(float(rate) for rate in given.split(",") if rate.strip())
+        return tuple(float(rate) for rate in text.split(",") if rate.strip())
     except ValueError:
-        raise UserError(f"--rates {given} are not numbers with commas between; write them as 0.003,0.01,0.03") from None
+        raise UserError(f"--rates {text} are not numbers with commas between, such as 0.003,0.01,0.03") from None
 
 
-def _tell(job: CompareJob) -> None:
-    """What was read, before anything is trained."""
+def _duration(seconds: float) -> str:
+    return f"about {seconds / 60:.0f} minutes" if seconds > 90 else f"about {max(1, seconds):.0f} seconds"
+
+
+def _describe(job: CompareJob) -> None:
     console = progress()
-    for line in [*_lines(job.table), f"Splits: {len(job.splits)}", *job.notes]:
+    parameters = ", ".join(f"{activation_name(spec, console)} {count:,}" for spec, count in job.parameters.items())
+    for line in [*job.description(), *(f"Note: {note}" for note in job.notes), f"Parameters: {parameters}"]:
         console.print(escape(line), soft_wrap=True)
-    counts = ", ".join(f"{activation_name(spec, console)} {count:,}" for spec, count in job.parameters.items())
-    console.print(f"Parameters: {escape(counts)}\n", soft_wrap=True)
 
 
-def _lines(table: PreparedTable) -> list[str]:
-    verbs = {"train": "train", "valid": "validate", "test": "test"}
-    rows = ", ".join(f"{table.rows[name]:,} to {verb} on" for name, verb in verbs.items())
-    kinds = [column.kind for column in table.columns]
-    names = {"number": "numeric", "flag": "true or false", "date": "dates", "category": "categories"}
-    columns = ", ".join(f"{kinds.count(kind)} {name}" for kind, name in names.items() if kind in kinds)
-    task = f"{len(table.classes)} classes" if table.classes else "a quantity"
-    left_out = [f"Left out: {table.left_out} rows without a target"] * (table.left_out > 0)
-    return [
-        f"Target: {table.target}, {task} (--task changes it)",
-        f"Rows: {rows}",
-        f"Columns: {columns}; {table.features} features",
-        *left_out,
-        *(f"Not used: {name} ({reason})" for name, reason in table.dropped.items()),
-    ]
-
-
-def _print(result: CompareResult) -> None:
-    from boolit.lab.reports.tables import terminal_table
+def _print(job: CompareJob, result: CompareResult, folder: Path) -> None:
+    from boolit.lab.compare.job import describe_model
+    from boolit.lab.reports.tables import split_tables, terminal_table
 
     console = output()
-    if result.report and result.verdict:
-        console.print(terminal_table(result.report.tables[0], console.width))
-        console.print()
-        console.print(f"[bold]{escape(wrap(str(result.verdict), console.width))}[/]\n", soft_wrap=True)
-        if result.saved:
-            console.print(f"{escape(wrap(result.saved.describe(result.verdict), console.width))}\n", soft_wrap=True)
+    if result.verdict:
+        table = split_tables(result.verdict, job.plan.study.title, job.parameters)[0]
+        console.print(terminal_table(table, console.width))
+        console.print(f"\n[bold]{escape(wrap(result.text, console.width))}[/]\n", soft_wrap=True)
+        for sentence in describe_model(result):
+            console.print(f"{escape(wrap(sentence, console.width))}\n", soft_wrap=True)
     for note in result.notes:
-        console.print(f"Note: {escape(note)}", soft_wrap=True)
+        if note not in job.notes:  # those were printed before the training
+            console.print(f"Note: {escape(note)}", soft_wrap=True)
     summary = result.summary
-    if not summary.complete:
-        console.print(
-            f"{summary.undone + summary.elsewhere + summary.failed} runs are not done; the same command goes on from here."
-        )
-    console.print(f"{summary.trained:,} runs trained in {summary.seconds:.0f} s, {summary.already:,} were there already.")
-    if result.saved:
-        console.print(f"Model: {escape(str(result.saved.path))}", soft_wrap=True)
-    if result.report:
-        console.print(f"Report: {escape(str(result.report.page))}", soft_wrap=True)
+    console.print(f"{summary.trained:,} runs trained in {summary.seconds:.0f} s, {summary.already:,} were in {folder}.")
+    if result.model:
+        console.print(f"Model: {escape(str(result.model))}", soft_wrap=True)
+        console.print(f"Report: {escape(str(folder / 'report' / 'report.html'))}", soft_wrap=True)

@@ -225,7 +225,7 @@ CheckpointDirOption = Annotated[
         rich_help_panel=TRAINING,
     ),
 ]
-FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="A folder that boolit run, compare or transfer wrote.")]
+FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="A folder that boolit run or compare wrote.")]
 
 
 def split_names(given: str | None) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from boolit.lab.reports.page import Section
 
 FoldersArgument = Annotated[
-    list[Path], typer.Argument(metavar="DIR", help="Folders that boolit run, compare, transfer or search wrote.")
+    list[Path], typer.Argument(metavar="DIR", help="Folders that boolit run, compare or search wrote.")
 ]
 OpenOption = Annotated[bool, typer.Option("--open", help="Open the page in the browser.", rich_help_panel=OUTPUT)]
 

@@ -1,4 +1,4 @@
-"""A small table of every kind of column, and a comparison on it."""
+"""Small tables whose target follows from their columns."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -20,25 +21,27 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def table_text(target: str = "class") -> str:
-    """CSV with missing values, categories, flags and dates; the target follows from them."""
-    drawn = np.random.default_rng(1)
-    lines = [f"size,colour,member,since,{target}"]
-    for row in range(ROWS):
-        size, colour, member = drawn.normal(), drawn.choice(["red", "blue", "green"]), bool(drawn.integers(2))
-        value = "yes" if size + (colour == "red") + member > 0.8 else "no"
-        shown = "" if row % 9 == 0 else f"{size:.6f}"
-        own = value if target == "class" else f"{1000 + 50 * (size + member):.3f}"
-        lines.append(f"{shown},{'' if row % 13 == 0 else colour},{str(member).lower()},2024-01-{1 + row % 28:02d},{own}")
-    return "\n".join(lines) + "\n"
-
-
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with classes.csv and quantity.csv, and the data folder in it."""
-    path = tmp_path_factory.mktemp("comparing")
-    (path / "classes.csv").write_text(table_text())
-    (path / "quantity.csv").write_text(table_text("price"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BOOLIT_DATA", str(path / "data"))
-        yield path
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with table.csv (all kinds of columns, an ID, a leak, groups), and rare.csv."""
+    path, random = tmp_path_factory.mktemp("compare"), np.random.default_rng(1)
+    size, color, member = random.normal(size=ROWS), random.choice(["red", "blue", "green"], ROWS), random.integers(2, size=ROWS)
+    big = size + (color == "red") + member > 0.8
+    frame = pd.DataFrame(
+        {
+            "number": np.arange(1000, 1000 + ROWS),
+            "size": np.where(np.arange(ROWS) % 9 == 0, np.nan, size),
+            "color": np.where(np.arange(ROWS) % 13 == 0, None, color),
+            "member": member == 1,
+            "since": [f"{1 + row % 28:02d}/0{1 + row % 9}/2024" for row in range(ROWS)],
+            "site": random.integers(20, size=ROWS),
+            "leak": np.where(big, 7, 3),
+            "class": np.where(big, "big", "small"),
+            "price": 1000 + 50 * (size + member),
+        }
+    )
+    frame.to_csv(path / "table.csv", index=False)
+    x = random.normal(size=(600, 3))
+    rare = pd.DataFrame(x, columns=list("abc")).assign(ill=(x[:, 0] + 0.7 * random.normal(size=600) > 2.2).astype(int))
+    rare.to_csv(path / "rare.csv", index=False)
+    return path

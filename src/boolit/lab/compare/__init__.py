@@ -1,1 +1,1 @@
-"""Your own table or images: which activation is better on them, found as a study made in memory."""
+"""Compare activations on the user's own table or folder of images."""

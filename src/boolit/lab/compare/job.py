@@ -1,171 +1,226 @@
-"""The procedure: prepare the table, choose the rates, train on every split, report, and save a model.
+"""The procedure: prepare the table, choose learning rates, train on every split, score, conclude, and save a model.
 
-Everything trained is in the store of the output folder: killed at any moment, the same call continues from there.
+Everything trained is in the store of the results folder. Killed at any moment, the same call continues from there.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors.torch import load_file
 
+from boolit import __version__
+from boolit.errors import UserError
 from boolit.lab.common.devices import use_device
+from boolit.lab.compare import scoring
 from boolit.lab.compare.config import RATES, CompareConfig
-from boolit.lab.compare.rates import LOSS, ActivationSplit, activation_split, choose_rates, edge_notes, final_plan, trial_plan
-from boolit.lab.compare.saved import BestModel, save_best_model
-from boolit.lab.compare.study import PROFILE, compare_study, table_source
-from boolit.lab.compare.time_budget import Effort, plan_effort
-from boolit.lab.datasets import Dataset, load
-from boolit.lab.datasets.tables import PreparedTable, prepare_table
+from boolit.lab.compare.effort import STOPPED, CompareProgress, Effort, Estimate, estimate
+from boolit.lab.compare.images import TARGET, image_table
+from boolit.lab.compare.runs import (
+    LOSS,
+    ActivationSplit,
+    choose_rates,
+    edge_notes,
+    final_plan,
+    make_plan,
+    place,
+    trial_epochs,
+    trial_plan,
+)
+from boolit.lab.datasets.table import PreparedTable, TableSource, prepare_table
 from boolit.lab.execute import ExecutionSummary, execute
-from boolit.lab.reports.page import Report, write_section
-from boolit.lab.reports.sections import ReportInfo, SplitScores, compare_section
-from boolit.lab.reports.tables.splits import coverage
-from boolit.lab.results.resampled import Estimate, ResampledSplits, SplitComparison, compare_splits, estimate
-from boolit.lab.results.scores import metric_of
+from boolit.lab.results.splits import Estimate as Interval
+from boolit.lab.results.splits import ResampledSplits, compare_splits
+from boolit.lab.results.splits import estimate as interval
 from boolit.lab.results.store import Store
 from boolit.lab.results.verdicts import SplitVerdict
-from boolit.lab.runs import Metric, Record
+from boolit.lab.runs import Result
 from boolit.lab.studies import Plan
-from boolit.lab.studies import plan as plan_study
+from boolit.lab.studies import save as save_study
+from boolit.lab.studies.planner import SAVED
+from boolit.tables import save as save_model
+from boolit.tables.checks import leaks
 
 if TYPE_CHECKING:
     from boolit.lab.execute.cluster import Cluster
 
-MAJORITY, MEAN = "majority class", "target mean"
-BASELINE_TEXTS = {MAJORITY: "guessing the majority class", MEAN: "guessing the mean"}
+MODEL_FILE = "model.skops"
+PHASES = ("choosing learning rates", "training", "baselines")
+BY_TIME = (
+    "The test rows are the latest rows of the table, in every run: the scores differ by the seed only. Neither an interval for "
+    "new rows nor a test of significance applies, and a difference between activations may be due to these rows."
+)
 
 
 @dataclass(frozen=True)
 class CompareResult:
-    """What a comparison found; everything but the ``summary`` is None if it was interrupted before there was a result.
+    """The result of a comparison; all but the summary is missing if it was interrupted.
 
-    ``rates`` are by activation and split; ``notes`` say what was left out to save time, and where the highest or lowest rate
-    was chosen on most splits. ``verdict`` as a string is what was found in words, and has the numbers; ``report`` is where it
-    was written, ``saved`` the model for `boolit.load`, with the score to expect.
-
-    Example:
-        >>> from boolit.lab import CompareResult, ExecutionSummary
-        >>> stopped = CompareResult(ExecutionSummary(0, 20, 0, 0, 40, 9.5))
-        >>> stopped.to_json()["complete"], stopped.to_json()["verdict"]
-        (False, None)
+    Args:
+        summary: counts of the runs.
+        rates: chosen learning rates by activation and split.
+        notes: what the user should know.
+        verdict: the verdict with all scores.
+        text: the verdict in words.
+        expected: the score to expect of the saved model on new rows.
+        model: the saved model.
     """
 
     summary: ExecutionSummary
-    rates: Mapping[ActivationSplit, float] | None = None
+    rates: Mapping[ActivationSplit, float] = field(default_factory=dict)
     notes: Sequence[str] = ()
     verdict: SplitVerdict | None = None
-    report: Report | None = None
-    saved: BestModel | None = None
+    text: str = ""
+    expected: Interval | None = None
+    model: Path | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """What was found, in numbers and in words."""
-        found = {"complete": self.summary.complete, "summary": vars(self.summary)}
-        files = self.report.to_json() if self.report else {"tables": {}, "files": []}
-        return found | (self._verdict_json(self.verdict) if self.verdict else {"verdict": None}) | files
-
-    def _verdict_json(self, verdict: SplitVerdict) -> dict[str, Any]:
-        comparison, saved = verdict.comparison, self.saved
-        rates: dict[str, dict[int, float]] = {}
-        for (spec, split), rate in (self.rates or {}).items():
+        """Return the result in numbers and in words."""
+        summary = {"already": self.summary.already, "trained": self.summary.trained, "seconds": self.summary.seconds}
+        entries = {"complete": self.summary.complete, "summary": summary, "verdict": self.text or None, "notes": [*self.notes]}
+        if self.verdict is None:
+            return entries
+        comparison, rates = self.verdict.comparison, dict[str, dict[int, float]]()
+        for (spec, split), rate in self.rates.items():
             rates.setdefault(spec, {})[split] = rate
-        scores = {name: asdict(own) | {"scores": list(comparison.scores[name])} for name, own in comparison.estimates.items()}
-        return {
-            "verdict": str(verdict),
-            "claims": verdict.wins,
-            "covers": coverage(comparison),
+        return entries | {
             "metric": comparison.metric.key,
-            "splits": vars(comparison.splits),
-            "reference": verdict.reference,
-            "activations": {name: {**scores[name], "rates": rates.get(name, {})} for name in verdict.activations},
-            "baseline": {"name": verdict.baseline, **scores[verdict.baseline]},
+            "claims": self.verdict.wins,
+            "scores": {
+                name: asdict(comparison.estimates[name]) | {"scores": list(scores), "rates": rates.get(name, {})}
+                for name, scores in comparison.scores.items()
+            },
             "pairs": [asdict(pair) for pair in comparison.pairs],
-            "saved": saved and {**vars(saved), "path": str(saved.path), "expected": asdict(saved.expected)},
-            "notes": list(self.notes),
+            "expected": None if self.expected is None else asdict(self.expected),
+            "model": None if self.model is None else str(self.model),
         }
 
 
 @dataclass(frozen=True)
 class CompareJob:
-    """A comparison that is ready to run: the prepared table, and a plan with one run per activation, repeated on every split.
+    """A comparison that is ready to run.
 
     Args:
-        config: what was asked for.
-        table: its columns, classes and rows, as prepared.
-        plan: one run per activation.
-        notes: what was reduced to fit into a number of minutes.
+        config: the options.
+        table: the prepared table.
+        plan: one run per activation, repeated on every split.
+        scorer: the metric.
+        timing: expected time and chosen effort; None until `limit` is called.
 
     Example:
-        >>> import os, tempfile
-        >>> from unittest.mock import patch
-        >>> from boolit.lab import CompareConfig, CompareJob
+        >>> import tempfile
         >>> rows = "".join(f"{i % 7},{i % 5},{'odd' if (i % 7 + i % 5) % 2 else 'even'}\\n" for i in range(140))
-        >>> with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, BOOLIT_DATA=folder):  # data prepared there
-        ...     table, out = Path(folder, "sums.csv"), Path(folder, "out")
-        ...     _ = table.write_text("a,b,sum\\n" + rows)
-        ...     config = CompareConfig(table, "sum", activations=("relu", "xnor_ail"), splits=5, rates=(0.01,), epochs=2)
-        ...     job = CompareJob.prepare(config, progress=False).fit_minutes(5, out)
-        ...     result = job.run(out, progress=False)
-        >>> job.to_json()["classes"], job.splits, all(9_500 < count < 10_500 for count in job.parameters.values())
-        (['even', 'odd'], range(1, 6), True)
-        >>> sorted(result.verdict.activations), result.saved.path.name, result.summary.trained
-        (['relu', 'xnor_ail'], 'best.safetensors', 20)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "sums.csv")
+        ...     _ = path.write_text("a,b,sum\\n" + rows)
+        ...     config = CompareConfig(path, "sum", activations=("relu", "xnor_ail"), splits=5, rates=(0.01,), epochs=2)
+        ...     result = CompareJob.prepare(config).run(Path(folder, "out"), progress=False)
+        >>> sorted(result.verdict.activations), result.model.name, result.summary.trained
+        (['relu', 'xnor_ail'], 'model.skops', 20)
     """
 
     config: CompareConfig
     table: PreparedTable
     plan: Plan
-    notes: Sequence[str] = ()
+    scorer: scoring.Scorer
+    timing: Estimate | None = None
 
     @staticmethod
     def prepare(config: CompareConfig, progress: bool | None = None) -> CompareJob:
-        """Reads and prepares the table, and plans; ``progress`` shows or hides its progress."""
+        """Read the table or encode the images, check the metric on all splits, and plan."""
         config.validate()
-        data = table_source(config)
-        table = prepare_table(data.spec, progress)
-        return CompareJob(config, table, plan_study(compare_study(config, data, table), PROFILE, seeds=1))
+        names = ("target", "task", "test", "validation", "levels", "drop", "keep", "groups", "time", "class_weight")
+        options = {"path": str(config.path), **{name: getattr(config, name) for name in names}}
+        if config.path.is_dir():
+            path = image_table(config.path, config.weights, progress)
+            options |= {"path": str(path), "target": TARGET, "task": "classify"}
+        source = TableSource(resampled=True, **options)
+        table = prepare_table(source)
+        if config.class_weight and table.task == "regression":
+            raise UserError(f"--class-weight {config.class_weight} needs classes, but {config.target!r} is a number")
+        job = CompareJob(config, table, make_plan(config, source, table), scoring.Scorer(table, config.metric))
+        _ = job.guesses
+        return job
+
+    @cached_property
+    def splits(self) -> range:
+        """The numbers of the splits."""
+        return self.config.split_numbers(len(self.table.labels))
+
+    @cached_property
+    def guesses(self) -> list[float]:
+        """Scores of guessing on every split."""
+        make = scoring.baselines(self.table)[scoring.GUESS]
+        return [self.scorer(scoring.fit_baseline(make, self.table, number), number) for number in self.splits]
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """What to know before training: how columns were read, what is left out, possible leaks and rare classes."""
+        table = self.table
+        notes = [f"{table.without_target:,} rows without a target are left out"] if table.without_target else []
+        notes += [f"column {name!r} is not used: {reason}" for name, reason in table.unused.items()]
+        notes += table.preparation.notes_
+        if self.config.path.is_file():
+            score = "R²" if table.task == "regression" else "balanced accuracy"
+            for name, value in leaks(table.columns, scoring.targets(table), table.task == "regression").items():
+                notes.append(
+                    f"column {name!r} alone predicts the target almost perfectly ({score} {value:.3f}); "
+                    f"if it is not known beforehand, leave it out with --drop {name!r}"
+                )
+        notes += [self.scorer.note] if self.scorer.note else []
+        return notes
+
+    def description(self) -> list[str]:
+        """Return lines on target, rows and columns."""
+        table, rows = self.table, self.table.rows(1)
+        kinds = list(table.preparation.kinds_.values())
+        names = {"number": "numeric", "flag": "true or false", "date": "dates", "category": "categories"}
+        columns = ", ".join(f"{kinds.count(kind)} {name}" for kind, name in names.items() if kind in kinds)
+        parts = {"train": "train", "valid": "validate", "test": "test"}
+        return [
+            f"Target: {table.source.target}, {f'{len(table.classes)} classes' if table.classes else 'a number'}",
+            f"Rows: {', '.join(f'{len(rows[name]):,} to {verb} on' for name, verb in parts.items())}",
+            f"Columns: {columns}; {table.x.shape[1]} features",
+            f"Metric: {self.scorer.metric.name}; {len(self.splits)} {'seeds' if self.config.time else 'splits'}",
+        ]
 
     def to_json(self) -> dict[str, Any]:
-        """What was read, and the size of the networks."""
+        """Return what was read, and the size of the networks."""
         table = self.table
         return {
-            "target": table.target,
-            "task": table.task,
-            "classes": list(table.classes),
-            "rows": {**table.rows, "without a target": table.left_out},
-            "columns": {column.name: column.kind for column in table.columns},
-            "dropped": dict(table.dropped),
+            "target": table.source.target,
+            "classes": table.classes,
+            "rows": {name: len(rows) for name, rows in table.rows(1).items()} | {"without target": table.without_target},
+            "columns": table.preparation.kinds_,
+            "unused": table.unused,
             "parameters": self.parameters,
         }
 
-    def fit_minutes(
-        self, minutes: float, out: Path, spent: float = 0.0, device: str | torch.device | None = None
-    ) -> CompareJob:
-        """This comparison, reduced to fit into some minutes on a device, of which ``spent`` seconds are over."""
+    @property
+    def parameters(self) -> dict[str, int]:
+        """Parameters of the network of every activation."""
+        return {run.activation: run.parameters for run in self.plan.runs}
+
+    def limit(self, out: Path, spent: float = 0.0) -> CompareJob:
+        """Return the job with an estimate of its duration, reduced to ``minutes`` if that was asked for."""
         config = self.config
         wanted = Effort(len(self.splits), config.rates, self.plan.study.training.epochs)
         given = {"splits": config.splits is not None, "rates": config.rates != RATES, "epochs": config.epochs is not None}
-        with use_device(device):
-            budget = plan_effort(minutes, self.plan, wanted, [name for name, fixed in given.items() if fixed], out, spent)
-        if budget.effort == wanted:
-            return replace(self, notes=budget.notes())
-        reduced = replace(config, **vars(budget.effort))
-        study = compare_study(reduced, self.plan.study.data, self.table)
-        return CompareJob(reduced, self.table, plan_study(study, PROFILE, seeds=1), budget.notes())
-
-    @property
-    def parameters(self) -> dict[str, int]:
-        """How many parameters each activation's network has."""
-        return {run.config.activation: run.config.parameters for run in self.plan.runs}
-
-    @property
-    def splits(self) -> range:
-        """The numbers of the splits."""
-        return self.config.split_numbers(sum(self.table.rows.values()))
+        fixed = [name for name, is_given in given.items() if is_given]
+        timing = estimate(self.plan, wanted, config.minutes, fixed, out, spent)
+        if timing.effort == wanted:
+            return replace(self, timing=timing)
+        config = replace(config, **vars(timing.effort))
+        source = self.table.source
+        return CompareJob(config, self.table, make_plan(config, source, self.table), self.scorer, timing)
 
     def run(
         self,
@@ -173,132 +228,150 @@ class CompareJob:
         progress: bool | None = None,
         device: str | torch.device | None = None,
         cluster: Cluster | None = None,
+        command: str = "",
     ) -> CompareResult:
-        """Trains what is not in the folder yet, and writes the report and a model there.
-
-        ``device`` and ``cluster`` are as for `execute`.
-        """
-        with Store(out) as store, use_device(device):
+        """Train what is missing from the results folder, score it, and save the model. Options as for `execute`."""
+        self._check_folder(out)
+        with Store(out) as store, use_device(device), store.writing(), self._progress(progress) as bars:
             trials = trial_plan(self.plan, self.splits, self.config.rates)
-            self._describe(trials).write(out)
-            before = execute(trials, store, progress, cluster=cluster)
+            save_study(self.plan, out, "compare", command)
+            before = self._execute(trials, store, bars, PHASES[0], cluster)
             if not before.complete:
                 return CompareResult(before)
-            tried = store.records_of(trials.runs, history=False)
-            rates = choose_rates(tried)
+            rates = choose_rates(store.results([run.key for run in trials.runs], history=False))
             final = final_plan(self.plan, rates)
-            info = self._describe(trials, final)
-            info.write(out)
-            summary = before.add(execute(final, store, progress, cluster=cluster))
-            notes = [*self.notes, *edge_notes(rates, self.config.rates)]
+            summary = _add(before, self._execute(final, store, bars, PHASES[1], cluster))
+            notes = [*(self.timing.notes(self.config.minutes) if self.timing else ()), *edge_notes(rates, self.config.rates)]
             if not summary.complete:
                 return CompareResult(summary, rates, notes)
-            return self._conclude(CompareResult(summary, rates, notes), store.table_of(final.runs), tried, store, info)
+            bars.phase(PHASES[2])
+            results = {place(each.config): each for each in store.results([run.key for run in final.runs], history=False)}
+            outcome = self._conclude(results, store)
+            result = replace(outcome, summary=summary, rates=rates, notes=[*self.notes, *notes])
+            save_study(self.plan, out, "compare", command, **self._report_entries(result, final))
+            return result
 
-    def _describe(self, trials: Plan, final: Plan | None = None) -> ReportInfo:
-        """What the report is of; the final runs are counted before their rates, and so their keys, are known."""
-        cohorts = (*trials.cohorts, *(final.cohorts if final else ()))
-        info = ReportInfo.of_plan("compare", Plan(self.plan.name, self.plan.study, cohorts, PROFILE))
-        unknown = 0 if final else len(self.plan.runs) * len(self.splits)
-        return info.model_copy(update={"planned": info.planned + unknown})
+    def _execute(
+        self, plan: Plan, store: Store, bars: CompareProgress, phase: str, cluster: Cluster | None
+    ) -> ExecutionSummary:
+        bars.phase(phase)
+        bars.expect(len(plan.runs) - len(store.finished([run.key for run in plan.runs])))
+        return execute(plan, store, progress=bars, cluster=cluster)
 
-    def _conclude(
-        self, result: CompareResult, records: Sequence[Record], tried: Sequence[Record], store: Store, info: ReportInfo
-    ) -> CompareResult:
-        dataset = load(self.plan.study.data)
-        outcomes = Outcomes.of(records, self.config.activations, self.splits, metric_of(records), dataset)
-        baseline = outcomes.baseline
-        verdict = SplitVerdict(outcomes.compare(), self.config.reference_activation, baseline, BASELINE_TEXTS[baseline])
-        saved, first = None, self.splits[0]
-        chosen = outcomes.choose(first)
-        if chosen is not None:
-            record, expected = outcomes.records[chosen, first], outcomes.expected()
-            saved = save_best_model(record, verdict, expected, self.table, dataset, store)
-        scores = SplitScores(
-            scores={name: list(own) for name, own in verdict.comparison.scores.items()},
-            tested=outcomes.splits.tested,
-            others=outcomes.splits.others,
-            reference=verdict.reference,
-            baseline=baseline,
-            baseline_text=verdict.baseline_text,
-            diverged=outcomes.diverged(),
+    def _progress(self, shown: bool | None) -> CompareProgress:
+        costs = dict(self.timing.seconds) if self.timing else dict.fromkeys(self.config.activations, 0.1)
+        epochs, per_epoch = self.plan.study.training.epochs, STOPPED * sum(costs.values()) * len(self.splits)
+        trials = per_epoch * len(self.config.rates) * trial_epochs(epochs)
+        seconds = (trials, per_epoch * epochs, 0.05 * (trials + per_epoch * epochs))
+        return CompareProgress(dict(zip(PHASES, seconds, strict=True)), costs, shown)
+
+    def _check_folder(self, out: Path) -> None:
+        """Refuse to overwrite the model of another table or target."""
+        try:
+            data = json.loads((out / SAVED).read_text(encoding="utf-8"))["study"]["data"]
+            before = (Path(data["path"]).resolve(), data["target"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return
+        if before != (Path(self.table.source.path).resolve(), self.table.source.target):
+            other = f"{before[1]!r} of {before[0].name}"
+            raise UserError(f"{out} holds the comparison of {other}; choose another folder with --out")
+
+    def _conclude(self, results: Mapping[ActivationSplit, Result], store: Store) -> CompareResult:
+        scores, config = dict[str, list[float]](), self.config
+        for spec in config.activations:
+            scores[spec] = [self._score(results[spec, number], store) for number in self.splits]
+        for name, make in scoring.baselines(self.table).items():
+            fitted = (scoring.fit_baseline(make, self.table, number) for number in self.splits)
+            scores[name] = self.guesses if name == scoring.GUESS else list(map(self.scorer, fitted, self.splits))
+        rows = self.table.rows(1)
+        splits = ResampledSplits(len(self.splits), len(rows["test"]), len(rows["train"]) + len(rows["valid"]))
+        diverged = {spec: sum(not _finished(results[spec, number]) for number in self.splits) for spec in config.activations}
+        verdict = SplitVerdict(
+            compare_splits(scores, self.scorer.metric, splits),
+            config.reference_activation,
+            scoring.GUESS,
+            scoring.GUESS_TEXTS[self.table.task == "regression"],
+            (scoring.LINEAR, scoring.BOOSTING),
+            diverged,
         )
-        paragraphs = [*([saved.describe(verdict)] if saved else []), *result.notes]
-        info = info.model_copy(update={"splits": scores, "paragraphs": paragraphs})
-        info.write(store.folder)
-        report = write_section(compare_section(records, info, tried), store.folder)
-        return replace(result, verdict=verdict, report=report, saved=saved)
+        picks = [self._choose(results, number) for number in self.splits]
+        expected = [self.guesses[i] if spec is None else scores[spec][i] for i, spec in enumerate(picks)]
+        text = BY_TIME if config.time else str(verdict)
+        result = CompareResult(ExecutionSummary(0, 0, 0, 0, 0.0), verdict=verdict, text=text)
+        result = replace(result, expected=interval(expected, splits, self.scorer.metric.percent))
+        if picks[0] is None:
+            return result
+        return replace(result, model=self._save(results[picks[0], self.splits[0]], result, store))
 
+    def _score(self, result: Result, store: Store) -> float:
+        """Return the score of a network on its test rows; a diverged network scores like guessing."""
+        number = place(result.config)[1]
+        if not _finished(result):
+            return self.guesses[self.splits.index(number)]
+        estimator = scoring.network_estimator(result.config, self.table, load_file(store.weights(result.key)))
+        return self.scorer(estimator, number)
 
-@dataclass(frozen=True)
-class Outcomes:
-    """The final runs of a comparison by activation and split, and what the baseline scores on each split."""
+    def _choose(self, results: Mapping[ActivationSplit, Result], number: int) -> str | None:
+        """Return the activation with the lowest validation loss on a split, or None if all diverged."""
+        finished = {spec: results[spec, number] for spec in self.config.activations if _finished(results[spec, number])}
+        return min(finished, key=lambda spec: finished[spec].metrics[LOSS]) if finished else None
 
-    records: Mapping[ActivationSplit, Record]
-    activations: Sequence[str]
-    numbers: Sequence[int]
-    metric: Metric
-    splits: ResampledSplits
-    baseline: str
-    baseline_scores: Sequence[float]
+    def _save(self, chosen: Result, result: CompareResult, store: Store) -> Path:
+        run, path = chosen.config, store.folder / MODEL_FILE
+        about = {
+            "target": self.table.source.target,
+            "activation": run.activation,
+            "parameters": run.parameters,
+            "learning_rate": run.training.learning_rate,
+            "chosen": f"lowest validation loss on split {run.split}",
+            "metric": self.scorer.metric.key,
+            "expected": asdict(result.expected) if result.expected else None,
+            "verdict": result.text,
+            "versions": {"boolit": __version__, "torch": str(torch.__version__), "python": platform.python_version()},
+        }
+        estimator = scoring.network_estimator(run, self.table, load_file(store.weights(chosen.key)))
+        save_model(scoring.pipeline(estimator, run, self.table, about), path)
+        return path
 
-    @staticmethod
-    def of(
-        records: Iterable[Record], activations: Sequence[str], numbers: Sequence[int], metric: Metric, dataset: Dataset
-    ) -> Outcomes:
-        """The outcomes on a dataset's resampled splits."""
-        tested = len(dataset.splits["test"])
-        others = sum(len(split) for name, split in dataset.splits.items() if name != "test")
-        return Outcomes(
-            records={activation_split(record): record for record in records},
-            activations=activations,
-            numbers=numbers,
-            metric=metric,
-            splits=ResampledSplits(len(numbers), tested, others),
-            baseline=MEAN if dataset.task == "regression" else MAJORITY,
-            baseline_scores=[baseline_score(dataset, number) for number in numbers],
-        )
-
-    def compare(self) -> SplitComparison:
-        """All activations and the baseline against each other."""
-        scores = {spec: [self._score(spec, place) for place in range(len(self.numbers))] for spec in self.activations}
-        return compare_splits({**scores, self.baseline: self.baseline_scores}, self.metric, self.splits)
-
-    def diverged(self) -> dict[str, int]:
-        """On how many splits each activation diverged."""
+    def _report_entries(self, result: CompareResult, final: Plan) -> dict[str, Any]:
+        """Return what the report needs besides the runs."""
+        assert result.verdict is not None
+        verdict, comparison = result.verdict, result.verdict.comparison
         return {
-            spec: sum(not _finished(self.records[spec, number], self.metric.key) for number in self.numbers)
-            for spec in self.activations
+            "keys": [run.key for run in final.runs],
+            "comparison": {
+                "metric": comparison.metric.model_dump(),
+                "scores": {name: list(scores) for name, scores in comparison.scores.items()},
+                "tested": comparison.splits.tested,
+                "others": comparison.splits.others,
+                "reference": verdict.reference,
+                "guess": verdict.guess,
+                "guess_text": verdict.guess_text,
+                "baselines": list(verdict.baselines),
+                "diverged": verdict.diverged,
+            },
+            "verdict": result.text,
+            "paragraphs": [*describe_model(result), *result.notes],
         }
 
-    def choose(self, number: int) -> str | None:
-        """The activation with the lowest validation loss on a split; None if all diverged. Test rows play no part in it."""
-        records = {spec: self.records[spec, number] for spec in self.activations}
-        losses = {spec: own.metrics[LOSS] for spec, own in records.items() if _finished(own, LOSS)}
-        return min(losses, key=lambda spec: losses[spec]) if losses else None
 
-    def expected(self) -> Estimate:
-        """What to expect on new rows if validation rows choose: done so on every split, and measured on its test rows."""
-        picks = [self.choose(number) for number in self.numbers]
-        scores = [self.baseline_scores[i] if spec is None else self._score(spec, i) for i, spec in enumerate(picks)]
-        return estimate(scores, self.splits, self.metric.percent)
-
-    def _score(self, spec: str, place: int) -> float:
-        """A run's metric on its test rows; a network that diverged scores as the baseline does."""
-        record = self.records[spec, self.numbers[place]]
-        return record.metrics[self.metric.key] if _finished(record, self.metric.key) else self.baseline_scores[place]
+def describe_model(result: CompareResult) -> list[str]:
+    """Return a sentence on the saved model and the score to expect of it."""
+    if result.model is None or result.verdict is None or result.expected is None:
+        return []
+    form, expected = result.verdict.score_format, result.expected
+    low, high = (min(max(value, 0.0), 1.0) if form.percent else value for value in (expected.low, expected.high))
+    numbers = f"{form.number(expected.mean)} [{form.number(low)}, {form.number(high)}]{form.unit}"
+    return [
+        f"The saved model is the network with the lowest validation loss on the first split. Expected "
+        f"{result.verdict.comparison.metric.name} on new rows: {numbers}, measured by making the same choice on every split."
+    ]
 
 
-def _finished(record: Record, name: str) -> bool:
-    return record.state == "finished" and math.isfinite(record.metrics[name])
+def _finished(result: Result) -> bool:
+    return result.state == "finished" and math.isfinite(result.metrics[LOSS])
 
 
-def baseline_score(dataset: Dataset, number: int) -> float:
-    """What the most frequent class, or the mean, of a split's training rows scores on its test rows."""
-    assert dataset.pool is not None
-    assert dataset.resample is not None
-    rows = dataset.resample(number).rows
-    train, test = (dataset.pool.y[rows[name]].flatten().double() for name in ("train", "test"))
-    if dataset.task == "regression":
-        return dataset.unit * float((test - train.mean()).square().mean().sqrt())
-    return float((test == torch.bincount(train.long()).argmax()).double().mean())
+def _add(first: ExecutionSummary, second: ExecutionSummary) -> ExecutionSummary:
+    counts = {name: getattr(first, name) + getattr(second, name) for name in ("already", "trained", "diverged", "seconds")}
+    return ExecutionSummary(**counts, remaining=second.remaining, failures=second.failures)

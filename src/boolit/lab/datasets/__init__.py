@@ -66,7 +66,7 @@ DATASETS: Registry[Source] = Registry(
             "pictures": "images.folder:ImageFolder",
             "stl10": "images.small:Stl10",
             "svhn": "images.small:Svhn",
-            "table": "tables.dataset:TableSource",
+            "table": "table:TableSource",
             "xor": "boolean:Xor",
         }.items()
     },

@@ -105,7 +105,7 @@ class ResampledRows:
         rows = self._rows[split][runs.to(self._pool.x.device)].gather(1, places.to(self._pool.x.device))
         x, y = (gather(values, rows).to(self._device) for values in (self._pool.x, self._pool.y))
         mean, scale, target_mean, target_scale = (values[runs.to(self._device)] for values in self._moments)
-        x = x.sub_(mean).div_(scale)
+        x = x.sub_(mean).div_(scale).nan_to_num_(nan=0.0)  # a gap in a table becomes the center of its column
         return x, y.sub_(target_mean).div_(target_scale) if self._regression else y
 
     def pieces(self, split: str, runs: Tensor, size: int) -> Iterator[tuple[slice, Tensor, Tensor]]:

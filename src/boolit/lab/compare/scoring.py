@@ -1,0 +1,165 @@
+"""Scores on test rows with scikit-learn's scorers, of trained networks and of baselines, and the model that is saved."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import get_scorer, get_scorer_names
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
+from torch import Tensor, nn
+
+from boolit.errors import UserError
+from boolit.lab.datasets.table import PreparedTable
+from boolit.lab.runs import Metric, RunConfig
+from boolit.nn import Activation
+from boolit.sklearn import LogicalMLPClassifier, LogicalMLPRegressor
+
+Estimator: TypeAlias = Any
+PERCENT = ("accuracy", "balanced_accuracy")
+RARE, DOMINANT = 0.1, 0.8  # share of a rare class among two; share of the largest of several
+GUESS, LINEAR, BOOSTING = "guessing", "linear model", "gradient boosting"
+GUESS_TEXTS = {True: "guessing the mean", False: "guessing the most frequent class"}
+
+
+class Scorer:
+    """A scikit-learn scorer, with losses (``neg_…``) as positive numbers to be minimized.
+
+    Args:
+        table: the table.
+        name: name of the scorer. Defaults to accuracy or RMSE, or to a metric that suits rare classes.
+    """
+
+    def __init__(self, table: PreparedTable, name: str | None = None) -> None:
+        self.table, self.note = table, ""
+        self.name = name or self._default()
+        if self.name not in get_scorer_names():
+            near = get_close_matches(self.name, get_scorer_names(), 1)
+            hint = f"did you mean {near[0]}?" if near else "see sklearn.metrics.get_scorer_names()"
+            raise UserError(f"--metric {self.name} is not a scorer of scikit-learn; {hint}")
+        self._scorer = get_scorer(self.name)
+        negative = self.name.startswith("neg_")
+        shown = self.name.removeprefix("neg_").replace("root_mean_squared_error", "rmse")
+        self.metric = Metric(name=shown, goal="min" if negative else "max", percent=shown in PERCENT)
+
+    def __call__(self, estimator: Estimator, number: int) -> float:
+        """Return the score of an estimator on the test rows of a split. Classes are numbers."""
+        rows = self.table.rows(number)["test"]
+        x, y = self.table.features(rows, self.table.resample(number)), targets(self.table)[rows]
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                score = float(self._scorer(estimator, x, y))
+        except (ValueError, Warning) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise UserError(f"--metric {self.name} cannot be computed on the test rows of split {number} ({reason})") from None
+        if not math.isfinite(score):
+            raise UserError(f"--metric {self.name} is not finite on the test rows of split {number}")
+        return score * self.metric.sign
+
+    def _default(self) -> str:
+        if self.table.task == "regression":
+            return "neg_root_mean_squared_error"
+        shares = np.bincount(targets(self.table)) / len(self.table.labels)
+        smallest = self.table.classes[int(shares.argmin())]
+        if self.table.task == "binary" and shares.min() < RARE:
+            self.note = f"the class {smallest!r} is rare ({shares.min():.1%} of the rows): the metric is roc_auc"
+            return "roc_auc"
+        if shares.max() > DOMINANT:
+            self.note = f"one class has {shares.max():.0%} of the rows: the metric is balanced_accuracy"
+            return "balanced_accuracy"
+        return "accuracy"
+
+
+def targets(table: PreparedTable) -> Any:
+    """Return the targets of all rows: numbers of classes, or the values to predict."""
+    return table.labels if table.task == "regression" else table.y.flatten().long().numpy()
+
+
+def baselines(table: PreparedTable) -> dict[str, Callable[[], Estimator]]:
+    """Return models that show what networks have to beat."""
+    weight = table.source.class_weight
+    if table.task == "regression":
+        return {
+            GUESS: DummyRegressor,
+            LINEAR: lambda: make_pipeline(StandardScaler(), Ridge()),
+            BOOSTING: lambda: HistGradientBoostingRegressor(random_state=0),
+        }
+    return {
+        GUESS: lambda: DummyClassifier(strategy="prior"),
+        LINEAR: lambda: make_pipeline(StandardScaler(), LogisticRegression(max_iter=200, class_weight=weight)),
+        BOOSTING: lambda: HistGradientBoostingClassifier(
+            max_iter=max(20, 200 // len(table.classes)), class_weight=weight, random_state=0
+        ),
+    }
+
+
+def fit_baseline(make: Callable[[], Estimator], table: PreparedTable, number: int) -> Estimator:
+    """Fit a baseline on all rows of a split that are not test rows."""
+    parts = table.rows(number)
+    rows = np.sort(np.concatenate([parts["train"], parts["valid"]]))
+    # Several threads of OpenMP beside those of torch wait for each other and take up to 20 times as long.
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a linear model that has not converged is still a baseline
+        return make().fit(table.features(rows, table.resample(number)), targets(table)[rows])
+
+
+def network_estimator(run: RunConfig, table: PreparedTable, weights: Mapping[str, Tensor]) -> Estimator:
+    """Return the network of a run as an estimator that takes unscaled features and predicts numbers of classes."""
+    assert run.split is not None
+    resample, regression = table.resample(run.split), table.task == "regression"
+    kind = LogicalMLPRegressor if regression else LogicalMLPClassifier
+    estimator = kind(run.activation, width=list(run.widths), normalization="batch", dropout=0.0)
+    estimator.n_features_in_, estimator.widths_ = table.x.shape[1], list(run.widths)
+    estimator.n_outputs_ = 1 if regression else len(table.classes)
+    estimator.loss_curve_, estimator.validation_losses_, estimator._multilabel = [], [], False
+    if not regression:
+        estimator.classes_ = np.arange(len(table.classes))
+    estimator.module_ = module = estimator._module()
+    module.standardize.mean.copy_(torch.from_numpy(table.offset + table.unit * resample.mean.double().numpy()))
+    module.standardize.scale.copy_(torch.from_numpy(table.unit * resample.scale.double().numpy()))
+    if regression:
+        module.unstandardize.mean.fill_(table.target_offset + table.target_unit * resample.target_mean)
+        module.unstandardize.scale.fill_(table.target_unit * resample.target_scale)
+    _copy_weights(module.network, weights)
+    return estimator
+
+
+def pipeline(estimator: Estimator, run: RunConfig, table: PreparedTable, about: Mapping[str, Any]) -> Pipeline:
+    """Return the model that is saved: preparation with the medians of a split's training rows, and the network."""
+    assert run.split is not None
+    numbers = slice(table.preparation.n_numbers_)
+    centers = table.resample(run.split).mean.double().numpy()
+    medians = table.offset[numbers] + table.unit[numbers] * centers[numbers]
+    if table.task != "regression":
+        estimator.classes_ = np.array(table.classes)
+    model = Pipeline([("preparation", table.preparation.with_medians(medians)), ("network", estimator)])
+    model.about_ = dict(about)
+    return model
+
+
+def _copy_weights(network: nn.Sequential, weights: Mapping[str, Tensor]) -> None:
+    """Copy the weights of a lab network, whose layers are in lists by kind, into a sequence of layers."""
+    kinds = {nn.Linear: "linear", nn.BatchNorm1d: "norm", Activation: "activation"}
+    counts = dict.fromkeys(kinds.values(), 0)
+    for layer in network:
+        kind = next(name for type_, name in kinds.items() if isinstance(layer, type_))
+        for name, values in layer.state_dict().items():
+            if name == "num_batches_tracked":
+                continue
+            source = weights[f"{kind}.{counts[kind]}.{name}"].double()
+            if values.shape != source.shape:  # one logit z is the two logits 0 and z
+                values.zero_()[1:].copy_(source)
+            else:
+                values.copy_(source)
+        counts[kind] += 1
