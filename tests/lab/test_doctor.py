@@ -18,7 +18,7 @@ from boolit.cli import main
 from boolit.lab import doctor
 from boolit.lab.common import files as folders
 from boolit.lab.common.errors import EXTRAS
-from boolit.logic import kernels
+from boolit.logic import cpu
 from boolit.logic.kernels import training
 
 if sys.version_info >= (3, 11):
@@ -36,12 +36,12 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
-def pretend(monkeypatch: pytest.MonkeyPatch, status: kernels.KernelStatus) -> None:
-    monkeypatch.setattr(kernels, "status", lambda: status)
+def pretend(monkeypatch: pytest.MonkeyPatch, status: cpu.KernelStatus) -> None:
+    monkeypatch.setattr(cpu, "status", lambda: status)
     monkeypatch.setattr(training, "STATUS", status)
 
 
-TRITON = kernels.KernelStatus(True, "Triton 3.9.0")
+TRITON = cpu.KernelStatus(True, "Triton 3.9.0")
 
 
 @pytest.mark.parametrize(
@@ -49,22 +49,22 @@ TRITON = kernels.KernelStatus(True, "Triton 3.9.0")
     [
         (False, TRITON, "no device for them", 0),
         (True, TRITON, "active: Triton 3.9.0", 0),
-        (True, kernels.KernelStatus(False, "Triton is not installed"), "inactive: Triton is not installed", 1),
+        (True, cpu.KernelStatus(False, "Triton is not installed"), "inactive: Triton is not installed", 1),
     ],
 )
 def test_kernels_for_gpus(
-    available: bool, status: kernels.KernelStatus, line: str, warnings: int, monkeypatch: pytest.MonkeyPatch
+    available: bool, status: cpu.KernelStatus, line: str, warnings: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: available)
-    section = doctor.kernel(kernels.KernelStatus(True, "built and loaded"), status)
+    section = doctor.kernel(cpu.KernelStatus(True, "built and loaded"), status)
     assert section.facts["cuda"] == line
     assert len(section.warnings) == warnings
 
 
 def test_active_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = torch.get_num_threads()
-    monkeypatch.setattr(training, "STATUS", kernels.KernelStatus(True, "built and loaded"))
-    section = doctor.kernel(kernels.KernelStatus(True, "built and loaded", "/lib/gates.so", "x86-64-v3", threads, 1), TRITON)
+    monkeypatch.setattr(training, "STATUS", cpu.KernelStatus(True, "built and loaded"))
+    section = doctor.kernel(cpu.KernelStatus(True, "built and loaded", "/lib/gates.so", "x86-64-v3", threads, 1), TRITON)
     assert section.warnings == ()
     assert section.facts["active"] is True
     assert section.facts["instructions"] == "x86-64-v3"
@@ -72,7 +72,7 @@ def test_active_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_kernels_with_threads_of_their_own() -> None:
-    section = doctor.kernel(kernels.KernelStatus(True, "built and loaded", threads=torch.get_num_threads() + 1), TRITON)
+    section = doctor.kernel(cpu.KernelStatus(True, "built and loaded", threads=torch.get_num_threads() + 1), TRITON)
     assert section.facts["threads_shared_with_torch"] is False
 
 
@@ -80,32 +80,32 @@ def test_a_failed_build_is_a_warning_of_one_line_with_the_fix(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    pretend(monkeypatch, kernels.KernelStatus(False, "not built: install a C++ compiler, then reinstall boolit"))
+    pretend(monkeypatch, cpu.KernelStatus(False, "not built: install a C++ compiler, then reinstall boolit"))
     (line,) = [line for line in said(capsys).splitlines() if line.startswith("warning:")]
     assert line.endswith("not built: install a C++ compiler, then reinstall boolit")
 
 
 def test_kernels_of_training_that_are_missing_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "STATUS", kernels.KernelStatus(False, "not built"))
-    (line,) = doctor.kernel(kernels.KernelStatus(True, "built and loaded"), TRITON).warnings
+    monkeypatch.setattr(training, "STATUS", cpu.KernelStatus(False, "not built"))
+    (line,) = doctor.kernel(cpu.KernelStatus(True, "built and loaded"), TRITON).warnings
     assert line == "the kernels of training are inactive, the lab trains by slower formulas: not built"
 
 
 def test_the_setting_of_the_kernels_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BOOLIT_KERNELS", "0")
-    assert doctor.kernel(kernels.status(), TRITON).facts["BOOLIT_KERNELS"] == "0"
+    assert doctor.kernel(cpu.status(), TRITON).facts["BOOLIT_KERNELS"] == "0"
 
 
 def test_it_asks_the_real_kernels() -> None:
     facts = next(section.facts for section in doctor.examine() if section.name == "kernels")
-    assert facts["active"] is kernels.status().active
-    assert facts["reason"] == kernels.status().reason
+    assert facts["active"] is cpu.status().active
+    assert facts["reason"] == cpu.status().reason
 
 
 def test_all_is_well_without_warnings(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    pretend(monkeypatch, kernels.KernelStatus(True, "built and loaded"))
+    pretend(monkeypatch, cpu.KernelStatus(True, "built and loaded"))
     monkeypatch.setenv("BOOLIT_DATA", str(tmp_path))
     monkeypatch.setattr(doctor, "_version", lambda _: "1.0")
     assert said(capsys).rstrip().endswith("all is well")

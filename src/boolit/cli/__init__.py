@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from boolit import __version__
-from boolit._signals import INTERRUPTED, INTERRUPTS, READER_GONE, is_command, is_follower, print_interrupted
+from boolit.cli._signals import INTERRUPTED, INTERRUPTS, READER_GONE, is_follower, print_interrupted
 from boolit.lab.common.errors import EXTRAS, IMPORTED_AS
 
 __all__ = ["main", "print_error"]
@@ -22,6 +22,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
     Only here is the extra ``lab`` imported, so that its absence can be told in one line.
     """
+    if arguments is None:
+        INTERRUPTS.exit_at_once()
     try:
         given = list(sys.argv[1:] if arguments is None else arguments)
         if given == ["--version"]:  # needs neither the extra nor its time
@@ -53,8 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             raise
         print_interrupted()
         code = INTERRUPTED
-    if is_command():
-        INTERRUPTS.ignore()
+    INTERRUPTS.ignore()
     sys.exit(code)
 
 

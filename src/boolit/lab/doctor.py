@@ -17,7 +17,7 @@ from boolit import __version__
 from boolit._devices import automatic_device, available_devices
 from boolit.lab.common.errors import EXTRAS
 from boolit.lab.common.files import data_folder
-from boolit.logic import kernels
+from boolit.logic import cpu, gpu
 from boolit.logic.kernels import training
 
 Fact: TypeAlias = "str | int | bool | Mapping[str, str | None] | None"
@@ -34,7 +34,7 @@ class Section:
 
 def examine() -> list[Section]:
     """All sections. It changes nothing: no folder is made, no device initialised beyond asking whether it is there."""
-    return [software(), kernel(kernels.status(), kernels.gpu_status()), devices(), extras(), data(data_folder())]
+    return [software(), kernel(cpu.status(), gpu.status()), devices(), extras(), data(data_folder())]
 
 
 def software() -> Section:
@@ -50,7 +50,7 @@ def software() -> Section:
     )
 
 
-def kernel(status: kernels.KernelStatus, gpu: kernels.KernelStatus) -> Section:
+def kernel(status: cpu.KernelStatus, gpu: cpu.KernelStatus) -> Section:
     """The compiled kernels, and those for GPUs; without them every gate still works, by its formula."""
     facts: dict[str, Fact] = {
         "active": status.active,

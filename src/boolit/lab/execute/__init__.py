@@ -33,7 +33,7 @@ from boolit.lab.studies import Cohort, Plan, Study
 from boolit.lab.studies.planner import MEMORY
 from boolit.lab.training import Checkpoint, Outcome, StackedTraining, distributed, train
 from boolit.lab.training.checkpoint import EVERY_SECONDS
-from boolit.logic import kernels
+from boolit.logic import cpu
 
 if TYPE_CHECKING:
     from boolit.lab.execute.cluster import Cluster
@@ -341,7 +341,7 @@ class _Execution:
 
 def environment() -> dict[str, JSON]:
     """What a run's numbers may depend on besides its configuration."""
-    status, device = kernels.status(), present_device()
+    status, device = cpu.status(), present_device()
     return {
         "boolit": __version__,
         "torch": str(torch.__version__),

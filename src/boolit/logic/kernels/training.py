@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import has_torch_function_unary
 
-from boolit.logic.kernels.library import KernelStatus
+from boolit.logic.cpu import KernelStatus
 
 ABI = 2
 TYPES = {torch.float32: 0, torch.float64: 1}
