@@ -10,15 +10,13 @@ Example:
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import torch
 from torch import Tensor
 from torch.fx import Proxy
 
 from boolit.logic import PAIRINGS, Program, evaluate, moments
 from boolit.logic.dispatch import check_logits, position, static_shape
-from boolit.logic.operations import check_choice, is_approximate, is_normalized, not_a_multiple
+from boolit.logic.operations import check_choice, format_spec, is_approximate, is_normalized, not_a_multiple
 
 __all__ = [
     *("combine", "gate", "signed_geomean"),
@@ -43,7 +41,9 @@ def gate(x: Tensor, spec: str, dim: int | None = None) -> Tensor:
         >>> gate(torch.tensor([1.0, 2.0, -1.0, 3.0]), "or_xnor_ail_d")
         tensor([ 3.,  3.,  1., -1.])
     """
-    return evaluate(x, _program(spec), dim)
+    if not isinstance(spec, str):
+        raise TypeError(f"a spec is a string such as 'or_ail', got {type(spec).__name__}")
+    return evaluate(x, Program.parse(spec), dim)
 
 
 def combine(op: str, *logits: Tensor, form: str = "il") -> Tensor:
@@ -127,15 +127,9 @@ def grouped(x: Tensor, k: int, dim: int | None, pairing: str) -> tuple[Tensor, i
     return x.unflatten(dim, (k, -1)), dim if dim >= 0 else dim - 1
 
 
-@lru_cache(maxsize=4096)
-def _program(spec: str, k: int = 2, pairing: str = "adjacent") -> Program:
-    if not isinstance(spec, str):
-        raise TypeError(f"a spec is a string such as 'or_ail', got {type(spec).__name__}")
+def _program(spec: str, k: int, pairing: str) -> Program:
     program = Program.parse(spec)
-    return program if (k, pairing) == (2, "adjacent") else Program(program.members, program.strategy, k, pairing)
-
-
-_program._dynamo_marked_constant = True  # type: ignore[attr-defined]  # torch.compile calls it instead of tracing it
+    return program if k == 2 and pairing == "adjacent" else Program.parse(format_spec(program.members, None, k, pairing))
 
 
 # The paper's gates. Their docstrings are made from one table.

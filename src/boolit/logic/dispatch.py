@@ -158,7 +158,10 @@ class _Gates(torch.autograd.Function):
         if grad.layout is not torch.strided:
             grad = grad.to_dense()
         if not torch.is_grad_enabled() and _is_ordinary(grad) and _is_ordinary(saved):
-            return ctx.plan.backward(grad, saved), None
+            try:
+                return ctx.plan.backward(grad, saved), None
+            except RuntimeError:  # a tensor without an address: batched by torch's older vmap, or functional
+                pass
         return _differentiable_backward(ctx.plan, grad, saved), None
 
 
@@ -167,6 +170,8 @@ _apply = super(torch.autograd.Function, _Gates).apply  # without the check for t
 
 def _differentiable_backward(plan: Plan, grad: Tensor, saved: Tensor) -> Tensor:
     """Return the gradient of x by operations that torch can differentiate and batch."""
+    _check_memory(grad)
+    _check_memory(saved)
     if saved.dtype != torch.uint8:
         _, pullback = torch.func.vjp(lambda x: evaluate_reference(x, plan.program, plan.dim), saved)
         return cast(Tensor, pullback(grad)[0])
@@ -182,7 +187,7 @@ def _differentiable_backward(plan: Plan, grad: Tensor, saved: Tensor) -> Tensor:
         adjacent = program.pairing == "adjacent"
         factors = coefficients.unflatten(dim, (groups, program.k) if adjacent else (program.k, groups))
         along = grad.narrow(dim, start, groups).unsqueeze(dim + 1 if adjacent else dim)
-        part = torch.where(factors != 0, factors * along, 0).flatten(dim, dim + 1)
+        part = torch.where(factors != 0, factors * along, 0).reshape(plan.shape)  # the older vmap cannot flatten
         total = part if total is None else total + part
     return grad.new_zeros(plan.shape) if total is None else total
 
@@ -256,9 +261,18 @@ def check_logits(x: object) -> None:
         raise TypeError("logits must be one dense tensor, got a nested one; apply the gate to x.values() or each of x.unbind()")
     if x.layout is not torch.strided:
         raise TypeError(f"logits must be a dense tensor, got one of layout {x.layout}; convert it with x.to_dense()")
-    if not is_dynamo_compiling() and _is_ordinary(x) and x.is_cpu and x.numel() and x.untyped_storage().nbytes() == 0:
-        if not x._is_zerotensor():
-            raise ValueError(f"the memory of a tensor of shape {tuple(x.shape)} was freed; use a copy made before that")
+    if not is_dynamo_compiling() and _is_ordinary(x):
+        _check_memory(x)
+
+
+def _check_memory(x: Tensor) -> None:
+    """Raise ValueError if the storage of a CPU tensor was freed: torch itself would read what is not there."""
+    try:
+        freed = x.is_cpu and x.numel() and not x._is_zerotensor() and x.untyped_storage().nbytes() == 0
+    except (RuntimeError, NotImplementedError):  # a wrapper, which has no storage
+        return
+    if freed:
+        raise ValueError(f"the memory of a tensor of shape {tuple(x.shape)} was freed; use a copy made before that")
 
 
 def position(dim: int | None, shape: Sequence[int]) -> int:

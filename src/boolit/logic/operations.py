@@ -12,11 +12,12 @@ This file also reads and writes specs, the names of gates and ensembles::
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
+
+from torch.compiler import is_dynamo_compiling
 
 FORMS = ("il", "ail", "nil", "nail")
 PAIRINGS = ("adjacent", "halves")
@@ -146,20 +147,28 @@ class Program:
         return groups * len(self.members) if self.strategy == "d" else groups
 
     @staticmethod
-    @lru_cache(maxsize=4096)
     def parse(spec: str) -> Program:
         """Return the program that a spec of gates names. Raise ValueError if it names none."""
-        parts = split_spec(spec)
-        if "+" in parts.body and parts.strategy is not None and not parts.has_ending:
-            programs = [Program.parse(member) for member in parts.body.split("+")]
-            if len({(program.k, program.pairing, program.strategy, len(program.members)) for program in programs}) == 1:
-                members = tuple(program.members[0] for program in programs)
-                return Program(members, parts.strategy, programs[0].k, programs[0].pairing)
-        words = split_words(parts.body, (*OPERATIONS, *FORMS))
-        names, form = words[:-1], words[-1] if words else ""
-        if not names or form not in FORMS or any(name in FORMS for name in names) or (len(names) > 1 and not parts.strategy):
-            raise ValueError(f"{spec!r} is not a gate or an ensemble of gates of one group size")
-        return Program(tuple((name, form) for name in names), parts.strategy or "d", parts.k, parts.pairing)
+        if is_dynamo_compiling():  # which warns about caches and ignores them
+            return _parse_program(spec)
+        return _cached_program(spec)
+
+
+def _parse_program(spec: str) -> Program:
+    parts = split_spec(spec)
+    if "+" in parts.body and parts.strategy is not None and not parts.has_ending:
+        programs = [_parse_program(member) for member in parts.body.split("+")]
+        if len({(program.k, program.pairing, program.strategy, len(program.members)) for program in programs}) == 1:
+            members = tuple(program.members[0] for program in programs)
+            return Program(members, parts.strategy, programs[0].k, programs[0].pairing)
+    words = split_words(parts.body, (*OPERATIONS, *FORMS))
+    names, form = words[:-1], words[-1] if words else ""
+    if not names or form not in FORMS or any(name in FORMS for name in names) or (len(names) > 1 and not parts.strategy):
+        raise ValueError(f"{spec!r} is not a gate or an ensemble of gates of one group size")
+    return Program(tuple((name, form) for name in names), parts.strategy or "d", parts.k, parts.pairing)
+
+
+_cached_program = lru_cache(maxsize=4096)(_parse_program)
 
 
 # ------------------------------------------------------------------------------------------------ specs as text
@@ -175,17 +184,16 @@ class SpecParts(NamedTuple):
     has_ending: bool
 
 
-_SPEC = re.compile(r"(?P<body>.+?)(?:_(?P<strategy>d|pu|pl|p))?(?:_k(?P<k>[0-9]{1,9}))?(?P<halves>_halves)?")
-
-
 def split_spec(spec: str) -> SpecParts:
     """Split a spec into its body, strategy, group size and pairing."""
-    match = _SPEC.fullmatch(spec)
-    if match is None:
-        return SpecParts(spec, None, 2, "adjacent", False)
-    k = int(match["k"]) if match["k"] else 2
-    pairing = "halves" if match["halves"] else "adjacent"
-    return SpecParts(match["body"], match["strategy"], k, pairing, bool(match["k"] or match["halves"]))
+    body = spec.removesuffix("_halves")
+    pairing = "adjacent" if body == spec else "halves"
+    stem, _, digits = body.rpartition("_k")
+    has_k = stem != "" and digits.isdecimal() and digits.isascii() and len(digits) < 10
+    body, k = (stem, int(digits)) if has_k else (body, 2)
+    head, _, last = body.rpartition("_")
+    body, strategy = (head, last) if head and last in STRATEGIES else (body, None)
+    return SpecParts(body, strategy, k, pairing, has_k or pairing == "halves")
 
 
 def split_words(text: str, vocabulary: Iterable[str]) -> list[str]:

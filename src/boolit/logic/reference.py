@@ -104,20 +104,20 @@ def xnor_il(x: Tensor, y: Tensor) -> Tensor:
     """Return logit(σ(x) σ(y) + σ(-x) σ(-y)) = 2 atanh(tanh(x/2) tanh(y/2)) (eq:xnor_il).
 
     Beyond 2, tanh says too little about its argument: with magnitudes m ≤ M, |f| = m + log1p(-σ(m-M) (1-e⁻²ᵐ)) is m less a
-    correction that needs no cancellation. atanh and expm1 are written with functions that every ONNX exporter has.
+    correction that needs no cancellation. atanh and expm1 are written with functions that every ONNX exporter knows.
     """
     sign_x, sign_y = _sign(x), _sign(y)
     size_x, size_y = sign_x * x, sign_y * y
     first = size_x <= size_y
     small, large = torch.where(first, size_x, size_y), torch.where(first, size_y, size_x)
     near = large < 2
-    half_x, half_y = torch.where(near, x, 0) / 2, torch.where(near, y, 0) / 2
-    product = torch.tanh(half_x) * torch.tanh(half_y)
+    double = 2 * torch.tanh(torch.where(near, small, 0) / 2) * torch.tanh(torch.where(near, large, 0) / 2)
+    near_value = torch.log1p(double / (1 - double / 2))
     difference, dropped = _difference(small, large)
     share = torch.sigmoid(difference)
     share = share * (1 + dropped * (1 - share.detach()))
     far_value = small + torch.log1p(-share * torch.tanh(small) * (1 + torch.exp(-2 * small)))
-    return torch.where(near, torch.log1p(product) - torch.log1p(-product), sign_x * sign_y * far_value)
+    return sign_x * sign_y * torch.where(near, near_value, far_value)
 
 
 FORMULAS: dict[tuple[str, str], Join] = {("or", "il"): or_il, ("xnor", "il"): xnor_il, ("or", "ail"): or_ail, ("xnor", "ail"): xnor_ail}
