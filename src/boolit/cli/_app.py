@@ -21,10 +21,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from boolit import __version__
-from boolit._signals import INTERRUPTED, INTERRUPTS, READER_GONE, is_command
 from boolit.cli import print_error
 from boolit.cli._help import HelpLayout, explain, write_commands
 from boolit.cli._options import UNFINISHED
+from boolit.cli._signals import INTERRUPTED, INTERRUPTS, READER_GONE
 from boolit.errors import UserError, lacks_memory
 
 # Newer typers carry click inside themselves, older ones use the package: the base of BadParameter is right in both.
@@ -136,8 +136,7 @@ class _TorchCommand(_Command):
 
     def invoke(self, context: Any) -> Any:
         import_module("boolit.nn")
-        if is_command():
-            INTERRUPTS.raise_interrupt()
+        INTERRUPTS.raise_interrupt()
         return super().invoke(context)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from boolit._signals import INTERRUPT_MESSAGE
+from boolit.cli._signals import INTERRUPT_MESSAGE
 from boolit.cli import main
 from boolit.cli._app import application
 from boolit.errors import UserError

@@ -30,7 +30,7 @@ from boolit.lab.bench.settings import (
 )
 from boolit.lab.bench.timing import Timing
 from boolit.lab.runs import JSON
-from boolit.logic import kernels
+from boolit.logic import cpu
 from boolit.logic.vocabulary import OPERATIONS, approximate
 from boolit.nn import Gate
 
@@ -239,7 +239,7 @@ class GatesResult:
 
 def stamp(device: torch.device = CPU) -> dict[str, JSON]:
     """Everything a reader needs to judge the numbers: no path and no name of the machine."""
-    status = kernels.status()
+    status = cpu.status()
     gpu_status = kernels.gpu_status() if device.type == "cuda" else None
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
