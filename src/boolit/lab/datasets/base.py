@@ -99,7 +99,7 @@ class PixelScale:
     shift: float
 
     def __call__(self, x: Tensor) -> Tensor:
-        return (x if x.is_floating_point() else x.float()).mul(self.scale).sub_(self.shift)
+        return (x.clone() if x.is_floating_point() else x.float()).mul_(self.scale).sub_(self.shift)
 
     @cached_property
     def table(self) -> Tensor:
