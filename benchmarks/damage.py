@@ -32,11 +32,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
 
 from boolit.errors import UserError
-from boolit.lab.datasets.tables import TableSpec, open_table, prepare_table, table_digest
-from boolit.saved import SavedModelError, load
+from boolit.lab.datasets.table import TableSource, prepare_table
+from boolit.tables import TablePreparation, load, read_table, save
 
 SECONDS, BYTES = 30, 2**30
 ROWS = {"a": [1.5, None, -2.0], "b": ["x", "z", "unheard of"]}
@@ -82,76 +82,55 @@ def damaged(content: bytes, drawn: random.Random) -> bytes:
     return bytes(changed)
 
 
-# A model: the checksum it carries covers everything.
+# A model: the zip's checksums cover everything.
 
 
 def make_model(path: Path) -> None:
-    """A small model of random weights."""
-    import torch
+    """Write a small model."""
+    from sklearn.pipeline import Pipeline
 
-    from boolit.saved.columns import Column
-    from boolit.saved.file import ModelDescription, build_network
-    from boolit.saved.model import SavedModel
+    from boolit.sklearn import LogicalMLPClassifier
 
-    torch.manual_seed(0)
-    columns = (Column("a", "number", 0.5, missing=True), Column("b", "category", levels=("x", "y", "z")))
-    module = build_network(5, (6, 4), 1, "or_and_xnor_nail_d", in_unit=False)
-    description = ModelDescription(columns, "c", "classify", ("no", "yes"), "or_and_xnor_nail_d", (6, 4))
-    SavedModel(module.eval(), description).save(path)
+    network = LogicalMLPClassifier("or_and_xnor_nail_d", width=(6, 4), max_iter=1, random_state=0)
+    table = pd.DataFrame({"a": [0.5, None, 1.0, 2.0] * 5, "b": ["x", "y", "z", "x"] * 5})
+    save(Pipeline([("preparation", TablePreparation()), ("network", network)]).fit(table, ["no", "yes"] * 10), path)
 
 
 def read_model(path: Path) -> Any:
-    """What it answers."""
-    model = load(path)
-    return model.description, model.predict_proba(ROWS).tolist()
+    """Return its predictions."""
+    return load(path).predict_proba(pd.DataFrame(ROWS)).tolist()
 
 
-# Tables: an .npz has zip's checksums; of a CSV, what Python's own reader finds must be found.
-
-
-def make_npz(path: Path) -> None:
-    """Numbers, texts and flags."""
-    drawn = np.random.default_rng(0)
-    np.savez_compressed(path, X=drawn.normal(size=(50, 3)), y=drawn.choice(["red", "blue"], 50), z=drawn.random(50) < 0.5)
+# Tables: Parquet has checksums of its own; of a CSV, what Python's own reader finds must be found.
 
 
 def make_csv(path: Path) -> None:
-    """Numbers, quoted texts and empty cells."""
+    """Write numbers, quoted texts and empty cells."""
     drawn = random.Random(0)
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["id", "size", "colour", "class"])
+        writer.writerow(["id", "size", "color", "class"])
         for place in range(120):
-            colour = drawn.choice(["red", "pale, blue", 'say "so"', ""])
-            writer.writerow([place, f"{drawn.random():.6f}", colour, drawn.choice("ab")])
+            color = drawn.choice(["red", "pale, blue", 'say "so"', ""])
+            writer.writerow([place, f"{drawn.random():.6f}", color, drawn.choice("ab")])
 
 
-def read_table(path: Path) -> Any:
-    """Names and cells; and the table is prepared as for a network."""
-    table = open_table(path)
-    columns: dict[str, list[Any]] = {name: [] for name in table.names}
-    for piece in table.batches(table.names):
-        for name, values in zip(table.names, piece.columns, strict=True):
-            columns[name] += values.to_pylist()
-    with data_kept_in(path.parent / "data"), suppress(UserError):  # cells that no network can learn from
-        prepare_table(TableSpec(str(path), table_digest(path), table.names[-1]))
-    return columns
+def make_parquet(path: Path) -> None:
+    """Write the same table as Parquet."""
+    make_csv(path.with_suffix(".csv"))
+    read_table(path.with_suffix(".csv")).to_parquet(path)
 
 
-@contextmanager
-def data_kept_in(folder: Path) -> Iterator[None]:
-    """With another data folder."""
-    before = os.environ.get("BOOLIT_DATA")
-    os.environ["BOOLIT_DATA"] = str(folder)
-    try:
-        yield
-    finally:
-        os.environ.pop("BOOLIT_DATA")
-        os.environ.update({} if before is None else {"BOOLIT_DATA": before})
+def read(path: Path) -> Any:
+    """Return names and cells; the table is also prepared as for a network."""
+    frame = read_table(path)
+    with suppress(UserError):  # cells that no network can learn from
+        prepare_table(TableSource(path=str(path), target=str(frame.columns[-1])))
+    return {str(name): [str(value) for value in values] for name, values in frame.items()}
 
 
 def expect_csv(content: bytes, whole: Any) -> Any:
-    """The same cells by the standard library."""
+    """Return the same cells by the standard library."""
     del whole
     rows = [row for row in csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")) if row]
     names = [name.strip() for name in rows[0]]
@@ -159,9 +138,9 @@ def expect_csv(content: bytes, whole: Any) -> Any:
 
 
 KINDS: dict[str, Kind] = {
-    "model": Kind("model.safetensors", make_model, read_model),
-    "npz": Kind("table.npz", make_npz, read_table),
-    "csv": Kind("table.csv", make_csv, read_table, expect_csv),
+    "model": Kind("model.skops", make_model, read_model),
+    "parquet": Kind("table.parquet", make_parquet, read, None),
+    "csv": Kind("table.csv", make_csv, read, expect_csv),
     # The store's and the checkpoint's belong here.
 }
 
@@ -198,7 +177,7 @@ def outcome(kind: Kind, path: Path, whole: Any) -> str:
     try:
         with _alarm():
             found = kind.read(path)
-    except (UserError, SavedModelError, RefusedError) as error:
+    except (UserError, RefusedError) as error:
         if "\n" in str(error):
             return f"more than one line: {error}"
         memory = "allocate" in str(error) or ("MemoryError" in str(error) and kind.expect is not None)

@@ -45,6 +45,7 @@ def test_parquet_keeps_its_types(tmp_path: Path) -> None:
         ("t.csv", "a,a\n1,2\n", "two columns named 'a'"),
         ("t.csv", "1,2\n3,4\n", "numbers instead of column names"),
         ("t.csv", "a,b\n1,2\n1,2,3\n", "line 3"),
+        ("t.csv", "a,b\n1,2\n1\n", "line 3 of .* has 1 fields instead of 2"),
         ("t.csv", b"a,b\n1,2\n\xff,2\n", "line 3 of .* is not UTF-8"),
         ("t.csv", b"a,b\n\0\0\n", "binary file"),
         ("t.parquet", b"PAR1 nothing", "cannot be read"),

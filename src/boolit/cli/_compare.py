@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time as clock
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -189,16 +188,16 @@ def compare(
         minutes,
         weights,
     )
-    shown, folder, started = False if json else None, out or RESULTS / config.name, clock.monotonic()
+    shown, folder = False if json else None, out or RESULTS / config.name
     with use_device(local_device(device, cluster)):
         with show_working("reading", shown):
             job = CompareJob.prepare(config, shown)
         if not json:
             _describe(job)
         with show_working("estimating the time", shown):
-            job = job.limit(folder, clock.monotonic() - started)
+            job = job.limit(folder)
         if not json:
-            progress().print(f"Expected time: {_duration(job.timing.expected if job.timing else 0)}\n")
+            progress().print(f"Expected time: {_duration(job.seconds)}\n")
         with open_cluster(workers, cluster, device) as on:
             result = job.run(folder, shown, cluster=on, command=this_command())
     report = write_report(folder) if result.verdict else None

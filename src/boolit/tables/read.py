@@ -95,14 +95,19 @@ def _read_text(path: Path) -> pd.DataFrame:
         duplicated = next(name for place, name in enumerate(names) if name in names[:place])
         raise UserError(f"{path} has two columns named {duplicated!r}; rename one of them")
     try:
-        return pd.read_csv(
-            path, sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig", index_col=False, on_bad_lines="error"
-        )
+        frame = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig", index_col=False)
     except UnicodeDecodeError:
         raise UserError(f"line {_undecodable_line(path)} of {path} is not UTF-8; save the file as UTF-8") from None
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
         message = " ".join(str(error).removeprefix("Error tokenizing data. C error: ").split())
         raise UserError(f"{path} cannot be read as a table with the separator {separator!r} ({message})") from None
+    if (frame.iloc[:, -1] == "").any():  # pandas fills up short rows with empty cells
+        with io.TextIOWrapper(_open(path), encoding="utf-8-sig", newline="") as file:
+            rows = csv.reader(file, delimiter=separator)
+            for row in rows:
+                if row and len(row) < frame.shape[1]:
+                    raise UserError(f"line {rows.line_num} of {path} has {len(row)} fields instead of {frame.shape[1]}")
+    return frame
 
 
 def detect_separator(head: str) -> str:

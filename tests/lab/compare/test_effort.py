@@ -29,31 +29,26 @@ def test_as_much_as_fits_and_no_less_than_a_comparison_needs(seconds: float, fix
 def test_minutes_are_decided_once(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = CompareConfig(folder / "rare.csv", "ill", activations=("relu",), budget=200, minutes=0.01)
     job = CompareJob.prepare(config).limit(tmp_path)
-    assert job.timing is not None
     assert (len(job.splits), len(job.config.rates)) == (5, 3)
-    assert "5 splits instead of 10, 3 learning rates instead of 6" in job.timing.notes(0.01)[0]
-    monkeypatch.setattr("boolit.lab.compare.effort.time_epochs", lambda *_: pytest.fail("timed again"))
+    assert "5 splits instead of 10, 3 learning rates instead of 6" in job.reductions[0]
+    monkeypatch.setattr("boolit.lab.compare.effort._time_epoch", lambda *_: pytest.fail("timed again"))
     again = CompareJob.prepare(config).limit(tmp_path)
     assert again.config == job.config
     assert [run.key for run in again.plan.runs] == [run.key for run in job.plan.runs]
 
 
 def test_the_bar_is_proportional_to_the_work() -> None:
-    bars = CompareProgress({"rates": 60.0, "training": 40.0}, {"relu": 1.0, "max": 3.0}, shown=False)
+    bars = CompareProgress({"rates": 60.0, "training": 40.0}, shown=False)
 
     def completed() -> float:
         return bars._bars.tasks[0].completed
 
-    bars.phase("rates")
-    bars.expect(20)
+    bars.phase("rates", 20)
     bars.begin("relu, 100 parameters, 10 runs")
     at = SimpleNamespace(epoch=3, step=0)
     bars.after_step(SimpleNamespace(at=at, job=SimpleNamespace(runs=10, recipe=SimpleNamespace(epochs=10))))
-    assert completed() == pytest.approx(7.5)  # half of relu's quarter of 60, as runs stop after 0.6 of their epochs
+    assert completed() == pytest.approx(15)  # half of 10 of 20 runs, as runs stop after 0.6 of their epochs
     bars.finish(10)
-    assert completed() == pytest.approx(15)
-    bars.begin("max, 100 parameters, 10 runs")
-    bars.finish(10)
-    assert completed() == pytest.approx(60)
-    bars.phase("training")
+    assert completed() == pytest.approx(30)
+    bars.phase("training", 10)
     assert completed() == pytest.approx(60)

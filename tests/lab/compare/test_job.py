@@ -157,7 +157,7 @@ def test_groups_stay_together_and_time_makes_no_claims(folder: Path, tmp_path: P
     assert dates[rows["train"]].max() < dates[rows["test"]].min()
     result = job.run(tmp_path / "out", progress=False)
     assert "significantly" not in result.text
-    assert "differ by the seed only" in result.text
+    assert "differ by their seed only" in result.text
 
 
 def test_what_is_said_before_training(folder: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,10 @@ class Effort:
         """Epochs of all runs of an activation, if none stops early."""
         return self.splits * (len(self.rates) * trial_epochs(self.epochs) + self.epochs)
 
+    def seconds(self, per_epoch: float) -> float:
+        """Return the expected duration, given the seconds of one epoch of one run of every activation together."""
+        return STOPPED * per_epoch * self.run_epochs / PLANNED_SHARE
+
 
 def fit_effort(wanted: Effort, seconds: float, cost: Callable[[Effort], float], fixed: Collection[str] = ()) -> Effort:
     """Return as much of what is wanted as fits into some seconds: first fewer splits, then rates, then epochs.
@@ -58,18 +63,34 @@ def fit_effort(wanted: Effort, seconds: float, cost: Callable[[Effort], float], 
         effort = replace(effort, splits=min(effort.splits, MIN_SPLITS))
     if "rates" not in fixed and cost(effort) > seconds and len(effort.rates) > MIN_RATES:
         effort = replace(effort, rates=effort.rates[1::2][-MIN_RATES:])
-    if "epochs" not in fixed:
-        while cost(effort) > seconds and effort.epochs > MIN_EPOCHS:
-            effort = replace(effort, epochs=effort.epochs - 1)
+    while "epochs" not in fixed and cost(effort) > seconds and effort.epochs > MIN_EPOCHS:
+        effort = replace(effort, epochs=effort.epochs - 1)
     return effort
 
 
-def time_epochs(planned: Plan, wanted: Effort) -> dict[str, float]:
-    """Return the seconds of one epoch of one run by activation, from a few steps of the trials."""
+def choose_effort(
+    planned: Plan, wanted: Effort, minutes: float | None, fixed: Collection[str], out: Path
+) -> tuple[Effort, float]:
+    """Return the effort and its expected seconds: those of the same command before, or from a few timed steps."""
+    question = json.loads(json.dumps([minutes, asdict(wanted), [run.key for run in planned.runs]]))
+    with suppress(OSError, ValueError, KeyError, TypeError):  # there is none, or a damaged one
+        before = json.loads((out / FILE).read_text(encoding="utf-8"))
+        if before["question"] == question:
+            return Effort(before["splits"], tuple(before["rates"]), before["epochs"]), before["seconds"]
+    per_epoch = _time_epoch(planned, wanted)
+    effort = fit_effort(wanted, 60 * minutes, lambda each: each.seconds(per_epoch), fixed) if minutes else wanted
+    out.mkdir(parents=True, exist_ok=True)
+    entries = {"question": question, **asdict(effort), "seconds": effort.seconds(per_epoch)}
+    (out / FILE).write_text(json.dumps(entries, indent=1), encoding="utf-8")
+    return effort, effort.seconds(per_epoch)
+
+
+def _time_epoch(planned: Plan, wanted: Effort) -> float:
+    """Return the seconds of one epoch of one run of every activation together, from a few steps of their trials."""
     trials = trial_plan(planned, range(1, wanted.splits + 1), wanted.rates)
     first = {cohort.runs[0].activation: cohort for cohort in reversed(trials.cohorts)}
-    seconds = {}
-    for spec, cohort in first.items():
+    total = 0.0
+    for cohort in first.values():
         work, times = job(cohort.runs), [time.monotonic()]
 
         def watch(training: Any, times: list[float] = times) -> bool:
@@ -79,116 +100,62 @@ def time_epochs(planned: Plan, wanted: Effort) -> dict[str, float]:
 
         train(work, callback=watch)
         steps = times[WARM_UP:] if len(times) > WARM_UP + 1 else times
-        seconds[spec] = (steps[-1] - steps[0]) / (len(steps) - 1) * work.steps_per_epoch * EVALUATION / work.runs
-    return seconds
+        total += (steps[-1] - steps[0]) / (len(steps) - 1) * work.steps_per_epoch * EVALUATION / work.runs
+    return total
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """The chosen effort, the effort without a limit, and the seconds of an epoch of a run by activation."""
-
-    effort: Effort
-    wanted: Effort
-    seconds: Mapping[str, float]
-
-    @property
-    def expected(self) -> float:
-        """Expected seconds of the training."""
-        return self._cost(self.effort)
-
-    def _cost(self, effort: Effort) -> float:
-        return STOPPED * sum(self.seconds.values()) * effort.run_epochs / PLANNED_SHARE
-
-    def notes(self, minutes: float | None) -> list[str]:
-        """Say how long it takes and what was reduced."""
-        new, old = self.effort, self.wanted
-        reduced = [f"{new.splits} splits instead of {old.splits}"] if new.splits < old.splits else []
-        reduced += [f"{len(new.rates)} learning rates instead of {len(old.rates)}"] if new.rates != old.rates else []
-        reduced += [f"at most {new.epochs} epochs instead of {old.epochs}"] if new.epochs < old.epochs else []
-        notes = [f"to keep to --minutes {minutes:g}: {', '.join(reduced)}"] if reduced else []
-        if minutes is not None and self.expected > 60 * minutes:
-            notes.append(f"--minutes {minutes:g} is too short; fewer rows or activations help")
-        return notes
-
-
-def estimate(
-    planned: Plan, wanted: Effort, minutes: float | None, fixed: Collection[str], out: Path, spent: float = 0.0
-) -> Estimate:
-    """Time some steps and choose the effort, or return what was chosen for this folder before."""
-    question = {"minutes": minutes, "wanted": asdict(wanted), "runs": [run.key for run in planned.runs]}
-    question = json.loads(json.dumps(question))
-    try:
-        before = json.loads((out / FILE).read_text(encoding="utf-8"))
-        if before["question"] == question:
-            chosen = before["effort"]
-            return Estimate(Effort(chosen["splits"], tuple(chosen["rates"]), chosen["epochs"]), wanted, before["seconds"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass  # there is none, or a damaged one
-    started = time.monotonic()
-    result = Estimate(wanted, wanted, time_epochs(planned, wanted))
-    spent += time.monotonic() - started
-    if minutes is not None:
-        result = replace(result, effort=fit_effort(wanted, 60 * minutes - spent, result._cost, fixed))
-    out.mkdir(parents=True, exist_ok=True)
-    entries = {"question": question, "effort": asdict(result.effort), "seconds": result.seconds}
-    (out / FILE).write_text(json.dumps(entries, indent=1), encoding="utf-8")
-    return result
+def describe_effort(effort: Effort, wanted: Effort, minutes: float | None, seconds: float) -> list[str]:
+    """Say what was reduced for ``--minutes``, and whether it is enough."""
+    reduced = [f"{effort.splits} splits instead of {wanted.splits}"] if effort.splits < wanted.splits else []
+    reduced += [f"{len(effort.rates)} learning rates instead of {len(wanted.rates)}"] if effort.rates != wanted.rates else []
+    reduced += [f"at most {effort.epochs} epochs instead of {wanted.epochs}"] if effort.epochs < wanted.epochs else []
+    notes = [f"to keep to --minutes {minutes:g}: {', '.join(reduced)}"] if reduced else []
+    if minutes is not None and seconds > 60 * minutes:
+        notes.append(f"--minutes {minutes:g} is too short; fewer rows or activations help")
+    return notes
 
 
 class CompareProgress(StudyProgress):
-    """One bar for all phases of a comparison, in expected seconds.
+    """One bar for all phases of a comparison.
 
     Args:
-        seconds: expected seconds of every phase, by name, in order.
-        costs: expected seconds of one epoch of one run, by activation.
+        work: the share of every phase in the whole work, by name, in order.
         shown: False hides everything.
     """
 
-    def __init__(self, seconds: Mapping[str, float], costs: Mapping[str, float], shown: bool | None = None) -> None:
+    def __init__(self, work: Mapping[str, float], shown: bool | None = None) -> None:
         self._bars = progress_bars(_Left(), TimeElapsedColumn(), shown=shown)
-        self._study = self._bars.add_task(next(iter(seconds)), total=sum(seconds.values()))
-        self._seconds, self._costs, self._phase, self._spec = dict(seconds), costs, next(iter(seconds)), ""
-        self._done, self._before = 0.0, 0.0
+        self._work, self._done, self._before = dict(work), 0.0, 0.0
+        self._task = self._bars.add_task("", total=sum(work.values()))
 
-    def phase(self, name: str) -> None:
-        """Start a phase; those before it are complete."""
-        names = list(self._seconds)
-        self._phase, self._before = name, sum(self._seconds[earlier] for earlier in names[: names.index(name)])
-        self._done = 0.0
-        self._bars.update(self._study, description=name, completed=self._before)
+    def phase(self, name: str, runs: int = 1) -> None:
+        """Start a phase with a number of runs to train; the phases before it are complete."""
+        names = list(self._work)
+        self._phase, self._runs, self._done = name, max(1, runs), 0.0
+        self._before = sum(self._work[earlier] for earlier in names[: names.index(name)])
+        self._show(0.0, name)
 
     def begin(self, cohort: str) -> None:
-        self._spec = cohort.partition(",")[0]
-        self._bars.update(self._study, description=f"{self._phase}: {self._spec}")
+        self._show(0.0, f"{self._phase}: {cohort.partition(',')[0]}")
 
     def after_step(self, training: Any) -> None:
         if training.at.step == 0:
-            share = training.at.epoch / training.job.recipe.epochs
-            self._advance(self._done + self._share(training.job.runs) * min(1.0, share / STOPPED))
+            self._show(training.job.runs * min(1.0, training.at.epoch / training.job.recipe.epochs / STOPPED))
 
     def show_workers(self, workers: int, running: float) -> None:
-        self._bars.update(self._study, description=f"{self._phase}: {workers} workers")
-        self._advance(self._done + self._share(running))
+        self._show(running, f"{self._phase}: {workers} workers")
 
     def finish(self, runs: int) -> None:
-        self._done += self._share(runs)
-        self._advance(self._done)
+        self._done += runs
+        self._show(0.0)
 
-    def expect(self, runs: int) -> None:
-        """Set the number of runs of the phase that are still to be trained."""
-        self._runs = max(1, runs)
-
-    def _share(self, runs: float) -> float:
-        mean = sum(self._costs.values()) / max(1, len(self._costs))
-        weight = self._costs.get(self._spec, mean) / mean if mean else 1.0
-        return self._seconds[self._phase] * weight * runs / self._runs
-
-    def _advance(self, done: float) -> None:
-        self._bars.update(self._study, completed=self._before + min(done, self._seconds[self._phase]))
+    def _show(self, running: float, text: str | None = None) -> None:
+        share = min(1.0, (self._done + running) / self._runs)
+        self._bars.update(self._task, completed=self._before + share * self._work[self._phase], description=text)
 
 
 class _Left(ProgressColumn):
-    """Remaining time from the average speed since the start."""
+    """Remaining time by the average speed since the start."""
 
     def render(self, task: Task) -> Text:
         if not task.elapsed or not task.completed or not task.total:

@@ -22,7 +22,7 @@ from boolit.errors import UserError
 from boolit.lab.common.devices import use_device
 from boolit.lab.compare import scoring
 from boolit.lab.compare.config import RATES, CompareConfig
-from boolit.lab.compare.effort import STOPPED, CompareProgress, Effort, Estimate, estimate
+from boolit.lab.compare.effort import CompareProgress, Effort, choose_effort, describe_effort
 from boolit.lab.compare.images import TARGET, image_table
 from boolit.lab.compare.runs import (
     LOSS,
@@ -54,10 +54,6 @@ if TYPE_CHECKING:
 
 MODEL_FILE = "model.skops"
 PHASES = ("choosing learning rates", "training", "baselines")
-BY_TIME = (
-    "The test rows are the latest rows of the table, in every run: the scores differ by the seed only. Neither an interval for "
-    "new rows nor a test of significance applies, and a difference between activations may be due to these rows."
-)
 
 
 @dataclass(frozen=True)
@@ -84,23 +80,20 @@ class CompareResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return the result in numbers and in words."""
-        summary = {"already": self.summary.already, "trained": self.summary.trained, "seconds": self.summary.seconds}
+        summary = {name: getattr(self.summary, name) for name in ("already", "trained", "diverged", "seconds")}
         entries = {"complete": self.summary.complete, "summary": summary, "verdict": self.text or None, "notes": [*self.notes]}
         if self.verdict is None:
             return entries
-        comparison, rates = self.verdict.comparison, dict[str, dict[int, float]]()
-        for (spec, split), rate in self.rates.items():
-            rates.setdefault(spec, {})[split] = rate
+        comparison, rates = self.verdict.comparison, [[*where, rate] for where, rate in self.rates.items()]
         return entries | {
             "metric": comparison.metric.key,
             "claims": self.verdict.wins,
-            "scores": {
-                name: asdict(comparison.estimates[name]) | {"scores": list(scores), "rates": rates.get(name, {})}
-                for name, scores in comparison.scores.items()
-            },
+            "estimates": {name: asdict(score) for name, score in comparison.estimates.items()},
+            "scores": comparison.scores,
+            "rates": rates,
             "pairs": [asdict(pair) for pair in comparison.pairs],
-            "expected": None if self.expected is None else asdict(self.expected),
-            "model": None if self.model is None else str(self.model),
+            "expected": self.expected and asdict(self.expected),
+            "model": self.model and str(self.model),
         }
 
 
@@ -113,7 +106,8 @@ class CompareJob:
         table: the prepared table.
         plan: one run per activation, repeated on every split.
         scorer: the metric.
-        timing: expected time and chosen effort; None until `limit` is called.
+        seconds: expected duration; 0 until `limit` is called.
+        reductions: what was reduced for ``--minutes``.
 
     Example:
         >>> import tempfile
@@ -131,7 +125,8 @@ class CompareJob:
     table: PreparedTable
     plan: Plan
     scorer: scoring.Scorer
-    timing: Estimate | None = None
+    seconds: float = 0.0
+    reductions: Sequence[str] = ()
 
     @staticmethod
     def prepare(config: CompareConfig, progress: bool | None = None) -> CompareJob:
@@ -209,18 +204,19 @@ class CompareJob:
         """Parameters of the network of every activation."""
         return {run.activation: run.parameters for run in self.plan.runs}
 
-    def limit(self, out: Path, spent: float = 0.0) -> CompareJob:
+    def limit(self, out: Path) -> CompareJob:
         """Return the job with an estimate of its duration, reduced to ``minutes`` if that was asked for."""
         config = self.config
         wanted = Effort(len(self.splits), config.rates, self.plan.study.training.epochs)
         given = {"splits": config.splits is not None, "rates": config.rates != RATES, "epochs": config.epochs is not None}
         fixed = [name for name, is_given in given.items() if is_given]
-        timing = estimate(self.plan, wanted, config.minutes, fixed, out, spent)
-        if timing.effort == wanted:
-            return replace(self, timing=timing)
-        config = replace(config, **vars(timing.effort))
-        source = self.table.source
-        return CompareJob(config, self.table, make_plan(config, source, self.table), self.scorer, timing)
+        effort, seconds = choose_effort(self.plan, wanted, config.minutes, fixed, out)
+        notes = describe_effort(effort, wanted, config.minutes, seconds)
+        if effort == wanted:
+            return replace(self, seconds=seconds, reductions=notes)
+        config = replace(config, **vars(effort))
+        plan = make_plan(config, self.table.source, self.table)
+        return CompareJob(config, self.table, plan, self.scorer, seconds, notes)
 
     def run(
         self,
@@ -241,7 +237,7 @@ class CompareJob:
             rates = choose_rates(store.results([run.key for run in trials.runs], history=False))
             final = final_plan(self.plan, rates)
             summary = _add(before, self._execute(final, store, bars, PHASES[1], cluster))
-            notes = [*(self.timing.notes(self.config.minutes) if self.timing else ()), *edge_notes(rates, self.config.rates)]
+            notes = [*self.reductions, *edge_notes(rates, self.config.rates)]
             if not summary.complete:
                 return CompareResult(summary, rates, notes)
             bars.phase(PHASES[2])
@@ -254,16 +250,13 @@ class CompareJob:
     def _execute(
         self, plan: Plan, store: Store, bars: CompareProgress, phase: str, cluster: Cluster | None
     ) -> ExecutionSummary:
-        bars.phase(phase)
-        bars.expect(len(plan.runs) - len(store.finished([run.key for run in plan.runs])))
+        bars.phase(phase, len(plan.runs) - len(store.finished([run.key for run in plan.runs])))
         return execute(plan, store, progress=bars, cluster=cluster)
 
     def _progress(self, shown: bool | None) -> CompareProgress:
-        costs = dict(self.timing.seconds) if self.timing else dict.fromkeys(self.config.activations, 0.1)
-        epochs, per_epoch = self.plan.study.training.epochs, STOPPED * sum(costs.values()) * len(self.splits)
-        trials = per_epoch * len(self.config.rates) * trial_epochs(epochs)
-        seconds = (trials, per_epoch * epochs, 0.05 * (trials + per_epoch * epochs))
-        return CompareProgress(dict(zip(PHASES, seconds, strict=True)), costs, shown)
+        epochs = self.plan.study.training.epochs
+        work = (len(self.config.rates) * trial_epochs(epochs), epochs, 0.1 * epochs)
+        return CompareProgress(dict(zip(PHASES, work, strict=True)), shown)
 
     def _check_folder(self, out: Path) -> None:
         """Refuse to overwrite the model of another table or target."""
@@ -293,11 +286,11 @@ class CompareJob:
             scoring.GUESS_TEXTS[self.table.task == "regression"],
             (scoring.LINEAR, scoring.BOOSTING),
             diverged,
+            one_split=config.time is not None,
         )
         picks = [self._choose(results, number) for number in self.splits]
         expected = [self.guesses[i] if spec is None else scores[spec][i] for i, spec in enumerate(picks)]
-        text = BY_TIME if config.time else str(verdict)
-        result = CompareResult(ExecutionSummary(0, 0, 0, 0, 0.0), verdict=verdict, text=text)
+        result = CompareResult(ExecutionSummary(0, 0, 0, 0, 0.0), verdict=verdict, text=str(verdict))
         result = replace(result, expected=interval(expected, splits, self.scorer.metric.percent))
         if picks[0] is None:
             return result
@@ -349,6 +342,7 @@ class CompareJob:
                 "guess_text": verdict.guess_text,
                 "baselines": list(verdict.baselines),
                 "diverged": verdict.diverged,
+                "one_split": verdict.one_split,
             },
             "verdict": result.text,
             "paragraphs": [*describe_model(result), *result.notes],
@@ -361,7 +355,8 @@ def describe_model(result: CompareResult) -> list[str]:
         return []
     form, expected = result.verdict.score_format, result.expected
     low, high = (min(max(value, 0.0), 1.0) if form.percent else value for value in (expected.low, expected.high))
-    numbers = f"{form.number(expected.mean)} [{form.number(low)}, {form.number(high)}]{form.unit}"
+    interval = "" if result.verdict.one_split else f" [{form.number(low)}, {form.number(high)}]"
+    numbers = f"{form.number(expected.mean)}{interval}{form.unit}"
     return [
         f"The saved model is the network with the lowest validation loss on the first split. Expected "
         f"{result.verdict.comparison.metric.name} on new rows: {numbers}, measured by making the same choice on every split."

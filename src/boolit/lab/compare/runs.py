@@ -123,31 +123,18 @@ def edge_notes(rates: Mapping[ActivationSplit, float], tried: Sequence[float]) -
 
     Example:
         >>> edge_notes({("relu", 1): 0.1, ("relu", 2): 0.1, ("relu", 3): 0.01}, [0.01, 0.1, 0.03])
-        ['the highest rate tried, 0.1, was chosen on most splits for ReLU; a higher one may be better: --rates 0.03,0.1,0.3,1']
+        ['the highest rate tried, 0.1, was chosen on most splits for ReLU; a higher one may be better (--rates)']
     """
-    if len(tried) < 2:
-        return []
     chosen: dict[str, list[float]] = defaultdict(list)
     for (spec, _), rate in rates.items():
         chosen[spec].append(rate)
     notes = []
-    for word, edge in (("high", max(tried)), ("low", min(tried))):
-        names = [paper_name(spec) for spec, values in chosen.items() if 2 * values.count(edge) > len(values)]
+    for word, edge in (("high", max(tried)), ("low", min(tried))) if len(tried) > 1 else ():
+        names = ", ".join(paper_name(spec) for spec, values in chosen.items() if 2 * values.count(edge) > len(values))
         if names:
-            further = ",".join(f"{rate:g}" for rate in _beyond(tried, word == "high"))
-            notes.append(
-                f"the {word}est rate tried, {edge:g}, was chosen on most splits for {', '.join(names)}; "
-                f"a {word}er one may be better: --rates {further}"
-            )
+            where = f"the {word}est rate tried, {edge:g}, was chosen on most splits for {names}"
+            notes.append(f"{where}; a {word}er one may be better (--rates)")
     return notes
-
-
-def _beyond(tried: Sequence[float], up: bool) -> list[float]:
-    """Return the two rates at an edge and two beyond it, in half decades."""
-    edge = sorted(tried)[-2:] if up else sorted(tried)[:2]
-    half_decade = round(2 * math.log10(edge[-1 if up else 0]))
-    more = [float(f"{10 ** ((half_decade + step) / 2):.0e}") for step in ((1, 2) if up else (-2, -1))]
-    return [*edge, *more] if up else [*more, *edge]
 
 
 def _patience(epochs: int) -> int:

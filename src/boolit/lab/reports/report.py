@@ -250,7 +250,7 @@ def split_verdict(entries: Mapping[str, Any]) -> SplitVerdict:
     splits = ResampledSplits(len(scores[entries["guess"]]), entries["tested"], entries["others"])
     comparison = compare_splits(scores, Metric.model_validate(entries["metric"]), splits)
     others = {name: entries[name] for name in ("reference", "guess", "guess_text", "baselines", "diverged")}
-    return SplitVerdict(comparison, **others)
+    return SplitVerdict(comparison, **others, one_split=entries.get("one_split", False))
 
 
 def compare_section(

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import stdev
 from typing import Any
 
 import pandas as pd
@@ -32,7 +33,7 @@ from boolit.lab.results.names import (
 )
 from boolit.lab.results.splits import Estimate
 from boolit.lab.results.statistics import ALPHA, COVERAGE, Comparison, ScoreFormat, Summary, score_format, student_p
-from boolit.lab.results.verdicts import SplitVerdict
+from boolit.lab.results.verdicts import ONE_SPLIT, SplitVerdict
 from boolit.lab.runs import Metric
 
 MINUS = " − "  # between the activations of a row that is a difference
@@ -250,6 +251,8 @@ def _p_text(p: float | None) -> str:
 
 def split_tables(verdict: SplitVerdict, title: str, parameters: Mapping[str, int]) -> list[Table]:
     """Return the scores of activations and baselines, and all pairs if there are more than two activations."""
+    if verdict.one_split:
+        return [_seed_scores(verdict, title, parameters)]
     tables = [_split_scores(verdict, title, parameters)]
     return [*tables, _split_pairs(verdict, title)] if len(verdict.activations) > 2 else tables
 
@@ -285,6 +288,18 @@ def _split_scores(verdict: SplitVerdict, title: str, parameters: Mapping[str, in
     bold = f"Bold: the {verdict.extreme} mean of an activation, which need not be significantly so."
     guess = f"{verdict.guess}: {verdict.guess_text}, on the same test rows. A diverged run counts as a guess."
     return builder.table(title, coverage(verdict), bold, guess)
+
+
+def _seed_scores(verdict: SplitVerdict, title: str, parameters: Mapping[str, int]) -> Table:
+    comparison, form, names = verdict.comparison, verdict.score_format, verdict.comparison.ranking
+    builder = _Builder(names)
+    means = [comparison.estimates[name].mean for name in names]
+    deviations = [stdev(comparison.scores[name]) for name in names]
+    texts = [f"{form.number(mean)} ± {form.number(sd)}" for mean, sd in zip(means, deviations, strict=True)]
+    builder.add(metric_label(comparison.metric, split=False), texts, value=means, sd=deviations)
+    counts = [parameters.get(name) for name in names]
+    builder.add("parameters", ["" if count is None else str(count) for count in counts], value=counts)
+    return builder.table(title, f"Mean ± standard deviation over {comparison.splits.number} seeds.", ONE_SPLIT)
 
 
 def _split_pairs(verdict: SplitVerdict, title: str) -> Table:

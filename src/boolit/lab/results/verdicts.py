@@ -13,6 +13,10 @@ from boolit.lab.results.splits import SplitComparison
 from boolit.lab.results.statistics import MIN_RUNS, Comparison, ScoreFormat, Summary, score_format
 
 _MAX_NAMES, _MAX_PAIRS = 3, 4  # listed in a sentence
+ONE_SPLIT = (
+    "All runs were tested on the same, latest rows and differ by their seed only. Neither an interval for new rows nor a test of "
+    "significance applies: a difference between activations may be due to these rows."
+)
 
 
 def verdict(comparison: Comparison) -> str:
@@ -90,6 +94,7 @@ class SplitVerdict:
         guess_text: what it does, such as "guessing the majority class".
         baselines: other models that are not activations, such as gradient boosting.
         diverged: number of splits on which each activation diverged.
+        one_split: whether all runs have the same rows, as in a split by time. Then nothing is significant.
     """
 
     comparison: SplitComparison
@@ -98,6 +103,7 @@ class SplitVerdict:
     guess_text: str
     baselines: Sequence[str] = ()
     diverged: dict[str, int] = field(default_factory=dict)
+    one_split: bool = False
 
     @cached_property
     def activations(self) -> list[str]:
@@ -123,6 +129,8 @@ class SplitVerdict:
     @cached_property
     def wins(self) -> dict[str, list[str]]:
         """The activations that are significantly better than others, with those others, the reference first."""
+        if self.one_split:
+            return {}
         better = {a: [b for b in self.activations if a != b and self.comparison.is_better(a, b)] for a in self.learned}
         return {a: sorted(worse, key=lambda b: b != self.reference) for a, worse in better.items() if worse}
 
@@ -137,6 +145,9 @@ class SplitVerdict:
         return f"{self.score_format.number(self.comparison.estimates[name].mean)}{self.score_format.unit}"
 
     def __str__(self) -> str:
+        if self.one_split:
+            best = f"The {self.extreme} mean of a network is {paper_name(self.leader)}'s ({self.score(self.leader)})"
+            return f"{best}. {ONE_SPLIT}"
         sentences = [] if self.learned else [self._nothing_learned()]
         sentences += self._win_sentences() if self.wins else self._other_sentences()
         return " ".join([*sentences, *self._baseline_sentences()])

@@ -72,7 +72,7 @@ def measure_correlations(store: Store, layer: int = 1, frame: pd.DataFrame | Non
     """
     frame = store.frame() if frame is None else frame
     kept = frame[(frame["model"] == "mlp") & (frame["state"] == "finished")]
-    kept = kept[[store.weights(key).exists() for key in kept["key"]]]
+    kept = kept[kept["key"].map(lambda key: store.weights(key).exists()).astype(bool)]
     if kept.empty:
         raise UserError(f"{store.folder} keeps no weights of a multi-layer perceptron; run a study with keep_weights = true")
     deep = kept[kept["depth"] >= layer]

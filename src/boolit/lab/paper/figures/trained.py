@@ -29,7 +29,7 @@ def pictures(store: Store, frame: pd.DataFrame, metric: Metric, order: Sequence[
 
     Of each activation, the seed with the best score on validation or training rows is drawn; test rows choose nothing.
     """
-    kept = frame[(frame["state"] == "finished") & [store.weights(key).exists() for key in frame["key"]]]
+    kept = frame[(frame["state"] == "finished") & frame["key"].map(lambda key: store.weights(key).exists())]
     if kept.empty:
         return
     chosen = choose_by(kept, metric)
