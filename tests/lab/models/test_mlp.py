@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import boolit
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.models import family, restore
 
 SPECS = ("relu", "prelu", "or_ail", "xnor_il", "max_min_d", "or_and_xnor_nail_d", "or_xnor_ail_p")

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.training import Job, bytes_per_run, find_learning_rate, train
 
 MakeJob = Callable[..., Job]

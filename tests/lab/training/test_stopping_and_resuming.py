@@ -10,7 +10,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 from boolit.lab.training import Checkpoint, Job, Outcome, Recipe, Training, train
 
 MakeJob = Callable[..., Job]
