@@ -55,7 +55,7 @@ types: .venv/installed
 	$(BIN)/lint-imports
 
 bench: .venv/installed
-	$(BIN)/boolit bench gates
+	$(BIN)/boolit bench
 
 docs: .venv/installed
 	$(BIN)/sphinx-build -W --keep-going -b html docs site

@@ -47,13 +47,12 @@ COMMANDS: dict[str, dict[str, dict[str, str]]] = {
             "rescue": "_results:rescue",
         },
         "The paper": {"verify": "_verify:verify", "paper": "_results:paper", "figures": "_results:figures"},
-        "This machine": {"doctor": "_list:doctor", "data": "data", "bench": "bench"},
+        "This machine": {"doctor": "_list:doctor", "data": "data", "bench": "_bench:bench"},
     },
     "data": {
         "Commands": {"list": "_data:list_", "fetch": "_data:fetch", "check": "_data:check", "generate": "generate"},
     },
     "generate": {"Commands": {"iraven": "_data:iraven"}},
-    "bench": {"Commands": {"gates": "_bench:gates", "training": "_bench:training"}},
 }
 HELP = {
     "boolit": """Logical activation functions for PyTorch, and the lab to test them.
@@ -73,11 +72,6 @@ Examples:
 Examples:
   boolit data generate iraven --problems 100
   boolit data generate iraven --configuration center_single""",
-    "bench": """Measure speed and memory, as ratios to what everybody knows.
-
-Examples:
-  boolit bench gates
-  boolit bench training --json""",
 }
 WITHOUT_TORCH = ("_list:list_",)
 EXIT_CODES = {

@@ -184,10 +184,10 @@ def _differentiable_backward(plan: Plan, grad: Tensor, saved: Tensor) -> Tensor:
         ones = torch.zeros(plan.out_shape, dtype=plan.dtype, device=saved.device)
         ones.narrow(dim, start, groups).fill_(1)
         coefficients = plan.backward(ones, saved)
+        along = grad.narrow(dim, start, groups)
         adjacent = program.pairing == "adjacent"
-        factors = coefficients.unflatten(dim, (groups, program.k) if adjacent else (program.k, groups))
-        along = grad.narrow(dim, start, groups).unsqueeze(dim + 1 if adjacent else dim)
-        part = torch.where(factors != 0, factors * along, 0).reshape(plan.shape)  # the older vmap cannot flatten
+        along = along.repeat_interleave(program.k, dim) if adjacent else torch.cat([along] * program.k, dim)
+        part = (coefficients * along).masked_fill(coefficients == 0, 0)
         total = part if total is None else total + part
     return grad.new_zeros(plan.shape) if total is None else total
 
@@ -201,6 +201,7 @@ _library.define("gates_backward(Tensor grad, Tensor saved, str spec, int dim, Sy
 
 
 def _gates(x: Tensor, spec: str, dim: int, keep: bool) -> tuple[Tensor, Tensor]:
+    _check_memory(x)
     plan = _make_plan(Program.parse(spec), x.dtype, x.shape, dim, x.is_cpu)
     out, kept = plan.forward(x.contiguous(), keep)
     return out, x.new_empty(0, dtype=torch.uint8) if kept is None else kept
