@@ -272,7 +272,6 @@ GRADIENTS: dict[str, Callable[[Tensor], Tensor]] = {
     "functional": lambda g: torch._to_functional_tensor(g),
     "subclass": lambda g: g.as_subclass(Silent),
     "listening subclass": lambda g: g.as_subclass(Listening),
-    "wrapping subclass": Wrapping,
     "other type": lambda g: g.double(),
 }
 BROKEN_GRADIENTS: dict[str, Callable[[Tensor], Tensor]] = {

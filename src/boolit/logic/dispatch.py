@@ -30,6 +30,7 @@ Plan = cpu.Plan | gpu.Plan
 FLOATS = tuple(cpu.TYPES)
 MAX_PLANS = 1024  # of one program
 
+_NO_OVERRIDE = torch._C._disabled_torch_function_impl
 _dispatch_modes, _transforms = torch._C._len_torch_dispatch_stack, torch._C._are_functorch_transforms_active
 
 
@@ -104,7 +105,8 @@ def _make_plan(program: Program, dtype: torch.dtype, shape: torch.Size, dim: int
 
 
 def _evaluate_special(x: Tensor, program: Program, dim: int | None) -> Tensor:
-    if type(x) is not Tensor and has_torch_function_unary(x):  # torch.fx traces, or a subclass wants to know
+    overrides = getattr(type(x), "__torch_function__", _NO_OVERRIDE) is not _NO_OVERRIDE
+    if type(x) is not Tensor and overrides and has_torch_function_unary(x):  # torch.fx traces, or a subclass wants to know
         return cast(Tensor, torch.ops.boolit.evaluate(x, program.spec, dim))
     check_logits(x)
     shape = static_shape(x)
