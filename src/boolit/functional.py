@@ -16,7 +16,7 @@ from torch.fx import Proxy
 
 from boolit.logic import PAIRINGS, Program, evaluate, moments
 from boolit.logic.dispatch import check_logits, position, static_shape
-from boolit.logic.operations import check_choice, format_spec, is_approximate, is_normalized, not_a_multiple
+from boolit.logic.operations import as_group_size, check_choice, format_spec, is_approximate, is_normalized, not_a_multiple
 
 __all__ = [
     *("combine", "gate", "signed_geomean"),
@@ -128,7 +128,8 @@ def grouped(x: Tensor, k: int, dim: int | None, pairing: str) -> tuple[Tensor, i
 
 
 def _program(spec: str, k: int, pairing: str) -> Program:
-    program = Program.parse(spec)
+    program, k = Program.parse(spec), as_group_size(k)
+    check_choice("pairing", pairing, PAIRINGS)
     return program if k == 2 and pairing == "adjacent" else Program.parse(format_spec(program.members, None, k, pairing))
 
 

@@ -45,9 +45,8 @@ COMMANDS: dict[str, dict[str, dict[str, str]]] = {
             "correlations": "_results:correlations",
         },
         "The paper": {"verify": "_verify:verify", "paper": "_results:paper", "figures": "_results:figures"},
-        "This machine": {"doctor": "_list:doctor", "fetch": "_data:fetch", "bench": "bench"},
+        "This machine": {"doctor": "_list:doctor", "fetch": "_data:fetch", "bench": "_bench:bench"},
     },
-    "bench": {"Commands": {"gates": "_bench:gates", "training": "_bench:training"}},
 }
 HELP = {
     "boolit": """Logical activation functions for PyTorch, and the lab to test them.
@@ -57,11 +56,6 @@ Examples:
   boolit run parity
   boolit list studies
   boolit verify --summary""",
-    "bench": """Measure speed and memory, as ratios to what everybody knows.
-
-Examples:
-  boolit bench gates
-  boolit bench training --json""",
 }
 WITHOUT_TORCH = ("_list:list_",)
 EXIT_CODES = {

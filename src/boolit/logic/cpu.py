@@ -146,14 +146,13 @@ class Plan:
     def backward(self, grad: Tensor, saved: Tensor) -> Tensor:
         """Return the gradient of x from the kept bits or, if ``saved`` is no bits, from x."""
         self._check(grad, saved)
+        if not (grad.data_ptr() and saved.data_ptr()) and grad.numel():
+            raise RuntimeError("the gradient or the saved tensor has no memory")
         grad, saved = grad.contiguous(), saved.contiguous()
         grad_x = torch.empty_like(self._x)
-        above, pointer = grad.data_ptr(), saved.data_ptr()
-        if (above and pointer) or not grad_x.numel():
-            x, kept = (None, pointer) if saved.dtype == torch.uint8 else (pointer, None)
-            self._backward(self._handle, above, x, kept, grad_x.data_ptr())
-            return grad_x
-        raise RuntimeError("the gradient or the saved tensor has no memory")
+        x, kept = (None, saved.data_ptr()) if saved.dtype == torch.uint8 else (saved.data_ptr(), None)
+        self._backward(self._handle, grad.data_ptr(), x, kept, grad_x.data_ptr())
+        return grad_x
 
     def _check(self, grad: Tensor, saved: Tensor) -> None:
         if saved.dtype == torch.uint8:

@@ -30,6 +30,7 @@ Plan = cpu.Plan | gpu.Plan
 FLOATS = tuple(cpu.TYPES)
 MAX_PLANS = 1024  # of one program
 
+_NO_OVERRIDE = torch._C._disabled_torch_function_impl
 _dispatch_modes, _transforms = torch._C._len_torch_dispatch_stack, torch._C._are_functorch_transforms_active
 
 
@@ -104,7 +105,8 @@ def _make_plan(program: Program, dtype: torch.dtype, shape: torch.Size, dim: int
 
 
 def _evaluate_special(x: Tensor, program: Program, dim: int | None) -> Tensor:
-    if type(x) is not Tensor and has_torch_function_unary(x):  # torch.fx traces, or a subclass wants to know
+    overrides = getattr(type(x), "__torch_function__", _NO_OVERRIDE) is not _NO_OVERRIDE
+    if type(x) is not Tensor and overrides and has_torch_function_unary(x):  # torch.fx traces, or a subclass wants to know
         return cast(Tensor, torch.ops.boolit.evaluate(x, program.spec, dim))
     check_logits(x)
     shape = static_shape(x)
@@ -184,10 +186,10 @@ def _differentiable_backward(plan: Plan, grad: Tensor, saved: Tensor) -> Tensor:
         ones = torch.zeros(plan.out_shape, dtype=plan.dtype, device=saved.device)
         ones.narrow(dim, start, groups).fill_(1)
         coefficients = plan.backward(ones, saved)
+        along = grad.narrow(dim, start, groups)
         adjacent = program.pairing == "adjacent"
-        factors = coefficients.unflatten(dim, (groups, program.k) if adjacent else (program.k, groups))
-        along = grad.narrow(dim, start, groups).unsqueeze(dim + 1 if adjacent else dim)
-        part = torch.where(factors != 0, factors * along, 0).reshape(plan.shape)  # the older vmap cannot flatten
+        along = along.repeat_interleave(program.k, dim) if adjacent else torch.cat([along] * program.k, dim)
+        part = (coefficients * along).masked_fill(coefficients == 0, 0)
         total = part if total is None else total + part
     return grad.new_zeros(plan.shape) if total is None else total
 
@@ -201,6 +203,7 @@ _library.define("gates_backward(Tensor grad, Tensor saved, str spec, int dim, Sy
 
 
 def _gates(x: Tensor, spec: str, dim: int, keep: bool) -> tuple[Tensor, Tensor]:
+    _check_memory(x)
     plan = _make_plan(Program.parse(spec), x.dtype, x.shape, dim, x.is_cpu)
     out, kept = plan.forward(x.contiguous(), keep)
     return out, x.new_empty(0, dtype=torch.uint8) if kept is None else kept

@@ -47,7 +47,7 @@ class Plan:
         from boolit.logic.kernels import triton_pairs  # takes a second
 
         self.kernels: Any = triton_pairs
-        self.constants = {"SPLIT": span == 1, "WIDE": wide, "BLOCK": block}
+        self.constants = {"SPLIT": span == 1, "PART": len(shares) > 1, "WIDE": wide, "BLOCK": block}
         self.options = {"num_warps": WARPS, "enable_fp_fusion": False}  # kernels say themselves what is fused
         self.launches: list[tuple[tuple[int], tuple[Any, ...], tuple[int, ...], int]] = []
         kept = 0

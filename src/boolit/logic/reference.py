@@ -75,7 +75,7 @@ def or_ail(x: Tensor, y: Tensor) -> Tensor:
     """Return x + y where both are positive, max(x, y) elsewhere (eq:or_ail)."""
     both = ~((x <= 0) | (y <= 0))
     first = (x >= y) | x.isnan()
-    return add(torch.where(both | first, x, 0), torch.where(both | ~first, y, 0))
+    return add(x.masked_fill(~(both | first), 0), y.masked_fill(~both & first, 0))
 
 
 def xnor_ail(x: Tensor, y: Tensor) -> Tensor:
@@ -96,8 +96,8 @@ def or_il(x: Tensor, y: Tensor) -> Tensor:
     high, low = torch.where(first, x, y), torch.where(first, y, x)
     positive = low > 0
     from_low = torch.exp(torch.where(positive, -low, low))
-    gap, dropped = _difference(torch.where(positive, 0, low), high)
-    return add(high, torch.where(positive, low, 0)) + torch.log1p(from_low + torch.exp(gap) * (1 + dropped))
+    gap, dropped = _difference(low.masked_fill(positive, 0), high)
+    return add(high, low.masked_fill(~positive, 0)) + torch.log1p(from_low + torch.exp(gap) * (1 + dropped))
 
 
 def xnor_il(x: Tensor, y: Tensor) -> Tensor:
@@ -111,7 +111,7 @@ def xnor_il(x: Tensor, y: Tensor) -> Tensor:
     first = size_x <= size_y
     small, large = torch.where(first, size_x, size_y), torch.where(first, size_y, size_x)
     near = large < 2
-    double = 2 * torch.tanh(torch.where(near, small, 0) / 2) * torch.tanh(torch.where(near, large, 0) / 2)
+    double = 2 * torch.tanh(small.masked_fill(~near, 0) / 2) * torch.tanh(large.masked_fill(~near, 0) / 2)
     near_value = torch.log1p(double / (1 - double / 2))
     difference, dropped = _difference(small, large)
     share = torch.sigmoid(difference)
@@ -133,11 +133,11 @@ def _difference(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
     Equal infinities are as far apart as can be: so the first of two certain events gets the gradient, as at a tie of AIL.
     """
-    rounded = torch.where((x == y) & x.isinf(), -torch.inf, x - y)
+    rounded = (x - y).masked_fill((x == y) & x.isinf(), -torch.inf)
     with torch.no_grad():  # Knuth's TwoSum
         back = rounded - x
         dropped = (x - (rounded - back)) - (y + back)
-        dropped = torch.where(dropped.isfinite(), dropped, 0)
+        dropped = dropped.masked_fill(~dropped.isfinite(), 0)
     return rounded, dropped
 
 

@@ -240,22 +240,22 @@ def gate_gradient(x, y, first, second, g, KIND: tl.constexpr):
 
 
 @triton.jit
-def places(share, row, span, start, SPLIT: tl.constexpr, WIDE: tl.constexpr, COUNT: tl.constexpr, BLOCK: tl.constexpr):
+def places(share, row, span, start, SPLIT: tl.constexpr, PART: tl.constexpr, WIDE: tl.constexpr, COUNT: tl.constexpr, BLOCK: tl.constexpr):
     """Return the block's COUNT · BLOCK numbers, where they are in x, and the outer index."""
     own = tl.program_id(0).to(tl.int64 if WIDE else tl.int32) * (COUNT * BLOCK) + tl.arange(0, COUNT * BLOCK)
     outer = own // (COUNT * share)
-    unit = own + outer * (COUNT * (row - share)) + COUNT * start
+    unit = own + outer * (COUNT * (row - share)) + COUNT * start if PART else own  # simple, to be read in long vectors
     return own, unit if SPLIT else unit + unit // span * span, outer
 
 
 @triton.jit
-def load_pairs(x, units, share, row, span, start, SPLIT: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+def load_pairs(x, units, share, row, span, start, SPLIT: tl.constexpr, PART: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):
     if SPLIT:  # operands side by side: as long vectors as memory likes best
-        own, at, _ = places(share, row, span, start, SPLIT, WIDE, 2, BLOCK)
+        own, at, _ = places(share, row, span, start, SPLIT, PART, WIDE, 2, BLOCK)
         both = tl.load(x + at, mask=own < 2 * units, other=0.0)
         a, b = tl.split(tl.reshape(both, (BLOCK, 2)))
     else:
-        own, at, _ = places(share, row, span, start, SPLIT, WIDE, 1, BLOCK)
+        own, at, _ = places(share, row, span, start, SPLIT, PART, WIDE, 1, BLOCK)
         a, b = tl.load(x + at, mask=own < units, other=0.0), tl.load(x + at + span, mask=own < units, other=0.0)
     if a.dtype == tl.float64:
         return a, b
@@ -264,12 +264,12 @@ def load_pairs(x, units, share, row, span, start, SPLIT: tl.constexpr, WIDE: tl.
 
 
 @triton.jit
-def store_pairs(x, a, b, units, share, row, span, start, SPLIT: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+def store_pairs(x, a, b, units, share, row, span, start, SPLIT: tl.constexpr, PART: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):
     if SPLIT:
-        own, at, _ = places(share, row, span, start, SPLIT, WIDE, 2, BLOCK)
+        own, at, _ = places(share, row, span, start, SPLIT, PART, WIDE, 2, BLOCK)
         tl.store(x + at, tl.reshape(tl.join(a, b), (2 * BLOCK,)).to(x.dtype.element_ty), mask=own < 2 * units)
     else:
-        own, at, _ = places(share, row, span, start, SPLIT, WIDE, 1, BLOCK)
+        own, at, _ = places(share, row, span, start, SPLIT, PART, WIDE, 1, BLOCK)
         tl.store(x + at, a.to(x.dtype.element_ty), mask=own < units)
         tl.store(x + at + span, b.to(x.dtype.element_ty), mask=own < units)
 
@@ -293,10 +293,10 @@ def load_bits(plane, size, BLOCK: tl.constexpr):
 
 @triton.jit
 def forward(x, out, kept, units, share, row, span, start, out_row, MEMBERS: tl.constexpr, SPLIT: tl.constexpr,
-            KEEP: tl.constexpr, LARGEST: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+            PART: tl.constexpr, KEEP: tl.constexpr, LARGEST: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """Compute values and, with KEEP, bits. A member is (kind, whether the signs of its operands change, scale, shift)."""
-    a, b = load_pairs(x, units, share, row, span, start, SPLIT, WIDE, BLOCK)
-    own, _, outer = places(share, row, span, start, True, WIDE, 1, BLOCK)
+    a, b = load_pairs(x, units, share, row, span, start, SPLIT, PART, WIDE, BLOCK)
+    own, _, outer = places(share, row, span, start, True, PART, WIDE, 1, BLOCK)
     plane = (units + 7) // 8
     for m in tl.static_range(len(MEMBERS)):
         p, q = -a if MEMBERS[m][1] else a, -b if MEMBERS[m][2] else b
@@ -309,12 +309,12 @@ def forward(x, out, kept, units, share, row, span, start, out_row, MEMBERS: tl.c
 
 @triton.jit
 def backward(grad, saved, grad_x, units, share, row, span, start, out_row, MEMBERS: tl.constexpr, SPLIT: tl.constexpr,
-             KEPT: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+             PART: tl.constexpr, KEPT: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """Compute the gradient of x from the bits (KEPT) or from x."""
-    own, _, outer = places(share, row, span, start, True, WIDE, 1, BLOCK)
+    own, _, outer = places(share, row, span, start, True, PART, WIDE, 1, BLOCK)
     plane = (units + 7) // 8
     if not KEPT:
-        a, b = load_pairs(saved, units, share, row, span, start, SPLIT, WIDE, BLOCK)
+        a, b = load_pairs(saved, units, share, row, span, start, SPLIT, PART, WIDE, BLOCK)
     for m in tl.static_range(len(MEMBERS)):
         g = tl.load(grad + own + outer * (out_row - share) + start + m * row, mask=own < units, other=0.0)
         g = (g if g.dtype == tl.float64 else g.to(tl.float32)) * MEMBERS[m][3]
@@ -331,4 +331,4 @@ def backward(grad, saved, grad_x, units, share, row, span, start, out_row, MEMBE
         else:
             sum_a += to_a
             sum_b += to_b
-    store_pairs(grad_x, sum_a, sum_b, units, share, row, span, start, SPLIT, WIDE, BLOCK)
+    store_pairs(grad_x, sum_a, sum_b, units, share, row, span, start, SPLIT, PART, WIDE, BLOCK)
