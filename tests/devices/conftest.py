@@ -27,8 +27,11 @@ def standin() -> ModuleType:
 
 @pytest.fixture(autouse=True)
 def _formulas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("boolit.logic.cpu.LIBRARY", None)
-    monkeypatch.setattr("boolit.logic.kernels.training.fits", lambda *_: False)
+    for place in ("boolit.functional", "boolit.logic.kernels.operators"):
+        monkeypatch.setattr(f"{place}.call_kernel", lambda *_: None)
+    monkeypatch.setattr("boolit.logic.kernels.operators.fits", lambda *_: False)
+    monkeypatch.setattr("boolit.lab.kernels.LIBRARY", None)
+    monkeypatch.setattr("boolit.lab.training.single.FUSED", ())
 
 
 @pytest.fixture(autouse=True)

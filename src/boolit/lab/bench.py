@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 import boolit
 from boolit._devices import choose_device
-from boolit.lab.common.errors import UserError, user_input
+from boolit.errors import UserError, user_input
 
 DEFAULT_SPECS = ("or_ail", "and_ail", "xnor_ail", "or_il", "and_il", "xnor_il", "or_and_xnor_ail_d")
 DEFAULT_SHAPES = ("1024x1024", "64x64x32x32")
