@@ -128,6 +128,10 @@ class CompareProgress(StudyProgress):
         self._work, self._done, self._before = dict(work), 0.0, 0.0
         self._task = self._bars.add_task("", total=sum(work.values()))
 
+    def __enter__(self) -> CompareProgress:
+        super().__enter__()
+        return self
+
     def phase(self, name: str, runs: int = 1) -> None:
         """Start a phase with a number of runs to train; the phases before it are complete."""
         names = list(self._work)
