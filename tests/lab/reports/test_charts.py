@@ -1,127 +1,115 @@
-"""The charts' data and specifications: quantiles of runs, the table's order, the figures' colours, and the cached script."""
+"""Charts: what they show, how activations are told apart, and their files."""
 
 from __future__ import annotations
 
-import hashlib
-import sys
+import itertools
+import json
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from boolit.lab.reports import charts
-from boolit.lab.reports.chart_data import HIGH, LOW, MOST_EPOCHS
-from boolit.lab.reports.charts import DARK_BACKGROUND, QUANTILES, dark_colour, ratio_chart, run_charts, vega_script
-from boolit.lab.reports.figures.style import style
+from boolit.errors import UserError
+from boolit.lab.reports.charts import DRAWN, bar_chart, drawn, run_charts
+from boolit.lab.reports.style import DARK_BACKGROUND, contrast_on_white, dark_color, style
 from boolit.lab.results.names import paper_name
-from boolit.lab.runs import Metric, Record, Run
+from boolit.lab.results.store import Store
+from boolit.lab.runs import Metric
+from boolit.lab.studies import load_study, plan
 from boolit.nn import known_specs
 
 ACCURACY = Metric(name="accuracy")
+# Machado, Oliveira and Fernandes (2009), severity 1: linear RGB as dichromats see it.
+VISION = {
+    "normal": np.eye(3),
+    "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deutan": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritan": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}
 
 
-def record(spec: str, seed: int, curve: list[float], state: Any = "finished", **entries: Any) -> Record:
-    config = {"activation": spec, "seed": seed, "parameters": 36, "width": [4], "depth": 1, **entries}
-    run = Run.from_dict(config)
-    return Record(run.key, run.config, state, {"test_accuracy": curve[-1]}, {"test_accuracy": curve}, seconds=0.5)
+def cielab(color: str, matrix: object) -> np.ndarray:
+    rgb = np.array([int(color[place : place + 2], 16) for place in (1, 3, 5)]) / 255
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    to_xyz = [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+    xyz = np.array(to_xyz) @ np.clip(np.array(matrix) @ linear, 0, 1) / [0.95047, 1.0, 1.08883]
+    f = np.where(xyz > 216 / 24389, np.cbrt(xyz), (24389 / 27 * xyz + 16) / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
 
-def expand(column: Any) -> list[Any]:
-    if isinstance(column, list):
-        return column
-    levels, rows = column["levels"], column["rows"]
-    return [levels[row] for row in rows] if len(levels) > 1 else levels * (rows[0] if rows else 0)
+@pytest.mark.parametrize("study", ["covertype-1", "transfer-cifar10", "mnist-mlp"])
+def test_activations_of_a_study_differ_in_color_or_in_dash_and_mark(study: str) -> None:
+    specs = list(dict.fromkeys(run.activation for run in plan(load_study(study), "paper", seeds=1).runs))
+    seen = {spec: [cielab(style(spec).color, matrix) for matrix in VISION.values()] for spec in specs}
+    for first, second in itertools.combinations(specs, 2):
+        a, b = style(first), style(second)
+        distance = min(np.linalg.norm(x - y) for x, y in zip(seen[first], seen[second], strict=True))
+        marks = (a.marker, a.fill) != (b.marker, b.fill)
+        assert distance > 15 or (a.dash != b.dash and marks), (first, second)
 
 
-def test_a_band_holds_quantiles_of_runs_and_no_share_lies_beyond_one() -> None:
-    drawn = np.random.default_rng(0).beta(20, 1, size=(40, 30))  # nearly all close to 1: mean + sd would pass it
-    assert (drawn.mean(0) + drawn.std(0, ddof=1) > 1).any()
-    found = run_charts([record("relu", seed, curve.tolist()) for seed, curve in enumerate(drawn)], ACCURACY, []).tables[
-        "curves"
-    ]
-    low, median, high = np.quantile(drawn, (LOW, 0.5, HIGH), axis=0)
-    for name, expected in (("low", low), ("median", median), ("high", high)):
-        assert found[name] == pytest.approx(expected.tolist(), rel=1e-4)
-    assert max(found["high"]) <= 1
-    assert found["epoch"] == list(range(1, 31))
-    assert QUANTILES == "25–75 %"
+def test_dash_patterns_are_distinct_and_forms_share_the_hue() -> None:
+    beyond = {"nand", "nor", "xor", "implies", "nimplies", "implied", "nimplied"}
+    specs = [spec for spec in known_specs() if spec.split("_")[0] not in beyond]
+    assert len(specs) > 50
+    assert len({style(spec).dash for spec in specs}) == len(specs)
+    forms = [style(f"xnor_{form}") for form in ("il", "ail", "nil", "nail")]
+    assert len({(look.color, look.marker) for look in forms}) == 1
+    assert len({look.fill for look in forms}) == 4
 
 
-def test_a_curve_ends_where_most_of_its_runs_have_stopped() -> None:
-    curves = [[0.1] * 10, [0.2] * 6, [0.3] * 4]
-    found = run_charts([record("relu", seed, curve) for seed, curve in enumerate(curves)], ACCURACY, []).tables["curves"]
-    assert found["epoch"] == [1, 2, 3, 4, 5, 6]
-    assert found["runs"] == [3, 3, 3, 3, 2, 2]
-    assert found["median"][-1] == pytest.approx(0.15)
+def test_colors_have_contrast_on_light_and_dark_pages() -> None:
+    behind = contrast_on_white(DARK_BACKGROUND)
+    for spec in [*known_specs(), "or_ail_k3", "my_activation", "max+xnor_ail_d"]:
+        assert contrast_on_white(style(spec).color) >= 3, spec
+        assert behind / contrast_on_white(dark_color(style(spec).color)) >= 3.9, spec
 
 
-def test_long_curves_are_thinned_and_keep_their_ends() -> None:
-    found = run_charts([record("relu", 0, [epoch / 1000 for epoch in range(1, 1001)])], ACCURACY, []).tables["curves"]
-    assert len(found["epoch"]) == MOST_EPOCHS
-    assert (found["epoch"][0], found["epoch"][-1]) == (1, 1000)
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory, make_result) -> Store:
+    store = Store(tmp_path_factory.mktemp("charts"))
+    for place, spec in enumerate(("relu", "or_ail", "xnor_il", "xnor_ail")):
+        for size in (1000, 4000):
+            level = 0.5 + 0.1 * place
+            results = [
+                make_result(
+                    spec,
+                    seed,
+                    level + seed / 1000,
+                    budget=size,
+                    parameters=size + place,
+                    widths=(size,),
+                    history={"test_accuracy": [0.5, level, level + seed / 1000]},
+                )
+                for seed in range(5)
+            ]
+            store.record([*results, make_result(spec, 9, state="diverged", budget=size, widths=(size,), parameters=size)])
+    return store
 
 
-def test_every_finished_run_is_a_dot_and_names_are_in_the_tables_order() -> None:
-    records = [record(spec, seed, [0.5, 0.6]) for spec in ("relu", "tanh", "xnor_ail") for seed in range(3)]
-    broken = record("relu", 9, [0.5, float("nan")], "diverged")
-    found = run_charts([*records, broken], ACCURACY, ["xnor_ail", "majority class", "relu", "tanh"])
-    assert found.activations == ("xnor_ail", "relu", "tanh")
-    runs = found.tables["runs"]
-    assert sorted(runs["key"]) == sorted(each.key for each in records)
-    assert len(expand(runs["activation"])) == len(records)
-    strip = next(chart for chart in found.charts if chart.name == "runs")
-    assert strip.spec["encoding"]["y"]["scale"]["domain"] == ["XNORₐᵢₗ", "ReLU", "Tanh"]
+def test_charts_show_the_runs_in_the_order_of_the_table(store: Store) -> None:
+    frame, order = store.frame(), ["xnor_ail", "xnor_il", "or_ail", "relu"]
+    charts = {chart.name: chart for chart in run_charts(frame, store.curves(drawn(frame, ACCURACY)), ACCURACY, order)}
+    assert list(charts) == ["runs", "curves", "parameters", "seconds"]
+    assert len(charts["runs"].records) == 4 * 2 * 5  # diverged runs have no score
+    last = [row for row in charts["curves"].records if row["epoch"] == 3 and row["panel"] == "1k parameters"]
+    assert {row["activation"]: row["median"] for row in last}[paper_name("xnor_ail")] == pytest.approx(0.802)
+    for chart in charts.values():
+        text = json.dumps(chart.spec(), ensure_ascii=False)
+        assert json.dumps([paper_name(spec) for spec in order], ensure_ascii=False) in text
+    dashes = charts["curves"].spec()["layer"][1]["encoding"]["strokeDash"]["scale"]["range"]
+    assert len({tuple(dash) for dash in dashes}) == 4
 
 
-def test_sizes_and_depths_are_panels_by_their_numbers() -> None:
-    sizes = [(budget, depth) for budget in (64_000, 4_000_000, 500) for depth in (1, 2)]
-    records = [record("relu", 0, [0.5], budget=budget, parameters=budget, depth=depth) for budget, depth in sizes]
-    names = run_charts(records, ACCURACY, []).panels
-    assert names[:3] == (
-        "1 hidden layer, 500 parameters",
-        "1 hidden layer, 64k parameters",
-        "1 hidden layer, 4M parameters",
-    )
-    assert len(names) == 6
-    assert run_charts(records[:1], ACCURACY, []).panels == ()
+@pytest.mark.parametrize(("suffix", "start"), [("png", b"\x89PNG"), ("svg", b"<svg"), ("pdf", b"%PDF")])
+def test_charts_are_written_with_a_legend(tmp_path: Path, suffix: str, start: bytes) -> None:
+    chart = bar_chart("times", "Times", {"relu": (1.0, None), "or_ail": (0.8, 0.9)}, "seconds")
+    assert chart.save(tmp_path / f"times.{suffix}").read_bytes().startswith(start)
+    with pytest.raises(UserError, match="png, svg, pdf"):
+        chart.save(tmp_path / "times.gif")
 
 
-def test_colours_are_the_figures_and_stand_out_from_a_dark_page() -> None:
-    specs = known_specs()
-    series = run_charts([record(spec, 0, [0.5]) for spec in specs], ACCURACY, specs).to_json()["series"]
-    assert [(one["name"], one["light"]) for one in series] == [(paper_name(spec), style(spec).colour) for spec in specs]
-
-    def luminance(colour: str) -> float:
-        parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    for one in series:
-        assert (luminance(one["dark"]) + 0.05) / (luminance(DARK_BACKGROUND) + 0.05) >= 3
-    assert dark_colour("#FFFFFF") == "#FFFFFF"
-
-
-def test_a_chart_of_ratios_has_limits_where_there_are_any() -> None:
-    table = ratio_chart("r", "Ratios", {"or_ail": (0.4, 0.7), "relu": (1.0, None)}, "times").tables["ratios"]
-    assert (table["activation"], table["ratio"], table["limit"]) == (["ORₐᵢₗ", "ReLU"], [0.4, 1.0], [0.7, None])
-
-
-def test_the_script_is_bundled_once_and_a_damaged_copy_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bundled: list[int] = []
-
-    def bundle(_: object) -> str:
-        bundled.append(1)
-        return "var vega;"
-
-    monkeypatch.setitem(sys.modules, "vl_convert", SimpleNamespace(javascript_bundle=bundle))
-    monkeypatch.setattr(charts, "PlatformDirs", lambda *_, **__: SimpleNamespace(user_cache_path=tmp_path / "cache"))
-    fresh = vega_script.__wrapped__
-    assert (fresh(), fresh(), len(bundled)) == ("var vega;", "var vega;", 1)
-    (kept,) = (tmp_path / "cache").iterdir()
-    assert kept.stem.endswith(hashlib.sha256(b"var vega;").hexdigest()[:16])
-    kept.write_text("var other;")
-    assert (fresh(), len(bundled)) == ("var vega;", 2)
-    monkeypatch.setattr(charts, "PlatformDirs", lambda *_, **__: SimpleNamespace(user_cache_path=Path("/dev/null/cache")))
-    assert (fresh(), len(bundled)) == ("var vega;", 3)
+def test_very_many_runs_are_drawn_in_part(tmp_path: Path, make_result) -> None:
+    store = Store(tmp_path)
+    store.record(make_result(seed=seed, value=seed / 1000) for seed in range(DRAWN + 10))
+    assert len(drawn(store.frame(), ACCURACY)) == DRAWN

@@ -1,32 +1,51 @@
-"""Configurations of small runs, as a planner would write them, trained on one thread: the tests share the machine."""
+"""Small jobs, trained on one thread."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
-from boolit.lab.runs import RunConfig
+from boolit.lab.common.random import generator
+from boolit.lab.datasets import Dataset, Split, load, source
+from boolit.lab.models import family
+from boolit.lab.training import Job, Recipe
 
-os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")  # there may be AMX in name only; see bfloat16.py
+# A virtual machine may announce AMX and not have it; the first product in bfloat16 would end the process.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
-Config = Callable[..., RunConfig]
-SMALL_PARITY = {"name": "parity", "train": 256, "test": 200}
-
-
-@pytest.fixture
-def config() -> Config:
-    """A run of parity; ``training`` is merged, everything else replaced."""
-
-    def make(seed: int = 0, activation: str = "xnor_ail", **changes: Any) -> RunConfig:
-        training: Mapping[str, Any] = changes.pop("training", {})
-        recipe = {"learning_rate": 0.01, "weight_decay": 1e-4, "epochs": 3, "batch": 32, **training}
-        base = {"data": SMALL_PARITY, "model": {"name": "mlp"}, "activation": activation, "width": [4, 2], "seed": seed}
-        return RunConfig.from_dict(base | {"training": recipe} | changes)
-
-    return make
+MakeJob = Callable[..., Job]
 
 
 @pytest.fixture(autouse=True)
 def _one_thread(one_thread: None) -> None:
-    """In all of these tests."""
+    """Share the machine with other tests."""
+
+
+@pytest.fixture
+def make_job() -> MakeJob:
+    """Return a function that makes jobs; further options are the recipe's."""
+
+    def make(
+        data: dict[str, Any] | Dataset = {"name": "parity", "train": 256, "test": 200},  # noqa: B006
+        model: dict[str, Any] = {"name": "mlp"},  # noqa: B006
+        widths: tuple[int, ...] = (4, 2),
+        activation: str = "xnor_ail",
+        seeds: tuple[int, ...] = (0,),
+        recipes: list[dict[str, Any]] | None = None,
+        valid: bool = False,
+        **recipe: Any,
+    ) -> Job:
+        dataset = data if isinstance(data, Dataset) else load(source(data))
+        if valid:  # with noise as targets, so that runs stop early at different epochs
+            drawn = generator(0, "valid")
+            x = torch.randn(64, *dataset.inputs, generator=drawn)
+            y = torch.randint(2, (64, 1), generator=drawn).float()
+            dataset = replace(dataset, splits={**dataset.splits, "valid": Split(x, y)})
+        base = {"learning_rate": 0.01, "weight_decay": 1e-4, "epochs": 3, "batch": 32} | recipe
+        each = [base | own for own in recipes or [{}] * len(seeds)]
+        return Job(dataset, family(model), activation, widths, tuple(map(Recipe.model_validate, each)), seeds)
+
+    return make

@@ -22,13 +22,7 @@ _present: ContextVar[torch.device | None] = ContextVar("device", default=None)
 
 @contextmanager
 def use_device(name: str | torch.device | None) -> Iterator[torch.device]:
-    """Train and encode on this device within the block; None keeps the present one.
-
-    Example:
-        >>> with use_device("cpu") as device:
-        ...     device == present_device()
-        True
-    """
+    """Train and encode on this device within the block; None keeps the present one."""
     with user_input():
         device = present_device() if name is None else choose_device(name)
     before = _present.set(device)
@@ -54,23 +48,12 @@ def preparation_device(device: torch.device) -> torch.device:
 
 
 def is_resident(tensors: Iterable[Tensor]) -> bool:
-    """Return whether tensors are together small enough to stay on a device.
-
-    Example:
-        >>> is_resident([torch.zeros(8)]), is_resident([torch.zeros(1).expand(2**40)])
-        (True, False)
-    """
+    """Return whether tensors are together small enough to stay on a device."""
     return sum(values.numel() * values.element_size() for values in tensors) <= RESIDENT_BYTES
 
 
 class DeviceCopies:
-    """Copies of a tensor, one per device, each made on first use.
-
-    Example:
-        >>> small = DeviceCopies(torch.arange(3))
-        >>> small.on(torch.device("cpu")), small.take(torch.tensor([2, 0]))
-        (tensor([0, 1, 2]), tensor([2, 0]))
-    """
+    """Copies of a tensor, one per device, each made on first use."""
 
     def __init__(self, values: Tensor) -> None:
         self._copies = {values.device: values}

@@ -76,32 +76,17 @@ def _cached_hash(path: Path, size: int, time: int) -> str:  # noqa: ARG001 (a ch
 
 
 def cache_key(*words: object) -> str:
-    """Return 16 hexadecimal digits that identify the words.
-
-    Example:
-        >>> cache_key(1, "train") == cache_key(1, "train") != cache_key(2, "train")
-        True
-    """
+    """Return 16 hexadecimal digits that identify the words."""
     return hashlib.sha256(name_bytes("\n".join(map(str, words)))).hexdigest()[:16]
 
 
 def name_bytes(name: str) -> bytes:
-    """Encode a file name, which need not be UTF-8.
-
-    Example:
-        >>> name_bytes("caf\\udce9.png")
-        b'caf\\xe9.png'
-    """
+    """Encode a file name, which need not be UTF-8."""
     return name.encode("utf-8", "surrogateescape")
 
 
 def csv_cell(value: Any) -> Any:
-    """Prefix text that a spreadsheet would run as a formula with an apostrophe; numbers stay as they are.
-
-    Example:
-        >>> [csv_cell(value) for value in ("=1+1", "@sum", "-1.5", -1.5, "red", "-red")]
-        ["'=1+1", "'@sum", '-1.5', -1.5, 'red', "'-red"]
-    """
+    """Prefix text that a spreadsheet would run as a formula with an apostrophe; numbers stay as they are."""
     if not (isinstance(value, str) and value.startswith(FORMULA_STARTS)):
         return value
     try:

@@ -51,12 +51,7 @@ def map_in_processes(work: Callable[[P], R], items: Iterable[P], processes: int)
 
 
 def map_in_threads(work: Callable[[P], R], items: Iterable[P]) -> Iterator[R]:
-    """Yield ``work(item)`` in order, with as many threads as torch uses and one torch thread in each.
-
-    Example:
-        >>> list(map_in_threads(lambda n: n * n, range(4)))
-        [0, 1, 4, 9]
-    """
+    """Yield ``work(item)`` in order, with as many threads as torch uses and one torch thread in each."""
     workers = torch.get_num_threads()
     yield from _map_in_order(thread_pool(workers), work, items, workers + 1)
 

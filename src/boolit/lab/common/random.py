@@ -21,12 +21,7 @@ _BITS = 24
 
 
 def derive(seed: int, *words: str | int) -> int:
-    """Return a 63-bit number that depends on the seed and all words.
-
-    Example:
-        >>> derive(0, "shuffle", 1) == derive(0, "shuffle", 1) != derive(0, "shuffle", 2)
-        True
-    """
+    """Return a 63-bit number that depends on the seed and all words."""
     text = "\0".join(map(str, (seed, *words)))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
@@ -42,11 +37,6 @@ def stratified_order(y: Tensor, seed: int, *words: str | int) -> Tensor:
     The i-th of n samples of a class is placed at (i + u) / n, with u drawn once per class.
 
     Shape: ``(samples,)`` class numbers to ``(samples,)`` row numbers.
-
-    Example:
-        >>> y = torch.tensor([0] * 20 + [1] * 10)
-        >>> y[stratified_order(y, 0)[:6]].bincount().tolist()
-        [4, 2]
     """
     draw = generator(seed, *words, "order")
     shuffled = torch.randperm(len(y), generator=draw)
@@ -60,10 +50,7 @@ def stratified_order(y: Tensor, seed: int, *words: str | int) -> Tensor:
 
 
 def keys(seeds: Sequence[int], *words: str | int) -> Tensor:
-    """Return the keys that `uniform` takes for runs with these seeds.
-
-    Shape: ``(runs,)``, int64.
-    """
+    """Return the keys that `uniform` takes for runs with these seeds. Shape: ``(runs,)``, int64."""
     return torch.tensor([derive(seed, *words) for seed in seeds], dtype=torch.int64)
 
 
@@ -73,11 +60,6 @@ def uniform(run_keys: Tensor, step: int, shape: Sequence[int]) -> Tensor:
     SplitMix64 (Steele, Lea, Flood 2014) is applied to key, step and position.
 
     Shape: ``(runs,)`` to ``(runs, *shape)``.
-
-    Example:
-        >>> both = uniform(keys([3, 4], "noise"), 0, (2, 5))
-        >>> bool((both[1:] == uniform(keys([4], "noise"), 0, (2, 5))).all())
-        True
     """
     streams = _mix(run_keys + (step + 1) * _GOLDEN % 2**63)
     positions = torch.arange(math.prod(shape), dtype=torch.int64, device=run_keys.device)

@@ -93,18 +93,13 @@ def identity(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class PixelScale:
-    """An encoding of bytes as ``x · scale − shift``.
-
-    Example:
-        >>> PixelScale(2 / 255, 1.0)(torch.tensor([0, 255], dtype=torch.uint8))
-        tensor([-1.,  1.])
-    """
+    """An encoding of bytes as ``x · scale − shift``."""
 
     scale: float
     shift: float
 
     def __call__(self, x: Tensor) -> Tensor:
-        return (x if x.is_floating_point() else x.float()).mul(self.scale).sub_(self.shift)
+        return (x.clone() if x.is_floating_point() else x.float()).mul_(self.scale).sub_(self.shift)
 
     @cached_property
     def table(self) -> Tensor:
@@ -208,11 +203,6 @@ class Source(BaseModel, ABC):
 
 
 def training_sizes(count: int, validation: float, subset: float = 1.0) -> tuple[int, int]:
-    """Return how many of ``count`` training rows are trained on and how many are held out.
-
-    Example:
-        >>> training_sizes(60_000, validation=1 / 6, subset=0.1)
-        (5000, 10000)
-    """
+    """Return how many of ``count`` training rows are trained on and how many are held out."""
     held_out = round(validation * count)
     return max(1, round(subset * (count - held_out))), held_out

@@ -125,9 +125,6 @@ class Parity8(Source):
 
 
 def nested_xnor(x: Tensor) -> Tensor:
-    """Return the labelling function of a:parity.
-
-    Shape: ``(…, 8)`` to ``(…, 1)``.
-    """
+    """Return the labelling function of a:parity. Shape: ``(…, 8)`` to ``(…, 1)``."""
     pairs = [combine("xnor", x[..., i], x[..., j]) for i, j in ((2, 5), (3, 4), (6, 7), (0, 1))]
     return combine("xnor", combine("xnor", *pairs[:2]), combine("xnor", *pairs[2:])).unsqueeze(-1)

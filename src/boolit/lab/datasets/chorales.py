@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import ClassVar, Literal, TypeAlias
 
 import torch
@@ -22,7 +21,7 @@ from boolit.errors import UserError
 from boolit.lab.common.devices import DeviceCopies
 from boolit.lab.common.random import keys, uniform
 from boolit.lab.datasets.base import Dataset, Description, Split, Task
-from boolit.lab.datasets.download import PublishedDataset, PublishedFile, Tensors, load_tensors
+from boolit.lab.datasets.download import PublishedDataset, PublishedFile, Tensors, load_tensors, published_files
 
 STEPS, VOICES = 4, 4
 CELLS = STEPS * VOICES
@@ -36,7 +35,7 @@ GAUSSIAN, COPY, EXTEND, UNIFORM = range(4)
 OPERATION = DeviceCopies(torch.tensor([GAUSSIAN] * 6 + [COPY] * 2 + [EXTEND] * 2 + [UNIFORM]))  # the weights, in 11ths
 
 Grid: TypeAlias = Literal["quarter", "sixteenth"]
-SIXTEENTHS: Mapping[Grid, int] = MappingProxyType({"quarter": 4, "sixteenth": 1})
+SIXTEENTHS: Mapping[Grid, int] = {"quarter": 4, "sixteenth": 1}
 SIXTEENTH_SAMPLES = {"train": 54_541, "valid": 18_180, "test": 18_669}
 SPLITS = ("train", "valid", "test")
 REST = -1  # a silent voice in the file
@@ -59,15 +58,8 @@ class Chorales(PublishedDataset):
     seed: int = Field(0, ge=0)
 
     task: ClassVar[Task] = "binary"
-    samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 13_120, "valid": 4_374, "test": 4_494})
-    files: ClassVar[tuple[PublishedFile, ...]] = (
-        PublishedFile(
-            "chorales",
-            "Jsb16thSeparated.json",
-            "79294cc374f9252e95ef4b703161524c1c53dc1f712c236f00f1c1f5d54af5a7",
-            ("https://raw.githubusercontent.com/czhuang/JSB-Chorales-dataset/master/Jsb16thSeparated.json",),
-        ),
-    )
+    samples: ClassVar[Mapping[str, int]] = {"train": 13_120, "valid": 4_374, "test": 4_494}
+    files: ClassVar[tuple[PublishedFile, ...]] = published_files("chorales")
 
     def describe(self) -> Description:
         samples = self.samples if self.grid == "quarter" else SIXTEENTH_SAMPLES
@@ -100,10 +92,6 @@ def tokens(steps: Sequence[Sequence[int]]) -> Tensor:
     """Return MIDI pitches as tokens: 0 … 35 from the lowest pitch of the voice's three octaves on, 36 for silence.
 
     Shape: ``(steps, voices)``, uint8.
-
-    Example:
-        >>> tokens([[60, 55, -1, 36]])
-        tensor([[ 6,  9, 36,  3]], dtype=torch.uint8)
     """
     pitches = torch.tensor(steps)
     numbers, silent = pitches - LOWEST, pitches == REST
@@ -116,19 +104,12 @@ def excerpts(chorale: Tensor, sixteenths: int) -> Tensor:
     """Return every excerpt of four successive steps that are ``sixteenths`` apart.
 
     Shape: ``(steps, voices)`` to ``(excerpts, 4, voices)``.
-
-    Example:
-        >>> excerpts(torch.arange(24).view(24, 1), 4).squeeze(2).tolist()
-        [[0, 4, 8, 12], [4, 8, 12, 16], [8, 12, 16, 20]]
     """
     return chorale[::sixteenths].unfold(0, STEPS, 1).mT.contiguous()
 
 
 def one_hot(x: Tensor) -> Tensor:
-    """Encode tokens as 37 numbers per note, of which one is 1.
-
-    Shape: ``(…, 4, 4)`` to ``(…, 592)``.
-    """
+    """Encode tokens as 37 numbers per note, of which one is 1. Shape: ``(…, 4, 4)`` to ``(…, 592)``."""
     places = x.reshape(-1, CELLS) + torch.arange(CELLS, device=x.device) * TOKENS
     empty = torch.zeros(len(places), CELLS * TOKENS, device=x.device)
     return empty.scatter_(1, places, 1.0).view(*x.shape[:-2], CELLS * TOKENS)
@@ -174,10 +155,7 @@ def draw(x: Tensor, y: Tensor, run_keys: Tensor, step: int) -> tuple[Tensor, Ten
 
 
 def corrupt(genuine: Tensor, numbers: Tensor) -> Tensor:
-    """Change two or three notes of every excerpt.
-
-    Shape: ``(n, 16)`` and ``(n, 10)`` numbers in [0, 1) to ``(n, 16)``.
-    """
+    """Change two or three notes of every excerpt. Shape: ``(n, 16)`` and ``(n, 10)`` numbers in [0, 1) to ``(n, 16)``."""
     place, how, which = numbers[:, 1:].chunk(3, 1)
     cells = draw_cells(place)
     notes = change_notes(genuine, cells, how, which)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import ClassVar, Literal
 
 import torch
@@ -13,22 +12,12 @@ from torch import Tensor
 from boolit.lab.common.devices import DeviceCopies
 from boolit.lab.common.random import generator
 from boolit.lab.datasets.base import Dataset, Description, Split, Subset, Validation, training_sizes
-from boolit.lab.datasets.download import PublishedDataset, PublishedFile, Tensors, load_tensors
+from boolit.lab.datasets.download import PublishedDataset, PublishedFile, Tensors, load_tensors, published_files
 
 COLUMNS, CONTINUOUS = 54, 10  # the continuous columns come first, then 4 areas and 40 soils as 0 or 1
 CLASSES = 7
 TEST_SHARE = 0.2
 VERSION = 1
-FILE = PublishedFile(
-    "covertype",
-    "covtype.data.gz",
-    "614360d0257557dd1792834a85a1cdebfadc3c4f30b011d56afee7ffb5b15771",
-    (
-        "https://archive.ics.uci.edu/ml/machine-learning-databases/covtype/covtype.data.gz",
-        "https://ndownloader.figshare.com/files/5976039",  # the copy that scikit-learn uses
-    ),
-    content="0a9371cef7c964b5475d6053cc3e0894a5aa6f65ad1ed3ecb01c45aa96217945",
-)
 
 
 class Covertype(PublishedDataset):
@@ -44,8 +33,8 @@ class Covertype(PublishedDataset):
     subset: Subset = 1.0
     validation: Validation = 0.0
 
-    files: ClassVar[tuple[PublishedFile, ...]] = (FILE,)
-    samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 464_810, "test": 116_202})
+    files: ClassVar[tuple[PublishedFile, ...]] = published_files("covertype")
+    samples: ClassVar[Mapping[str, int]] = {"train": 464_810, "test": 116_202}
 
     def describe(self) -> Description:
         train, valid = training_sizes(self.samples["train"], self.validation, self.subset)

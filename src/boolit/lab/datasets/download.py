@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import logging
+import sys
 import tarfile
 import zipfile
 import zlib
@@ -17,8 +18,9 @@ from abc import ABC
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import IO, ClassVar, TypeAlias, cast
+from typing import IO, Any, ClassVar, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from rich.progress import Progress
@@ -30,6 +32,11 @@ from boolit.errors import UserError
 from boolit.lab.common.files import atomic_write, cache_key, data_folder
 from boolit.lab.common.progress import byte_progress
 from boolit.lab.datasets.base import Source, Task
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 logger = logging.getLogger(__name__)
 DAMAGE = (OSError, EOFError, KeyError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
@@ -47,7 +54,7 @@ class PublishedFile:
         urls: its address and mirrors; none if it must be fetched by hand.
         content: SHA-256 of the decompressed content of a ``.gz`` file.
         unpacked: folder beside it that may take its place.
-        members: the files to read from an archive, with their MD5 (or nothing where the loader verifies them).
+        members: the files to read from an archive, with their hash: ``md5:…``, or one that the loader verifies.
         inner: the tarball within a zip file.
         folders: further folders that may hold the file, relative to the data folder.
         source: where to get a file without address.
@@ -99,6 +106,19 @@ class PublishedDataset(Source, ABC):
     files: ClassVar[tuple[PublishedFile, ...]]
     task: ClassVar[Task] = "classes"
     samples: ClassVar[Mapping[str, int]]
+
+
+def published_files(dataset: str) -> tuple[PublishedFile, ...]:
+    """Return the files of a dataset that published.toml lists."""
+    tables: list[dict[str, Any]] = [dict(table) for table in _published()[dataset]]
+    for table in tables:
+        table |= {key: tuple(value) for key, value in table.items() if isinstance(value, list)}
+    return tuple(PublishedFile(dataset, **table) for table in tables)
+
+
+@cache
+def _published() -> dict[str, list[dict[str, Any]]]:
+    return tomllib.loads(Path(__file__).with_name("published.toml").read_text("utf-8"))
 
 
 def fetch(published: PublishedFile) -> Path:
@@ -183,10 +203,10 @@ def read_members(published: PublishedFile) -> dict[str, bytes]:
     """Return the contents of an archive's ``members``; those with another MD5 than the published one are an error."""
     path = fetch(published)
     contents = {name: read() for name, read in archive_files(published) if name in published.members}
-    for name, md5 in published.members.items():
+    for name, expected in published.members.items():
         if name not in contents:
             raise published.error(path, f"lacks {name}")
-        if md5 and not _has_hash(contents[name], f"md5:{md5}"):
+        if expected.startswith("md5:") and not _has_hash(contents[name], expected):
             raise published.error(path, f"holds {name}, which is not the published file: its content has another hash")
     return contents
 
@@ -198,9 +218,9 @@ def archive_files(published: PublishedFile) -> Iterator[tuple[str, Callable[[], 
     """
     path = fetch(published)
     if path.is_dir():
-        for file in sorted(path.rglob("*")):
-            if file.is_file():
-                yield f"{path.name}/{file.relative_to(path).as_posix()}", file.read_bytes
+        for inner in sorted(path.rglob("*")):
+            if inner.is_file():
+                yield f"{path.name}/{inner.relative_to(path).as_posix()}", inner.read_bytes
         return
     try:
         with ExitStack() as stack:

@@ -29,7 +29,7 @@ from boolit.lab.common.progress import Begin, count_progress
 from boolit.lab.common.random import uniform
 from boolit.lab.datasets import AnySource, describe, load
 from boolit.lab.datasets.base import Dataset, Description, Source, Split
-from boolit.lab.datasets.download import PublishedFile, fetch, read_file
+from boolit.lab.datasets.download import fetch, published_files, read_file
 from boolit.lab.datasets.images.normalization import normalizer
 from boolit.lab.datasets.views import ViewPlan
 from boolit.lab.models.resnet18 import FEATURES, Resnet18, fold_batch_norms
@@ -43,12 +43,7 @@ Origin = Literal["published", "reconstructed", "own"]
 Statistics: TypeAlias = dict[str, Tensor]
 
 # NOTE[paper]: a:transfer says ResNet50; the text and the parameter counts of the tables say ResNet-18.
-WEIGHTS = PublishedFile(
-    "weights",
-    "resnet18-f37072fd.pth",
-    "f37072fd47e89c5e827621c5baffa7500819f7896bbacec160b1a16c560e07ec",
-    ("https://download.pytorch.org/models/resnet18-f37072fd.pth",),
-)
+(WEIGHTS,) = published_files("weights")
 BACKBONE = "resnet18-backbone.pth"  # a reconstruction beside the published file
 
 
@@ -125,10 +120,7 @@ class Embeddings(Source):
 
 
 class Rows:
-    """Rows of a table that is made when the first one is needed.
-
-    Shape: ``(…)`` row numbers to ``(…, 512)``.
-    """
+    """Rows of a table that is made when the first one is needed. Shape: ``(…)`` row numbers to ``(…, 512)``."""
 
     def __init__(self, table: Callable[[], Tensor]) -> None:
         self._make = table

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-ABI = 3
+ABI = 4
 RULES = {"sgd": 0, "adam": 1, "adamw": 2}
 
 
@@ -26,8 +26,8 @@ class _Step(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_int32) for name in ("rule", "parts")),
         *((name, ctypes.c_int64) for name in ("runs", "columns")),
-        *((name, ctypes.c_void_p) for name in ("values", "first", "second", "gradients", "numbers")),
-        *((name, ctypes.c_void_p) for name in ("rate_factors", "decay_factors", "sizes")),
+        *((name, ctypes.c_void_p) for name in ("values", "first", "second", "sizes")),
+        *((name, ctypes.c_void_p) for name in ("rate_factors", "decay_factors", "numbers", "gradients")),
     ]
 
 
@@ -98,34 +98,28 @@ class OptimizerStep:
         self.rule, self.values, self.moments = rule, values, moments
         self._sizes = torch.tensor(sizes, dtype=torch.int64)
         self._factors = torch.tensor([rate_factors, decay_factors], dtype=torch.float32)
-        columns = self._factors.repeat_interleave(self._sizes, 1).to(values)
+        columns = self._factors.to(values).repeat_interleave(self._sizes.to(values.device), 1)
         self._rate_columns, self._decay_columns = (1.0 if bool((row == 1).all()) else row for row in columns)
+        self._kernel: _Step | None = None
+        if usable(values, *moments):
+            addresses = (tensor.data_ptr() for tensor in (values, moments[0], moments[-1], self._sizes, *self._factors))
+            self._kernel = _Step(RULES[rule], len(sizes), *values.shape, *addresses)
 
-    def __call__(self, gradients: Tensor, numbers: Tensor) -> None:
+    def __call__(self, gradients: Sequence[Tensor], numbers: Tensor) -> None:
         """Make one step.
 
         Args:
-            gradients: like ``values``; may be overwritten.
+            gradients: ``(runs, …)``, one per parameter of the network.
             numbers: ``(runs, 8)``: weight decay; momentum, or 1 - beta1; 1 - beta2; beta2; eps; the negative learning rate, for
                 Adam divided by 1 - beta1^t; 1 / sqrt(1 - beta2^t); learning rate times decay of AdamW.
         """
-        if LIBRARY is not None and usable(self.values, gradients, numbers, *self.moments):
-            struct = _Step(
-                RULES[self.rule],
-                len(self._sizes),
-                *self.values.shape,
-                self.values.data_ptr(),
-                self.moments[0].data_ptr(),
-                self.moments[-1].data_ptr(),
-                gradients.contiguous().data_ptr(),
-                numbers.contiguous().data_ptr(),
-                self._factors[0].data_ptr(),
-                self._factors[1].data_ptr(),
-                self._sizes.data_ptr(),
-            )
-            LIBRARY.boolit_step(ctypes.addressof(struct))
-        else:
-            self._reference(gradients, numbers)
+        if self._kernel is None or LIBRARY is None:
+            self._reference(torch.cat([gradient.flatten(1) for gradient in gradients], 1), numbers)
+            return
+        gradients = [gradient.contiguous() for gradient in gradients]
+        addresses = (ctypes.c_void_p * len(gradients))(*(gradient.data_ptr() for gradient in gradients))
+        self._kernel.gradients, self._kernel.numbers = ctypes.addressof(addresses), numbers.data_ptr()
+        LIBRARY.boolit_step(ctypes.byref(self._kernel))
 
     def _reference(self, gradients: Tensor, numbers: Tensor) -> None:
         values = self.values

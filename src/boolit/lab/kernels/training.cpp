@@ -50,13 +50,14 @@ void parallel(std::int64_t units, std::int64_t elements, const Work& work) {
 enum Rule : std::int32_t { SGD, ADAM, ADAMW };
 
 // One step on the rows of a (runs, columns) matrix. Columns come in `parts` of `sizes`, one per parameter of the network, with
-// a factor on the learning rate and one on the weight decay. `numbers` is (runs, 8): see Numbers.
+// gradients (runs, size), a factor on the learning rate and one on the weight decay. `numbers` is (runs, 8): see Numbers.
 struct BoolitStep {
     std::int32_t rule, parts;
     std::int64_t runs, columns;
     float *values, *first, *second;
-    const float *gradients, *numbers, *rate_factors, *decay_factors;
     const std::int64_t* sizes;
+    const float *rate_factors, *decay_factors, *numbers;
+    const float* const* gradients;
 };
 
 namespace {
@@ -99,8 +100,9 @@ BOOLIT_API void boolit_step(const BoolitStep* step) {
             by.decay = step->rule == ADAMW ? 0 : by.decay * step->decay_factors[part];
             by.shrinkage = step->rule == ADAMW ? by.shrinkage * step->rate_factors[part] * step->decay_factors[part] : 0;
             const std::int64_t n = step->sizes[part];
-            if (step->rule == SGD) sgd(n, step->values + at, step->first + at, step->gradients + at, by);
-            else adam(n, step->values + at, step->first + at, step->second + at, step->gradients + at, by);
+            const float* const gradient = step->gradients[part] + run * n;
+            if (step->rule == SGD) sgd(n, step->values + at, step->first + at, gradient, by);
+            else adam(n, step->values + at, step->first + at, step->second + at, gradient, by);
         }
     });
 }
@@ -235,4 +237,4 @@ BOOLIT_API void boolit_look_up(const BoolitWarp* warp) {
 }
 
 // Version of this interface; the loader refuses another.
-BOOLIT_API int boolit_training_abi() { return 3; }
+BOOLIT_API int boolit_training_abi() { return 4; }

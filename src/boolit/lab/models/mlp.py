@@ -106,13 +106,14 @@ class MlpNetwork(nn.Module):
         return _apply(self, x.flatten(1))
 
 
-def _apply(network: nn.Module, x: Tensor) -> Tensor:
+def _apply(network: MlpNetwork | StackedMlp, x: Tensor) -> Tensor:
     *hidden, last = network.linear
     for i, linear in enumerate(hidden):
         x = linear(x)
         for layers in (network.norm, network.activation, network.dropout):
             x = layers[i](x) if len(layers) else x
-    return last(x)
+    outputs: Tensor = last(x)
+    return outputs
 
 
 class StackedMlp(Stacked):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
@@ -47,95 +46,49 @@ FACTORS = {
 }
 
 
-def expansion(depth: Depth) -> int:
-    """Channels of the embedding per base width."""
-    return BOTTLENECK if depth >= 50 else 1
-
-
 def base_widths(base: int, divisor: int) -> list[int]:
-    """The base width of each stage, rounded down to a multiple of the activation's divisor.
+    """Return the base width of each stage, rounded down to a multiple of the activation's divisor.
 
     Example:
         >>> base_widths(64, 2), base_widths(64, 6)
         ([64, 128, 256, 512], [60, 126, 252, 510])
     """
-    nominal = [base * 2**stage for stage in range(len(STRIDES))]
-    return [divisor * max(1, width // divisor) for width in nominal]
+    return [divisor * max(1, base * 2**stage // divisor) for stage in range(len(STRIDES))]
 
 
 def hidden_widths(bases: Sequence[int], factor: Fraction, divisor: int) -> list[int]:
-    """The widths inside the blocks of each stage: the multiples of the divisor nearest to factor times base.
+    """Return the widths inside the blocks of each stage: the multiples of the divisor nearest to factor times base.
 
     Example:
-        >>> hidden_widths([64, 128, 256, 512], Fraction("0.2"), 2)
-        [12, 26, 52, 102]
-        >>> hidden_widths([60, 126, 252, 510], Fraction("1.5"), 6)
-        [90, 192, 378, 768]
+        >>> hidden_widths([64, 128, 256, 512], Fraction("0.2"), 2), hidden_widths([60, 126, 252, 510], Fraction("1.5"), 6)
+        ([12, 26, 52, 102], [90, 192, 378, 768])
     """
     return [round_width(factor * width, divisor) for width in bases]
 
 
-@dataclass(frozen=True)
-class BlockShape:
-    """The channels into, inside and out of a block, and its stride."""
-
-    in_channels: int
-    hidden: int
-    out_channels: int
-    stride: int
-
-    @property
-    def projected(self) -> bool:
-        """Whether the identity needs a convolution."""
-        return self.stride != 1 or self.in_channels != self.out_channels
-
-    def layers(self, bottleneck: bool) -> list[tuple[int, int, int, int]]:
-        """The channels in and out, kernel and stride of each layer."""
-        if bottleneck:
-            first = [(self.in_channels, self.hidden, 1, 1), (self.hidden, self.hidden, 3, self.stride)]
-        else:
-            first = [(self.in_channels, self.hidden, 3, self.stride)]
-        return [*first, (self.hidden, self.out_channels, 1 if bottleneck else 3, 1)]
-
-
-def block_shapes(depth: Depth, base: int, widths: Sequence[int], divisor: int) -> tuple[int, list[BlockShape]]:
-    """The channels of the stem, and all blocks in order."""
-    if len(widths) != len(STRIDES):
-        raise UserError(f"{len(widths)} widths ({list(widths)}) for a ResNet of {len(STRIDES)} stages; give {len(STRIDES)}")
-    bases = base_widths(base, divisor)
-    in_channels, shapes = bases[0], []
-    for channels, hidden, blocks, first in zip(bases, widths, BLOCKS[depth], STRIDES, strict=True):
-        for block in range(blocks):
-            shapes.append(BlockShape(in_channels, hidden, expansion(depth) * channels, 1 if block else first))
-            in_channels = shapes[-1].out_channels
-    return bases[0], shapes
-
-
 class PreactConv(nn.Sequential):
-    """Batch norm, activation, convolution.
-
-    Shape: ``(batch, channels, height, width)`` to ``(batch, out_channels, height / stride, width / stride)``, rounded up.
-    """
+    """Batch norm, activation, convolution."""
 
     def __init__(self, spec: str, channels: int, out_channels: int, kernel: int, stride: int = 1) -> None:
+        super().__init__()
         activation = boolit.activation(spec, dim=1)
         features = activation.out_features(channels)
-        convolution = nn.Conv2d(features, out_channels, kernel, stride, padding=kernel // 2, bias=False)
-        super().__init__()
-        self.norm, self.activation, self.convolution = nn.BatchNorm2d(channels), activation, convolution
+        self.norm, self.activation = nn.BatchNorm2d(channels), activation
+        self.convolution = nn.Conv2d(features, out_channels, kernel, stride, padding=kernel // 2, bias=False)
 
 
 class PreactBlock(nn.Module):
-    """A residual block: two convolutions of 3 × 3, or one between two of 1 × 1 (``bottleneck``).
+    """A residual block: two 3×3 convolutions, or one between two 1×1 convolutions (``bottleneck``)."""
 
-    Shape: ``(batch, in_channels, height, width)`` to ``(batch, out_channels, height / stride, width / stride)``, rounded up.
-    """
-
-    def __init__(self, spec: str, shape: BlockShape, bottleneck: bool) -> None:
+    def __init__(self, spec: str, channels: int, hidden: int, out_channels: int, stride: int, bottleneck: bool) -> None:
         super().__init__()
-        into, out = shape.in_channels, shape.out_channels
-        self.identity = Conv1x1(into, out, shape.stride, bias=False) if shape.projected else None
-        self.steps = nn.Sequential(*(PreactConv(spec, *layer) for layer in shape.layers(bottleneck)))
+        projected = stride != 1 or channels != out_channels
+        self.identity = Conv1x1(channels, out_channels, stride, bias=False) if projected else None
+        if bottleneck:
+            layers = [(channels, hidden, 1, 1), (hidden, hidden, 3, stride), (hidden, out_channels, 1, 1)]
+        else:
+            layers = [(channels, hidden, 3, stride), (hidden, out_channels, 3, 1)]
+        self.steps = nn.Sequential(*(PreactConv(spec, *layer) for layer in layers))
 
     def forward(self, x: Tensor) -> Tensor:
         result: Tensor = self.steps(x) + (x if self.identity is None else self.identity(x))
@@ -143,11 +96,10 @@ class PreactBlock(nn.Module):
 
 
 class PreactNetwork(nn.Module):
-    """One network (He et al. 2016); images have channels last in memory: convolutions are then faster on a CPU.
+    """One network (He et al. 2016), from ``(batch, channels, height, width)`` to ``(batch, outputs)``.
 
-    ``widths`` are those inside the blocks of each of the four stages.
-
-    Shape: ``(batch, channels, height, width)`` to ``(batch, outputs)``.
+    Images have channels last in memory, which makes convolutions faster on a CPU. ``widths`` are those inside the blocks of
+    each of the four stages.
 
     Example:
         >>> network = PreactNetwork(3, 10, [12, 24, 48, 96], "or_ail", depth=50, base=8)
@@ -157,10 +109,18 @@ class PreactNetwork(nn.Module):
 
     def __init__(self, channels: int, outputs: int, widths: Sequence[int], spec: str, depth: Depth, base: int) -> None:
         super().__init__()
-        stem, shapes = block_shapes(depth, base, widths, boolit.activation(spec).divisor)
-        self.stem, self.norm = nn.Conv2d(channels, stem, 3, padding=1, bias=False), nn.BatchNorm2d(stem)
-        self.blocks = nn.Sequential(*(PreactBlock(spec, shape, expansion(depth) > 1) for shape in shapes))
-        self.linear = nn.Linear(shapes[-1].out_channels, outputs)
+        if len(widths) != len(STRIDES):
+            raise UserError(f"widths {list(widths)}: a ResNet has {len(STRIDES)} stages; give {len(STRIDES)} widths")
+        bases, bottleneck = base_widths(base, boolit.activation(spec).divisor), depth >= 50
+        features = bases[0]
+        self.stem, self.norm = nn.Conv2d(channels, features, 3, padding=1, bias=False), nn.BatchNorm2d(features)
+        self.blocks = nn.Sequential()
+        for stage, hidden, blocks, stride in zip(bases, widths, BLOCKS[depth], STRIDES, strict=True):
+            embedding = stage * BOTTLENECK if bottleneck else stage
+            for block in range(blocks):
+                self.blocks.append(PreactBlock(spec, features, hidden, embedding, 1 if block else stride, bottleneck))
+                features = embedding
+        self.linear = nn.Linear(features, outputs)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.stem(x.clone(memory_format=torch.channels_last))  # a clone, as `contiguous` does nothing with one channel
@@ -173,12 +133,15 @@ NEAR = 1.25  # the largest ratio between a budget and the count of the network o
 
 
 class PreactResnet(Family):
-    """``depth`` is 18 or 34 (basic blocks), 50, 101 or 152 (bottlenecks); ``base`` is the base width of the first stage.
+    """Pre-activation ResNet. Only the layers inside the blocks change with the size.
 
-    The embedding follows from both, and only the layers inside the blocks change with the size: a width is that of the first
-    stage, which doubles from stage to stage, or a list of four. With ``sizes = "paper"`` a budget of parameters selects the
-    nearest of the paper's five networks for the activation's map.
-    ``initialization`` is ``torch`` or ``small`` (the linear layer uniform in ±0.005 without bias, as the authors' code).
+    A width is that of the first stage, which doubles from stage to stage, or a list of four.
+
+    Args:
+        depth: 18 or 34 (basic blocks), 50, 101 or 152 (bottlenecks).
+        base: base width of the first stage, which determines the embedding.
+        sizes: ``any``, or ``paper``: a budget selects the nearest of the paper's five networks for the activation's map.
+        initialization: ``torch``, or ``small`` (the linear layer uniform in ±0.005 with zero bias, as the authors' code).
     """
 
     name: Literal["preact-resnet"] = "preact-resnet"
@@ -210,7 +173,7 @@ class PreactResnet(Family):
         return scaled(width_for_budget(count, budget, activation.divisor))
 
     def paper_widths(self, activation: Activation) -> list[list[int]]:
-        """The widths of the paper's five networks for an activation, from the smallest."""
+        """Return the widths of the paper's five networks for an activation, from the smallest."""
         factors = FACTORS.get(activation.feature_factor)
         if factors is None:
             into, out = activation.map
@@ -229,8 +192,10 @@ class PreactResnet(Family):
             raise UserError(f"a budget of {budget:,}: {rule}; ask for about one of these, or use sizes = 'any'")
         return counts[nearest]
 
-    def network(self, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> PreactNetwork:
-        return PreactNetwork(_sizes(inputs)[0], outputs, widths, spec, self.depth, self.base)
+    def network(self, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> nn.Module:
+        if len(inputs) != 3:
+            raise UserError(f"samples of shape {tuple(inputs)}: a ResNet takes images (channels, height, width)")
+        return PreactNetwork(inputs[0], outputs, widths, spec, self.depth, self.base)
 
     def weight_bound(self, layer: nn.Module) -> float | None:
         return SMALL if self.initialization == "small" and isinstance(layer, nn.Linear) else None
@@ -238,12 +203,4 @@ class PreactResnet(Family):
 
 def _check_depth(depth: int) -> None:
     if depth != 1:
-        raise UserError(f"a sweep.depth of {depth}: layers of a ResNet are counted by model.depth; leave sweep.depth out")
-
-
-def _sizes(inputs: Shape) -> tuple[int, int, int]:
-    """Channels, height and width of an image."""
-    if len(inputs) != 3:
-        raise UserError(f"samples of shape {tuple(inputs)}: a ResNet takes images (channels, height, width); use such data")
-    channels, height, width = inputs
-    return channels, height, width
+        raise UserError(f"depth {depth}: the layers of a ResNet are counted by model.depth; leave sweep.depth out")

@@ -57,7 +57,11 @@ class Resnet18(nn.Module):
             self.add_module(f"layer{stage}", nn.Sequential(*blocks))
 
     def forward(self, x: Tensor) -> Tensor:
-        x = F.max_pool2d(F.relu(self.bn1(self.conv1(x)), inplace=True), 3, stride=2, padding=1)
+        return self.after_conv1(self.conv1(x))
+
+    def after_conv1(self, x: Tensor) -> Tensor:
+        """Return the features from the output of the first convolution."""
+        x = F.max_pool2d(F.relu(self.bn1(x), inplace=True), 3, stride=2, padding=1)
         for stage in range(1, STAGES + 1):
             x = self.get_submodule(f"layer{stage}")(x)
         return x.mean((2, 3))

@@ -129,7 +129,11 @@ class NarrowEncoder(nn.Module):
             self.stages.append(nn.ReLU(inplace=True))
 
     def forward(self, x: Tensor) -> Tensor:
-        maps: Tensor = self.stages(F.relu(self.bn1(self.conv1(x)), inplace=True))
+        return self.after_conv1(self.conv1(x))
+
+    def after_conv1(self, x: Tensor) -> Tensor:
+        """Return the features from the output of the first convolution."""
+        maps: Tensor = self.stages(F.relu(self.bn1(x), inplace=True))
         # Not `mean`: its gradient has channels first in memory, and reordering would take a third of the time.
         return maps.sum((2, 3)) / maps[0, 0].numel()
 
@@ -153,12 +157,11 @@ class SranNetwork(nn.Module):
         self.register_buffer("rows", torch.tensor(ROW_PANELS), persistent=False)
         self.register_buffer("pairs", torch.tensor(PAIR_ROWS + [pair[::-1] for pair in PAIR_ROWS]), persistent=False)
         features = EXPANSION * family.channels if self.inverted else FEATURES
-        if self.inverted:
-            layers = ([family.channels, features // 2, features], 2), *[([family.channels, features], 4)] * 2
-            encoders = [NarrowEncoder(channels, *layer) for channels, layer in zip(CHANNELS, layers, strict=True)]
-        else:
-            encoders = [Resnet18(channels) for channels in CHANNELS]
-        self.panel_encoder, self.row_encoder, self.pair_encoder = encoders
+        narrow = ([family.channels, features // 2, features], 2), *[([family.channels, features], 4)] * 2
+        self.panel_encoder, self.row_encoder, self.pair_encoder = (
+            NarrowEncoder(channels, *layers) if self.inverted else Resnet18(channels)
+            for channels, layers in zip(CHANNELS, narrow, strict=True)
+        )
         normalized = family.layout == "layernorm"
         row, pair, embedding = (boolit.activation(spec).out_features(widths[i]) for i in (1, 3, 6))
         last = embedding if normalized else None
@@ -171,13 +174,13 @@ class SranNetwork(nn.Module):
         x = (BRIGHTEST - x) / BRIGHTEST if self.inverted else x
         if x.shape[-1] != self.side:
             x = F.interpolate(x, (self.side, self.side), mode="bilinear")
-        panels = _encode(self.panel_encoder, x.unsqueeze(2))
-        rows = torch.cat([self.row_module(panels[:, self.rows].flatten(2)), _encode(self.row_encoder, x[:, self.rows])], -1)
-        # Every pair in both orders, whose outputs are added.
-        images = x[:, self.rows][:, self.pairs].flatten(2, 3)
-        pairs = torch.cat(
-            [_both(self.pair_module(rows[:, self.pairs].flatten(2))), _both(_encode(self.pair_encoder, images))], -1
+        of_rows = x[:, self.rows]
+        panels, pair_features = (
+            _encode(self.panel_encoder, x.unsqueeze(2)),
+            _encode_pairs(self.pair_encoder, of_rows, self.pairs),
         )
+        rows = torch.cat([self.row_module(panels[:, self.rows].flatten(2)), _encode(self.row_encoder, of_rows)], -1)
+        pairs = torch.cat([_both(self.pair_module(rows[:, self.pairs].flatten(2))), _both(pair_features)], -1)
         rules: Tensor = self.rule_module(pairs)[..., :-META_TARGETS]
         alike = rules[:, 1:] @ rules[:, 0].unsqueeze(2)
         return alike.view(-1, 2, CANDIDATES).sum(1)
@@ -188,6 +191,25 @@ def _encode(encoder: nn.Module, images: Tensor) -> Tensor:
     flat = images.flatten(0, 1).clone(memory_format=torch.channels_last)  # `contiguous` does nothing with one channel
     features: Tensor = encoder(flat)
     return features.view(*images.shape[:2], -1)
+
+
+def _encode_pairs(encoder: Resnet18 | NarrowEncoder, rows: Tensor, pairs: Tensor) -> Tensor:
+    """Encode pairs of rows as images of six channels.
+
+    The first convolution of a pair is the sum of those of its rows, so that every row is convolved once per place in a pair
+    instead of once per pair; otherwise a step of the small networks takes 1.4 times as long.
+
+    Args:
+        encoder: the encoder of pairs.
+        rows: ``(batch, 10, 3, height, width)``.
+        pairs: numbers of the two rows, ``(pairs, 2)``.
+    """
+    first = encoder.conv1
+    flat = rows.flatten(0, 1).contiguous(memory_format=torch.channels_last)
+    halves = (F.conv2d(flat, weight, None, first.stride, first.padding) for weight in first.weight.split(COLUMNS, 1))
+    before, after = (maps.permute(0, 2, 3, 1).unflatten(0, rows.shape[:2]) for maps in halves)
+    maps = (before[:, pairs[:, 0]] + after[:, pairs[:, 1]]).flatten(0, 1).permute(0, 3, 1, 2)
+    return encoder.after_conv1(maps).view(len(rows), len(pairs), -1)
 
 
 def _both(pairs: Tensor) -> Tensor:

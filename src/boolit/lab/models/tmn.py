@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -234,35 +234,9 @@ def mix(gates: Tensor, outputs: Tensor, counts: Sequence[int]) -> Tensor:
         [3.0, 2.0, 2.0]
     """
     dtype = torch.promote_types(outputs.dtype, torch.float32)  # half precision is too coarse for running statistics
-    return cast(Tensor, _Mix.apply(gates.to(dtype), outputs.to(dtype).contiguous(), counts))  # type: ignore[no-untyped-call]
-
-
-class _Mix(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, gates: Tensor, outputs: Tensor, counts: Sequence[int]) -> Tensor:
-        ctx.save_for_backward(gates, outputs)
-        ctx.counts = counts
-        result = outputs.new_empty(gates.shape[1], *outputs.shape[1:])
-        for gate, below, above in zip(gates, _by_pair(outputs, counts), _by_pair(result, counts), strict=True):
-            torch.mm(gate, below, out=above)
-        return result
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
-        gates, outputs = ctx.saved_tensors
-        of_gates, of_outputs = torch.empty_like(gates), torch.empty_like(outputs)
-        above, below, result = (_by_pair(values, ctx.counts) for values in (gradient.contiguous(), outputs, of_outputs))
-        for pair, gate in enumerate(gates):
-            torch.mm(gate.T, above[pair], out=result[pair])
-            torch.mm(above[pair], below[pair].T, out=of_gates[pair])
-        return of_gates, of_outputs, None
-
-
-def _by_pair(values: Tensor, counts: Sequence[int]) -> Sequence[Tensor]:
-    """Split ``(modules, rows, features)`` into one matrix ``(modules, rows of the pair · features)`` per pair."""
-    matrices: Sequence[Tensor] = values.flatten(1).split([count * values.shape[2] for count in counts], 1)
-    return matrices
+    matrices = outputs.to(dtype).flatten(1).split([count * outputs.shape[2] for count in counts], 1)
+    mixed = [gate @ rows for gate, rows in zip(gates.to(dtype).unbind(), matrices, strict=True)]
+    return torch.cat(mixed, 1).view(-1, *outputs.shape[1:])
 
 
 class ModuleLinear(nn.Module):
@@ -377,8 +351,10 @@ class InnerLayer(nn.Module):
         assert self.linear.bias is not None
         middle = _matvec(self.linear.weight, self.entry.bias) + self.linear.bias  # the image of the mean
         if self.training:
-            mean, covariance = cast("tuple[Tensor, Tensor]", _Moments.apply(x))  # type: ignore[no-untyped-call]
-            variance, samples = covariance.diagonal(dim1=1, dim2=2), x.shape[1]
+            mean, samples = x.mean(1), x.shape[1]
+            centered = x - mean.unsqueeze(1)
+            covariance = centered.mT @ centered / samples
+            variance = covariance.diagonal(dim1=1, dim2=2)
             self.entry.update(mean, variance, samples)
             weight = self.linear.weight * self.entry.scale(variance).unsqueeze(1)
             variance, center = (weight @ covariance * weight).sum(2), middle
@@ -388,28 +364,6 @@ class InnerLayer(nn.Module):
             weight = self.linear.weight * self.entry.scale(self.entry.running_var).unsqueeze(1)
         scale = self.norm.scale(variance)
         return weight * scale.unsqueeze(2), self.norm.bias + scale * (middle - center - _matvec(weight, mean))
-
-
-class _Moments(torch.autograd.Function):
-    """Mean and covariance (with divisor n) of ``(modules, rows, features)``.
-
-    A module at a time, so that its centered features stay in the cache; the backward pass is one product per module.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
-        mean = x.mean(1)
-        centered = (rows - center for rows, center in zip(x, mean, strict=True))
-        ctx.save_for_backward(x, mean)
-        return mean, torch.stack([rows.mT @ rows / len(rows) for rows in centered])
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, of_mean: Tensor, of_covariance: Tensor) -> Tensor:
-        x, mean = ctx.saved_tensors
-        product = (of_covariance + of_covariance.mT) / x.shape[1]
-        constant = of_mean / x.shape[1] - (mean.unsqueeze(1) @ product).squeeze(1)
-        return torch.baddbmm(constant.unsqueeze(1), x, product)
 
 
 def _apply_modules(

@@ -45,6 +45,7 @@ class Chart:
     title: str
     description: str
     chart: Any
+    records: list[dict[str, Any]]
     activations: tuple[str, ...]
 
     def spec(self, legend: bool = False) -> dict[str, Any]:
@@ -56,7 +57,7 @@ class Chart:
         lines = {"symbolType": "stroke", "symbolSize": 500, "symbolStrokeWidth": 2} if self.name == "curves" else {}
         shown = look | lines if legend else None
         spec: dict[str, Any] = json.loads(text.replace('"legend": {"title": "activation"}', f'"legend": {json.dumps(shown)}'))
-        return spec
+        return spec | {"data": {"values": self.records}}  # Altair would validate every row
 
     def save(self, path: Path) -> Path:
         """Write the chart as PNG, SVG or PDF, chosen by the suffix of the path."""
@@ -211,8 +212,8 @@ class _Plots:
         dashes = [list(look.dash) or [1, 0] for look in looks]
         self.dash = alt.StrokeDash("activation:N", scale=scale(dashes), legend=legend)
         self.shape = alt.Shape("activation:N", scale=scale([look.shape for look in looks]), legend=legend)
-        opacities = alt.Scale(type="ordinal", domain=self.names, range=[float(look.filled) for look in looks])
-        self.filled = alt.FillOpacity("activation:N", scale=opacities, legend=legend)
+        opacities = alt.Scale(type="ordinal", domain=self.names, range=[look.fill for look in looks])
+        self.filling = alt.FillOpacity("activation:N", scale=opacities, legend=legend)
 
     def runs(self, frame: pd.DataFrame, row: str = "activation", rows: Sequence[str] | None = None) -> Chart:
         """Return every run as a dot."""
@@ -271,7 +272,7 @@ class _Plots:
             y=self.score(alt.Y, "median"),
             fill=self.fill,
             shape=self.shape,
-            fillOpacity=self.filled,
+            fillOpacity=self.filling,
             tooltip=self.tooltip("parameters", "seconds", "median", "low", "high", "runs"),
         )
         head = f"{_capital(self.title)} against {title}"
@@ -328,8 +329,8 @@ class _Plots:
             chart = chart.transform_filter("datum.panel === panel")
         columns = [column for column in table if column != "panel" or len(self.panels) > 1]
         records = json.loads(table[columns].to_json(orient="records"))
-        chart = chart.properties(data=alt.Data(values=records), height=height)
-        return Chart(name, title, text, chart, self.activations)
+        chart = chart.properties(data=alt.NamedData("table"), height=height)
+        return Chart(name, title, text, chart, records, self.activations)
 
 
 def _capital(text: str) -> str:

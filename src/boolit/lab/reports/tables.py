@@ -176,9 +176,9 @@ def comparison_table(comparison: Comparison, title: str) -> Table:
     sizes = shorten_numbers(s.parameters for s in summaries)
     builder.add("parameters", [sizes[s.parameters] for s in summaries], value=[s.parameters for s in summaries])
     tested = (
-        f"Difference: best mean − this, with a simultaneous 95 % interval. p: Welch's t-test of all {comparison.pairs} pairs of "
-        "the study with Šidák's correction. Effect: Hedges' g [95 % interval]. p (paper): the paper's Student's t-test against "
-        "the best, not corrected; it decides nothing here."
+        "Difference: best mean − this, with a simultaneous 95 % interval. p: Welch's t-test with Šidák's correction for all "
+        f"{comparison.pairs} pairs of the study. Effect: Hedges' g [95 % interval]. p (paper): the paper's Student's t-test "
+        "against the best, not corrected; it decides nothing here."
     )
     return builder.table(title, *_notes([comparison]), *([tested] if "p" in builder.text else []))
 

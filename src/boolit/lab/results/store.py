@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -366,7 +367,7 @@ def _insert(database: sqlite3.Connection, result: Result, recorded: str) -> None
     for table, text in (("configs", config), ("environments", environment)):
         database.execute(f"INSERT OR IGNORE INTO {table} (json) VALUES (?)", (text,))
         ids.append(database.execute(f"SELECT id FROM {table} WHERE json = ?", (text,)).fetchone()[0])
-    checksum = _checksum((result.key, config, *values, environment, float(result.seconds), recorded, of_curves))
+    checksum = _row_checksum(result.key, config, *values, environment, float(result.seconds), recorded, of_curves)
     row = (result.key, ids[0], *values, ids[1], float(result.seconds), recorded, of_curves, checksum)
     added = database.execute(f"INSERT OR IGNORE INTO runs VALUES ({','.join('?' * len(row))})", row).rowcount
     if added:
@@ -379,9 +380,18 @@ def _unpack(blob: bytes) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 def _verified(row: tuple[Any, ...]) -> tuple[Any, ...]:
     *values, checksum, _, _ = row
-    if _checksum(values) != checksum:
+    if _row_checksum(*values) != checksum:
         raise _DamagedError(f"run {row[0]!r} does not match its checksum")
     return row
+
+
+def _row_checksum(key: str, config: str, seed: Any, split: Any, state: Any, metrics: Any, environment: str, *rest: Any) -> bytes:
+    return _checksum((key, _text_checksum(config), seed, split, state, metrics, _text_checksum(environment), *rest))
+
+
+@lru_cache(maxsize=1024)  # many runs share a configuration
+def _text_checksum(text: str) -> bytes:
+    return _checksum([text])
 
 
 def _checksum(values: Iterable[Any]) -> bytes:

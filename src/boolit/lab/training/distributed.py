@@ -98,8 +98,7 @@ def mean_of_processes(values: Tensor) -> Tensor:
 
 def all_agree(yes: bool) -> bool:
     """Return whether every process says yes."""
-    votes = torch.tensor(float(yes))
-    return bool(sum_of_processes(votes) == size())
+    return yes if size() == 1 else bool(sum_of_processes(torch.tensor(float(yes))) == size())
 
 
 def _initialized() -> bool:

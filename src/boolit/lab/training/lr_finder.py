@@ -90,9 +90,9 @@ def _final_losses(job: Job, rates: Tensor) -> Tensor:
 
 
 def _trial_job(job: Job, rates: Tensor) -> Job:
-    """Return the job of all rates, without what would keep a rate from rising: no prelude and no early stopping."""
+    """Return the job of all rates in float32, without a prelude and early stopping, which would keep rates from rising."""
     epochs = STEPS // job.steps_per_epoch + 2
-    update = {"learning_rate": 1.0, "epochs": epochs, "prelude": 0, "patience": None}
+    update = {"learning_rate": 1.0, "epochs": epochs, "prelude": 0, "patience": None, "precision": "float32"}
     runs = len(rates) * SEEDS
     only_train = replace(job.dataset, splits={"train": job.dataset.splits["train"]}, probes=())
     return replace(

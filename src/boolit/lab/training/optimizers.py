@@ -7,7 +7,7 @@ that a step is one pass over it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -84,7 +84,6 @@ class StackedOptimizer:
         named = dict(model.named_parameters())
         self.parameters = list(named.values())
         self.values = torch.cat([parameter.detach().flatten(1) for parameter in self.parameters], 1)
-        self._gradients = torch.empty_like(self.values)
         sizes = [parameter[0].numel() for parameter in self.parameters]
         for parameter, columns in zip(self.parameters, torch.split(self.values, sizes, 1), strict=True):
             parameter.data = columns.view(parameter.shape)
@@ -115,6 +114,4 @@ class StackedOptimizer:
     def step(self, losses: Tensor, weights: Tensor, index: int) -> None:
         """Minimize the weighted sum of losses with the ``index``-th of the prepared steps."""
         # No loss depends on two runs, so every run has its own gradient.
-        gradients: Sequence[Tensor] = torch.autograd.grad(losses, self.parameters, weights)
-        torch.cat([gradient.flatten(1) for gradient in gradients], 1, out=self._gradients)
-        self._step(self._gradients, self._numbers[index])
+        self._step(torch.autograd.grad(losses, self.parameters, weights), self._numbers[index])

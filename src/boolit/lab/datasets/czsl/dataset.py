@@ -65,11 +65,6 @@ class FeatureLookup:
     """An encoding of row numbers as rows of a table; numbers after the first stay, as floats (exact below 2²⁴).
 
     Shape: ``(…, 1 + others)`` to ``(…, features + others)``.
-
-    Example:
-        >>> FeatureLookup(lambda: torch.tensor([[0.5, 1.5], [2.5, 3.5]]))(torch.tensor([[1, 7], [0, 8]]))
-        tensor([[2.5000, 3.5000, 7.0000],
-                [0.5000, 1.5000, 8.0000]])
     """
 
     def __init__(self, table: Callable[[], Tensor]) -> None:

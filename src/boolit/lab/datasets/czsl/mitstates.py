@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -19,7 +18,7 @@ from boolit.lab.datasets.base import Dataset, Description
 from boolit.lab.datasets.czsl.dataset import compositional_dataset
 from boolit.lab.datasets.czsl.pairs import METRICS, Pair, Pairs
 from boolit.lab.datasets.czsl.words import Missing, WordFile
-from boolit.lab.datasets.download import PublishedDataset, PublishedFile, fetch, note_unverified
+from boolit.lab.datasets.download import PublishedDataset, PublishedFile, fetch, note_unverified, published_files
 from boolit.lab.datasets.embeddings import Origin, encode_views, load_encoder, weights_identity
 from boolit.lab.datasets.views import PhotographPlan
 from boolit.lab.models.resnet18 import FEATURES
@@ -28,27 +27,9 @@ PAIRS = 1_962  # in all splits together
 VERSION = 1  # to be increased whenever the features of an image change
 SPLIT = "compositional-split-natural"
 METADATA = f"metadata_{SPLIT}.t7"
-SPLITS: Mapping[str, str] = MappingProxyType({"train": "train", "valid": "val", "test": "test"})  # our names, and the files'
+SPLITS = {"train": "train", "valid": "val", "test": "test"}  # our names, and the files'
 FIX = "put the published files there, as docs/compositional.md says"
-FOLDER = PublishedFile(
-    "mitstates",
-    "mit-states",
-    unpacked="mit-states",
-    source="release_dataset.zip for images/, and mit-states/ in compositional_split_natural.tar.gz for the split; no hash is "
-    "published, so neither is downloaded",
-)
-GLOVE = PublishedFile(
-    "mitstates",
-    "glove.6B.zip",
-    "617afb2fe6cbd085c235baf7a465b96f4112bd7f7ccb2b2cbd649fed9cbcf2fb",
-    (
-        "https://nlp.stanford.edu/data/glove.6B.zip",
-        "https://downloads.cs.stanford.edu/nlp/data/glove.6B.zip",
-        "https://nlp.stanford.edu/data/wordvecs/glove.6B.zip",
-        "https://huggingface.co/stanfordnlp/glove/resolve/main/glove.6B.zip",
-    ),
-    unpacked="glove.6B",
-)
+FOLDER, GLOVE = published_files("mitstates")
 GLOVE_FILE = "glove.6B.300d.txt"
 
 
@@ -72,7 +53,7 @@ class MitStates(PublishedDataset):
     digest: str = ""
     vectors_digest: str = ""
 
-    samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 30_338, "valid": 10_420, "test": 12_995})
+    samples: ClassVar[Mapping[str, int]] = {"train": 30_338, "valid": 10_420, "test": 12_995}
     files: ClassVar[tuple[PublishedFile, ...]] = (FOLDER, GLOVE)
 
     @model_validator(mode="before")
@@ -120,8 +101,8 @@ class MitStates(PublishedDataset):
         if self.vectors is not None:
             return WordFile(Path(self.vectors), None, self.missing, self.seed)
         path = fetch(GLOVE)
-        place = (path / GLOVE_FILE, None) if path.is_dir() else (path, GLOVE_FILE)
-        return WordFile(*place, self.missing, self.seed, partial(note_unverified, GLOVE))
+        file, member = (path / GLOVE_FILE, None) if path.is_dir() else (path, GLOVE_FILE)
+        return WordFile(file, member, self.missing, self.seed, partial(note_unverified, GLOVE))
 
     def _features(self, index: MitStatesIndex, shown: bool) -> Tensor:
         plan = PhotographPlan.of({split: image_files(self.folder, names) for split, names in index.images.items()})

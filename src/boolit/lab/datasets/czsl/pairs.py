@@ -32,13 +32,6 @@ class Pairs:
     """Listed pairs in a fixed order, and the splits in which each occurs; those of the split ``train`` are *seen*.
 
     Shape: ``numbers`` is ``(pairs, 2)``, of attribute and object; ``masks`` has one ``(pairs,)`` for each split.
-
-    Example:
-        >>> pairs = Pairs.from_names({"train": [("old", "bear"), ("wet", "dog")], "test": [("wet", "bear"), ("wet", "dog")]})
-        >>> pairs.names
-        [('old', 'bear'), ('wet', 'bear'), ('wet', 'dog')]
-        >>> pairs.numbers.tolist(), pairs.seen.tolist(), pairs.unseen("test").tolist()
-        ([[0, 0], [1, 0], [1, 1]], [0, 2], [1])
     """
 
     attributes: tuple[str, ...]
@@ -83,15 +76,7 @@ def sample_candidates(seen: Tensor, y: Tensor, run_keys: Tensor, step: int, nega
 
 @dataclass(frozen=True)
 class Curve:
-    """Accuracies at increasing biases: on unseen images they rise, on seen ones they fall.
-
-    Shape: ``(biases,)`` each.
-
-    Example:
-        >>> curve = Curve(torch.tensor([-1.0, 1000.0]), torch.tensor([0.8, 0.0]), torch.tensor([0.0, 0.5]))
-        >>> round(curve.area, 6)
-        0.2
-    """
+    """Accuracies at increasing biases: on unseen images they rise, on seen ones they fall. Shape: ``(biases,)`` each."""
 
     bias: Tensor
     seen: Tensor

@@ -122,10 +122,5 @@ class WordFile:
 
 
 def split_words(name: str) -> list[str]:
-    """Return the words of a name, in lower case.
-
-    Example:
-        >>> split_words("Old_bear"), split_words("moss-covered stone")
-        (['old', 'bear'], ['moss', 'covered', 'stone'])
-    """
+    """Return the words of a name, in lower case."""
     return [word for word in SEPARATORS.split(name.lower()) if word]

@@ -26,10 +26,7 @@ SHEAR = 0.3
 
 
 def jitter(x: Tensor, run_keys: Tensor, step: int) -> Tensor:
-    """Add normal noise with a standard deviation of 0.1 to every input.
-
-    Shape: ``(runs, batch, …)``, unchanged.
-    """
+    """Add normal noise with a standard deviation of 0.1 to every input. Shape: ``(runs, batch, …)``, unchanged."""
     return x + JITTER * normal(run_keys, step, x.shape[1:])
 
 

@@ -72,10 +72,7 @@ def _decode_row(side: int, image: tuple[int, str, bytes]) -> tuple[int, NDArray[
 
 
 def decode_image(content: bytes, name: str, side: int) -> NDArray[np.uint8]:
-    """Return the central square of an image, scaled to ``side``; ``name`` is for errors.
-
-    Shape: ``(3, side, side)``.
-    """
+    """Return the central square of an image, scaled to ``side``; ``name`` is for errors. Shape: ``(3, side, side)``."""
     from PIL import Image, ImageOps
 
     try:
@@ -100,13 +97,7 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 
 def split_stratified(labelled: Labelled, sizes: Mapping[str, int], seed: int, *words: str) -> dict[str, Labelled]:
-    """Return random, stratified parts with the proportions of ``sizes``, and exactly these sizes if all images are used.
-
-    Example:
-        >>> parts = split_stratified([(f"{n}.jpg", n % 2) for n in range(100)], {"train": 6552, "valid": 819, "test": 818}, 0)
-        >>> {name: len(part) for name, part in parts.items()}
-        {'train': 81, 'valid': 10, 'test': 9}
-    """
+    """Return random, stratified parts with the proportions of ``sizes``, and exactly these sizes if all images are used."""
     total = sum(sizes.values())
     first, *rest = sizes
     counts = {name: max(1, sizes[name] * len(labelled) // total) for name in rest}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -14,16 +13,11 @@ from torch import Tensor
 
 from boolit.errors import UserError
 from boolit.lab.datasets.base import Dataset, Description, PixelScale, Split, Subset, Validation, training_sizes
-from boolit.lab.datasets.download import PublishedDataset, PublishedFile, Tensors, load_tensors
+from boolit.lab.datasets.download import PublishedDataset, PublishedFile, Tensors, load_tensors, published_files
 
 MEAN, SD = 0.1307, 0.3081  # of the training pixels, as fractions of 255
 VERSION = 1
 normalize = PixelScale(1 / (255 * SD), MEAN / SD)
-MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/")
-
-
-def _file(name: str, md5: str, content: str) -> PublishedFile:
-    return PublishedFile("mnist", name, f"md5:{md5}", tuple(mirror + name for mirror in MIRRORS), content)
 
 
 class Mnist(PublishedDataset):
@@ -39,29 +33,8 @@ class Mnist(PublishedDataset):
     validation: Validation = 1 / 6
     subset: Subset = 1.0
 
-    samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 60_000, "test": 10_000})
-    files: ClassVar[tuple[PublishedFile, ...]] = (
-        _file(
-            "train-images-idx3-ubyte.gz",
-            "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-            "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-        ),
-        _file(
-            "train-labels-idx1-ubyte.gz",
-            "d53e105ee54ea40749a09fcbcd1e9432",
-            "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-        ),
-        _file(
-            "t10k-images-idx3-ubyte.gz",
-            "9fb629c4189551a2d022fa330f9573f3",
-            "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-        ),
-        _file(
-            "t10k-labels-idx1-ubyte.gz",
-            "ec29112dd5afa0611ce80d1b7f02629c",
-            "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-        ),
-    )
+    samples: ClassVar[Mapping[str, int]] = {"train": 60_000, "test": 10_000}
+    files: ClassVar[tuple[PublishedFile, ...]] = published_files("mnist")
 
     def describe(self) -> Description:
         train, valid = training_sizes(self.samples["train"], self.validation, self.subset)
@@ -85,12 +58,7 @@ def parse(contents: Mapping[str, bytes]) -> Tensors:
 
 
 def parse_idx(content: bytes, name: str) -> Tensor:
-    """Return the array in an IDX file of bytes; ``name`` is for errors.
-
-    Example:
-        >>> parse_idx(bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 9]), "labels")
-        tensor([7, 9], dtype=torch.uint8)
-    """
+    """Return the array in an IDX file of bytes; ``name`` is for errors."""
     # Two zeros, the code of unsigned bytes, the number of dimensions, and the sizes as big-endian integers.
     header = 4 + 4 * content[3] if content[:3] == b"\0\0\x08" and len(content) > 3 else 0
     shape = struct.unpack(f">{content[3]}I", content[4:header]) if 0 < header <= len(content) else (-1,)

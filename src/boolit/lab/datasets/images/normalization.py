@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 import torch
@@ -13,18 +12,14 @@ from boolit.lab.datasets.base import Encode
 
 Normalization: TypeAlias = Literal["half", "imagenet"]
 # Mean and standard deviation of red, green and blue, as fractions of 255.
-SCALES: Mapping[Normalization, tuple[tuple[float, ...], tuple[float, ...]]] = MappingProxyType(
-    {"half": ((0.5,) * 3, (0.5,) * 3), "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))}
-)
+SCALES: Mapping[Normalization, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "half": ((0.5,) * 3, (0.5,) * 3),
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+}
 
 
 def normalizer(kind: Normalization) -> Encode:
-    """Return an encoding of bytes ``(…, 3, height, width)`` with the mean and standard deviation of ``kind``.
-
-    Example:
-        >>> normalizer("half")(torch.tensor([0, 255, 51], dtype=torch.uint8).view(3, 1, 1)).flatten()
-        tensor([-1.0000,  1.0000, -0.6000])
-    """
+    """Return an encoding of bytes ``(…, 3, height, width)`` with the mean and standard deviation of ``kind``."""
     mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in SCALES[kind])
     scale, shift = DeviceCopies(1 / (255 * deviation)), DeviceCopies(-mean / deviation)
     return lambda x: torch.addcmul(shift.on(x.device), x.float(), scale.on(x.device))

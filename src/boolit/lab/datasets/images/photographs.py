@@ -6,7 +6,6 @@ import io
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from pydantic import model_validator
@@ -20,6 +19,7 @@ from boolit.lab.datasets.download import (
     archive_files,
     fetch,
     note_unverified,
+    published_files,
     read_file,
     read_members,
 )
@@ -88,17 +88,8 @@ class Caltech101(Photographs):
     split: Literal["spinalnet", "random"]
 
     classes: ClassVar[int] = 101
-    samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 6_162, "valid": 820, "test": 1_695})
-    files: ClassVar[tuple[PublishedFile, ...]] = (
-        PublishedFile(
-            "caltech101",
-            "caltech-101.zip",
-            "md5:3138e1922a9193bfa496528edbbc45d0",
-            ("https://data.caltech.edu/records/mzrjq-6wc02/files/caltech-101.zip?download=1",),
-            unpacked="101_ObjectCategories",
-            inner="caltech-101/101_ObjectCategories.tar.gz",  # __MACOSX has a file of that name which is not an archive
-        ),
-    )
+    samples: ClassVar[Mapping[str, int]] = {"train": 6_162, "valid": 820, "test": 1_695}
+    files: ClassVar[tuple[PublishedFile, ...]] = published_files("caltech101")
 
     @model_validator(mode="before")
     @classmethod
@@ -126,7 +117,8 @@ class Caltech101(Photographs):
 
     @property
     def _folders(self) -> dict[str, Labelled]:
-        folder, parts = _caltech_folder(), {}
+        folder = _caltech_folder()
+        parts: dict[str, Labelled] = {}
         for name, inner in (("train", "train"), ("valid", self._valid_folder), ("test", "test")):
             labelled = labelled_images(folder / inner)
             if len({number for _, number in labelled}) != self.classes:
@@ -148,21 +140,6 @@ def _caltech_folder() -> Path:
     return data_folder() / "caltech101"
 
 
-CARS_SOURCE = "a Kaggle copy, since the original address is gone; torchvision's folder stanford_cars/ is read as it is"
-
-
-def _cars_file(name: str, sha256: str, unpacked: str = "", members: tuple[str, ...] = ()) -> PublishedFile:
-    return PublishedFile(
-        "cars",
-        name,
-        sha256,
-        unpacked=unpacked,
-        members=dict.fromkeys(members, ""),
-        folders=("cars/stanford_cars", "stanford_cars"),
-        source=CARS_SOURCE,
-    )
-
-
 class Cars(Photographs):
     """The published split; ``validation`` is the share of the training images to hold out, the same of every class."""
 
@@ -170,18 +147,8 @@ class Cars(Photographs):
     validation: Validation = 0.0
 
     classes: ClassVar[int] = 196
-    samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 8_144, "test": 8_041})
-    files: ClassVar[tuple[PublishedFile, ...]] = (
-        _cars_file("cars_train.tgz", "512b227b30e2f0a8aab9e09485786ab4479582073a144998da74d64b801fd288", "cars_train"),
-        _cars_file("cars_test.tgz", "bffea656d6f425cba3c91c6d83336e4c5f86c6cffd8975b0f375d3a10da8e243", "cars_test"),
-        _cars_file(
-            "car_devkit.tgz",
-            "b97deb463af7d58b6bfaa18b2a4de9829f0f79e8ce663dfa9261bf7810e9accd",
-            "devkit",
-            ("devkit/cars_train_annos.mat",),
-        ),
-        _cars_file("cars_test_annos_withlabels.mat", "790f75be8ea34eeded134cc559332baf23e30e91367e9ddca97d26ed9b895f05"),
-    )
+    samples: ClassVar[Mapping[str, int]] = {"train": 8_144, "test": 8_041}
+    files: ClassVar[tuple[PublishedFile, ...]] = published_files("cars")
 
     def sizes(self) -> Mapping[str, int]:
         train, valid = training_sizes(self.samples["train"], self.validation)
@@ -207,11 +174,6 @@ OFFICIAL_SIZES = {"train": 1_020, "valid": 1_020, "test": 6_149}
 OFFICIAL = {"train": "trnid", "valid": "valid", "test": "tstid"}
 
 
-def _flowers_file(name: str, sha256: str, unpacked: str = "") -> PublishedFile:
-    url = f"https://www.robots.ox.ac.uk/~vgg/data/flowers/102/{name}"
-    return PublishedFile("flowers", name, sha256, (url,), unpacked=unpacked)
-
-
 class Flowers(Photographs):
     """``split`` is "paper", or "official": the 1,020 / 1,020 / 6,149 images of setid.mat.
 
@@ -223,12 +185,8 @@ class Flowers(Photographs):
     split: Literal["paper", "official"] = "paper"
 
     classes: ClassVar[int] = 102
-    samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 6_552, "valid": 819, "test": 818})
-    files: ClassVar[tuple[PublishedFile, ...]] = (
-        _flowers_file("102flowers.tgz", "2d01ecc807db462958cfe3d92f57a8c252b4abd240eb955770201e45f783b246", "jpg"),
-        _flowers_file("imagelabels.mat", "4903e94206bac23bf772aadf06451916df56b58fc483a62db32a97b82656651d"),
-        _flowers_file("setid.mat", "46b8678f91fd95d3c8f4feab80d271a6c834a1dd896fe29fd3e6ad9ce5c8dccd"),
-    )
+    samples: ClassVar[Mapping[str, int]] = {"train": 6_552, "valid": 819, "test": 818}
+    files: ClassVar[tuple[PublishedFile, ...]] = published_files("flowers")
 
     def sizes(self) -> Mapping[str, int]:
         return self.samples if self.split == "paper" else OFFICIAL_SIZES

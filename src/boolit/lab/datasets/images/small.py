@@ -7,7 +7,6 @@ import io
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -17,7 +16,7 @@ from torch import Tensor
 from boolit.errors import UserError
 from boolit.lab.common.random import stratified_order
 from boolit.lab.datasets.base import Dataset, Description, Split, Subset, Validation, training_sizes
-from boolit.lab.datasets.download import PublishedDataset, PublishedFile, Tensors, load_tensors
+from boolit.lab.datasets.download import PublishedDataset, PublishedFile, Tensors, load_tensors, published_files
 from boolit.lab.datasets.images.normalization import Normalization, normalizer
 
 
@@ -107,36 +106,16 @@ class Cifar10(SmallImages):
     name: Literal["cifar10"] = "cifar10"
     normalization: Normalization = "half"
 
-    # SHA-256 of images and labels, which are the same in a batch that was pickled again. The training images with these hashes
-    # have the published mean 0.49139968, 0.48215841, 0.44653091 and standard deviation 0.24703223, 0.24348513, 0.26158784.
-    batches: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {
-            "cifar-10-batches-py/data_batch_1": "ba52cb2d72c412975d7556bb26bd094956f1c002d1937053f6f1252f2ac17114",
-            "cifar-10-batches-py/data_batch_2": "350ff9000489d02f2568c0dcf4912ffdbae9e50932147905fb1b8159ad54f0ac",
-            "cifar-10-batches-py/data_batch_3": "a2b8653fc457df407af6c38b7e0d1a12530f3b5f81fce9f81516efd065daf722",
-            "cifar-10-batches-py/data_batch_4": "133e6292c377755074c305db8a684d48d5397372cb0aba34f52b4335eab35d97",
-            "cifar-10-batches-py/data_batch_5": "eb08cdc11fd1267ef871cf4790f193684b3f556d13317be68f4eb374a078ea87",
-            "cifar-10-batches-py/test_batch": "9a4c74f5c8b6f2c4e13d3a1dfb43a5a8cda8a9da515e99fd620d2013a1a6287a",
-        }
-    )
-    samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 50_000, "test": 10_000})
-    files: ClassVar[tuple[PublishedFile, ...]] = (
-        PublishedFile(
-            "cifar10",
-            "cifar-10-python.tar.gz",
-            "md5:c58f30108f718f92721af3b95e74349a",
-            ("https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",),
-            unpacked="cifar-10-batches-py",
-            members=dict.fromkeys(batches, ""),
-        ),
-    )
+    samples: ClassVar[Mapping[str, int]] = {"train": 50_000, "test": 10_000}
+    files: ClassVar[tuple[PublishedFile, ...]] = published_files("cifar10")
 
     @staticmethod
     def parse(contents: Mapping[str, bytes]) -> Tensors:
         parts = []
-        for name, sha256 in Cifar10.batches.items():
+        for name, expected in Cifar10.files[0].members.items():
             x, y = unpickle_batch(contents[name], b"labels", name)
-            if hashlib.sha256(x.numpy().tobytes() + y.to(torch.uint8).numpy().tobytes()).hexdigest() != sha256:
+            digest = hashlib.sha256(x.numpy().tobytes() + y.to(torch.uint8).numpy().tobytes()).hexdigest()
+            if expected and expected != f"arrays:{digest}":
                 raise UserError(f"{name} has other images or labels than the published batch; run `boolit fetch cifar10`")
             parts.append((x, y))
         *train, (test_x, test_y) = parts
@@ -151,20 +130,8 @@ class Cifar100(SmallImages):
     normalization: Normalization = "half"
 
     classes: ClassVar[int] = 100
-    samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 50_000, "test": 10_000})
-    files: ClassVar[tuple[PublishedFile, ...]] = (
-        PublishedFile(
-            "cifar100",
-            "cifar-100-python.tar.gz",
-            "md5:eb9058c3a382ffc7106e4002c42a8d85",
-            ("https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",),
-            unpacked="cifar-100-python",
-            members={
-                "cifar-100-python/train": "16019d7e3df5f24257cddd939b257f8d",
-                "cifar-100-python/test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
-            },
-        ),
-    )
+    samples: ClassVar[Mapping[str, int]] = {"train": 50_000, "test": 10_000}
+    files: ClassVar[tuple[PublishedFile, ...]] = published_files("cifar100")
 
     @staticmethod
     def parse(contents: Mapping[str, bytes]) -> Tensors:
@@ -178,21 +145,8 @@ class Svhn(SmallImages):
 
     name: Literal["svhn"] = "svhn"
 
-    samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 73_257, "test": 26_032})
-    files: ClassVar[tuple[PublishedFile, ...]] = (
-        PublishedFile(
-            "svhn",
-            "train_32x32.mat",
-            "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
-            ("http://ufldl.stanford.edu/housenumbers/train_32x32.mat",),
-        ),
-        PublishedFile(
-            "svhn",
-            "test_32x32.mat",
-            "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
-            ("http://ufldl.stanford.edu/housenumbers/test_32x32.mat",),
-        ),
-    )
+    samples: ClassVar[Mapping[str, int]] = {"train": 73_257, "test": 26_032}
+    files: ClassVar[tuple[PublishedFile, ...]] = published_files("svhn")
 
     @staticmethod
     def parse(contents: Mapping[str, bytes]) -> Tensors:
@@ -213,22 +167,8 @@ class Stl10(SmallImages):
     name: Literal["stl10"] = "stl10"
 
     side: ClassVar[int] = 96
-    samples: ClassVar[Mapping[str, int]] = MappingProxyType({"train": 5_000, "test": 8_000})
-    files: ClassVar[tuple[PublishedFile, ...]] = (
-        PublishedFile(
-            "stl10",
-            "stl10_binary.tar.gz",
-            "md5:91f7769df0f17e558f3565bffb0c7dfb",
-            ("http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",),
-            unpacked="stl10_binary",
-            members={  # the MD5s that torchvision compares; the 100,000 images without labels are not read
-                "stl10_binary/train_X.bin": "918c2871b30a85fa023e0c44e0bee87f",
-                "stl10_binary/train_y.bin": "5a34089d4802c674881badbb80307741",
-                "stl10_binary/test_X.bin": "7f263ba9f9e0b06b93213547f721ac82",
-                "stl10_binary/test_y.bin": "36f9794fa4beb8a2c72628de14fa638e",
-            },
-        ),
-    )
+    samples: ClassVar[Mapping[str, int]] = {"train": 5_000, "test": 8_000}
+    files: ClassVar[tuple[PublishedFile, ...]] = published_files("stl10")
 
     @staticmethod
     def parse(contents: Mapping[str, bytes]) -> Tensors:

@@ -78,10 +78,6 @@ def vertices(shape: int, size: float, frame: Frame) -> Floats:
     """Return the corners of a polygon relative to the pixel of the center, clockwise, apex up, truncated to whole pixels.
 
     Shape: ``(corners, 2)``, rows and columns.
-
-    Example:
-        >>> vertices(SQUARE, 0.5, Frame(0.0, 0.0, 80.0)).tolist()
-        [[-28.0, -28.0], [-28.0, 28.0], [28.0, 28.0], [28.0, -28.0]]
     """
     if shape == SQUARE:
         half = int(frame.unit * size / math.sqrt(2))
@@ -123,10 +119,7 @@ def _rotate(layer: Floats, degrees: int, center: tuple[float, float]) -> Floats:
 
 
 def draw_panel(panel: Panel, layout: Layout) -> Bytes:
-    """Draw a panel.
-
-    Shape: ``(160, 160)``.
-    """
+    """Draw a panel. Shape: ``(160, 160)``."""
     ink = np.zeros((SIDE, SIDE), np.uint8)
     for component, entities in zip(layout.components, panel, strict=True):
         for entity in entities:
@@ -139,10 +132,7 @@ def draw_panel(panel: Panel, layout: Layout) -> Bytes:
 
 
 def draw_problem(problem: Problem) -> Bytes:
-    """Draw the context of a problem and then its candidates.
-
-    Shape: ``(16, 160, 160)``.
-    """
+    """Draw the context of a problem and then its candidates. Shape: ``(16, 160, 160)``."""
     layout = LAYOUTS[problem.configuration]
     return np.stack([draw_panel(panel, layout) for panel in (*problem.context, *problem.candidates)])
 

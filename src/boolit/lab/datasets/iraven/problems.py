@@ -136,10 +136,6 @@ def make_problem(configuration: str, seed: int, index: int) -> Problem:
 
     In 0.5% of the problems the context happens to obey a second rule, and a second candidate obeys it: sizes 1, 2, 3 in both
     rows are a progression and a sum. As in I-RAVEN, they are kept.
-
-    Example:
-        >>> make_problem("distribute_four", 1234, 5) == make_problem("distribute_four", 1234, 5)
-        True
     """
     rng = StableRandom(seed, "iraven", configuration, index, 0)
     components = LAYOUTS[configuration].components

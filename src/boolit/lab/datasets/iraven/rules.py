@@ -82,10 +82,6 @@ def first_levels(rule: Rule, limits: Range) -> Range:
     """Return the levels of a row's first panel for which the rule stays within the limits, or an empty range.
 
     A rule on Position restricts the Number of entities.
-
-    Example:
-        >>> first_levels(Rule("Progression", "Number", -2), (0, 8))
-        (4, 8)
     """
     low, high = limits
     on_position = rule.attribute == "Position"
@@ -109,12 +105,7 @@ def offset(attribute: Governed) -> int:
 
 
 def draw_levels(rule: Rule, limits: Range, rng: StableRandom) -> Rows[int]:
-    """Draw the level of every panel under a rule other than Constant.
-
-    Example:
-        >>> draw_levels(Rule("Progression", "Number", 2), (0, 4), StableRandom(0))
-        ((0, 2, 4), (0, 2, 4), (0, 2, 4))
-    """
+    """Draw the level of every panel under a rule other than Constant."""
     low, high = limits
     if rule.name == "Distribute_Three":
         return _distribute(rng.sample(range(low, high + 1), 3), rng)
@@ -148,12 +139,7 @@ def _draw_sum(rule: Rule, limits: Range, least: int, rng: StableRandom) -> Row[i
 
 @cache
 def slot_sets(slots: int, number: int) -> tuple[Slots, ...]:
-    """Return all ways to occupy a number of slots.
-
-    Example:
-        >>> slot_sets(3, 2)
-        ((0, 1), (0, 2), (1, 2))
-    """
+    """Return all ways to occupy a number of slots."""
     return tuple(combinations(range(slots), number))
 
 

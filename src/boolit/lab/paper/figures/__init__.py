@@ -1,7 +1,6 @@
-"""Every figure that needs no results: its name, what draws it, its label in the paper, its caption; and drawing them to files.
+"""The paper's figures that need no training: names, captions and labels, and drawing them to files.
 
-A figure's module is imported when the figure is drawn, so the catalogue can be listed without matplotlib. Figures of results
-are in `results`, `networks`, `correlations` and `study`.
+A figure's module is imported when the figure is drawn, so the list needs no matplotlib. `trained` draws pictures of networks.
 """
 
 from __future__ import annotations
@@ -18,11 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class CatalogueFigure(NamedTuple):
-    """A figure of the catalogue: ``function`` of this package draws it, as ``module:name``, for a gate if one is given.
-
-    ``label`` is the paper's, or None where the paper has no such figure.
-    """
+class PaperFigure(NamedTuple):
+    """A figure: ``function`` is the ``module:name`` that draws it, and ``label`` the paper's, or None."""
 
     function: str
     label: str | None
@@ -30,34 +26,34 @@ class CatalogueFigure(NamedTuple):
     gate: str | None = None
 
     def draw(self) -> Figure:
-        """Imports what draws the figure, and draws it."""
+        """Draw the figure."""
         module, _, name = self.function.partition(":")
         function = getattr(import_module(f"{__name__}.{module}"), name)
         figure: Figure = function() if self.gate is None else function(self.gate)
         return figure
 
 
-FIGURES: dict[str, CatalogueFigure] = {
-    "overview": CatalogueFigure(
+FIGURES: dict[str, PaperFigure] = {
+    "overview": PaperFigure(
         "gates:overview",
         None,
         "OR, AND and XNOR each read two neurons, x and y, and answer a question about both: orange where the answer is true, "
         "blue where it is false, white at 0. ReLU reads one neuron, and says nothing where it is negative.",
     ),
-    "gate-and": CatalogueFigure(
+    "gate-and": PaperFigure(
         "gates:gate",
         "fig:AND",
         "AND of two independent logits: exact (IL), approximate (AIL), and min(x, y), which is too high where both are "
         "negative. The paper's caption and third panel say max(x, y); AND is approximated by the minimum, drawn here.",
         "and",
     ),
-    "gate-or": CatalogueFigure(
+    "gate-or": PaperFigure(
         "gates:gate",
         "fig:OR",
         "OR of two independent logits: exact (IL), approximate (AIL), and max(x, y), which is too low where both are positive.",
         "or",
     ),
-    "gate-xnor": CatalogueFigure(
+    "gate-xnor": PaperFigure(
         "gates:gate",
         "fig:XNOR",
         "XNOR of two independent logits: exact (IL), approximate (AIL), and the signed geometric mean, which is further from "
@@ -65,7 +61,7 @@ FIGURES: dict[str, CatalogueFigure] = {
         "xnor",
     ),
     **{
-        f"difference-{op}": CatalogueFigure(
+        f"difference-{op}": PaperFigure(
             "approximation:differences",
             f"fig:ap:{op.upper()}",
             f"{op.upper()} exact, approximate, their difference and their relative difference (which diverges where the exact "
@@ -75,68 +71,68 @@ FIGURES: dict[str, CatalogueFigure] = {
         )
         for op in ("and", "or")
     },
-    "difference-xnor": CatalogueFigure(
+    "difference-xnor": PaperFigure(
         "approximation:differences",
         "fig:ap:XNOR",
         "XNOR exact, approximate, their difference and their relative difference. The paper's bound of 1 holds here and is "
         "not tight: the difference grows towards ln 2 = 0.6931 along both diagonals.",
         "xnor",
     ),
-    "gradient-and": CatalogueFigure(
+    "gradient-and": PaperFigure(
         "approximation:gradients",
         "fig:ap:grad:AND",
         "Slopes of AND by x and by y: exact above, approximate below, from autograd. Where one slope of AIL is 0 (white), "
         "the other is not.",
         "and",
     ),
-    "gradient-or": CatalogueFigure(
+    "gradient-or": PaperFigure(
         "approximation:gradients",
         "fig:ap:grad:OR",
         "Slopes of OR by x and by y: exact above, approximate below, from autograd. Where one slope of AIL is 0 (white), the "
         "other is not. (The paper's caption joins IL and AIL by “or” where “and” is meant.)",
         "or",
     ),
-    "gradient-xnor": CatalogueFigure(
+    "gradient-xnor": PaperFigure(
         "approximation:gradients",
         "fig:ap:grad:XNOR",
         "Slopes of XNOR by x and by y: exact above, approximate below, from autograd. Exactly one slope of AIL is 0 (white) "
         "off the diagonals. (The paper's caption joins IL and AIL by “xnor” where “and” is meant.)",
         "xnor",
     ),
-    "relu-approximation": CatalogueFigure(
+    "relu-approximation": PaperFigure(
         "gates:relu_approximation",
         "fig:ap:relu",
         "Two ReLU units, the sum a second linear layer can make of them, and exact OR. Each unit is 0 in half of the plane, "
         "and the sum is 0 (hatched) in the quadrant where OR must be negative.",
     ),
-    "xor-decision": CatalogueFigure(
+    "xor-decision": PaperFigure(
         "networks:xor_by_hand",
         "fig:toy-xor",
         "XOR with one hidden layer of 2 units. ReLU joins two of the regions by a stripe that does not hold beyond the "
         "samples (dashed box); XNOR has all four quadrants. White circles: negative samples; black squares: positive ones; "
         "background: probability. The weights are set by hand here; the study `xor` draws the same for trained networks.",
     ),
-    "pathways": CatalogueFigure(
+    "pathways": PaperFigure(
         "pathways:pathways",
         "fig:pathways",
         "Channels through one layer. Lines show which channels feed which gate, found by probing each module's gradient. "
         "Both weight matrices make C channels. A duplication of m gates on pairs leaves mC/2 channels (section 3.5 of the "
         "paper says mC), so three gates are 2→3.",
     ),
-    "parity-weights": CatalogueFigure(
+    "parity-weights": PaperFigure(
         "networks:parity_by_hand",
         "fig:parity",
         "The sparse network that computes the parity of four logits: pairs of units feed XNOR gates. Line width: size of the "
         "weight; orange positive, blue negative; biases are 0. The weights are set by hand here; the study `parity` draws "
         "the same for trained networks.",
     ),
-    "normalised": CatalogueFigure(
-        "approximation:normalised_densities",
+    "normalized": PaperFigure(
+        "approximation:normalized_densities",
         "tab:normalization-constants",
-        "Density of each gate's output for independent N(0, 1) operands: exact and approximate (left), and their normalised "
+        "Density of each gate's output for independent N(0, 1) operands: exact and approximate (left), and their normalized "
         "forms (right), which have mean 0 and standard deviation 1. Exact XNOR has a logarithmic peak at 0, cut off here.",
     ),
-    "accuracy-of-package": CatalogueFigure(
+    "accuracy-of-package": PaperFigure(
         "approximation:saturation",
         None,
         "The exact gates along y = x, in float32: computed by this library, and by the definition with probabilities clamped "
@@ -149,25 +145,25 @@ FIGURES: dict[str, CatalogueFigure] = {
 def draw(
     names: Iterable[str],
     out: Path,
-    format: str = "png",  # noqa: A002 (the command's option has that name)
+    format: str = "png",  # noqa: A002
     progress: Callable[[Path], None] | None = None,
 ) -> list[Path]:
-    """Draws the named figures, or all if none is named, as ``out/NAME.FORMAT``; returns the files.
+    """Draw figures as ``out/NAME.FORMAT`` and return the files.
 
     Args:
-        names: of `FIGURES`.
+        names: names in `FIGURES`; all if empty.
         out: the folder.
         format: ``png``, ``svg`` or ``pdf``.
         progress: called with each written file.
 
     Example:
         >>> import tempfile
-        >>> from boolit.lab import draw_figures
+        >>> from boolit.lab.paper.figures import draw
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     [path.name for path in draw_figures(["gate-or"], Path(folder), "svg")]
+        ...     [path.name for path in draw(["gate-or"], Path(folder), "svg")]
         ['gate-or.svg']
     """
-    from boolit.lab.reports.figures.style import FORMATS, save
+    from boolit.lab.paper.figures.look import FORMATS, save
 
     chosen = list(dict.fromkeys(names)) or list(FIGURES)
     if format not in FORMATS:
@@ -181,7 +177,7 @@ def draw(
         figure = FIGURES[name].draw()
         try:
             out.mkdir(parents=True, exist_ok=True)
-            save(figure, path, FIGURES[name].caption, small=True)
+            save(figure, path, FIGURES[name].caption)
         except OSError as error:
             raise UserError(
                 f"cannot write {path}: {error.strerror or error}; choose a folder that can be written to"

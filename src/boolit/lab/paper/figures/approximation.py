@@ -1,4 +1,4 @@
-"""How far AIL is from IL (a:diff, a:gradients), where clamped probabilities saturate, and how outputs are distributed."""
+"""Differences between AIL and IL (a:diff, a:gradients), the saturation of clamped probabilities, and output densities."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from boolit.functional import combine
-from boolit.lab.reports.figures.gates import colour_bar, heatmap, plane, surface
-from boolit.lab.reports.figures.style import style, styled
+from boolit.lab.paper.figures.gates import color_bar, heatmap, plane, surface
+from boolit.lab.paper.figures.look import styled
+from boolit.lab.reports.style import style
 from boolit.lab.results.names import label
 from boolit.logic import moments
 
 
 class LargestDifference(NamedTuple):
-    """Where |AIL - IL| is largest, and the closed form of its value there."""
+    """The point where |AIL - IL| is largest, and the closed form of its value."""
 
     x: float
     y: float
-    where: str
+    place: str
     closed_form: str
-    free_corner: tuple[float, float]  # of the panel, as fractions: nothing else is drawn there
+    free_corner: tuple[float, float]  # of the panel, where nothing else is drawn
 
 
 # NOTE[paper]: a:diff says the difference never exceeds 1; it reaches ln 3 for AND and OR, and tends to ln 2 for XNOR.
@@ -39,7 +40,7 @@ LARGEST_DIFFERENCES = {
 
 
 def difference(op: str, x: Tensor, y: Tensor) -> Tensor:
-    """AIL - IL of a gate.
+    """Return AIL - IL of a gate.
 
     Shape: that of x.
 
@@ -52,7 +53,7 @@ def difference(op: str, x: Tensor, y: Tensor) -> Tensor:
 
 @styled
 def differences(op: str) -> Figure:
-    """IL, AIL, AIL - IL, and its size relative to |IL|, in four panels."""
+    """Draw IL, AIL, AIL - IL, and its size relative to |IL|."""
     x, y = plane()
     exact, approximate = surface(f"{op}_il", x, y), surface(f"{op}_ail", x, y)
     limit = max(float(exact.abs().max()), float(approximate.abs().max()))
@@ -61,24 +62,24 @@ def differences(op: str) -> Figure:
     for axes, spec, values in zip(panels[0], (f"{op}_il", f"{op}_ail"), (exact, approximate), strict=True):
         image = heatmap(axes, values, limit, range(-10, 11, 1 if limit < 7 else 2))
         axes.set_title(label(spec))
-        colour_bar(figure, image, axes)
+        color_bar(figure, image, axes)
     image = heatmap(panels[1, 0], approximate - exact, 1.1, (-1, -0.5, -0.1, 0.1, 0.5, 1))
     panels[1, 0].set_title("difference, AIL − IL")
     _state_maximum(panels[1, 0], op)
-    colour_bar(figure, image, panels[1, 0])
+    color_bar(figure, image, panels[1, 0])
     image = heatmap(panels[1, 1], (approximate - exact).abs() / exact.abs(), 1.0, (0.1, 0.5), positive=True)
     panels[1, 1].set_title("relative difference, |AIL − IL| / |IL|")
-    colour_bar(figure, image, panels[1, 1], extend="max")
+    color_bar(figure, image, panels[1, 1], extend="max")
     return figure
 
 
 def _state_maximum(axes: Axes, op: str) -> None:
-    """Writes the largest difference, computed here, and its closed form into the panel."""
-    x, y, where, closed_form, (right, up) = LARGEST_DIFFERENCES[op]
+    """Write the largest difference and its closed form into the panel."""
+    x, y, place, closed_form, (right, up) = LARGEST_DIFFERENCES[op]
     point = torch.tensor([[x, y]], dtype=torch.float64)
     size = float(difference(op, point[:, 0], point[:, 1]).abs())
     axes.annotate(
-        f"largest |AIL − IL|:\n{size:.4f} = {closed_form}\n{where}",
+        f"largest |AIL − IL|:\n{size:.4f} = {closed_form}\n{place}",
         (0.03 + 0.94 * right, 0.03 + 0.94 * up),
         xycoords="axes fraction",
         ha={0: "left", 0.5: "center", 1: "right"}[right],
@@ -89,7 +90,7 @@ def _state_maximum(axes: Axes, op: str) -> None:
 
 
 def slopes(spec: str, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """∂/∂x and ∂/∂y of a 2→1 activation, by autograd.
+    """Return ∂/∂x and ∂/∂y of a 2→1 activation, by autograd.
 
     Shape: two of that of x.
     """
@@ -100,7 +101,7 @@ def slopes(spec: str, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 @styled
 def gradients(op: str) -> Figure:
-    """∂/∂x and ∂/∂y of IL (above) and of AIL (below)."""
+    """Draw ∂/∂x and ∂/∂y of IL (above) and of AIL (below)."""
     figure = Figure(figsize=(6.6, 5.6), layout="compressed")
     panels = figure.subplots(2, 2, sharex=True, sharey=True)
     for row, spec in zip(panels, (f"{op}_il", f"{op}_ail"), strict=True):
@@ -108,17 +109,17 @@ def gradients(op: str) -> Figure:
             levels = (-0.8, -0.5, -0.2, 0.2, 0.5, 0.8) if spec.endswith("_il") else ()
             image = heatmap(axes, values, 1.0, levels)
             axes.set_title(f"∂ {label(spec)} / ∂{name}")
-    colour_bar(figure, image, panels, "slope")
+    color_bar(figure, image, panels, "slope")
     return figure
 
 
 GATES = ("and", "or", "xnor")
-CLAMP = 1e-7  # what the authors' published package clamps probabilities at before each logarithm
+CLAMP = 1e-7  # where the authors' package clamps probabilities before each logarithm
 _CLAMPED = f"clamped at $10^{{{round(math.log10(CLAMP))}}}$"
 
 
 def clamped_gate(op: str, x: Tensor, y: Tensor) -> Tensor:
-    """A gate by its definition: log p - log(1 - p), with both clamped from below.
+    """Compute a gate by its definition, log p - log(1 - p), with both clamped from below.
 
     Shape: the broadcast shape of x and y.
 
@@ -133,14 +134,14 @@ def clamped_gate(op: str, x: Tensor, y: Tensor) -> Tensor:
 
 @styled
 def saturation() -> Figure:
-    """The gates along y = x, and the errors of both ways to compute them in float32."""
+    """Draw the gates along y = x, and the errors of both ways to compute them in float32."""
     t = torch.linspace(-40, 40, 241)
     figure = Figure(figsize=(7.4, 3.9), layout="constrained")
     value_axes, error_axes = figure.subplots(1, 2)
     for op in GATES:
         exact = combine(op, t.double(), t.double())
         for name, computed, line in (("boolit", combine(op, t, t), "-"), (_CLAMPED, clamped_gate(op, t, t), ":")):
-            look = {"color": style(f"{op}_il").colour, "linestyle": line}
+            look = {"color": style(f"{op}_il").color, "linestyle": line}
             value_axes.plot(t, computed, **look, label=f"{op.upper()}, {name}")
             error = (computed.double() - exact).abs().clamp_min(1e-9)  # so that 0 has a place on a logarithmic axis
             error_axes.semilogy(t, error, **look, linewidth=1.1)
@@ -157,8 +158,8 @@ _PAIRS = 2**17
 
 
 @styled
-def normalised_densities() -> Figure:
-    """Densities of IL and AIL (left), of NIL and NAIL beside the normal distribution (right), a row per gate."""
+def normalized_densities() -> Figure:
+    """Draw the densities of IL and AIL (left), and of NIL and NAIL beside the normal distribution (right)."""
     figure = Figure(figsize=(7.4, 6.6), layout="constrained")
     panels = figure.subplots(len(GATES), 2, sharex=True, sharey="col")
     for row, op in enumerate(GATES):
@@ -181,7 +182,7 @@ def _draw_densities(axes: Axes, op: str, forms: tuple[str, str]) -> None:
     for form in forms:
         spec = f"{op}_{form}"
         mean, sd = moments(op, form)
-        look: dict[str, Any] = {"color": style(spec).colour, "linestyle": style(spec).line}
+        look: dict[str, Any] = {"color": style(spec).color, "linestyle": "-" if form.endswith("ail") else "--"}
         name = f"{label(spec)}: mean {mean:.3f}, sd {sd:.3f}".replace("-", "−")
         axes.plot((EDGES[1:] + EDGES[:-1]) / 2, density(spec, pairs), **look, linewidth=1.5, label=name)
         axes.axvline(mean, **look, linewidth=0.7)
@@ -189,7 +190,7 @@ def _draw_densities(axes: Axes, op: str, forms: tuple[str, str]) -> None:
 
 
 def density(spec: str, pairs: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """The density of a gate between `EDGES`, from equally likely pairs of operands.
+    """Return the density of a gate between `EDGES`, from equally likely pairs of operands.
 
     Shape: pairs ``(n, 2)``; one value per bin.
     """
@@ -198,7 +199,7 @@ def density(spec: str, pairs: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 def normal_pairs(count: int) -> Tensor:
-    """Pairs of independent N(0, 1) operands from a Sobol sequence, always the same.
+    """Return pairs of independent N(0, 1) operands from a Sobol sequence.
 
     Shape: ``(count, 2)``.
     """

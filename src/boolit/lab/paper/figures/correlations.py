@@ -1,6 +1,6 @@
-"""How similar are the weight rows whose features one gate reads? Measured on finished runs, and drawn (a:correlations).
+"""Cosine similarities of weight rows whose features one gate reads (a:correlations).
 
-All features of a layer have the same inputs, so two of them are as similar as their rows of the weight matrix.
+All features of a layer have the same inputs, so two features are as similar as their rows of the weight matrix.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -23,11 +24,10 @@ from torch import Tensor
 
 import boolit
 from boolit.errors import UserError
-from boolit.lab.reports.figures.style import save, style, styled
+from boolit.lab.paper.figures.look import save, styled
+from boolit.lab.reports.style import style
 from boolit.lab.results.names import label
-from boolit.lab.results.run_table import RunTable
 from boolit.lab.results.store import Store
-from boolit.lab.runs import Record
 
 PROBES = 32
 EDGES = np.linspace(-1, 1, 81).tolist()
@@ -37,10 +37,10 @@ _MANY_PAIRS = 200
 
 @dataclass(frozen=True)
 class Correlations:
-    """Cosine similarities of weight rows of one activation's runs of one size, in one layer.
+    """Cosine similarities of the weight rows of one layer, over an activation's runs of one size.
 
-    ``paired`` are of rows that one gate reads; where every gate reads one, of neighbouring rows (0, 1), (2, 3), … as if they
-    were a pair. ``others`` are of all other pairs of rows.
+    ``paired`` has the rows that one gate reads, or neighboring rows (0, 1), (2, 3), … if the activation reads one channel at a
+    time. ``others`` has all other pairs of rows.
     """
 
     activation: str
@@ -52,7 +52,7 @@ class Correlations:
     others: Tensor
 
     def metrics(self) -> dict[str, float]:
-        """Means and standard deviations; NaN where there are too few pairs."""
+        """Return means and standard deviations; NaN if there are too few pairs."""
         return {
             "paired_mean": float(self.paired.mean()),
             "paired_sd": _deviation(self.paired),
@@ -62,50 +62,42 @@ class Correlations:
         }
 
 
-def measure_correlations(store: Store, layer: int = 1, records: Sequence[Record] | None = None) -> list[Correlations]:
-    """The correlations of every study and activation whose weights a store has kept, at its largest size, all seeds together.
+def measure_correlations(store: Store, layer: int = 1, frame: pd.DataFrame | None = None) -> list[Correlations]:
+    """Measure every study and activation whose weights a store has kept, at its largest size, over all seeds.
 
-    ``records`` limits it to some of the store's. Of several sizes with the same width in this layer, the one with the most
-    parameters is the largest.
+    Args:
+        store: the results folder.
+        layer: the hidden layer, counted from 1.
+        frame: the runs to measure; all by default.
     """
-    runs = (store.table() if records is None else RunTable.of(records)).where(lambda config: config.model["name"] == "mlp")
-    kept = list(runs.take(runs.columns["finished"]).with_keys(store.kept_weights()))
-    if not kept:
+    frame = store.frame() if frame is None else frame
+    kept = frame[(frame["model"] == "mlp") & (frame["state"] == "finished")]
+    kept = kept[kept["key"].map(lambda key: store.weights(key).exists()).astype(bool)]
+    if kept.empty:
         raise UserError(f"{store.folder} keeps no weights of a multi-layer perceptron; run a study with keep_weights = true")
-    deep = [record for record in kept if layer in range(1, len(record.config.width) + 1)]
-    if not deep:
-        depth = max(len(record.config.width) for record in kept)
-        raise UserError(f"layer is {layer}; the networks of {store.folder} have {depth} hidden layers")
-    groups: dict[tuple[str, str], list[Record]] = {}
-    for record in deep:
-        groups.setdefault((_study(record), record.config.activation), []).append(record)
-    return [_of_activation(study, spec, own, store, layer) for (study, spec), own in groups.items()]
-
-
-def _of_activation(study: str, spec: str, own: Sequence[Record], store: Store, layer: int) -> Correlations:
-    """Weights are stacked, so they must be of one size: the same widths before this layer, too."""
-
-    def size(record: Record) -> tuple[int, int, list[int]]:
-        config = record.config
-        return config.width[layer - 1], config.parameters, config.width
-
-    largest = max(map(size, own))
-    chosen = [record for record in own if size(record) == largest]
-    weights = torch.stack([_layer_weights(store.weights(record.key), layer) for record in chosen])
-    width = largest[0]
-    return Correlations(spec, study, layer, width, len(chosen), *row_similarities(weights, channels_read_together(spec, width)))
+    deep = kept[kept["depth"] >= layer]
+    if deep.empty or layer < 1:
+        raise UserError(f"layer is {layer}; the networks of {store.folder} have {kept['depth'].max()} hidden layers")
+    measured = []
+    for (study, profile, spec), group in deep.groupby(["study", "profile", "activation"], dropna=False, sort=False):
+        sizes = group["widths"].str.split("-").str[layer - 1].astype(int)
+        largest = group[sizes == sizes.max()]
+        largest = largest[largest["parameters"] == largest["parameters"].max()]
+        largest = largest[largest["widths"] == largest["widths"].iloc[0]]
+        weights = torch.stack([_layer_weights(store.weights(key), layer) for key in largest["key"]])
+        name, width = "-".join(str(part) for part in (study, profile) if isinstance(part, str) and part), int(sizes.max())
+        similar = row_similarities(weights, channels_read_together(str(spec), width))
+        measured.append(Correlations(str(spec), name, layer, width, len(largest), *similar))
+    return measured
 
 
 def _layer_weights(path: Path, layer: int) -> Tensor:
     try:
         return load_file(path)[f"linear.{layer - 1}.weight"]
     except (SafetensorError, KeyError, OSError) as error:
-        fix = "delete it and run the study again in another folder"
-        raise UserError(f"{path} does not hold the weights of layer {layer} ({error}); {fix}") from None
-
-
-def _study(record: Record) -> str:
-    return "-".join(filter(None, (record.config.study, record.config.profile)))
+        raise UserError(
+            f"{path} does not hold the weights of layer {layer} ({error}); delete it and run the study again"
+        ) from None
 
 
 def _deviation(values: Tensor) -> float:
@@ -113,7 +105,7 @@ def _deviation(values: Tensor) -> float:
 
 
 def row_similarities(weights: Tensor, paired: Tensor) -> tuple[Tensor, Tensor]:
-    """The cosine similarities of rows that are read together, and of those that are not.
+    """Return the cosine similarities of rows that are read together, and of those that are not.
 
     Shape: ``(…, rows, columns)`` and ``(rows, rows)``; all pairs of all matrices, flattened.
 
@@ -129,7 +121,7 @@ def row_similarities(weights: Tensor, paired: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def channels_read_together(spec: str, channels: int) -> Tensor:
-    """Which channels an activation reads together, found by changing one at a time; neighbours if it reads one at a time.
+    """Return which channels an activation reads together: neighbors if it reads one at a time.
 
     Shape: ``(channels, channels)``, without the diagonal.
 
@@ -154,16 +146,16 @@ def channels_read_together(spec: str, channels: int) -> Tensor:
 
 
 def write_correlations(found: Sequence[Correlations], folder: Path, layer: int) -> Path:
-    """Draws them into the folder of a report, and returns the file."""
+    """Draw correlations to the folder of a report and return the file."""
     path = folder / "report" / f"correlations-{layer}.png"
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     save(row_correlations(found), path, f"Cosine similarities of the weight rows of layer {layer}.")
     return path
 
 
 @styled
 def row_correlations(found: Sequence[Correlations]) -> Figure:
-    """A panel per activation: densities of the cosine similarity of paired rows and of all other pairs."""
+    """Draw a panel per activation: densities of the cosine similarity of paired rows and of all other pairs."""
     columns = min(_COLUMNS, len(found))
     rows = math.ceil(len(found) / columns)
     figure = Figure(figsize=(max(2.7 * columns, 4.4), 1.0 + 1.9 * rows), layout="constrained")
@@ -188,7 +180,7 @@ def row_correlations(found: Sequence[Correlations]) -> Figure:
 def _panel(axes: Axes, each: Correlations, study: str) -> None:
     metrics = each.metrics()
     axes.hist(each.others.numpy(), EDGES, density=len(each.others) > 0, color="0.8")
-    look: dict[str, Any] = {"histtype": "step", "linewidth": 1.6, "color": style(each.activation).colour}
+    look: dict[str, Any] = {"histtype": "step", "linewidth": 1.6, "color": style(each.activation).color}
     wider = EDGES[:: 2 if len(each.paired) >= _MANY_PAIRS else 5]  # few pairs in narrow bins are all spikes
     axes.hist(each.paired.numpy(), wider, density=len(each.paired) > 0, **look)
     axes.axvline(0, color="0.4", linewidth=0.6)

@@ -1,4 +1,4 @@
-"""Gates as heatmaps of two logits: beside ReLU, exact, approximate, and simpler ones (fig:AND, fig:OR, fig:XNOR, a:relu)."""
+"""Gates as heatmaps of two logits: exact, approximate and simpler ones, and ReLU (fig:AND, fig:OR, fig:XNOR, a:relu)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from boolit.lab.reports.figures.style import DIVERGING, SEQUENTIAL, styled
+from boolit.lab.paper.figures.look import DIVERGING, SEQUENTIAL, styled
 from boolit.lab.results.names import label
 from boolit.nn import activation
 
@@ -26,7 +26,7 @@ POINTS = 300  # even, so no grid line lies on an axis, where a relative differen
 
 
 def plane(reach: float = REACH, points: int = POINTS) -> tuple[Tensor, Tensor]:
-    """x (growing along columns) and y (growing along rows) of a square around the origin.
+    """Return x (growing along columns) and y (growing along rows) of a square around the origin.
 
     Shape: two of ``(points, points)``.
     """
@@ -36,7 +36,7 @@ def plane(reach: float = REACH, points: int = POINTS) -> tuple[Tensor, Tensor]:
 
 
 def surface(spec: str, x: Tensor, y: Tensor) -> Tensor:
-    """A 2→1 activation of x and y.
+    """Apply a 2→1 activation to x and y.
 
     Shape: that of x.
     """
@@ -45,13 +45,13 @@ def surface(spec: str, x: Tensor, y: Tensor) -> Tensor:
 
 
 def heatmap(axes: Axes, values: Tensor, limit: float, contours: Sequence[float] = (), positive: bool = False) -> AxesImage:
-    """Draws ``values`` on a scale from -limit (blue) over 0 (white) to limit (orange), with labelled contours.
+    """Draw values on a scale from -limit (blue) over 0 (white) to limit (orange), with labeled contours.
 
-    ``positive`` values have the orange half of the scale.
+    With ``positive``, the scale is its orange half.
     """
-    low, colours = (0.0, SEQUENTIAL) if positive else (-limit, DIVERGING)
+    low, colors = (0.0, SEQUENTIAL) if positive else (-limit, DIVERGING)
     corners = (-REACH, REACH, -REACH, REACH)
-    image = axes.imshow(values.numpy(), cmap=colours, vmin=low, vmax=limit, origin="lower", extent=corners)
+    image = axes.imshow(values.numpy(), cmap=colors, vmin=low, vmax=limit, origin="lower", extent=corners)
     axes.set(xlabel="x", ylabel="y", aspect="equal")
     axes.label_outer()
     inside = [level for level in contours if float(values.min()) < level < float(values.max())]
@@ -64,7 +64,7 @@ def heatmap(axes: Axes, values: Tensor, limit: float, contours: Sequence[float] 
 
 
 def _label_positions(lines: QuadContourSet, reach: float) -> list[tuple[float, float]]:
-    """One point per contour, a third along the part of it that is not near the edge, where a label would be cut."""
+    """Return a point per contour, a third along the part that is not near the edge, where a label would be cut."""
     positions = []
     for segments in lines.allsegs:
         longest = max(segments, key=len)
@@ -76,8 +76,8 @@ def _label_positions(lines: QuadContourSet, reach: float) -> list[tuple[float, f
     return positions
 
 
-def colour_bar(figure: Figure, image: AxesImage, panels: Any, label: str = "", extend: Extend = "neither") -> None:
-    """Draws the scale beside its panels, with a few round numbers."""
+def color_bar(figure: Figure, image: AxesImage, panels: Any, label: str = "", extend: Extend = "neither") -> None:
+    """Draw the scale beside its panels."""
     figure.colorbar(image, ax=panels, label=label, extend=extend, pad=0.02, ticks=MaxNLocator(5, steps=[1, 2, 5, 10]))
 
 
@@ -88,7 +88,7 @@ _ROUGH_TITLES = {"min": "min(x, y)", "max": "max(x, y)", "signed_geomean": "Sign
 
 @styled
 def gate(op: str) -> Figure:
-    """IL, AIL and the rough approximation of a gate on one colour scale."""
+    """Draw IL, AIL and the rough approximation of a gate on one color scale."""
     x, y = plane()
     specs = [f"{op}_il", f"{op}_ail", ROUGH[op]]
     values = [surface(spec, x, y) for spec in specs]
@@ -99,13 +99,13 @@ def gate(op: str) -> Figure:
     for axes, spec, value in zip(panels, specs, values, strict=True):
         image = heatmap(axes, value, limit, range(-10, 11, step))
         axes.set_title(_ROUGH_TITLES.get(spec, label(spec)))
-    colour_bar(figure, image, panels, "output logit")
+    color_bar(figure, image, panels, "output logit")
     return figure
 
 
 @styled
 def relu_approximation() -> Figure:
-    """OR as two ReLU units and a linear layer approximate it."""
+    """Draw OR as two ReLU units and a linear layer approximate it."""
     x, y = plane()
     surfaces = {
         "ReLU(x)": torch.relu(x),
@@ -121,12 +121,11 @@ def relu_approximation() -> Figure:
     _mark_dead(panels[0, 0], Rectangle((-REACH, -REACH), REACH, 2 * REACH))
     _mark_dead(panels[0, 1], Rectangle((-REACH, -REACH), 2 * REACH, REACH))
     _mark_dead(panels[1, 0], Rectangle((-REACH, -REACH), REACH, REACH))
-    colour_bar(figure, image, panels, "output")
+    color_bar(figure, image, panels, "output")
     return figure
 
 
 def _mark_dead(axes: Axes, region: Rectangle) -> None:
-    """Hatches the region where the output is 0."""
     region.set(facecolor="none", edgecolor="0.75", hatch="//", linewidth=0)
     axes.add_patch(region)
     box = {"facecolor": "white", "edgecolor": "none", "pad": 2}
@@ -134,19 +133,19 @@ def _mark_dead(axes: Axes, region: Rectangle) -> None:
     axes.text(x, y, "dead: 0", ha="center", va="center", bbox=box)
 
 
-# Of each panel: the activation, the question it answers, and what it says where x > 0 and where not, for y > 0 and then y < 0.
+# The question each activation answers, and its sign for x > 0 and x < 0, first where y > 0 and then where y < 0.
 OVERVIEW = {
     "or_ail": ("is either true?", "++", "+−"),
     "and_ail": ("are both true?", "+−", "−−"),
     "xnor_ail": ("do they agree?", "+−", "−+"),
     "relu": ("is it positive?", "+0", "+0"),
 }
-_OVERVIEW_LIMIT = 8.0  # of the colours: beyond it all is as true or as false as can be drawn
+_OVERVIEW_LIMIT = 8.0  # of the color scale
 
 
 @styled
 def overview() -> Figure:
-    """OR, AND and XNOR of two neurons beside ReLU of one: what each reads, what it asks, and what it answers."""
+    """Draw OR, AND and XNOR of two neurons beside ReLU of one: what each reads, asks and answers."""
     x, y = plane(points=200)
     figure = Figure(figsize=(10, 3.4))
     grid = figure.add_gridspec(2, 5, height_ratios=(0.95, 2.6), width_ratios=(1, 1, 1, 1, 0.08), hspace=0.13, wspace=0.2)
@@ -170,7 +169,6 @@ def overview() -> Figure:
 
 
 def _draw_neurons(axes: Axes, name: str, reads: int) -> None:
-    """Neurons x and y, and the activation with a wire from each one that it reads."""
     box = FancyBboxPatch(
         (0.32, 0.19), 0.58, 0.62, boxstyle="round,pad=0,rounding_size=0.08", fc="white", ec="0.15", lw=2, zorder=3
     )
@@ -187,7 +185,6 @@ def _draw_neurons(axes: Axes, name: str, reads: int) -> None:
 
 
 def _write_answers(axes: Axes, above: str, below: str) -> None:
-    """The sign of the output in each quadrant; once where y does not matter."""
     for column, place in enumerate((REACH / 2, -REACH / 2)):
         signs = (above[column], below[column])
         heights = (0.0,) if above == below else (REACH / 2, -REACH / 2)

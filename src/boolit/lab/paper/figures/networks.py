@@ -1,4 +1,4 @@
-"""What small networks have learnt: weights as lines between units (a:parity), and decisions in the plane (a:xor)."""
+"""Small networks: weights as lines between units (a:parity), and decisions in the plane (a:xor)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 
-from boolit.lab.reports.figures.gates import plane
-from boolit.lab.reports.figures.pathways import wiring
-from boolit.lab.reports.figures.style import NEGATIVE, POSITIVE, PROBABILITY, style, styled
+from boolit.lab.paper.figures.gates import plane
+from boolit.lab.paper.figures.look import NEGATIVE, POSITIVE, PROBABILITY, styled
+from boolit.lab.paper.figures.pathways import wiring
+from boolit.lab.reports.style import style
 from boolit.lab.results.names import label
 from boolit.nn import activation
 
@@ -28,7 +29,7 @@ _LAYER, _GATE = 2.2, 0.8  # how far a weight matrix and a gate reach to the righ
 
 
 class MLPWeights(NamedTuple):
-    """The weights of a multi-layer perceptron: its activation, the matrices (outputs, inputs) in order, and a title."""
+    """Weights of a multi-layer perceptron: activation, matrices (outputs, inputs) in order, and a title."""
 
     activation: str
     weights: Sequence[Tensor]
@@ -36,10 +37,10 @@ class MLPWeights(NamedTuple):
 
 
 @styled
-def learnt_weights(*networks: MLPWeights) -> Figure:
-    """Networks side by side: one line per weight, wide where it is large, orange where positive, blue where negative.
+def learned_weights(*networks: MLPWeights) -> Figure:
+    """Draw networks side by side: a line per weight, wide if it is large, orange if positive, blue if negative.
 
-    Between layers, gates are drawn where the activation has them: the units they read, and the feature they make.
+    Between layers, gates are drawn with the units they read and the feature they make.
     """
     tallest = max(max(weight.shape) for network in networks for weight in network.weights)
     widths = [_LAYER * len(network.weights) + _GATE * (len(network.weights) - 1) for network in networks]
@@ -48,7 +49,7 @@ def learnt_weights(*networks: MLPWeights) -> Figure:
     for axes, network in zip(panels, networks, strict=True):
         _draw(axes, network)
     signs = {"positive weight": POSITIVE, "negative weight": NEGATIVE}
-    handles = [Line2D([], [], color=colour, linewidth=3, label=name) for name, colour in signs.items()]
+    handles = [Line2D([], [], color=color, linewidth=3, label=name) for name, color in signs.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
 
@@ -74,7 +75,6 @@ def _draw(axes: Axes, network: MLPWeights) -> None:
 
 
 def _check_shapes(network: MLPWeights) -> None:
-    """Raises where a matrix does not fit the features that the activation makes of the layer before."""
     module = activation(network.activation)
     for index, (weight, following) in enumerate(zip(network.weights, network.weights[1:], strict=False)):
         expected = module.out_features(weight.shape[0])
@@ -86,22 +86,21 @@ def _check_shapes(network: MLPWeights) -> None:
 
 
 def _unit_heights(count: int) -> list[float]:
-    """Heights of that many units, centred, the first one on top."""
     return [(count - 1) / 2 - index for index in range(count)]
 
 
 def _lines(axes: Axes, weight: Tensor, left: float, features: list[float], units: list[float], largest: float) -> None:
-    """Small weights first, so that the large ones lie on top."""
+    # Small weights first, so that large ones lie on top.
     for flat in torch.argsort(weight.abs().flatten()).tolist():
         unit, feature = divmod(flat, weight.shape[1])
         value = float(weight[unit, feature])
         if value:
-            colour, width = (POSITIVE if value > 0 else NEGATIVE), _MAX_LINE_WIDTH * abs(value) / largest
-            axes.plot([left, left + _LAYER], [features[feature], units[unit]], color=colour, linewidth=width, zorder=2)
+            color, width = (POSITIVE if value > 0 else NEGATIVE), _MAX_LINE_WIDTH * abs(value) / largest
+            axes.plot([left, left + _LAYER], [features[feature], units[unit]], color=color, linewidth=width, zorder=2)
 
 
 def _gates(axes: Axes, spec: str, left: float, units: list[float]) -> list[float]:
-    """Draws the activation's wires and gates; returns the heights of the features it makes."""
+    """Draw the activation's wires and gates and return the heights of its features."""
     wires = wiring(activation(spec), len(units))
     if len({wire.inputs for wire in wires}) == len(wires):
         features = [sum(units[channel] for channel in wire.inputs) / len(wire.inputs) for wire in wires]
@@ -111,14 +110,14 @@ def _gates(axes: Axes, spec: str, left: float, units: list[float]) -> list[float
         look = style(wire.gate.spec)
         for channel in wire.inputs:
             axes.plot([left, left + _GATE], [units[channel], height], color="0.5", linewidth=1.0, zorder=1)
-        axes.plot(left + _GATE, height, marker=look.marker, color=look.colour, markersize=8, zorder=4)
+        axes.plot(left + _GATE, height, marker=look.marker, color=look.color, markersize=8, zorder=4)
     return features
 
 
 def parity_by_hand() -> Figure:
-    """The sparse XNOR network that computes the parity of four logits, its weights set by hand."""
+    """Draw the sparse XNOR network that computes the parity of four logits, with weights set by hand."""
     weights = [torch.eye(4), torch.eye(2), -torch.ones(1, 1)]
-    return learnt_weights(MLPWeights("xnor_ail", weights, f"{label('xnor_ail')}, weights set by hand"))
+    return learned_weights(MLPWeights("xnor_ail", weights, f"{label('xnor_ail')}, weights set by hand"))
 
 
 Model = Callable[[Tensor], Tensor]
@@ -126,7 +125,7 @@ Model = Callable[[Tensor], Tensor]
 
 @styled
 def xor_decision(models: Mapping[str, Model], points: Tensor, labels: Tensor, note: str | Mapping[str, str] = "") -> Figure:
-    """The probability each model gives to every point of the plane, far beyond the training samples.
+    """Draw the probability that each model gives to every point of the plane, far beyond the training samples.
 
     Args:
         models: by spec or by any name; each maps points to one logit per point, or to two, one per class.
@@ -157,7 +156,7 @@ def xor_decision(models: Mapping[str, Model], points: Tensor, labels: Tensor, no
 
 
 def probability(model: Model, points: Tensor) -> Tensor:
-    """What a model with one logit (or two, one per class) gives to the positive class.
+    """Return the probability of the positive class from a model with one logit, or two, one per class.
 
     Shape: ``(n, 2)`` to ``(n,)``.
     """
@@ -180,14 +179,13 @@ def _decision(axes: Axes, model: Model, reach: float) -> AxesImage:
 
 
 def _samples(axes: Axes, points: Tensor, positive: Tensor) -> list[Artist]:
-    """The samples, and a dashed box around all of them: what lies outside it is extrapolation."""
     drawn: list[Artist] = []
     size = 26 if len(points) <= _MANY_SAMPLES else 14
     looks = ((~positive, "white", "o", "negative sample"), (positive, "0.1", "s", "positive sample"))
-    for chosen, colour, marker, name in looks:
+    for chosen, color, marker, name in looks:
         x, y = points[chosen].T.numpy()
-        edge = "0.1" if colour == "white" else "white"
-        drawn.append(axes.scatter(x, y, c=colour, marker=marker, edgecolors=edge, linewidths=0.7, s=size, zorder=3, label=name))
+        edge = "0.1" if color == "white" else "white"
+        drawn.append(axes.scatter(x, y, c=color, marker=marker, edgecolors=edge, linewidths=0.7, s=size, zorder=3, label=name))
     low, high = points.min(0).values.tolist(), points.max(0).values.tolist()
     box = Rectangle((low[0], low[1]), high[0] - low[0], high[1] - low[1], facecolor="none", edgecolor="0.1", linestyle="--")
     box.set(linewidth=1.1, label="box of all samples", zorder=2.5)
@@ -196,7 +194,7 @@ def _samples(axes: Axes, points: Tensor, positive: Tensor) -> list[Artist]:
 
 
 def xor_by_hand() -> Figure:
-    """The same for networks with one hidden layer of 2 units whose weights are set by hand."""
+    """Draw the decisions of networks with one hidden layer of 2 units and weights set by hand."""
     generator = torch.Generator().manual_seed(0)
     corners = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
     points = corners.repeat(10, 1) + 0.15 * torch.randn(40, 2, generator=generator)
@@ -205,7 +203,7 @@ def xor_by_hand() -> Figure:
 
 
 def hand_set_network(spec: str) -> nn.Sequential:
-    """A network with 2 hidden units that solves XOR: |x - y| > 1 by ReLU, -XNOR(x, y) by an XNOR gate."""
+    """Return a network with 2 hidden units that solves XOR: |x - y| > 1 by ReLU, -XNOR(x, y) by an XNOR gate."""
     hidden = [[1.0, -1.0], [-1.0, 1.0]] if spec == "relu" else [[1.0, 0.0], [0.0, 1.0]]
     outer, bias = ([[2.0, 2.0]], [-2.0]) if spec == "relu" else ([[-1.5]], [0.0])
     first, last = nn.Linear(2, 2), nn.Linear(len(outer[0]), 1)

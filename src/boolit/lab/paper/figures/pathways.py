@@ -1,8 +1,9 @@
-"""Where channels go in one layer (a:ensembling), drawn from the modules' own wiring."""
+"""Channels through one layer (a:ensembling), drawn from the modules' own wiring."""
 
 from __future__ import annotations
 
 import copy
+from fractions import Fraction
 from typing import NamedTuple
 
 import torch
@@ -12,20 +13,21 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch
 from torch import Tensor
 
-from boolit.lab.reports.figures.style import ActivationStyle, style, styled
-from boolit.lab.results.names import gate_name, map_of, multiple_of_c
+from boolit.lab.paper.figures.look import styled
+from boolit.lab.reports.style import ActivationStyle, style
+from boolit.lab.results.names import gate_name, map_of
 from boolit.nn import Activation, Ensemble, activation
 
 
 class Wire(NamedTuple):
-    """One output channel: the input channels it depends on, and the activation that makes it from them."""
+    """An output channel: the input channels it depends on, and the activation that computes it."""
 
     inputs: tuple[int, ...]
     gate: Activation
 
 
 def wiring(module: Activation, channels: int) -> list[Wire]:
-    """The wire of every output channel of a module with this many input channels.
+    """Return the wire of every output channel of a module with this many input channels.
 
     Example:
         >>> from boolit import activation
@@ -44,16 +46,16 @@ def wiring(module: Activation, channels: int) -> list[Wire]:
 
 
 def _probes(module: Activation, channels: int) -> Tensor:
-    """Enough random inputs that every operand has a slope at one of them.
+    """Return so many random inputs that every operand has a slope at one of them.
 
-    An approximate XNOR of k passes a slope to one operand at a time, so 32 k probes miss one with probability e⁻³².
+    An approximate XNOR of k passes a slope to one operand at a time, so 32 k inputs miss one with probability e⁻³².
     """
     generator = torch.Generator().manual_seed(0)
     return torch.randn(32 * module.map[0], channels, dtype=torch.float64, generator=generator).requires_grad_()
 
 
 def _member(module: Activation, operands: Tensor, output: Tensor) -> Activation:
-    """The member of an ensemble that gives this output for these operands."""
+    """Return the member of an ensemble that gives this output for these operands."""
     if not isinstance(module, Ensemble):
         return module
     for part in module.parts:
@@ -76,7 +78,7 @@ _BEFORE, _PRE, _GATE, _POST, _AFTER = 0.0, 1.5, 4.0, 5.2, 6.7
 
 @styled
 def pathways() -> Figure:
-    """One panel per layer: weights, channels before the activation, its gates, channels after it, the next weights."""
+    """Draw a panel per layer: weights, channels before the activation, its gates, channels after it, the next weights."""
     figure = Figure(figsize=(8.6, 10.2), layout="constrained")
     used: dict[str, ActivationStyle] = {}
     for axes, letter, (spec, title) in zip(figure.subplots(3, 2).flat, "abcdef", PANELS.items(), strict=True):
@@ -84,22 +86,22 @@ def pathways() -> Figure:
         used |= pathway(axes, module, CHANNELS)
         weights = multiple_of_c(module.feature_factor).replace("C", "C²")  # of the next layer, which makes C channels again
         axes.set_title(f"({letter}) {title} ({map_of(spec)})\n{weights} + C parameters a layer")
-    handles = [Line2D([], [], color=look.colour, marker=look.marker, label=name) for name, look in sorted(used.items())]
+    handles = [Line2D([], [], color=look.color, marker=look.marker, label=name) for name, look in sorted(used.items())]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     return figure
 
 
 def pathway(axes: Axes, module: Activation, channels: int) -> dict[str, ActivationStyle]:
-    """Draws one layer and returns the look of each gate in it."""
+    """Draw one layer and return the style of each gate in it."""
     wires = wiring(module, channels)
     before, after = heights(channels), heights(len(wires))
     used = {}
     for wire, height in zip(wires, after, strict=True):
         look = used[gate_name(wire.gate)] = style(wire.gate.spec)
         for channel in wire.inputs:
-            axes.plot([_PRE, _GATE], [before[channel], height], color=look.colour, linewidth=0.9)
-        axes.plot([_GATE, _AFTER], [height, height], color=look.colour, linewidth=0.9, zorder=1)
-        axes.plot(_GATE, height, marker=look.marker, color=look.colour, markersize=7)
+            axes.plot([_PRE, _GATE], [before[channel], height], color=look.color, linewidth=0.9)
+        axes.plot([_GATE, _AFTER], [height, height], color=look.color, linewidth=0.9, zorder=1)
+        axes.plot(_GATE, height, marker=look.marker, color=look.color, markersize=7)
     axes.hlines(before, _BEFORE, _PRE, color="0.6", linewidth=0.7)
     axes.scatter([_PRE] * channels, before, s=14, color="0.25", zorder=3)
     axes.scatter([_POST] * len(wires), after, s=14, color="0.25", zorder=3)
@@ -108,16 +110,26 @@ def pathway(axes: Axes, module: Activation, channels: int) -> dict[str, Activati
 
 
 def heights(count: int) -> list[float]:
-    """The heights of this many channels: evenly spaced over the panel, the first one on top."""
+    """Return the heights of channels, evenly spaced over the panel, the first on top."""
     return [1 - (index + 0.5) / count for index in range(count)]
 
 
+def multiple_of_c(factor: Fraction) -> str:
+    """Return the channels after an activation in terms of the channels C before it.
+
+    Example:
+        >>> multiple_of_c(Fraction(1, 2)), multiple_of_c(Fraction(3, 2)), multiple_of_c(Fraction(1))
+        ('C/2', '3C/2', 'C')
+    """
+    top = "C" if factor.numerator == 1 else f"{factor.numerator}C"
+    return top if factor.denominator == 1 else f"{top}/{factor.denominator}"
+
+
 def _frame(axes: Axes, module: Activation, channels: int, outputs: int) -> None:
-    """The two weight matrices, and how many channels there are between them."""
-    for centre, name in ((_BEFORE, "$W_l$"), (_AFTER, "$W_{l+1}$")):
+    for center, name in ((_BEFORE, "$W_l$"), (_AFTER, "$W_{l+1}$")):
         shape = "round,pad=0,rounding_size=0.05"
-        axes.add_patch(FancyBboxPatch((centre - 0.5, 0.0), 1.0, 1.0, boxstyle=shape, fc="0.9", ec="0.4", zorder=4))
-        axes.text(centre, 0.5, name, ha="center", va="center", zorder=5)
+        axes.add_patch(FancyBboxPatch((center - 0.5, 0.0), 1.0, 1.0, boxstyle=shape, fc="0.9", ec="0.4", zorder=4))
+        axes.text(center, 0.5, name, ha="center", va="center", zorder=5)
     axes.text(_PRE, -0.06, f"C = {channels}", ha="center")
     axes.text(_POST, -0.06, f"{multiple_of_c(module.feature_factor)} = {outputs}", ha="center")
     axes.text(_AFTER + 0.6, 0.5, "→ C", va="center")

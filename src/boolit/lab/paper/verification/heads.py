@@ -118,7 +118,7 @@ def check_heads() -> Iterator[Check]:
         printed = next(row for row in head_rows() if (row.table, row.activation) == (table, spec)).thousands
         for dataset, exact in zip(DATASETS, counts, strict=True):
             name = f"{kind}{f', width {width}' if width else ''}, {CLASSES[dataset]} classes"
-            count = count_and_run(HEAD, FEATURES, CLASSES[dataset], *_layers(spec, width), torch.zeros(1, 2, *FEATURES))
+            count = count_and_run(HEAD, FEATURES, CLASSES[dataset], *_layers(spec, width), torch.zeros(2, *FEATURES))
             yield Check(name, f"{printed[dataset]}k", count, expected=exact)
     for table in TABLES:
         yield _whole_table(table)

@@ -18,7 +18,7 @@ from boolit.lab.paper import table_rows
 from boolit.lab.paper.verification.check import Check, count_and_run
 
 IMAGE, CLASSES = (28, 28), 10
-MLP = Mlp(normalisation="batch")
+MLP = Mlp(normalization="batch")
 BUDGETS = {"16k": 2**14, "65k": 2**16, "262k": 2**18, "4M": 2**22}
 MLP_KINDS = (
     # a spec that stands for its kind, and the kind's parameters nearest to each budget
@@ -45,7 +45,7 @@ def check_mlps() -> Iterator[Check]:
 
 def _mlp(kind: str, spec: str, heading: str, budget: int, exact: int) -> Check:
     widths = mlp_widths(spec, budget)
-    count = count_and_run(MLP, IMAGE, CLASSES, widths, spec, torch.zeros(1, 2, *IMAGE))
+    count = count_and_run(MLP, IMAGE, CLASSES, widths, spec, torch.zeros(2, *IMAGE))
     runner_up = RUNNERS_UP.get((kind, heading))
     note = f"ours takes the width nearest to the budget; the paper's could also be {runner_up}" if runner_up else ""
     return Check(f"{kind}, width {widths[0]}", f"~{heading}", count, expected=exact, note=note)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 
 import torch
@@ -11,8 +10,7 @@ import torch
 import boolit
 from boolit.lab.models.preact_resnet import PreactResnet
 from boolit.lab.models.sran import Sran
-from boolit.lab.models.tmn import Tmn
-from boolit.lab.models.tmn.network import TmnNetwork
+from boolit.lab.models.tmn import GatingNetwork, Tmn, TmnNetwork
 from boolit.lab.paper import table_rows
 from boolit.lab.paper.verification.check import Check, count_and_run
 from boolit.lab.paper.verification.mnist import in_unit
@@ -217,7 +215,9 @@ def _tmn_parameters(family: Tmn, spec: str) -> int:
 
 
 def _gater_replaced(spec: str) -> int:
-    """The parameters of a TMN whose gater has the activation too."""
+    """Return the parameters of a TMN whose gater has the activation too."""
     with torch.device("meta"):
-        shape = TMN.network(FEATURES, PAIRS, tmn_widths(TMN, spec), spec).shape
-        return count_parameters(TmnNetwork(replace(shape, gater_spec=spec)))
+        network = TMN.network(FEATURES, PAIRS, tmn_widths(TMN, spec), spec)
+        assert isinstance(network, TmnNetwork)
+        gater = GatingNetwork(2 * TMN.vectors, TMN.gater, sum(network.gate_counts), spec)
+    return count_parameters(network) - count_parameters(network.gater) + count_parameters(gater)

@@ -1,0 +1,88 @@
+"""Kernels of stacked training against their implementation in torch, in float64."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from boolit.lab import kernels
+from boolit.lab.kernels import ONE_PIXEL, OptimizerStep, batch_norm, look_up
+
+pytestmark = pytest.mark.skipif(kernels.LIBRARY is None, reason=kernels.STATUS)
+
+SIZES = [(5, 7), (1,), (4099,)]
+NUMBERS = torch.tensor(  # decay, momentum or 1 - beta1, 1 - beta2, beta2, eps, -rate, root, rate * decay
+    [
+        [0.0, 0.1, 0.001, 0.999, 1e-8, -0.01, 1.5, 0.0],
+        [0.1, 0.9, 0.05, 0.95, 1e-3, -0.3, 1.0, 0.03],
+        [0.01, 0.6, 0.5, 0.5, 1e-6, 0, 9, 0],
+    ]
+)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("rule", ["sgd", "adam", "adamw"])
+def test_optimizer_steps(rule: str, threads: int) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    columns, moments = sum(torch.Size(size).numel() for size in SIZES), 1 if rule == "sgd" else 2
+    state = [torch.randn(3, columns), *(torch.randn(3, columns).abs() for _ in range(moments))]
+    wide = [values.double() for values in state]
+    factors = ([1.0, 10.0, 0.5], [1.0, 1.0, 0.0])
+    sizes = [torch.Size(size).numel() for size in SIZES]
+    ours, theirs = (OptimizerStep(rule, values[0], values[1:], sizes, *factors) for values in (state, wide))
+    for _ in range(3):
+        gradients = [torch.randn(3, *size) for size in SIZES]
+        ours(gradients, NUMBERS)
+        theirs([gradient.double() for gradient in gradients], NUMBERS.double())
+    torch.set_num_threads(before)
+    for values, expected in zip(state, wide, strict=True):
+        torch.testing.assert_close(values.double(), expected, rtol=1e-5, atol=1e-5)
+
+
+@settings(max_examples=25)
+@given(st.integers(1, 4), st.integers(1, 5), st.sampled_from([2, 3, 16, 31, 100, 1025, 3000]), st.booleans())
+def test_batch_norm(runs: int, features: int, samples: int, strided: bool) -> None:
+    torch.manual_seed(samples)
+    x = 100 + torch.randn(runs, features, samples)
+    weight, bias = (torch.randn(runs, features + 3)[:, :features] if strided else torch.randn(runs, features) for _ in range(2))
+    running = [torch.randn(runs, features), torch.rand(runs, features)]
+    above = torch.randn_like(x)
+    inputs = [value.clone().requires_grad_() for value in (x, weight, bias)]
+    statistics = [value.clone() for value in running]
+    out = batch_norm(inputs[0], *statistics, *inputs[1:], 0.1, 1e-5)
+    assert out.grad_fn is not None
+    assert "_BatchNorm" in type(out.grad_fn).__name__
+    gradients = torch.autograd.grad(out, inputs, above)
+
+    wide = [value.double().requires_grad_() for value in (x, weight, bias)]
+    mean, var, scale, shift = (v.double().reshape(-1) for v in (*running, *wide[1:]))
+    expected = F.batch_norm(wide[0].reshape(1, -1, samples), mean, var, scale, shift, True, 0.1, 1e-5).view_as(x)
+    torch.testing.assert_close(out.double(), expected, rtol=1e-4, atol=1e-3)
+    for value, other in zip(statistics, (mean, var), strict=True):
+        torch.testing.assert_close(value.double().flatten(), other, rtol=1e-5, atol=1e-5)
+    for value, other in zip(gradients, torch.autograd.grad(expected, wide, above.double()), strict=True):
+        torch.testing.assert_close(value.double(), other, rtol=1e-3, atol=2e-3)
+
+
+@settings(max_examples=25)
+@given(st.integers(1, 9), st.integers(1, 9), st.sampled_from([torch.uint8, torch.float32, torch.float64]), st.integers(0, 99))
+def test_look_up(height: int, width: int, dtype: torch.dtype, seed: int) -> None:
+    drawn = torch.Generator().manual_seed(seed)
+    images = torch.randint(1, 255, (5, height, width), generator=drawn).to(dtype)
+    origins = (3 * torch.randn(5, 2, 3, generator=drawn).double() * ONE_PIXEL).round().long()
+    library, kernels.LIBRARY = kernels.LIBRARY, None
+    try:
+        expected = look_up(images, origins)
+    finally:
+        kernels.LIBRARY = library
+    assert torch.equal(look_up(images, origins), expected)
+
+
+def test_the_identity_and_a_shift() -> None:
+    images = torch.arange(12, dtype=torch.uint8).view(1, 3, 4)
+    identity = torch.tensor([[[1, 0, 0], [0, 1, 0]]]) * ONE_PIXEL
+    assert torch.equal(look_up(images, identity), images)
+    right = identity + torch.tensor([[[0, 0, -1], [0, 0, 0]]]) * ONE_PIXEL
+    assert torch.equal(look_up(images, right), F.pad(images, (1, 0))[..., :4])
