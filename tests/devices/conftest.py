@@ -27,10 +27,8 @@ def standin() -> ModuleType:
 
 @pytest.fixture(autouse=True)
 def _formulas(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("boolit.functional", "boolit.logic.kernels.operators"):
-        monkeypatch.setattr(f"{place}.call_kernel", lambda *_: None)
-    for place in ("boolit.logic.kernels.operators", "boolit.logic.kernels.training"):
-        monkeypatch.setattr(f"{place}.fits", lambda *_: False)
+    monkeypatch.setattr("boolit.logic.cpu.LIBRARY", None)
+    monkeypatch.setattr("boolit.logic.kernels.training.fits", lambda *_: False)
 
 
 @pytest.fixture(autouse=True)

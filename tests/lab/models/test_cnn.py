@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import boolit
-from boolit.errors import UserError
+from boolit.lab.common.errors import UserError
 from boolit.lab.models import family
 
 MNIST = ([28, 28], 10)

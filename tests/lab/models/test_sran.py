@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 import boolit
-from boolit.errors import UserError
+from boolit.lab.common.errors import UserError
 from boolit.lab.models import family
 from boolit.lab.models.sran import SranNetwork
 

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import boolit
-from boolit.errors import UserError
+from boolit.lab.common.errors import UserError
 from boolit.lab.models import family, tmn
 from boolit.lab.models.tmn import TmnNetwork
 
