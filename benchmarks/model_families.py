@@ -1,6 +1,6 @@
-"""Small random models of the transformers library, one for each architecture that convert is tried on, with inputs.
+"""Small random models of the transformers library with inputs, one for each architecture that `convert` is tested on.
 
-Each has every part of the real one: two layers where there may be many, narrow where the width is free. Nothing is downloaded.
+Each has all parts of the real model, with two layers and small widths. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def text_and_picture() -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class Family:
-    """An architecture: the class and the configuration of a model, what the model is given, and what convert is told."""
+    """An architecture: class and configuration of a model, an example input, and options of `convert`."""
 
     name: str
     model_class: type[PreTrainedModel]
@@ -116,7 +116,7 @@ class Family:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def build(self) -> nn.Module:
-        """A new model with random weights, in eval mode so that two calls give the same."""
+        """Return a new model with random weights, in evaluation mode."""
         return self.model_class(type(self.config).from_dict(self.config.to_dict())).eval()
 
 

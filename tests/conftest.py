@@ -2,16 +2,12 @@
 
 import gc
 import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from filelock import FileLock
 from hypothesis import settings
 
 # For processes of their own: one that has Triton's interpreter, and one that has a stand-in device before its first backward.
@@ -72,31 +68,3 @@ def _small_heap() -> None:
     """The same for what earlier tests have left behind, where the code under test collects garbage itself."""
     gc.collect()
     gc.freeze()
-
-
-@pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the site, built once for all tests of a session and all of its processes; a warning is an error.
-
-    It is built from a copy, since the gallery writes its pages beside their sources.
-    """
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    folder, log = shared / "site", shared / "site.log"
-    with FileLock(shared / "site.lock"):
-        if not log.exists():
-            _build_site(shared / "site-source", folder, log)
-    said = log.read_text(encoding="utf-8")
-    assert not said, f"the site does not build:\n{said}"
-    return folder
-
-
-def _build_site(source: Path, folder: Path, log: Path) -> None:
-    root = Path(__file__).resolve().parent.parent
-    shutil.copytree(root / "docs", source / "docs", ignore=shutil.ignore_patterns("auto_examples", "generated"))
-    shutil.copy(root / "CHANGELOG.md", source)
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", str(source / "docs"), str(folder)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    log.write_text(done.stdout + done.stderr if done.returncode else "", encoding="utf-8")

@@ -136,7 +136,7 @@ def test_another_kind_of_list_is_one_entry(run: Run, monkeypatch: pytest.MonkeyP
 
 
 def test_verify_with_the_runner_of_typer() -> None:
-    result = CliRunner().invoke(_app.application(), ["verify", "--only", "maps", "--only", "normalisation"])
+    result = CliRunner().invoke(_app.application(), ["verify", "--only", "maps", "--only", "normalization"])
     assert result.exit_code == 0, result.output
     assert re.search(r"all \d+ checks agree", result.output)
     assert "tab:normalization-constants" in result.output
@@ -163,13 +163,13 @@ def test_a_mismatch_exits_with_1_and_shows_both_values(run: Run, monkeypatch: py
     assert report["checks"][2]["ours"] == "nan"
 
 
-def test_a_slip_is_told_in_a_note(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    check = Check("share", 12, 10, expected=10, slip=True, note="the paper says 12")
+def test_an_erratum_has_a_note(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    check = Check("share", 12, 10, expected=10, kind="erratum", note="the paper says 12")
     monkeypatch.setattr(_verify, "choose", lambda _: one_family(check))
     code, out, _ = run("verify")
     assert code == 0
     assert "[1] the paper says 12" in out
-    assert "1 of them correct a slip" in out
+    assert "1 errata of the paper" in out
 
 
 def test_doctor_as_json(run: Run) -> None:

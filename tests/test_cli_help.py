@@ -13,7 +13,6 @@ import typer
 from boolit.cli import _options
 from boolit.cli._app import COMMANDS, HELP, application, run
 from boolit.cli._help import split_examples
-from boolit.lab.bench import DTYPES
 from boolit.lab.catalogue import CATALOGUES, STUDIES
 from boolit.lab.compare.config import CompareConfig
 from boolit.lab.reports.figures.style import FORMATS as DRAWINGS
@@ -51,7 +50,7 @@ def resolve(words: list[str]) -> tuple[Any, Any]:
 
 
 EVERY = commands()
-LEAVES = [words for words in EVERY if words and words not in (("data",), ("data", "generate"), ("bench",))]
+LEAVES = [words for words in EVERY if words and words not in (("data",), ("data", "generate"))]
 
 
 @pytest.fixture(params=EVERY, ids=lambda words: " ".join(("boolit", *words)))
@@ -135,7 +134,7 @@ def test_choices_are_those_of_the_lab() -> None:
         _options.DrawingFormat: DRAWINGS,
         _options.TableFormat: TABLES,
         _options.RunsFormat: export._WRITERS,
-        _options.FloatType: DTYPES,
+        _options.FloatType: ("float32", "float64", "bfloat16", "float16"),
     }
     for choice, known in offered.items():
         assert [each.value for each in choice] == list(known), choice
@@ -152,11 +151,11 @@ def test_choices_are_those_of_the_lab() -> None:
         ("compare t.csv -t y --test 2", "--test 2 must be 0.01 to 0.9"),
         ("compare t.csv -t y --test half", "--test half is not a number, 0.01 to 0.9"),
         ("compare t.csv -t y --task regres", "--task 'regres' is not one of classify, regress; did you mean regress?"),
-        ("bench gates --dtype float33", "--dtype 'float33' is not one of float32, float64, bfloat16, float16; did you mean"),
+        ("bench --dtype float33", "--dtype 'float33' is not one of float32, float64, bfloat16, float16; did you mean"),
         ("export somewhere -f xls", "-f 'xls' is not one of csv, parquet, json"),
         ("figures --format pngg", "--format 'pngg' is not one of png, svg, pdf; did you mean png?"),
         ("paper mlp-mnist --format latx", "--format 'latx' is not one of markdown, latex, html, csv; did you mean latex?"),
-        ("verify --only mapz", "--only 'mapz' is not one of normalisation,"),
+        ("verify --only mapz", "--only 'mapz' is not one of normalization,"),
         ("run parity --activations relu,reluu", "unknown activation 'reluu'; did you mean relu"),
         ("search parity -a reluu", "unknown activation 'reluu'; did you mean relu"),
         ("show parity -a ,", "--activations , names none"),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from boolit._signals import INTERRUPT_MESSAGE
+from boolit.cli._signals import INTERRUPT_MESSAGE
 from boolit.cli._app import run
 
 HOOK = """

@@ -97,13 +97,10 @@ def summarise(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
 
 
 def test_the_summary_counts(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    right, slip, wrong = Check("a", 1, 1), Check("b", 12, 10, expected=10, slip=True), Check("c", 1, 2)
-    told = summarise(monkeypatch, capsys, right, right, slip)
-    after = "3 checks agree with the paper, 1 of them after correcting a slip of it; details: boolit verify\n"
-    assert told == (0, after)
-    assert summarise(monkeypatch, capsys, right) == (0, "1 checks agree with the paper; details: boolit verify\n")
-    told = summarise(monkeypatch, capsys, right, wrong)
-    assert told == (1, "1 checks agree with the paper; 1 of 2 do not; details: boolit verify\n")
+    right, erratum, wrong = Check("a", 1, 1), Check("b", 12, 10, expected=10, kind="erratum"), Check("c", 1, 2)
+    expected = "all 3 checks agree: 2 printed in the paper, 1 errata of the paper\n"
+    assert summarise(monkeypatch, capsys, right, right, erratum) == (0, expected)
+    assert summarise(monkeypatch, capsys, right, wrong) == (1, "1 of 2 checks fail: 2 printed in the paper\n")
 
 
 # The offer to open a report.

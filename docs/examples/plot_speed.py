@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 import torch
 
 import boolit
-from boolit.logic import kernels
+from boolit.logic import cpu
 
 torch.set_num_threads(1)
 x = torch.randn(512, 1024, requires_grad=True)
@@ -62,5 +62,5 @@ for name, ratio in ratios.items():
 # %%
 # Whether the compiled kernels were at work is what ``boolit doctor`` tells, and this:
 
-status = kernels.status()
+status = cpu.status()
 print("kernels:", status.instructions if status.active else "none, by formulas")

@@ -10,8 +10,6 @@ Example:
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from boolit._signals import is_command  # first of all: where this process is the command, it handles Ctrl-C
-
 if TYPE_CHECKING:
     from boolit import functional, logic, nn
     from boolit.functional import combine
@@ -21,12 +19,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["__version__", "activation", "combine", "functional", "load", "logic", "nn"]
 
+_HOMES = {"activation": "nn", "combine": "functional", "load": "tables"}
+
 
 def __getattr__(name: str) -> Any:
-    """Imports a public name when it is first used, so that ``boolit --help`` does not wait for torch."""
+    """Import a public name when it is first used, so that ``boolit --help`` does not wait for torch."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = {"activation": "nn", "combine": "functional", "load": "tables"}.get(name)
+    home = _HOMES.get(name)
     module = import_module(f"{__name__}.{home or name}")
     globals()[name] = getattr(module, name) if home else module
     return globals()[name]
@@ -34,8 +34,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
-
-
-if not is_command():  # a program that imports boolit has its operators from here on: torch.jit.load needs them
-    for _name in set(__all__) - {"__version__", "load"}:  # load needs scikit-learn and pandas
-        __getattr__(_name)

@@ -1,4 +1,4 @@
-"""The devices torch can compute on here, and the choice of one by its name."""
+"""The devices that torch can compute on here, and the choice of one by name."""
 
 from __future__ import annotations
 
@@ -8,27 +8,29 @@ AUTO = "auto"
 
 
 def available_devices() -> list[str]:
-    """The names of all devices that are here, the CPU first.
+    """Return the names of all devices, the CPU first.
 
     Example:
         >>> available_devices()[0]
         'cpu'
     """
-    kinds = dict.fromkeys(("cpu", "cuda", "mps", "xpu", torch._C._get_privateuse1_backend_name()))
-    counts = {kind: _count(kind) for kind in kinds}
-    return [f"{kind}:{index}" if count > 1 else kind for kind, count in counts.items() for index in range(count)]
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if accelerator is None:
+        return ["cpu"]
+    count = torch.accelerator.device_count()
+    return ["cpu", *(f"{accelerator.type}:{index}" if count > 1 else accelerator.type for index in range(count))]
 
 
 def automatic_device() -> str:
-    """What ``auto`` stands for: a CUDA or ROCm GPU if there is one, else the CPU.
+    """Return the device that ``auto`` stands for: a CUDA or ROCm GPU if there is one, else the CPU.
 
-    Apple's ``mps`` has no float64 and nobody has tried boolit on it yet, so it is never chosen unasked.
+    Apple's ``mps`` has no float64 and has not been tried yet, so it is never chosen unasked.
     """
-    return "cuda" if _count("cuda") else "cpu"
+    return next((name for name in available_devices() if name.startswith("cuda")), "cpu")
 
 
 def choose_device(name: str | torch.device = AUTO) -> torch.device:
-    """The device of a name, as torch writes them, or ``auto``.
+    """Return the device with a name as torch writes them, or ``auto``.
 
     Example:
         >>> choose_device("cpu")
@@ -38,32 +40,23 @@ def choose_device(name: str | torch.device = AUTO) -> torch.device:
         ValueError: there is no device 'cpu:7' here; torch can use cpu...
     """
     name = automatic_device() if str(name) == AUTO else name
+    known = [torch.device(device) for device in available_devices()]
     try:
         device = torch.device(name)
-    except (RuntimeError, TypeError):  # no name of a device
+    except (RuntimeError, TypeError):  # not a device name
         device = torch.device("meta")
-    if (device.index or 0) >= _count(device.type):
+    if (device.type, device.index or 0) not in [(known_device.type, known_device.index or 0) for known_device in known]:
         raise ValueError(f"there is no device {str(name)!r} here; torch can use {', '.join(available_devices())}")
-    if device.type in ("cpu", "mps") or device.index is not None:
-        return torch.device(device.type) if device.type == "cpu" else device
-    return torch.device(device.type, torch.get_device_module(device).current_device())
+    if device.type in ("cpu", "mps"):
+        return torch.device(device.type)
+    return device if device.index is not None else torch.device(device.type, torch.accelerator.current_device_index())
 
 
 def device_name(device: torch.device) -> str:
-    """A device as a result names it: with the model of a GPU where torch knows it.
+    """Return a device as results name it: with the model of a CUDA GPU.
 
     Example:
         >>> device_name(torch.device("cpu"))
         'cpu'
     """
     return f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)
-
-
-def _count(kind: str) -> int:
-    """How many devices of a kind there are; the kind ``meta`` computes nothing."""
-    if kind in ("cpu", "meta"):
-        return int(kind == "cpu")
-    if kind == "mps":
-        return int(torch.backends.mps.is_available())
-    module = getattr(torch, kind, None)
-    return module.device_count() if module is not None and module.is_available() else 0

@@ -9,9 +9,11 @@ import pytest
 import torch
 from gate_cases import SPECS, WIDTH, assert_agree
 from torch import Tensor, nn
+from torch.library import opcheck
 
 import boolit
-from boolit.functional import combine, ensemble, gate
+from boolit.functional import combine, gate
+from boolit.logic import Program
 
 # inductor, as torch loads it, still uses functions that torch has deprecated
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
@@ -78,16 +80,6 @@ def test_changing_shapes() -> None:
         check(compiled, module, logits(9, 4 * WIDTH, 2))
 
 
-def test_a_dimension_marked_as_changing() -> None:
-    module = Everything(dim=-1)
-    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
-    for rows in (3, 8, 17):
-        x = logits(rows, WIDTH)
-        torch._dynamo.mark_dynamic(x, 1)
-        with torch._dynamo.config.patch(error_on_recompile=rows > 3):
-            check_values(compiled, module, x)
-
-
 def test_not_contiguous_inputs() -> None:
     module = Everything(dim=1)
     compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
@@ -99,8 +91,8 @@ def test_not_contiguous_inputs() -> None:
 
 def test_functions() -> None:
     def function(x: Tensor, y: Tensor) -> Tensor:
-        a = gate(x, "or", "nail", 3, 0)
-        b = ensemble(x, ["and", "xnor"], "il", "p", dim=0)
+        a = gate(x, "or_nail_k3", 0)
+        b = gate(x, "and_xnor_il_p", 0)
         return combine("xnor", a.sum(0), b.sum(0), y)
 
     x, y = torch.randn(WIDTH, 4), torch.randn(())
@@ -139,3 +131,16 @@ def test_inductor(spec: str) -> None:
     gradients = (torch.autograd.grad(out, list(net.parameters())) for out in (loss, wanted))
     for actual, expected in zip(*gradients, strict=True):
         torch.testing.assert_close(actual, expected)
+
+
+OPERATOR_SPECS = ["or_ail", "or_and_xnor_nail_pu", "xnor_ail_k3_halves", "or_il", "or_and_xnor_nil_d", "or_ail+xnor_il_d"]
+
+
+@pytest.mark.parametrize("spec", OPERATOR_SPECS)
+def test_the_operators_keep_the_rules_of_torch(spec: str) -> None:
+    program = Program.parse(spec)
+    x = torch.randn(3, WIDTH, requires_grad=True)
+    opcheck(torch.ops.boolit.gates.default, (x, spec, 1, program.approximate))
+    out, kept = torch.ops.boolit.gates(x, spec, 1, program.approximate)
+    saved = kept if program.approximate else x.detach()
+    opcheck(torch.ops.boolit.gates_backward.default, (torch.randn_like(out), saved, spec, 1, WIDTH))

@@ -28,7 +28,7 @@ def scalar(module: nn.Module) -> Callable[[Tensor], Tensor]:
 
 
 @pytest.mark.parametrize("spec", SPECS)
-@pytest.mark.parametrize(("in_dim", "out_dim"), [(0, 0), (1, 0), (2, 1), (-1, -1)])
+@pytest.mark.parametrize(("in_dim", "out_dim"), [(0, 0), (2, 1)])
 def test_vmap(spec: str, in_dim: int, out_dim: int) -> None:
     module = boolit.activation(spec)
     batch = logits(5, 3, WIDTH).movedim(0, in_dim)

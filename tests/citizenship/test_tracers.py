@@ -1,4 +1,4 @@
-"""torch.jit.trace, torch.jit.script, torch.fx and both ONNX exporters: the eager numbers, for every activation there is."""
+"""torch.jit.trace, torch.fx, torch.export and both ONNX exporters: the eager numbers, for every activation there is."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MORE = [
     *("or_ail_k3", "xnor_nail_k3", "and_il_k3_halves", "xnor_nil_k3", "or_xnor_ail_d_k3", "or_and_xnor_nail_pu"),
     *("max_k3", "min_halves", "signed_geomean_halves", "or_ail+xnor_il_d", "max+xnor_ail_d", "max+xnor_ail_p"),
 ]
-SPECS = [*known_specs(), *MORE]
+SPECS = [*(spec for spec in known_specs() if spec != "rrelu"), *MORE]  # rrelu draws numbers
 # For the newer ONNX exporter, which takes its time, beside what test_export.py gives it: every baseline, and of the gates
 # every operation, form, strategy, grouping and mixture, instead of each with each.
 GATES_ONCE = [
@@ -100,36 +100,17 @@ def test_jit_trace(dim: int) -> None:
 
 
 @pytest.mark.parametrize("dim", [-1, 1])
-def test_jit_script(dim: int) -> None:
-    model = Everything(dim)
-    scripted = torch.jit.script(model)
-    check(scripted, dim)
-    check(saved_and_loaded(scripted), dim)
-    check(torch.jit.freeze(scripted.eval()), dim, gradients=False)
-    assert [module.spec for module in model.each] == [boolit.activation(spec).spec for spec in SPECS], (
-        "the model stays as it was"
-    )
-
-
-@pytest.mark.parametrize("dim", [-1, 1])
 def test_fx(dim: int) -> None:
     check(fx.symbolic_trace(Everything(dim)), dim)
 
 
-# of a list that torch.fx itself makes
-@pytest.mark.filterwarnings("ignore:The TorchScript type system doesn't support instance-level annotations:UserWarning")
-def test_a_graph_can_be_scripted() -> None:
-    model, x = nn.Sequential(nn.Linear(3, 8), boolit.activation("or_xnor_nail_d")), torch.randn(4, 3)
-    assert torch.equal(torch.jit.script(fx.symbolic_trace(model))(x), model(x))
-
-
 def both(x: Tensor) -> Tensor:
-    return or_ail(x, dim=1) + functional.xnor_nil(x, 2, -1) + gate(x, "implies", "il", pairing="halves")
+    return or_ail(x, dim=1) + functional.xnor_nil(x, 2, -1) + gate(x, "implies_il_halves")
 
 
 def test_functions() -> None:
     x = torch.randn(3, WIDTH)
-    for traced in (torch.jit.script(both), torch.jit.trace(both, x), fx.symbolic_trace(both)):
+    for traced in (torch.jit.trace(both, x), fx.symbolic_trace(both)):
         torch.testing.assert_close(traced(x), both(x), rtol=2e-6, atol=2e-6)
 
 
@@ -139,15 +120,13 @@ def test_combine_in_a_graph() -> None:
     assert torch.equal(graph(x, y), boolit.combine("or", x, y))
     traced = torch.jit.trace(lambda x, y: boolit.combine("or", x, y), (x, y))
     torch.testing.assert_close(traced(x, y), boolit.combine("or", x, y), rtol=2e-6, atol=2e-6)
-    graph = fx.symbolic_trace(lambda x: functional.ensemble(x, ["and", "xnor"], "nail", "p"))
-    assert torch.equal(graph(x), functional.ensemble(x, ["and", "xnor"], "nail", "p"))
 
 
 def test_a_graph_shows_a_gate_as_one_operator() -> None:
     graph = fx.symbolic_trace(nn.Sequential(nn.Linear(4, 8), boolit.activation("or_and_xnor_nail_d"))).graph
     calls = [node for node in graph.nodes if node.op == "call_function"]
     assert [(str(node.target), node.args[1:]) for node in calls] == [
-        ("boolit.evaluate", ("or_nail+and_nail+xnor_nail:d:k2:adjacent", -1))
+        ("boolit.evaluate", ("or_and_xnor_nail_d", None))
     ]
 
 
@@ -155,7 +134,7 @@ def test_half_precision() -> None:
     x = torch.randn(3, WIDTH).bfloat16()
     for spec in ("or_ail", "xnor_nil", "or_and_xnor_nail_d"):
         module = boolit.activation(spec)
-        for traced in (torch.jit.trace(module, x), torch.jit.script(module), fx.symbolic_trace(module)):
+        for traced in (torch.jit.trace(module, x), fx.symbolic_trace(module)):
             assert torch.equal(traced(x), module(x))
 
 

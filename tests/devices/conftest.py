@@ -29,8 +29,9 @@ def standin() -> ModuleType:
 def _formulas(monkeypatch: pytest.MonkeyPatch) -> None:
     for place in ("boolit.functional", "boolit.logic.kernels.operators"):
         monkeypatch.setattr(f"{place}.call_kernel", lambda *_: None)
-    for place in ("boolit.logic.kernels.operators", "boolit.logic.kernels.training"):
-        monkeypatch.setattr(f"{place}.fits", lambda *_: False)
+    monkeypatch.setattr("boolit.logic.kernels.operators.fits", lambda *_: False)
+    monkeypatch.setattr("boolit.lab.kernels.LIBRARY", None)
+    monkeypatch.setattr("boolit.lab.training.single.FUSED", ())
 
 
 @pytest.fixture(autouse=True)

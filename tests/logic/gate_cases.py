@@ -13,7 +13,7 @@ DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 WIDTH = 12  # a multiple of every divisor below
 
 GATES = [f"{op}_{form}" for op in BASIC for form in FORMS]
-ENSEMBLES = [*(f"or_and_xnor_{form}_{strategy}" for form in FORMS for strategy in ("d", "p")), "or_and_xnor_nail_pu"]
+ENSEMBLES = [*(f"or_and_xnor_{form}_{strategy}" for form in FORMS for strategy in ("d", "p")), "or_and_xnor_nail_pu", "or_xnor_ail_pl"]
 MIXED = "or_ail+xnor_il_d"
 SPECS = [*GATES, *ENSEMBLES, MIXED]
 EXACT = [spec for spec in SPECS if "ail" not in spec]
@@ -21,22 +21,21 @@ APPROXIMATE = [spec for spec in SPECS if "ail" in spec and spec != MIXED]
 
 
 def ensembles(k: int = 2, pairing: str = "adjacent") -> list[Program]:
-    """Duplicate, partition and uneven partition of gates of one form and of mixed forms."""
+    """Return duplicates and partitions of gates of one form and of mixed forms."""
     members = [tuple((op, form) for op in ("or", "and", "xnor")) for form in FORMS]
     members.append((("or", "ail"), ("nand", "il"), ("xor", "nail")))
-    strategies = (("d", False), ("p", False), ("p", True))
-    return [Program(some, strategy, k, pairing, uneven) for some in members for strategy, uneven in strategies]
+    return [Program(gates, strategy, k, pairing) for gates in members for strategy in ("d", "p", "pu", "pl")]
 
 
 def singles(k: int = 2, pairing: str = "adjacent") -> list[Program]:
-    """Every operation of k logits in every form, alone."""
+    """Return every operation of k logits in every form, alone."""
     two_only = ("implies", "nimplies", "implied_by", "nimplied_by") if k == 2 else ()
     names = (*BASIC, "nand", "nor", "xor", *two_only)
     return [Program(((name, form),), "d", k, pairing) for name in names for form in FORMS]
 
 
 def assert_agree(actual: Tensor, expected: Tensor, units: int = 16, least: float = 0.0) -> None:
-    """Same type, same shape, and equal up to some units of round-off of the largest value, or of ``least`` if that is more."""
+    """Compare type, shape and values, up to some units of round-off of the largest value, or of ``least`` if that is more."""
     actual, expected = actual.detach(), expected.detach()
     assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
     unit = torch.finfo(expected.dtype).eps

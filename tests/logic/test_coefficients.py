@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from mpmath import atanh, chebyfit, exp, expm1, floor, log, mp, mpf, polyval, sqrt
 
-import boolit.logic.kernels as kernels
+from boolit.logic import kernels
 
 HEADER = (Path(kernels.__file__).parent / "vector_math.h").read_text(encoding="utf-8")
 ROUND_OFF = {"float": mpf(2) ** -24, "double": mpf(2) ** -53}

@@ -1,4 +1,4 @@
-"""Normalisation constants against independent computations."""
+"""Normalization constants against independent computations."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""The ways a gate can be computed: by formula, and by the kernel of every instruction set this machine has, in one process."""
+"""The ways a gate can be computed: by the reference, and by the kernels of every instruction set this machine has."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
+import ctypes
+import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
@@ -14,65 +13,51 @@ from unittest import mock
 import torch
 from torch import Tensor
 
-from boolit import functional
-from boolit.logic import Program
-from boolit.logic.kernels import library, operators
-from boolit.logic.reference import formula
+from boolit.logic import Program, cpu
+from boolit.logic.reference import evaluate_reference
 
 Way = Callable[[Tensor, Program], tuple[Tensor, Tensor]]
-LEVELS = ("baseline", "x86-64-v3", "x86-64-v4")
 
 
-def by_formula(x: Tensor, program: Program) -> tuple[Tensor, Tensor]:
-    """Values and their derivatives, of groups along dimension 1."""
+def by_reference(x: Tensor, program: Program) -> tuple[Tensor, Tensor]:
+    """Return values and derivatives of groups along dimension 1."""
     leaf = x.clone().requires_grad_()
-    value = formula(leaf, program, 1)
+    value = evaluate_reference(leaf, program, 1)
     (gradient,) = torch.autograd.grad(value, leaf, torch.ones_like(value))
     return value.detach(), gradient
 
 
-def by_kernel(kernels: library.KernelModule, x: Tensor, program: Program) -> tuple[Tensor, Tensor]:
-    """The same from the operands, and from the bits where all gates are approximate."""
+def by_kernel(library: ctypes.CDLL, x: Tensor, program: Program) -> tuple[Tensor, Tensor]:
+    """Return the same from the kernels: from the bits if all gates are approximate, else from the operands."""
     x = x.contiguous()
-    plan = library._plan(kernels, program, x.dtype, x.shape, 1)
-    results = plan.forward(x, True)
-    assert results is not None
-    value, kept = results
-    gradient = plan.backward(torch.ones_like(value), x if kept is None else kept)
-    assert gradient is not None
-    return value, gradient
+    with calls_by(library):
+        plan = cpu.Plan(program, x.dtype, x.shape, 1)
+    value, kept = plan.forward(x, True)
+    return value, plan.backward(torch.ones_like(value), x if kept is None else kept)
 
 
 @contextmanager
-def calls_by(kernels: library.KernelModule | None) -> Iterator[None]:
-    """Every call goes to these kernels, or to the formulas, instead of those the process has loaded."""
-    call = kernels.evaluate if kernels else operators.call_none
-    with (
-        mock.patch.object(library, "LIBRARY", kernels),
-        mock.patch.object(operators, "call_kernel", call),
-        mock.patch.object(functional, "call_kernel", call),
-    ):
+def calls_by(library: ctypes.CDLL | None) -> Iterator[None]:
+    """Use this library for plans that are made within, or the reference if it is None."""
+    with mock.patch.object(cpu, "LIBRARY", library):
         yield
 
 
 @cache
-def libraries() -> dict[str, library.KernelModule]:
-    """The kernels at every level this machine has. A library reads BOOLIT_INSTRUCTIONS when it is loaded: each is a copy."""
-    found: dict[str, library.KernelModule] = {}
-    if library.STATUS.path is None:
-        return found
-    with tempfile.TemporaryDirectory() as folder:
-        for level in LEVELS:
-            copy = Path(folder) / f"gates-{level}.so"
-            shutil.copy(library.STATUS.path, copy)
-            with mock.patch.dict(os.environ, BOOLIT_INSTRUCTIONS=level):
-                kernels = library.load_module(copy)
-            operators.connect(kernels)
-            if kernels.instructions == level:
-                found[level] = kernels
-    return found
+def libraries() -> dict[str, ctypes.CDLL]:
+    """Return the kernels of every instruction set that this machine has."""
+    best = cpu.status().instructions
+    if best is None:
+        return {}
+    loaded = {}
+    for level in cpu.INSTRUCTIONS[cpu.INSTRUCTIONS.index(best) :]:
+        name = f"_gates_{level.replace('-', '_')}{sysconfig.get_config_var('EXT_SUFFIX')}"
+        library, status = cpu._open(Path(cpu.__file__).parent / "kernels" / name, level)
+        assert library is not None, status.reason
+        loaded[level] = library
+    return loaded
 
 
 def ways() -> dict[str, Way]:
-    """Every way by name."""
-    return {"formula": by_formula} | {level: partial(by_kernel, kernels) for level, kernels in libraries().items()}
+    """Return every way by name."""
+    return {"reference": by_reference} | {level: partial(by_kernel, library) for level, library in libraries().items()}

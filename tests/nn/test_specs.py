@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from torch import nn
 
 import boolit
 from boolit.logic import FORMS, OPERATIONS
-from boolit.nn import Activation, Custom, Ensemble, Gate, activation, known_specs, register, specs
+from boolit.nn import Activation, Custom, Ensemble, Gate, activation, known_specs, register
 from boolit.nn.gates import GATED, POINTWISE
 
 _ANY_K = [name for name, operation in OPERATIONS.items() if operation.any_k]
@@ -57,7 +57,7 @@ def singles() -> st.SearchStrategy[str]:
 @st.composite
 def ensembles(draw: st.DrawFn) -> str:
     names = "_".join(draw(st.lists(st.sampled_from(_ANY_K), min_size=1, max_size=4)))
-    return f"{names}_{draw(st.sampled_from(FORMS))}_{draw(st.sampled_from(['d', 'p', 'pu']))}{draw(endings())}"
+    return f"{names}_{draw(st.sampled_from(FORMS))}_{draw(st.sampled_from(['d', 'p', 'pu', 'pl']))}{draw(endings())}"
 
 
 def mixtures() -> st.SearchStrategy[str]:
@@ -66,7 +66,7 @@ def mixtures() -> st.SearchStrategy[str]:
 
 def valid_specs() -> st.SearchStrategy[str]:
     return st.one_of(
-        singles(), ensembles(), mixtures(), st.sampled_from(["max_min_d", "max_min_p", "max_min_d_k3", "or_max_ail_d"])
+        singles(), ensembles(), mixtures(), st.sampled_from(["max_min_d", "max_min_p", "max_min_d_k3", "or_max_ail_d", "threshold_0.1_20", "threshold_-1_0"])
     )
 
 
@@ -102,7 +102,7 @@ def test_known_specs_are_their_own_names(text: str) -> None:
 
 def test_the_order_of_the_spec_is_the_order_of_the_blocks() -> None:
     x = torch.randn(3, 8)
-    blocks = [boolit.functional.gate(x, op, "ail") for op in ("xnor", "implied_by", "and")]
+    blocks = [boolit.functional.gate(x, f"{op}_ail") for op in ("xnor", "implied_by", "and")]
     assert torch.equal(activation("xnor_implied_by_and_ail_d")(x), torch.cat(blocks, -1))
 
 
@@ -112,9 +112,18 @@ def test_endings_reach_the_gates() -> None:
     assert [(part.spec, part.dim) for part in module.parts] == [("or_ail_k4_halves", 1), ("xnor_ail_k4_halves", 1)]
 
 
-def test_an_activation_is_taken_as_it_is() -> None:
+def test_an_activation_is_taken_as_it_is_or_along_another_dim() -> None:
     module = Gate("or", dim=1)
-    assert activation(module) is module
+    assert activation(module) is activation(module, 1) is module
+    other = activation(activation("or_max_ail_d"), dim=1)
+    assert [part.dim for part in other.modules() if isinstance(part, Activation)] == [1, 1, 1]
+    x = torch.randn(2, 4, 3, 3)
+    assert torch.equal(activation(Gate("or"), dim=1)(x), module(x))  # it kept dim=-1
+
+
+def test_a_spec_comes_back_as_it_was() -> None:
+    for text in ("or_max_ail_d", "max_or_ail_p", "or_ail+xnor_il_d", "or_max_ail_d_k3_halves"):
+        assert activation(text).spec == text
 
 
 # ------------------------------------------------------------------------------------------------ anything else
@@ -127,7 +136,7 @@ def fails_kindly(text: str) -> None:
         message = str(error)
     else:
         assert activation(module.spec).spec == module.spec
-        assert set(text) <= set("abcdefghijklmnopqrstuvwxyz0123456789_+")
+        assert set(text) <= set("abcdefghijklmnopqrstuvwxyz0123456789_+.-")
         return
     assert "\n" not in message
     assert len(message) > 10
@@ -164,7 +173,8 @@ def test_damaged_specs_fail_kindly(text: str, data: st.DataObject) -> None:
         ("relu_k3", r"unknown activation 'relu_k3'"),
         ("signed_geomean_k3", r"unknown activation 'signed_geomean_k3'"),
         ("or_ail_k1", r"k=1 is not a group size"),
-        ("max_k1", r"k=1 in 'max_k1' is not a group size"),
+        ("max_k1", r"k=1 is not a group size"),
+        ("threshold", r"unknown activation 'threshold'"),
         ("implies_il_k3", r"'implies' is an operation of exactly 2 logits"),
         ("max_min_pu", r"an uneven partition takes gates of one group size and pairing only"),
         ("relu+tanhh_d", r"unknown activation 'tanhh'; did you mean tanh"),
@@ -186,15 +196,6 @@ def test_other_objects_are_refused(wrong: object) -> None:
 # ------------------------------------------------------------------------------------------------ one's own
 
 
-@pytest.fixture
-def registry() -> Iterator[None]:
-    before = dict(specs._REGISTERED)
-    yield
-    specs._REGISTERED.clear()
-    specs._REGISTERED.update(before)
-
-
-@pytest.mark.usefixtures("registry")
 def test_registered_names_work_wherever_a_spec_does() -> None:
     register("square", lambda dim: Custom(torch.square, dim, name="square"))
     x = torch.randn(2, 4)
@@ -215,7 +216,6 @@ def test_registering_a_bad_name_is_refused(name: str, message: str) -> None:
         register(name, lambda dim: Custom(torch.abs, dim))
 
 
-@pytest.mark.usefixtures("registry")
 @pytest.mark.parametrize("spec", ["or_ail_k3", "xor_or_il_p", "or_ail_k1", "max+relu_d"])
 def test_registering_a_name_the_parser_knows_is_refused(spec: str) -> None:
     with pytest.raises(ValueError, match=r"already an activation|cannot be a spec"):
@@ -254,15 +254,18 @@ def test_a_callable_sees_the_channels_last_wherever_they_are(pairs: Callable[[to
     assert module(x).shape[dim] == module.out_features(x.shape[dim])
 
 
-@pytest.mark.usefixtures("registry")
 def test_a_factory_that_makes_something_else_is_named() -> None:
     register("own_tanh", lambda dim: nn.Tanh())  # type: ignore[arg-type,return-value]  # noqa: ARG005
     with pytest.raises(ValueError, match=r"the factory of 'own_tanh' made a Tanh; have it return Custom"):
         activation("own_tanh")
 
 
-def test_a_modules_parameters_are_kept() -> None:
+def test_a_modules_parameters_are_kept_and_its_state_is_not_changed() -> None:
     assert len(list(activation(nn.PReLU).parameters())) == 1
+    norm = nn.BatchNorm1d(3)
+    activation(norm)
+    assert norm.training
+    assert norm.num_batches_tracked == 0
 
 
 def raises_two_lines(x: torch.Tensor) -> torch.Tensor:
@@ -274,7 +277,6 @@ def raises_two_lines(x: torch.Tensor) -> torch.Tensor:
     [
         lambda x: x.sum(),
         lambda x: x[99],
-        nn.BatchNorm1d,
         nn.Linear(3, 3),
         lambda x: str(x.shape),
         raises_two_lines,

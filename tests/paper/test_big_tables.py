@@ -8,9 +8,7 @@ p = 0.03 and 0.04, where the number of seeds may not have been 4 (other cells' m
 
 from __future__ import annotations
 
-import csv
 import math
-from importlib import resources
 from itertools import product
 
 import pytest
@@ -161,6 +159,5 @@ def test_accuracy_on_iraven_is_the_mean_of_its_configurations() -> None:
 def test_columns_of_one_kind_have_one_name() -> None:
     names = {}
     for label in SHAPES:
-        file = resources.files(paper).joinpath(f"{label.removeprefix('tab:')}.csv")
-        names[label] = next(csv.reader(file.read_text(encoding="utf-8").splitlines()))[1]
+        names[label] = paper.frame(label).columns[1]
     assert set(names.values()) == {"parameters", "dataset", "configuration", "candidates"}

@@ -92,5 +92,5 @@ def test_tables_are_whole(label, activations, width):
 
 
 def test_an_unknown_table_is_named():
-    with pytest.raises(UserError, match="'tab:nothing' is not here; there are tab:cnn-mnist, tab:mlp-covtype"):
+    with pytest.raises(UserError, match="'tab:nothing' is not here; there are tab:cnn-mnist, tab:datasets"):
         paper.table("tab:nothing")

@@ -23,7 +23,7 @@ CLAMP = 1e-7
 
 def ours(x: Tensor, operation: str, form: str, k: int) -> Tensor:
     """What the published class of this name means, dimension 1."""
-    value = gate(x, OPERATIONS[operation], FORMS[form], k, 1)
+    value = gate(x, f"{OPERATIONS[operation]}_{FORMS[form]}_k{k}", 1)
     return -value if operation == "Parity" else value  # even is not odd
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from boolit import __version__
-from boolit._signals import INTERRUPTED, INTERRUPTS, READER_GONE, is_command, is_follower, print_interrupted
+from boolit.cli._signals import INTERRUPTED, INTERRUPTS, READER_GONE, is_follower, print_interrupted
 from boolit.errors import EXTRAS, IMPORTED_AS
 
 __all__ = ["main", "print_error"]
@@ -21,6 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     for name in ("stdout", "stderr"):  # None if the shell closed it
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+    if arguments is None:
+        INTERRUPTS.exit_at_once()
     try:
         given = list(sys.argv[1:] if arguments is None else arguments)
         if given == ["--version"]:  # needs neither the extra nor its time
@@ -51,8 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             raise
         print_interrupted()
         code = INTERRUPTED
-    if is_command():
-        INTERRUPTS.ignore()
+    INTERRUPTS.ignore()
     sys.exit(code)
 
 

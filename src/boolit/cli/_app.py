@@ -21,10 +21,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from boolit import __version__
-from boolit._signals import INTERRUPTED, INTERRUPTS, READER_GONE, is_command
 from boolit.cli import print_error
 from boolit.cli._help import HelpLayout, explain, write_commands
 from boolit.cli._options import UNFINISHED
+from boolit.cli._signals import INTERRUPTED, INTERRUPTS, READER_GONE
 from boolit.errors import UserError, lacks_memory
 
 # Newer typers carry click inside themselves, older ones use the package: the base of BadParameter is right in both.
@@ -45,9 +45,8 @@ COMMANDS: dict[str, dict[str, dict[str, str]]] = {
             "correlations": "_results:correlations",
         },
         "The paper": {"verify": "_verify:verify", "paper": "_results:paper", "figures": "_results:figures"},
-        "This machine": {"doctor": "_list:doctor", "fetch": "_data:fetch", "bench": "bench"},
+        "This machine": {"doctor": "_list:doctor", "fetch": "_data:fetch", "bench": "_bench:bench"},
     },
-    "bench": {"Commands": {"gates": "_bench:gates", "training": "_bench:training"}},
 }
 HELP = {
     "boolit": """Logical activation functions for PyTorch, and the lab to test them.
@@ -57,11 +56,6 @@ Examples:
   boolit run parity
   boolit list studies
   boolit verify --summary""",
-    "bench": """Measure speed and memory, as ratios to what everybody knows.
-
-Examples:
-  boolit bench gates
-  boolit bench training --json""",
 }
 WITHOUT_TORCH = ("_list:list_",)
 EXIT_CODES = {
@@ -136,8 +130,7 @@ class _TorchCommand(_Command):
 
     def invoke(self, context: Any) -> Any:
         import_module("boolit.nn")
-        if is_command():
-            INTERRUPTS.raise_interrupt()
+        INTERRUPTS.raise_interrupt()
         return super().invoke(context)
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from boolit._signals import INTERRUPTED, print_interrupted
 from boolit.cli import print_error
 from boolit.cli._options import (
     RESULTS,
@@ -30,6 +29,7 @@ from boolit.cli._options import (
     out_option,
     split_names,
 )
+from boolit.cli._signals import INTERRUPTED, print_interrupted
 from boolit.cli._terminal import (
     OUTPUT,
     JsonOption,

@@ -1,4 +1,4 @@
-"""``boolit verify``: the paper's numbers against ours."""
+"""``boolit verify``: check the paper's numbers and claims."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.table import Table
 from boolit.cli._options import check_names, complete_names
 from boolit.cli._terminal import OUTPUT, JsonOption, output, plain_table, print_json
 from boolit.lab.common.progress import count_progress
-from boolit.lab.paper.verification import FAMILIES, Check, CheckFamily, Value, choose
+from boolit.lab.paper.verification import FAMILIES, KINDS, Check, CheckFamily, Value, choose, count_kinds
 from boolit.lab.paper.verification import verify as compute
 
 NAMES = [family.name for family in FAMILIES]
@@ -26,40 +26,41 @@ def verify(
         typer.Option(
             "--only",
             metavar="NAME,...",
-            help=f"Only some families of checks, with commas between: {', '.join(NAMES)}.",
+            help=f"Families of checks, separated by commas: {', '.join(NAMES)}.",
             autocompletion=complete_names(NAMES),
         ),
     ] = None,
     summary: Annotated[
-        bool, typer.Option("--summary", help="Print one line instead of every check.", rich_help_panel=OUTPUT)
+        bool, typer.Option("--summary", help="Print the numbers of checks instead of every check.", rich_help_panel=OUTPUT)
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Compare the paper's numbers with ours.
+    """Check the paper's numbers and claims without training anything.
 
-    Exits with 1 if one does not agree. Where the paper slips, ours is compared with the right value, and a note says so.
+    Exits with 1 if a check fails. Where the paper has an error, our value is compared with the right one, and a note says so.
 
     Examples:
       boolit verify
       boolit verify --summary
-      boolit verify --only maps,transfer --json
+      boolit verify --only maps,claims --json
     """
     wanted = [name for names in only or () for name in names.split(",")]
     check_names(wanted, NAMES, "--only")
     families = choose(wanted)
     results: Results = []
     with count_progress(False if json else None) as begin:
-        advance = begin("checking the paper's numbers: families", len(families))
+        advance = begin("checking the paper: families", len(families))
         for family, checks in compute(families):
             results.append((family, checks))
             advance(1)
+    every = [check for _, checks in results for check in checks]
     if json:
         _print_json(results)
-    elif summary:
-        _print_summary(results)
     else:
-        _print(results)
-    if not all(check.ok for _, checks in results for check in checks):
+        if not summary:
+            _print_families(results)
+        _print_counts(every)
+    if not all(check.ok for check in every):
         raise typer.Exit(1)
 
 
@@ -69,44 +70,38 @@ def _print_json(results: Results) -> None:
             "family": family.name,
             "source": family.source,
             "name": check.name,
+            "kind": check.kind,
             "paper": check.paper,
             "expected": check.target,
             "ours": _finite(check.ours),
             "tolerance": check.tolerance,
             "ok": check.ok,
-            "slip": check.slip,
             "note": check.note,
         }
         for family, checks in results
         for check in checks
     ]
-    print_json({"ok": all(check["ok"] for check in checks), "checks": checks})
+    counts = {kind: sum(check["kind"] == kind for check in checks) for kind in KINDS}
+    print_json({"ok": all(check["ok"] for check in checks), "counts": counts, "checks": checks})
 
 
 def _finite(value: Value) -> Value:
-    """JSON has no NaN and no infinity: their names, then."""
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value  # JSON has no NaN
 
 
-def _print(results: Results) -> None:
+def _print_counts(checks: list[Check]) -> None:
+    failing = sum(not check.ok for check in checks)
+    verdict = f"[red]{failing} of {len(checks)} checks fail[/]" if failing else f"[green]all {len(checks)} checks agree[/]"
+    output().print(f"{verdict}: {count_kinds(checks)}", soft_wrap=True)
+
+
+def _print_families(results: Results) -> None:
     console = output()
     for family, checks in results:
         console.print(f"[bold]{family.title}[/] [dim]{family.name} · {family.source}[/]")
+        console.print(f"[dim]{count_kinds(checks)}[/]")
         _print_checks(console, checks)
         console.print()
-    every = [check for _, checks in results for check in checks]
-    wrong, slips = sum(not check.ok for check in every), sum(check.slip for check in every)
-    verdict = f"[red]{wrong} of {len(every)} checks fail[/]" if wrong else f"[green]all {len(every)} checks agree[/]"
-    console.print(f"{verdict}; {slips} of them correct a slip of the paper, see the notes" if slips else verdict)
-
-
-def _print_summary(results: Results) -> None:
-    every = [check for _, checks in results for check in checks]
-    wrong, slips = sum(not check.ok for check in every), sum(check.slip and check.ok for check in every)
-    corrected = f", {slips} of them after correcting a slip of it" if slips else ""
-    told = f"{len(every) - wrong} checks agree with the paper{corrected}"
-    failing = f"[red]{wrong} of {len(every)} do not[/]; " if wrong else ""
-    output().print(f"{told}; {failing}details: boolit verify", soft_wrap=True)
 
 
 def _print_checks(console: Console, checks: list[Check]) -> None:
@@ -137,7 +132,7 @@ def _print_checks(console: Console, checks: list[Check]) -> None:
 
 
 def _reference(check: Check, notes: list[str]) -> str:
-    """The number of the row's note, which is added to the notes unless it is among them; a failure shows all digits."""
+    """Return the number of the check's note, adding it to the notes. The note of a failure shows all digits."""
     note = check.note if check.ok else f"expected {check.target!r}, got {check.ours!r}" + (check.note and f"; {check.note}")
     if not note:
         return ""

@@ -15,7 +15,7 @@ from boolit import __version__
 from boolit._devices import automatic_device, available_devices
 from boolit.errors import EXTRAS
 from boolit.lab.common.files import data_folder
-from boolit.logic import kernels
+from boolit.logic import cpu
 
 Fact: TypeAlias = "str | int | bool | Mapping[str, str | None] | None"
 
@@ -38,7 +38,7 @@ def examine() -> list[Section]:
         "torch": str(torch.__version__),
         "threads": torch.get_num_threads(),
     }
-    status = kernels.status()
+    status = cpu.status()
     active: dict[str, Fact] = {
         "active": status.active,
         "reason": status.reason,

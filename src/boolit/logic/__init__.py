@@ -7,9 +7,8 @@ Example:
     tensor([ 3.,  3.,  1., -1.])
 """
 
-from boolit.logic.kernels.operators import evaluate
+from boolit.logic.dispatch import evaluate
 from boolit.logic.moments import moments
-from boolit.logic.program import Program
-from boolit.logic.vocabulary import FORMS, OPERATIONS, PAIRINGS
+from boolit.logic.operations import FORMS, OPERATIONS, PAIRINGS, Program
 
 __all__ = ["FORMS", "OPERATIONS", "PAIRINGS", "Program", "evaluate", "moments"]

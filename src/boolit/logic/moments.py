@@ -18,7 +18,7 @@ from importlib import resources
 import torch
 from torch import Tensor
 
-from boolit.logic.vocabulary import FORMS, OPERATIONS, as_group_size, check_word
+from boolit.logic.operations import FORMS, OPERATIONS, Program, as_group_size, check_choice, is_normalized
 
 _NORMAL = torch.arange(769, dtype=torch.float64) / 64  # one half of the line; beyond 12 lies less than 1e-30
 _WEIGHT = torch.exp(-(_NORMAL**2) / 2) / math.sqrt(2 * math.pi) / 64
@@ -40,14 +40,27 @@ def moments(op: str, form: str, k: int = 2) -> tuple[float, float]:
         >>> round(mean, 5), round(sd, 5)
         (0.68104, 0.97229)
     """
-    check_word("operation", op, OPERATIONS)
-    check_word("form", form, FORMS)
+    check_choice("operation", op, OPERATIONS)
+    check_choice("form", form, FORMS)
     k = as_group_size(k)
     if form in ("nil", "nail"):
         return 0.0, 1.0
     operation = OPERATIONS[op]
     mean, sd = _TABLE.get((operation.base, form, k)) or derive(operation.base, form, k)
     return operation.output_sign(k) * mean + 0.0, sd
+
+
+def check_precision(program: Program, dtype: torch.dtype) -> None:
+    """Raise ValueError if a normalized gate cannot be computed in the type.
+
+    The sd of XNOR IL halves with every operand, and most values are far smaller: there must be 50 bits below it.
+    """
+    if program.k <= 60:  # float32 is enough
+        return
+    least = torch.finfo(torch.promote_types(dtype, torch.float32)).tiny * 2.0**50
+    for name, form in program.members:
+        if is_normalized(form) and moments(name, form[1:], program.k)[1] < least:
+            raise ValueError(f"{name}_{form} of k={program.k} logits is too small for {dtype}; use fewer operands or float64")
 
 
 @cache

@@ -1,30 +1,35 @@
-"""Activations as modules: gates and their ensembles, and the baselines the paper compares them with."""
+"""Activations as modules: gates and their ensembles, and the baselines that the paper compares them with."""
+
+from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+import re
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from fractions import Fraction
-from typing import ClassVar, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.fx import Proxy
-from torch.jit import is_scripting  # type: ignore[attr-defined]
 
 from boolit.functional import grouped, operands, signed_geomean
 from boolit.logic import PAIRINGS, Program, evaluate
-from boolit.logic.kernels.logits import check_logits, position, sizes
-from boolit.logic.program import Strategy, suffix
-from boolit.logic.vocabulary import as_group_size, as_int, check_word
-
-# What every activation module tells about itself: how many channels it turns into how many, and its name.
+from boolit.logic.dispatch import check_logits, position, static_shape
+from boolit.logic.operations import STRATEGIES, as_group_size, as_int, check_choice, format_spec, not_a_multiple
 
 
-class Activation(nn.Module, ABC):
-    """An activation with a known map of channels; ``dim`` is the dimension they lie along.
+class Activation(nn.Module):
+    """An activation with known numbers of input and output channels, which lie along ``dim``.
 
-    Every activation here is one, whatever it computes, so a network can be built around any of them. A subclass defines
-    ``spec``, ``map`` and ``forward``.
+    If ``dim`` is None, activations that read several channels use the last dimension of tensors with up to three dimensions and
+    refuse larger ones.
+
+    Attributes:
+        spec: The name from which `boolit.activation` makes the module.
+        map: Input and output channels of one group, such as (1, 1), (2, 1), (2, 2) or (2, 3).
+        divisor: What the number of channels must be a multiple of.
+        dim: Dimension of the channels, or None.
 
     Shape: ``(…, C, …)`` to ``(…, C·out/in, …)`` along ``dim``, for the map in → out.
 
@@ -32,63 +37,49 @@ class Activation(nn.Module, ABC):
         >>> gates = Ensemble([Gate("or"), Gate("and"), Gate("xnor")], "d")
         >>> gates.spec, gates.map, gates.divisor, gates.feature_factor
         ('or_and_xnor_ail_d', (2, 3), 2, Fraction(3, 2))
-        >>> gates.out_features(8) == gates.forward(torch.zeros(5, 8)).shape[-1] == 12
+        >>> gates.out_features(8) == gates(torch.zeros(5, 8)).shape[-1] == 12
         True
     """
 
-    dim: int  # no postponed annotations in this file: torch.jit.script reads this one
-    __jit_unused_properties__: ClassVar[list[str]] = ["spec", "map", "divisor", "feature_factor", "parts"]  # not to be scripted
-
-    @property
-    @abstractmethod
-    def spec(self) -> str:
-        """The name `boolit.activation` makes this module from."""
-
-    @property
-    @abstractmethod
-    def map(self) -> tuple[int, int]:
-        """Channels in → channels out, in lowest terms of one group, such as (1, 1), (2, 1), (2, 2) or (2, 3)."""
-
-    @property
-    def divisor(self) -> int:
-        """What the number of channels must be a multiple of."""
-        return self.map[0]
+    def __init__(self, spec: str, map: tuple[int, int], dim: int | None = None, divisor: int | None = None) -> None:
+        super().__init__()
+        self.spec, self.map, self.divisor = spec, map, divisor or map[0]
+        self.dim = dim if dim is None else as_int("dim", dim)
 
     @property
     def feature_factor(self) -> Fraction:
-        """Channels out per channel in."""
+        """Output channels per input channel."""
         return Fraction(self.map[1], self.map[0])
 
     def out_features(self, n: int) -> int:
-        """How many channels come out of n, which is a multiple of ``divisor``; else it is a ValueError with the nearest."""
+        """Return the number of output channels for n input channels. Raise ValueError if ``divisor`` does not divide n."""
         if n % self.divisor:
-            below, above = n - n % self.divisor, n + -n % self.divisor
-            near = f"{below} or {above}" if below else above
-            raise ValueError(f"{self.spec} needs a multiple of {self.divisor} channels, got {n}; use {near}")
+            raise not_a_multiple(self.spec, self.divisor, n)
         return int(n * self.feature_factor)
-
-    @abstractmethod
-    def forward(self, x: Tensor) -> Tensor:
-        """The activated tensor; of modules, call the module itself.
-
-        Shape: as the class says.
-        """
 
     def extra_repr(self) -> str:
         return f"{self.spec!r}, dim={self.dim}, map={self.map[0]}→{self.map[1]}"
 
 
-# Gates and their ensembles as modules: each holds a program and calls one function.
+def with_dim(module: Activation, dim: int | None) -> Activation:
+    """Return the module if it already acts along ``dim``, or if that is None; else a copy that does."""
+    if dim is None or module.dim == dim:
+        return module
+    copy = deepcopy(module)
+    for part in copy.modules():
+        if isinstance(part, Activation):
+            part.dim = as_int("dim", dim)
+    return copy
 
 
 class Gate(Activation):
-    """One Boolean operation on groups of k channels, as `boolit.functional.gate` computes it.
+    """One Boolean operation on groups of k channels.
 
     Args:
         op: ``and``, ``or``, ``xnor``, ``nand``, ``nor``, ``xor``, ``implies``, ``nimplies``, ``implied_by``, ``nimplied_by``.
-        form: ``il`` exact, ``ail`` approximate, ``nil`` and ``nail`` the same with mean 0 and sd 1 under N(0,1) inputs.
-        k: how many channels one gate reads.
-        dim: the dimension of the channels.
+        form: ``il`` exact, ``ail`` approximate, ``nil`` and ``nail`` the same with mean 0 and sd 1 under N(0, 1) inputs.
+        k: Number of channels that one gate reads.
+        dim: Dimension of the channels; see `Activation`.
         pairing: ``adjacent`` groups channels (0, 1), (2, 3), …; ``halves`` groups i with i + C/k, as GLU does.
 
     Shape: ``(…, C, …)`` to ``(…, C/k, …)`` along ``dim``.
@@ -98,39 +89,26 @@ class Gate(Activation):
         tensor([-2.])
     """
 
-    def __init__(self, op: str, form: str = "ail", k: int = 2, dim: int = -1, pairing: str = "adjacent") -> None:
-        super().__init__()
-        self.program = Program(((op, form),), "d", k, pairing)
-        self.op, self.form, self.k, self.dim, self.pairing = op, form, self.program.k, as_int("dim", dim), pairing
-        self.text = str(self.program)
-
-    @property
-    def spec(self) -> str:
-        return f"{self.op}_{self.form}{suffix(self.k, self.pairing)}"
-
-    @property
-    def map(self) -> tuple[int, int]:
-        return self.k, 1
+    def __init__(self, op: str, form: str = "ail", k: int = 2, dim: int | None = None, pairing: str = "adjacent") -> None:
+        program = Program(((op, form),), "d", k, pairing)
+        super().__init__(program.spec, (program.k, 1), dim)
+        self.program, self.op, self.form, self.k, self.pairing = program, op, form, program.k, pairing
 
     def forward(self, x: Tensor) -> Tensor:
-        if is_scripting():
-            result: Tensor = torch.ops.boolit.evaluate(x, self.text, self.dim)
-            return result
-        else:  # noqa: RET505 (TorchScript would compile what follows without it)
-            return evaluate(x, self.program, self.dim)
+        return evaluate(x, self.program, self.dim)
 
 
 class Ensemble(Activation):
     """Several activations on one tensor, their outputs concatenated in order.
 
-    ``d`` (duplicate) gives every member all channels; ``p`` (partition) gives each its contiguous share of the groups,
-    equal unless ``uneven``. Gates of one group size and pairing run as a single pass.
+    Gates of one group size and pairing run as a single pass.
 
     Args:
-        members: the activations, in the order of their outputs; each acts along ``dim``.
-        strategy: ``d`` or ``p``.
-        dim: the dimension of the channels.
-        uneven: whether the shares of a partition may differ by one group, the first ones being larger.
+        members: The activations, in the order of their outputs.
+        strategy: ``d`` (duplicate) gives every member all channels. A partition gives each its contiguous share of the groups:
+            ``p`` equal shares; ``pu`` uneven ones, the first members getting one group more (as in the paper's SRAN); ``pl``
+            ``groups // members`` each and the rest for the last (as in the authors' sweeps). The last two are for gates only.
+        dim: Dimension of the channels; see `Activation`. Members get the same.
 
     Shape: along ``dim``, ``C`` to the sum of the members' outputs.
 
@@ -140,100 +118,90 @@ class Ensemble(Activation):
         (tensor([ 3., -1.]), ['or_ail', 'xnor_ail'])
     """
 
-    def __init__(self, members: Sequence[Activation], strategy: Strategy, dim: int = -1, uneven: bool = False) -> None:
-        super().__init__()
-        dim = as_int("dim", dim)
+    def __init__(self, members: Sequence[Activation], strategy: str, dim: int | None = None) -> None:
         if isinstance(members, (str, Activation)) or not all(isinstance(member, Activation) for member in members):
             raise TypeError(f"members is a list of activation modules, got {members!r}; make each with boolit.activation")
         if not members:
             raise ValueError("an ensemble needs at least one member, got none")
-        if strategy not in ("d", "p"):
-            raise ValueError(f"unknown strategy {strategy!r}; choose d (duplicate) or p (partition)")
-        if any(member.dim != dim for member in members):
-            raise ValueError(
-                f"the members act along dims {[m.dim for m in members]}, the ensemble along {dim}; make them equal"
-            )
-        self.members = nn.ModuleList(members)
-        self.strategy, self.dim, self.uneven = strategy, dim, uneven
-        self.program = _fuse(members, strategy, uneven)
-        self.text = str(self.program or "")
-        if self.program is None and strategy == "p":
-            _check_unfused_partition(members, uneven)
+        check_choice("strategy", strategy, STRATEGIES)
+        dims = list(dict.fromkeys(member.dim for member in members))
+        if dim is None and len(dims) > 1:
+            raise ValueError(f"the members act along dims {dims}; give the ensemble its dim")
+        program = _fuse(members, strategy)
+        group = math.lcm(*(member.divisor for member in members))
+        divisor = program.divisor if program else group * (len(members) if strategy == "p" else 1)
+        super().__init__(_spec(members, strategy), _map(members, strategy), dims[0] if dim is None else dim, divisor)
+        self.members = nn.ModuleList(with_dim(member, dim) for member in members)
+        self.strategy, self.program = strategy, program
 
     @property
     def parts(self) -> list[Activation]:
         """The members, typed."""
         return [cast(Activation, member) for member in self.members]
 
-    @property
-    def spec(self) -> str:
-        ending = f"_{self.strategy}{'u' if self.uneven else ''}"
+    def forward(self, x: Tensor) -> Tensor:
         if self.program is not None:
-            forms = {form for _, form in self.program.members}
-            if len(forms) == 1:
-                names = "_".join(name for name, _ in self.program.members)
-                return f"{names}_{forms.pop()}{ending}{suffix(self.program.k, self.program.pairing)}"
-        specs = [part.spec for part in self.parts]
-        joint = "_" if all(spec in ("max", "min") for spec in specs) else "+"
-        return joint.join(specs) + ending
-
-    @property
-    def map(self) -> tuple[int, int]:
-        group = math.lcm(*(part.map[0] for part in self.parts))
-        outputs = [int(group * part.feature_factor) for part in self.parts]
+            return evaluate(x, self.program, self.dim)
+        if not isinstance(x, Proxy):  # torch.fx traces: no size is known
+            check_logits(x)
+            shape = static_shape(x)
+            self.out_features(shape[position(self.dim, shape)])
+        dim = -1 if self.dim is None else self.dim
         if self.strategy == "d":
-            return group, sum(outputs)
-        return (group, outputs[0]) if len(set(outputs)) == 1 else (group * len(outputs), sum(outputs))
+            return torch.cat([member(x) for member in self.members], dim)
+        share = x.size(dim) // len(self.members)
+        return torch.cat([member(x.narrow(dim, i * share, share)) for i, member in enumerate(self.members)], dim)
 
-    @property
-    def divisor(self) -> int:
-        if self.program is not None:
-            return self.program.divisor
-        group = math.lcm(*(part.divisor for part in self.parts))
-        return group * len(self.parts) if self.strategy == "p" else group
+
+def _fuse(members: Sequence[Activation], strategy: str) -> Program | None:
+    gates = [member for member in members if isinstance(member, Gate)]
+    if len(gates) == len(members) and len({(gate.k, gate.pairing) for gate in gates}) == 1:
+        return Program(tuple((gate.op, gate.form) for gate in gates), strategy, gates[0].k, gates[0].pairing)
+    if strategy in ("pu", "pl"):
+        raise ValueError("an uneven partition takes gates of one group size and pairing only")
+    if strategy == "p" and any(getattr(member, "pairing", "adjacent") == "halves" for member in members):
+        raise ValueError("a partition by halves takes gates of one group size only")
+    return None
+
+
+def _spec(members: Sequence[Activation], strategy: str) -> str:
+    words = [member for member in members if isinstance(member, (Gate, Extremum))]
+    if len(words) < len(members) or len({(word.k, word.pairing) for word in words}) > 1:
+        return f"{'+'.join(member.spec for member in members)}_{strategy}"
+    names = [(word.op, word.form) if isinstance(word, Gate) else (word.name, "") for word in words]
+    return format_spec(names, strategy, words[0].k, words[0].pairing)
+
+
+def _map(members: Sequence[Activation], strategy: str) -> tuple[int, int]:
+    group = math.lcm(*(member.map[0] for member in members))
+    outputs = [int(group * member.feature_factor) for member in members]
+    if strategy == "d":
+        return group, sum(outputs)
+    return (group, outputs[0]) if len(set(outputs)) == 1 else (group * len(outputs), sum(outputs))
+
+
+# ------------------------------------------------------------------------------------------------ baselines
+
+
+class RReLU(nn.RReLU):
+    """``nn.RReLU`` that draws its slopes from ``generator``, if that is set, with the same numbers on every device."""
+
+    generator: torch.Generator | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        if is_scripting():
-            return torch.ops.boolit.evaluate(x, self.text, self.dim) if self.text else self._join(x)
-        else:  # noqa: RET505 (TorchScript would compile what follows without it)
-            return self._join_checked(x) if self.program is None else evaluate(x, self.program, self.dim)
+        if self.generator is None or not self.training:
+            return super().forward(x)
+        slope = torch.empty_like(x, device=self.generator.device)
+        slope.uniform_(self.lower, self.upper, generator=self.generator)
+        return torch.where(x < 0, x * slope.to(x.device), x)
 
-    def _join_checked(self, x: Tensor) -> Tensor:
-        check_logits(x)
-        if not isinstance(x, Proxy):
-            shape = sizes(x)
-            self.out_features(shape[position(self.dim, shape)])
-        return self._join(x)
-
-    def _join(self, x: Tensor) -> Tensor:
-        outputs = []
-        share = x.size(self.dim) // len(self.members)
-        for i, member in enumerate(self.members):
-            outputs.append(member(x if self.strategy == "d" else x.narrow(self.dim, i * share, share)))
-        return torch.cat(outputs, self.dim)
-
-
-def _fuse(members: Sequence[Activation], strategy: Strategy, uneven: bool) -> Program | None:
-    """The program that does all members in one pass, if they are gates of one grouping."""
-    gates = [member for member in members if isinstance(member, Gate)]
-    if len(gates) < len(members) or len({(gate.k, gate.pairing) for gate in gates}) > 1:
-        return None
-    return Program(tuple((gate.op, gate.form) for gate in gates), strategy, gates[0].k, gates[0].pairing, uneven)
-
-
-def _check_unfused_partition(members: Sequence[Activation], uneven: bool) -> None:
-    if uneven:
-        raise ValueError("an uneven partition takes gates of one group size and pairing only")
-    if any(getattr(member, "pairing", "adjacent") == "halves" for member in members):
-        raise ValueError("a partition by halves takes gates of one group size only")
-
-
-# The activations the paper compares with, and some beyond it, with the same face as the gates.
 
 POINTWISE: dict[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,
+    "relu6": nn.ReLU6,
     "leaky_relu": nn.LeakyReLU,
     "prelu": nn.PReLU,
+    "rrelu": RReLU,
     "softplus": nn.Softplus,
     "elu": nn.ELU,
     "celu": nn.CELU,
@@ -244,20 +212,32 @@ POINTWISE: dict[str, Callable[[], nn.Module]] = {
     "mish": nn.Mish,
     "softsign": nn.Softsign,
     "tanh": nn.Tanh,
+    "hardtanh": nn.Hardtanh,
+    "tanhshrink": nn.Tanhshrink,
+    "hardshrink": nn.Hardshrink,
+    "softshrink": nn.Softshrink,
     "sigmoid": nn.Sigmoid,
+    "hardsigmoid": nn.Hardsigmoid,
+    "logsigmoid": nn.LogSigmoid,
     "identity": nn.Identity,
 }
+_THRESHOLD = re.compile(r"threshold_(-?[0-9.]+)_(-?[0-9.]+)")
 
 GATED: dict[str, Callable[[], nn.Module]] = {"glu": nn.Sigmoid, "swiglu": nn.SiLU, "geglu": nn.GELU, "bilinear": nn.Identity}
 
 
+def is_pointwise(name: str) -> bool:
+    """Return whether `Pointwise` knows the name."""
+    return name in POINTWISE or _THRESHOLD.fullmatch(name) is not None
+
+
 class Pointwise(Activation):
-    """A 1→1 activation of torch under its name here.
+    """A 1→1 activation of torch with its defaults.
 
     Args:
-        name: ``relu``, ``leaky_relu``, ``prelu``, ``softplus``, ``elu``, ``celu``, ``selu``, ``gelu``, ``silu``, ``hardswish``,
-            ``mish``, ``softsign``, ``tanh``, ``sigmoid`` or ``identity``.
-        dim: the dimension of the channels; it changes nothing.
+        name: ``relu``, ``gelu``, …: a key of ``boolit.nn.gates.POINTWISE``; or ``threshold_T_V`` for ``nn.Threshold(T, V)``, such
+            as ``threshold_0.1_0``.
+        dim: Dimension of the channels; it changes nothing.
 
     Shape: any, unchanged.
 
@@ -266,24 +246,15 @@ class Pointwise(Activation):
         tensor([0., 2.])
     """
 
-    def __init__(self, name: str, dim: int = -1) -> None:
-        super().__init__()
-        if name not in POINTWISE:
-            raise ValueError(f"unknown activation {name!r}; choose one of {', '.join(POINTWISE)}")
-        self.name, self.dim = name, as_int("dim", dim)
-        self.function = POINTWISE[name]()
-
-    @property
-    def spec(self) -> str:
-        return self.name
-
-    @property
-    def map(self) -> tuple[int, int]:
-        return 1, 1
+    def __init__(self, name: str, dim: int | None = None) -> None:
+        super().__init__(name, (1, 1), dim)
+        if not is_pointwise(name):
+            raise ValueError(f"unknown activation {name!r}; choose one of {', '.join(POINTWISE)} or threshold_T_V")
+        match = _THRESHOLD.fullmatch(name)
+        self.function = nn.Threshold(float(match[1]), float(match[2])) if match else POINTWISE[name]()
 
     def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = self.function(x)
-        return result
+        return cast(Tensor, self.function(x))
 
 
 class Extremum(Activation):
@@ -291,8 +262,8 @@ class Extremum(Activation):
 
     Args:
         name: ``max`` or ``min``.
-        k: how many channels each reads.
-        dim: the dimension of the channels.
+        k: Number of channels that each reads.
+        dim: Dimension of the channels; see `Activation`.
         pairing: ``adjacent`` or ``halves``, as in `Gate`.
 
     Shape: ``(…, C, …)`` to ``(…, C/k, …)``.
@@ -302,20 +273,12 @@ class Extremum(Activation):
         tensor([ 2., -1.])
     """
 
-    def __init__(self, name: str, k: int = 2, dim: int = -1, pairing: str = "adjacent") -> None:
-        super().__init__()
-        if name not in ("max", "min"):
-            raise ValueError(f"unknown extremum {name!r}; choose max or min")
-        check_word("pairing", pairing, PAIRINGS)
-        self.name, self.k, self.dim, self.pairing = name, as_group_size(k, name), as_int("dim", dim), pairing
-
-    @property
-    def spec(self) -> str:
-        return f"{self.name}{suffix(self.k, self.pairing)}"
-
-    @property
-    def map(self) -> tuple[int, int]:
-        return self.k, 1
+    def __init__(self, name: str, k: int = 2, dim: int | None = None, pairing: str = "adjacent") -> None:
+        check_choice("extremum", name, ("max", "min"))
+        check_choice("pairing", pairing, PAIRINGS)
+        k = as_group_size(k, name)
+        super().__init__(format_spec([(name, "")], None, k, pairing), (k, 1), dim)
+        self.name, self.k, self.pairing = name, k, pairing
 
     def forward(self, x: Tensor) -> Tensor:
         groups, axis = grouped(x, self.k, self.dim, self.pairing)
@@ -326,7 +289,7 @@ class SignedGeomean(Activation):
     """``sgn(x y) √|x y|`` of pairs of channels, as `boolit.functional.signed_geomean` computes it.
 
     Args:
-        dim: the dimension of the channels.
+        dim: Dimension of the channels; see `Activation`.
         pairing: ``adjacent`` or ``halves``, as in `Gate`.
 
     Shape: ``(…, C, …)`` to ``(…, C/2, …)``.
@@ -336,29 +299,21 @@ class SignedGeomean(Activation):
         tensor([-2.])
     """
 
-    def __init__(self, dim: int = -1, pairing: str = "adjacent") -> None:
-        super().__init__()
-        check_word("pairing", pairing, PAIRINGS)
-        self.dim, self.pairing = as_int("dim", dim), pairing
-
-    @property
-    def spec(self) -> str:
-        return f"signed_geomean{suffix(2, self.pairing)}"
-
-    @property
-    def map(self) -> tuple[int, int]:
-        return 2, 1
+    def __init__(self, dim: int | None = None, pairing: str = "adjacent") -> None:
+        check_choice("pairing", pairing, PAIRINGS)
+        super().__init__(format_spec([("signed_geomean", "")], None, 2, pairing), (2, 1), dim)
+        self.pairing = pairing
 
     def forward(self, x: Tensor) -> Tensor:
         return signed_geomean(x, self.dim, self.pairing)
 
 
 class Gated(Activation):
-    """GLU and its kin: the first half of the channels times a function of the second half.
+    """GLU and its variants: the first half of the channels times a function of the second half.
 
     Args:
         name: ``glu`` (sigmoid), ``swiglu`` (SiLU), ``geglu`` (GELU) or ``bilinear`` (the second half itself).
-        dim: the dimension of the channels.
+        dim: Dimension of the channels; see `Activation`.
 
     Shape: ``(…, C, …)`` to ``(…, C/2, …)``.
 
@@ -367,22 +322,11 @@ class Gated(Activation):
         tensor([10., 21.])
     """
 
-    def __init__(self, name: str, dim: int = -1) -> None:
-        super().__init__()
-        if name not in GATED:
-            raise ValueError(f"unknown activation {name!r}; choose one of {', '.join(GATED)}")
-        self.name, self.dim = name, as_int("dim", dim)
+    def __init__(self, name: str, dim: int | None = None) -> None:
+        check_choice("activation", name, GATED)
+        super().__init__(name, (2, 1), dim)
         self.function = GATED[name]()
-
-    @property
-    def spec(self) -> str:
-        return self.name
-
-    @property
-    def map(self) -> tuple[int, int]:
-        return 2, 1
 
     def forward(self, x: Tensor) -> Tensor:
         value, control = operands(x, 2, self.dim, "halves")
-        result: Tensor = value * self.function(control)
-        return result
+        return cast(Tensor, value * self.function(control))

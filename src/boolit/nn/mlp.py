@@ -1,4 +1,4 @@
-"""Multi-layer perceptrons with any activation, and the standardisation around them."""
+"""Multi-layer perceptrons with any activation, and the standardization around them."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from boolit.nn.gates import Activation
+from boolit.logic.operations import check_choice
+from boolit.nn.gates import Activation, RReLU
 from boolit.nn.specs import activation as activation_of
 
 NORMALISATIONS: dict[str, type[nn.BatchNorm1d | nn.LayerNorm]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
 
 
 class MLP(nn.Sequential):
-    """Linear, normalisation, activation, dropout, again for every width, and a last Linear.
+    """Linear, normalization, activation and dropout for every width, and a last Linear.
 
     Args:
-        in_features: columns of the input.
-        widths: of the hidden layers, counted before each activation; multiples of its ``divisor``.
-        out_features: columns of the output.
-        activation: what `boolit.activation` takes; each layer has a copy of its own.
+        in_features: Columns of the input.
+        widths: Widths of the hidden layers before each activation; multiples of its ``divisor``.
+        out_features: Columns of the output.
+        activation: What `boolit.activation` takes. Each layer has its own copy.
         normalisation: ``batch``, ``layer`` or ``none``.
-        dropout: the probability of a 0 after each activation.
-        generator: what initial weights (torch's usual distribution) and dropout are drawn from, in float32; torch's global
+        dropout: Probability of a 0 after each activation.
+        generator: Source of initial weights (torch's usual distribution), dropout and RReLU's slopes, in float32. Torch's global
             generator is then neither used nor changed.
 
     Shape: ``(…, in_features)`` to ``(…, out_features)``.
@@ -47,8 +48,9 @@ class MLP(nn.Sequential):
         dropout: float = 0.0,
         generator: torch.Generator | None = None,
     ) -> None:
+        check_choice("normalisation", normalisation, ("none", *NORMALISATIONS))
         dtype = torch.float32 if generator else None
-        function = activation_of(activation)
+        function = activation_of(activation, dim=-1)
         layers: list[nn.Module] = []
         for width in widths:
             layers.append(_linear(in_features, width, generator))
@@ -59,10 +61,13 @@ class MLP(nn.Sequential):
                 layers.append(GeneratedDropout(dropout, generator) if generator else nn.Dropout(dropout))
             in_features = function.out_features(width)
         super().__init__(*layers, _linear(in_features, out_features, generator))
+        for module in self.modules():
+            if isinstance(module, RReLU):
+                module.generator = generator
 
 
 class GeneratedDropout(nn.Module):
-    """Dropout from a generator of its own, with the same numbers whatever the device of the network."""
+    """Dropout that draws from a given generator, with the same numbers on every device."""
 
     def __init__(self, p: float, generator: torch.Generator) -> None:
         super().__init__()
@@ -76,7 +81,7 @@ class GeneratedDropout(nn.Module):
 
 
 class Standardise(nn.Module):
-    """``(x − mean) / scale`` by column, in float64, as float32 would lose small differences of large numbers.
+    """``(x − mean) / scale`` by column, in float64, since float32 would lose small differences of large numbers.
 
     Shape: ``(…, columns)``, unchanged; the result has the type ``dtype``.
 
@@ -99,7 +104,7 @@ class Standardise(nn.Module):
 
 
 class Unstandardise(nn.Module):
-    """``x · scale + mean`` by column, in float64: standardised answers in the target's own unit.
+    """``x · scale + mean`` by column, in float64: the inverse of `Standardise`.
 
     Shape: ``(…, columns)``, unchanged.
     """
@@ -117,7 +122,6 @@ class Unstandardise(nn.Module):
 
 
 def _linear(inputs: int, outputs: int, generator: torch.Generator | None) -> nn.Linear:
-    """``nn.Linear`` with its usual distribution of weights."""
     if generator is None:
         return nn.Linear(inputs, outputs)
     layer: nn.Linear = skip_init(nn.Linear, inputs, outputs, dtype=torch.float32)

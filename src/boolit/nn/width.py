@@ -1,4 +1,4 @@
-"""Widths and parameter counts: what makes a comparison of activations fair."""
+"""Widths and parameter counts, for a fair comparison of activations."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from torch import nn
 from boolit.nn.gates import Activation
 from boolit.nn.mlp import MLP
 
-PARABOLAS = 6  # guesses of a width by interpolation, before it is bisected
+PARABOLAS = 6  # guesses by interpolation before bisection
 
 
 def round_width(nominal: float | Fraction, divisor: int) -> int:
-    """The multiple of ``divisor`` nearest to a nominal width, half to even, at least one multiple.
+    """Return the multiple of ``divisor`` nearest to a nominal width, half to even, at least one multiple.
 
     Example:
         >>> round_width(650, 4), round_width(650, 6), round_width(70, 4)
@@ -27,7 +27,7 @@ def round_width(nominal: float | Fraction, divisor: int) -> int:
 
 
 def count_parameters(module: nn.Module) -> int:
-    """Trainable parameters of a module.
+    """Return the number of trainable parameters of a module.
 
     Example:
         >>> count_parameters(nn.Linear(3, 2))
@@ -37,19 +37,19 @@ def count_parameters(module: nn.Module) -> int:
 
 
 def mlp_parameters(inputs: int, widths: Sequence[int], outputs: int, activation: Activation, batch_norm: bool = False) -> int:
-    """Parameters of Linear [BatchNorm] activation … Linear, with pre-activation widths ``widths`` and biases everywhere.
+    """Return the parameters of Linear [BatchNorm] activation … Linear with pre-activation widths ``widths`` and biases.
 
     Example:
         >>> from boolit.nn import activation
         >>> mlp_parameters(784, [250, 250], 10, activation("relu"), batch_norm=True)
         262510
     """
-    with torch.device("meta"):  # neither memory nor random numbers are spent on weights
+    with torch.device("meta"):  # needs neither memory nor random numbers
         return count_parameters(MLP(inputs, widths, outputs, activation, normalisation="batch" if batch_norm else "none"))
 
 
 def width_for_budget(count: Callable[[int], int], budget: int, divisor: int = 1) -> int:
-    """The width, a multiple of ``divisor``, whose parameter count is nearest to the budget (the narrower at a tie).
+    """Return the multiple of ``divisor`` whose parameter count is nearest to the budget (the narrower width at a tie).
 
     ``count`` must grow with the width.
 
@@ -72,7 +72,7 @@ def width_for_budget(count: Callable[[int], int], budget: int, divisor: int = 1)
 
 
 def _parabola_root(points: Sequence[tuple[int, int]], value: int) -> int:
-    """Where the parabola through three points reaches a value, rounded down; 0 if it does not."""
+    """Return the largest integer at which the parabola through three points stays below a value; 0 if there is none."""
     (a, at_a), (b, at_b), (c, at_c) = points
     first, second = (at_b - at_a) / (b - a), (at_c - at_b) / (c - b)
     curvature = (second - first) / (c - a)

@@ -310,7 +310,7 @@ def _plain_numbers(values: pd.Series[Any]) -> Floats | None:
         return None
     texts = values.str.strip()
     known = texts.where(~texts.isin(MISSING_WORDS))
-    numbers: Floats = pd.to_numeric(known, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    numbers = np.asarray(pd.to_numeric(known, errors="coerce").to_numpy(np.float64, na_value=np.nan), dtype=np.float64)
     return None if np.any(np.isnan(numbers) & known.notna().to_numpy()) else numbers
 
 
@@ -329,8 +329,7 @@ def _parse_dates(texts: pd.Series[Any], style: str) -> pd.Series[Any]:
 
 def _days(values: pd.Series[Any]) -> Floats:
     times = pd.to_datetime(values, utc=True)
-    days: Floats = ((times - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)).to_numpy(np.float64)
-    return days
+    return np.asarray((times - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1), dtype=np.float64)
 
 
 def _check_parsed(name: str, kind: Kind, values: pd.Series[Any], parsed: Floats) -> None:

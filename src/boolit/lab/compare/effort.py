@@ -14,8 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rich.progress import ProgressColumn, Task, TimeElapsedColumn
-from rich.text import Text
+from rich.progress import TimeElapsedColumn, TimeRemainingColumn
 
 from boolit.lab.common.progress import progress_bars
 from boolit.lab.compare.config import MIN_SPLITS
@@ -124,9 +123,14 @@ class CompareProgress(StudyProgress):
     """
 
     def __init__(self, work: Mapping[str, float], shown: bool | None = None) -> None:
-        self._bars = progress_bars(_Left(), TimeElapsedColumn(), shown=shown)
+        # The remaining time follows from the average speed since the start.
+        self._bars = progress_bars(TimeElapsedColumn(), TimeRemainingColumn(), shown=shown, speed_estimate_period=1e6)
         self._work, self._done, self._before = dict(work), 0.0, 0.0
         self._task = self._bars.add_task("", total=sum(work.values()))
+
+    def __enter__(self) -> CompareProgress:
+        super().__enter__()
+        return self
 
     def phase(self, name: str, runs: int = 1) -> None:
         """Start a phase with a number of runs to train; the phases before it are complete."""
@@ -152,13 +156,3 @@ class CompareProgress(StudyProgress):
     def _show(self, running: float, text: str | None = None) -> None:
         share = min(1.0, (self._done + running) / self._runs)
         self._bars.update(self._task, completed=self._before + share * self._work[self._phase], description=text)
-
-
-class _Left(ProgressColumn):
-    """Remaining time by the average speed since the start."""
-
-    def render(self, task: Task) -> Text:
-        if not task.elapsed or not task.completed or not task.total:
-            return Text("")
-        left = task.elapsed * (task.total - task.completed) / task.completed
-        return Text(f"about {left / 60:.0f} min left" if left > 90 else f"about {left:.0f} s left")

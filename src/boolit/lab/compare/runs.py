@@ -1,6 +1,6 @@
 """The runs of a comparison: a learning rate for every activation on every split, then the runs that are measured.
 
-All rates on all splits are one stacked training per activation, a quarter as long as the final one. It never reads test rows,
+All rates on all splits are one stacked training per activation, a fifth as long as the final one. It never reads test rows,
 and the choice on a split depends on no other split, whose validation rows may be test rows of this one.
 """
 
@@ -29,7 +29,7 @@ MIN_BUDGET, BUDGET_PER_FEATURE = 10_000, 50
 SAMPLES_SEEN, MAX_EPOCHS, MIN_EPOCHS = 1_500_000, 100, 8
 MIN_BATCH, MAX_BATCH = 16, 512
 PATIENCE_SHARE, MIN_PATIENCE = 0.15, 5
-TRIAL_SHARE, MIN_TRIAL_EPOCHS = 0.25, 2
+TRIAL_SHARE, MIN_TRIAL_EPOCHS = 0.2, 2
 WEIGHT_DECAY = 1e-4
 LOSS = "valid_loss"
 

@@ -125,7 +125,8 @@ def network_estimator(run: RunConfig, table: PreparedTable, weights: Mapping[str
     estimator.loss_curve_, estimator.validation_losses_, estimator._multilabel = [], [], False
     if not regression:
         estimator.classes_ = np.arange(len(table.classes))
-    estimator.module_ = module = estimator._module()
+    module: Any = estimator._module()
+    estimator.module_ = module
     module.standardize.mean.copy_(torch.from_numpy(table.offset + table.unit * resample.mean.double().numpy()))
     module.standardize.scale.copy_(torch.from_numpy(table.unit * resample.scale.double().numpy()))
     if regression:

@@ -30,7 +30,7 @@ from boolit.lab.runs import JSON, Result, RunConfig, job
 from boolit.lab.studies import Cohort, Plan, cohorts, load_study, save
 from boolit.lab.studies import plan as make_plan
 from boolit.lab.training import Checkpoint, CohortResult, Training, distributed, train
-from boolit.logic import kernels
+from boolit.logic import cpu
 
 if TYPE_CHECKING:
     from boolit.lab.execute.cluster import Cluster
@@ -274,7 +274,7 @@ def _record(store: Store, cohort: Cohort, result: CohortResult, environment: Map
 
 def environment() -> dict[str, JSON]:
     """Return what results may depend on besides the configuration: versions, device and threads."""
-    status, device = kernels.status(), present_device()
+    status, device = cpu.status(), present_device()
     return {
         "boolit": __version__,
         "torch": str(torch.__version__),

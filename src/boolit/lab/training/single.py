@@ -26,6 +26,7 @@ from boolit.lab.training.trainer import Rates, Training
 
 PIECE = 256  # samples per call in evaluations, so that they need no more memory than training
 HALVES: dict[Precision, torch.dtype] = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+FUSED = ("cpu", "cuda")  # devices with fused optimizers
 NORMS = (nn.modules.batchnorm._BatchNorm, nn.LayerNorm)
 T = TypeVar("T")
 
@@ -169,7 +170,7 @@ def make_optimizer(network: nn.Module, recipe: Recipe, family: Family, device: t
     tables: list[dict[str, Any]] = [
         {"params": parameters, "factor": factor, "weight_decay": decay} for (factor, decay), parameters in groups.items()
     ]
-    fused = device.type in ("cpu", "cuda")
+    fused = device.type in FUSED
     if recipe.optimizer == "sgd":
         return torch.optim.SGD(tables, lr=0.0, momentum=recipe.momentum, fused=fused)
     kind = torch.optim.Adam if recipe.optimizer == "adam" else torch.optim.AdamW

@@ -1,25 +1,17 @@
-// boolit's kernels: logic gates on groups of channels, forward and backward, in one pass over memory.
+// Logic gates on groups of channels, forward and backward, in one pass over memory.
 //
-// Plain C++17 behind a C interface: no torch header is needed to build it, and one binary serves every torch. The gates
-// themselves are compiled once for each instruction set (see the includes at the middle) and chosen when the library is used.
+// Plain C++17 behind a C interface, without torch or Python headers: one binary serves every torch. The file is compiled once per
+// instruction set, each into its own library; boolit/logic/cpu.py chooses one and calls it through ctypes.
 
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <limits>
-#include <type_traits>
-#include <utility>
+#include <algorithm>
+#include <memory>
 #include <vector>
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 #ifdef _OPENMP
 #include <omp.h>
 #endif
+
+#include "pairs.h"
 
 #if defined(_WIN32)
 #define BOOLIT_API extern "C" __declspec(dllexport)
@@ -29,307 +21,433 @@
 
 // ------------------------------------------------------------------------------------------- the interface with Python
 
-enum Kind : std::int32_t { OR_AIL, XNOR_AIL, OR_IL, XNOR_IL };
 enum Type : std::int32_t { FLOAT32, FLOAT64, BFLOAT16, FLOAT16 };
-constexpr int MOST_GATES = 16;
 
+// value = scale · base(±operands) + shift. Signs of the operands change for: 0 none, 1 all, 2 the first, 3 the second.
 struct BoolitGate {
-    std::int32_t kind, flips;  // flips of the operands' signs: 0 none, 1 all, 2 the first, 3 all but the first
-    double scale, shift;       // value = scale · base + shift
-    std::int64_t start, size;  // which groups it reads
+    std::int32_t kind, flips;
+    double scale, shift;
+    std::int64_t start, size;  // the groups it reads
 };
 
 // A contiguous tensor seen as (outer, groups · k, inner).
-struct BoolitPlan {
-    std::int32_t type, halves, duplicate, count;
+struct BoolitLayout {
+    std::int32_t type, halves, duplicate, count;  // halves: operand j of a group is `groups` channels beyond operand j - 1
     std::int64_t outer, groups, k, inner;
-    BoolitGate gates[MOST_GATES];
 };
 
 namespace {
 
-struct bfloat16 {
-    std::uint16_t bits;
-};
-struct float16 {
-    std::uint16_t bits;
-};
+// ------------------------------------------------------------------------------------------- which gates read which memory
 
-constexpr int BLOCK = 256;
+// One exact gate (kinds = 0), or up to three approximate ones that share their operands: OR, AND and XNOR of x and y, or of -x and y.
+struct Part {
+    int kinds = 0, turned = -1;  // turned: whether they read -x, or -1 if that is all the same
+    int gate[SLOTS] = {};        // by slot; an exact gate is gate[0]
 
-// At most one for each gate, in memory that is there: allocating some is what a small call would feel most.
-template <class Item>
-struct FewOf {
-    int count;
-    Item items[MOST_GATES];
-
-    FewOf() : count(0) {}
-    void add(const Item& item) { items[count++] = item; }
-    const Item* begin() const { return items; }
-    const Item* end() const { return items + count; }
+    bool admit(const BoolitGate& candidate, int index) {
+        const bool is_xnor = candidate.kind == XNOR_AIL;
+        const int slot = is_xnor ? 2 : candidate.flips % 2, turn = is_xnor ? -1 : candidate.flips / 2;
+        if (kinds >> slot & 1 || (turn >= 0 && turned >= 0 && turn != turned) || (SIMD == 0 && kinds != 0)) return false;
+        kinds |= 1 << slot, gate[slot] = index;
+        if (turn >= 0) turned = turn;
+        return true;
+    }
 };
 
-int index_bits(std::int64_t k) {
-    int bits = 0;
-    while ((std::int64_t(1) << bits) < k) ++bits;
-    return bits;
-}
-
-// Bit planes kept of a gate for its backward: OR keeps which operands it took; XNOR takes one, and keeps its index in binary
-// and the sign of its gradient.
-int planes(const BoolitGate& gate, std::int64_t k) {
-    return gate.kind == OR_AIL ? int(k) : gate.kind == XNOR_AIL ? index_bits(k) + 1 : 0;
-}
-
-// What some gates do together: `segments` runs of `lanes` groups whose operands lie at fixed distances.
+// Gates that read the same groups: `segments` runs of `lanes` groups whose operands lie at fixed distances.
 struct Pass {
-    int first, count;                    // the gates
-    std::int64_t segments, lanes;        // how many runs, how long
-    std::int64_t lane, operand;          // distance of neighbouring groups, and of one group's operands
-    std::int64_t source, target, skip;   // where the first run starts, and how far the gates' outputs lie apart
-    std::int64_t runs, source_run, source_outer, target_run, target_outer;  // segment s is run s % runs of outer s / runs
-    std::int64_t kept;                   // where its bits start
-    int planes;                          // of all of its gates
+    int first, count;                   // gates
+    std::int64_t segments, lanes;       // number of runs, and their length
+    std::int64_t lane, operand;         // distance of neighbouring groups, and of the operands of a group
+    std::int64_t source, target, skip;  // start of the first run, and the distance of the gates' outputs
+    std::int64_t runs, source_run, source_outer, target_run, target_outer;  // segment s is run s % runs of outer index s / runs
+    std::int64_t kept;                  // start of its bits
+    int planes;                         // of a gate: two for each pair
+    std::vector<Part> parts;
 
     std::int64_t blocks_of_segment() const { return (lanes + BLOCK - 1) / BLOCK; }
     std::int64_t blocks() const { return segments * blocks_of_segment(); }
-    std::int64_t kept_bytes() const { return planes * segments * ((lanes + 7) / 8); }
+    std::int64_t kept_bytes() const { return std::int64_t(count) * planes * segments * ((lanes + 7) / 8); }
 };
 
-// A block's bits lie together: plane after plane, each of `plane` bytes.
+// A part of one run. Its bits lie together: plane after plane, each of `plane` bytes.
 struct Block {
     int n, plane;
     std::int64_t source, target, kept;
     Block(const Pass& pass, std::int64_t index) {
         const std::int64_t each = pass.blocks_of_segment(), segment = index / each, begin = index % each * BLOCK;
         const std::int64_t outer = segment / pass.runs, run = segment % pass.runs;
-        n = int(pass.lanes - begin < BLOCK ? pass.lanes - begin : BLOCK), plane = (n + 7) / 8;
+        n = int(std::min<std::int64_t>(pass.lanes - begin, BLOCK)), plane = (n + 7) / 8;
         source = pass.source + outer * pass.source_outer + run * pass.source_run + begin * pass.lane;
         target = pass.target + outer * pass.target_outer + run * pass.target_run + begin;
-        kept = pass.kept + pass.planes * (segment * ((pass.lanes + 7) / 8) + begin / 8);
+        kept = pass.kept + std::int64_t(pass.count) * pass.planes * (segment * ((pass.lanes + 7) / 8) + begin / 8);
     }
 };
 
-Pass make_pass(const BoolitPlan& plan, int first, int count, std::int64_t out_start, std::int64_t out_groups, std::int64_t kept) {
-    const std::int64_t start = plan.gates[first].start, size = plan.gates[first].size;
-    const std::int64_t channels = plan.groups * plan.k, inner = plan.inner, k = plan.k;
-    Pass pass{};
-    pass.first = first, pass.count = count, pass.kept = kept;
-    for (int m = first; m < first + count; ++m) pass.planes += planes(plan.gates[m], k);
-    pass.source = (plan.halves ? start : start * k) * inner;
-    pass.target = out_start * inner, pass.skip = size * inner;
-    pass.source_outer = channels * inner, pass.target_outer = out_groups * inner;
-    if (plan.halves) {  // all groups of an outer index in one run
-        pass.lane = 1, pass.operand = plan.groups * inner, pass.lanes = size * inner, pass.runs = 1;
-    } else if (inner != 1) {  // a run is one group's inner extent
-        pass.lane = 1, pass.operand = inner, pass.lanes = inner, pass.runs = size;
-        pass.source_run = k * inner, pass.target_run = inner;
-    } else {
-        pass.lane = k, pass.operand = 1, pass.lanes = size, pass.runs = 1;
-    }
-    pass.segments = plan.outer * pass.runs;
-    if (!plan.halves && inner == 1 && out_groups == plan.groups && count == 1 && size == plan.groups) {
-        pass.lanes *= plan.outer, pass.segments = 1;  // one gate on rows that follow each other: one long run
-    }
-    return pass;
-}
+struct Plan {
+    BoolitLayout layout;
+    std::vector<BoolitGate> gates;
+    std::vector<Pass> passes;
+    std::vector<std::pair<int, int>> tree;  // children of node k + t: leaves are 0 … k-1, the last node is the root
+    std::int64_t kept_bytes = 0;
 
-FewOf<Pass> passes(const BoolitPlan& plan) {
-    FewOf<Pass> all;
-    std::int64_t out_groups = 0, out_start = 0, kept = 0;
-    for (int m = 0; m < plan.count; ++m) out_groups += plan.gates[m].size;
-    for (int m = 0; m < plan.count; m += plan.duplicate ? plan.count : 1) {
-        if (plan.gates[m].size == 0) continue;
-        const int count = plan.duplicate ? plan.count : 1;
-        const Pass pass = make_pass(plan, m, count, out_start, out_groups, kept);
-        all.add(pass);
-        out_start += plan.gates[m].size;
-        kept += pass.kept_bytes();
+    Plan(const BoolitLayout& of, const BoolitGate* all) : layout(of), gates(all, all + of.count) {
+        std::int64_t out_groups = 0, out_start = 0;
+        for (const BoolitGate& gate : gates) out_groups += gate.size;
+        for (int m = 0; m < of.count; m += of.duplicate ? of.count : 1) {
+            if (gates[m].size == 0) continue;
+            passes.push_back(make_pass(m, of.duplicate ? of.count : 1, out_start, out_groups));
+            out_start += gates[m].size;
+        }
+        if (std::all_of(gates.begin(), gates.end(), [](const BoolitGate& gate) { return gate.kind == OR_AIL || gate.kind == XNOR_AIL; }))
+            for (Pass& pass : passes) pass.kept = kept_bytes, kept_bytes += pass.kept_bytes();
+        grow_tree();
     }
-    return all;
-}
 
-// The approximate gates of two operands are three, up to the signs of values and gradients: OR, AND and XNOR of x and y; and the same
-// of -x and y. Those that differ share all they can.
-enum { SOME_OR = 1, SOME_AND = 2, SOME_XNOR = 4 };
-struct Trio {
-    int kinds = 0, turned = -1;  // which of the three; whether of -x and y, -1 where that is all the same
-    int place[3] = {};           // of the gates in their pass
+    Pass make_pass(int first, int count, std::int64_t out_start, std::int64_t out_groups) const {
+        const std::int64_t start = gates[first].start, size = gates[first].size, inner = layout.inner, k = layout.k;
+        Pass pass{};
+        pass.first = first, pass.count = count, pass.planes = int(2 * (k - 1));
+        pass.source = (layout.halves ? start : start * k) * inner, pass.target = out_start * inner, pass.skip = size * inner;
+        pass.source_outer = layout.groups * k * inner, pass.target_outer = out_groups * inner;
+        if (layout.halves) {  // all groups of an outer index are one run
+            pass.lane = 1, pass.operand = layout.groups * inner, pass.lanes = size * inner, pass.runs = 1;
+        } else if (inner != 1) {  // a run is the inner extent of one group
+            pass.lane = 1, pass.operand = inner, pass.lanes = inner, pass.runs = size;
+            pass.source_run = k * inner, pass.target_run = inner;
+        } else {
+            pass.lane = k, pass.operand = 1, pass.lanes = size, pass.runs = 1;
+        }
+        pass.segments = layout.outer * pass.runs;
+        if (!layout.halves && inner == 1 && count == 1 && size == layout.groups) {
+            pass.lanes *= layout.outer, pass.segments = 1;  // one gate on rows that follow each other: one long run
+        }
+        for (int m = first; m < first + count; ++m) {
+            const bool exact = gates[m].kind == OR_IL || gates[m].kind == XNOR_IL;
+            const auto admits = [&](Part& part) { return part.kinds != 0 && !exact && part.admit(gates[m], m); };
+            if (std::any_of(pass.parts.begin(), pass.parts.end(), admits)) continue;
+            Part part;
+            if (exact) part.gate[0] = m;
+            else part.admit(gates[m], m);
+            pass.parts.push_back(part);
+        }
+        return pass;
+    }
 
-    // False if the gate is exact, or of a kind that is there, or of x where the others are of -x.
-    bool admit(const BoolitGate& gate, int index) {
-        if (gate.kind != OR_AIL && gate.kind != XNOR_AIL) return false;
-        const int slot = gate.kind == XNOR_AIL ? 2 : gate.flips % 2;  // flips of all operands, or of all but the first: AND
-        const int turn = gate.kind == XNOR_AIL ? -1 : gate.flips / 2;
-        if (kinds >> slot & 1 || (turn >= 0 && turned >= 0 && turn != turned)) return false;
-        kinds |= 1 << slot, place[slot] = index;
-        if (turn >= 0) turned = turn;
-        return true;
+    // Neighbours are joined level by level; an odd one out goes on to the next level. So children keep the order of the operands.
+    void grow_tree() {
+        std::vector<int> level(std::size_t(layout.k)), next;
+        for (int j = 0; j < layout.k; ++j) level[j] = j;
+        for (; level.size() > 1; level.swap(next)) {
+            next.clear();
+            for (std::size_t i = 0; i + 1 < level.size(); i += 2) {
+                next.push_back(int(layout.k) + int(tree.size()));
+                tree.push_back({level[i], level[i + 1]});
+            }
+            if (level.size() % 2) next.push_back(level.back());
+        }
     }
 };
 
-// All gates of the pass if they are such a trio and may go together, else each that is approximate alone: one for each gate.
-FewOf<Trio> trios(const BoolitPlan& plan, const Pass& pass, bool together_too) {
-    Trio together;
-    bool fit = together_too || pass.count == 1;
-    FewOf<Trio> found;
-    for (int m = 0; m < pass.count; ++m) {
-        Trio alone;
-        alone.admit(plan.gates[pass.first + m], m);
-        found.add(alone);
-        fit = fit && together.admit(plan.gates[pass.first + m], m);
+template <class T>
+Affine<T> affine_of(const BoolitGate& gate) {
+    return {T(gate.flips == 1 || gate.flips == 2 ? -1 : 1), T(gate.flips == 1 || gate.flips == 3 ? -1 : 1), T(gate.scale), T(gate.shift)};
+}
+
+// Constants of the gates of a part; AND is not OR of negated operands here, and XNOR of -x and y is minus XNOR.
+template <class T>
+Trio<T> trio_of(const Plan& plan, const Part& part) {
+    Trio<T> trio{};
+    trio.turn = part.turned == 1 ? T(-1) : T(1);
+    for (int slot = 0; slot < SLOTS; ++slot) {
+        const BoolitGate& gate = plan.gates[part.gate[slot]];
+        const T sign = slot == 1 ? T(-1) : slot == 2 ? trio.turn : T(1);
+        trio.scale[slot] = sign * T(gate.scale), trio.shift[slot] = T(gate.shift);
     }
-    if (fit) found.items[0] = together, found.count = 1;
-    return found;
+    return trio;
 }
 
-// ----------------------------------------------------------------------------------------- the gates, once for each set
-
-#define ALWAYS_INLINE inline __attribute__((always_inline))
-
-#define BOOLIT_LANES 8
-#define BOOLIT_MOVEMASK 0
-namespace baseline {
-#include "vector_math.h"
-#include "gate_math.h"
-#include "memory.h"
-#include "choices.h"
-#include "forward_backward.h"
-#include "double_backward.h"
-}  // namespace baseline
-#undef BOOLIT_LANES
-#undef BOOLIT_MOVEMASK
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define BOOLIT_X86_64_LEVELS 1
-// The exact gates take two vectors at a time; GCC weaves them together only if it schedules before it allocates registers.
-
-#define BOOLIT_LANES 8
-#define BOOLIT_MOVEMASK 256
-#pragma GCC push_options
-#pragma GCC target("arch=x86-64-v3")
-#pragma GCC optimize("schedule-insns,sched-pressure")
-namespace x86_64_v3 {
-#include "vector_math.h"
-#include "gate_math.h"
-#include "memory.h"
-#include "choices.h"
-#include "forward_backward.h"
-#include "double_backward.h"
-}  // namespace x86_64_v3
-#pragma GCC pop_options
-#undef BOOLIT_LANES
-#undef BOOLIT_MOVEMASK
-
-#define BOOLIT_LANES 16
-#define BOOLIT_MOVEMASK 512
-#pragma GCC push_options
-#pragma GCC target("arch=x86-64-v4,prefer-vector-width=512")
-#pragma GCC optimize("schedule-insns,sched-pressure")
-namespace x86_64_v4 {
-#include "vector_math.h"
-#include "gate_math.h"
-#include "memory.h"
-#include "choices.h"
-#include "forward_backward.h"
-#include "double_backward.h"
-}  // namespace x86_64_v4
-#pragma GCC pop_options
-#undef BOOLIT_LANES
-#undef BOOLIT_MOVEMASK
-#endif
-
-enum Level { BASELINE, V3, V4 };
-
-Level best_level() {
-#ifdef BOOLIT_X86_64_LEVELS
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl"))
-        return V4;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2")) return V3;
-#endif
-    return BASELINE;
+void copy_planes(Bits<const std::uint8_t> from, Bits<std::uint8_t> to, int n) {
+    for (int p = 0; p < 2; ++p) std::memcpy(to.at(p, 0), from.at(p, 0), std::size_t(n + 7) / 8);
 }
 
-// BOOLIT_INSTRUCTIONS=baseline or x86-64-v3 holds it back, for comparison.
-Level choose_level() {
-    const Level best = best_level();
-    const char* wish = std::getenv("BOOLIT_INSTRUCTIONS");
-    if (wish != nullptr && std::strcmp(wish, "baseline") == 0) return BASELINE;
-    if (wish != nullptr && std::strcmp(wish, "x86-64-v3") == 0 && best >= V3) return V3;
-    return best;
+template <class Byte>
+Bits<Byte> bits_at(const Pass& pass, const Block& block, int gate, Byte* kept) {
+    return {kept + block.kept + std::int64_t(gate - pass.first) * pass.planes * block.plane, block.plane};
 }
 
-const Level level = choose_level();
+template <class S, class T>
+void narrow_pairs(const T* source, int n, bool interleaved, std::int64_t operand, S* target) {
+    narrow_all<S, T>(source, interleaved ? 2 * n : n, target, false);
+    if (!interleaved) narrow_all<S, T>(source + BLOCK, n, target + operand, false);
+}
 
-// ------------------------------------------------------------------------------------------------- sharing out the work
+template <class S, class T>
+void widen_pairs(const S* source, int n, bool interleaved, std::int64_t operand, T* target) {
+    widen_all<S, T>(source, interleaved ? 2 * n : n, target);
+    if (!interleaved) widen_all<S, T>(source + operand, n, target + BLOCK);
+}
+
+// ------------------------------------------------------------------------------------------- pairs
+
+// S is the stored type, T that of the arithmetic. A block of another type, or one that does not end with a whole vector, is copied to
+// a buffer first, and its results back.
+template <class S, class T, bool interleaved>
+void forward_pairs(const Plan& plan, const Pass& pass, std::int64_t begin, std::int64_t end, const S* x, S* out, std::uint8_t* kept) {
+    alignas(64) T values[2 * BLOCK] = {}, lines[SLOTS * BLOCK];
+    std::uint8_t bits[2 * SLOTS * BLOCK / 8];
+    for (std::int64_t index = begin; index < end; ++index) {
+        const Block block(pass, index);
+        const bool direct = std::is_same<S, T>::value && block.n % W == 0;
+        Operands<T, interleaved> v{values, BLOCK};
+        if (direct) v = {reinterpret_cast<const T*>(x) + block.source, pass.operand};
+        else widen_pairs<S, T>(x + block.source, block.n, interleaved, pass.operand, values);
+        const auto target_of = [&](int gate) { return out + block.target + pass.skip * (gate - pass.first); };
+        for (const Part& part : pass.parts) {
+            if (part.kinds == 0) {
+                const BoolitGate& gate = plan.gates[part.gate[0]];
+                const auto loop = gate.kind == OR_IL ? exact_forward<T, interleaved, OR_IL> : exact_forward<T, interleaved, XNOR_IL>;
+                S* target = target_of(part.gate[0]);
+                loop(affine_of<T>(gate), v, block.n, direct ? reinterpret_cast<T*>(target) : lines);
+                if (!direct) narrow_all<S, T>(lines, block.n, target, true);
+                continue;
+            }
+            Trio<T> trio = trio_of<T>(plan, part);
+            for (int slot = 0; slot < SLOTS; ++slot) {
+                trio.out[slot] = direct ? reinterpret_cast<T*>(target_of(part.gate[slot])) : lines + slot * BLOCK;
+                trio.bits[slot] = direct ? bits_at(pass, block, part.gate[slot], kept) : Bits<std::uint8_t>{bits + 2 * slot * BLOCK / 8, BLOCK / 8};
+            }
+            approximate_forward<T, interleaved>(trio, part.kinds, kept != nullptr, v, block.n);
+            for (int slot = 0; slot < SLOTS && !direct; ++slot) {
+                if ((part.kinds >> slot & 1) == 0) continue;
+                narrow_all<S, T>(lines + slot * BLOCK, block.n, target_of(part.gate[slot]), true);
+                if (kept) copy_planes({trio.bits[slot].start, BLOCK / 8}, bits_at(pass, block, part.gate[slot], kept), block.n);
+            }
+        }
+    }
+}
+
+// From x, or from the bits if all gates are approximate. Several parts add up in `sums`.
+template <class S, class T, bool interleaved>
+void backward_pairs(const Plan& plan, const Pass& pass, std::int64_t begin, std::int64_t end, const S* grad, const S* x,
+                    const std::uint8_t* kept, S* grad_x) {
+    alignas(64) T values[2 * BLOCK] = {}, lines[SLOTS * BLOCK] = {}, unused[SLOTS * BLOCK], result[2 * BLOCK], sums[2 * BLOCK];
+    std::uint8_t bits[2 * SLOTS * BLOCK / 8] = {};
+    for (std::int64_t index = begin; index < end; ++index) {
+        const Block block(pass, index);
+        const bool direct = std::is_same<S, T>::value && block.n % W == 0, alone = pass.parts.size() == 1;
+        Operands<T, interleaved> v{values, BLOCK};
+        if (direct) v = {reinterpret_cast<const T*>(x) + block.source, pass.operand};
+        else if (x) widen_pairs<S, T>(x + block.source, block.n, interleaved, pass.operand, values);
+        T* target = direct && alone ? reinterpret_cast<T*>(grad_x) + block.source : result;
+        const std::int64_t distance = direct && alone ? pass.operand : BLOCK;
+        const auto gradient_of = [&](int gate, T* line) {
+            const S* source = grad + block.target + pass.skip * (gate - pass.first);
+            if (direct) return const_cast<T*>(reinterpret_cast<const T*>(source));
+            widen_all<S, T>(source, block.n, line);
+            return line;
+        };
+        for (const Part& part : pass.parts) {
+            if (part.kinds == 0) {
+                const BoolitGate& gate = plan.gates[part.gate[0]];
+                const auto loop = gate.kind == OR_IL ? exact_backward<T, interleaved, OR_IL> : exact_backward<T, interleaved, XNOR_IL>;
+                loop(affine_of<T>(gate), v, gradient_of(part.gate[0], lines), block.n, target, distance);
+            } else {
+                Trio<T> trio = trio_of<T>(plan, part);
+                for (int slot = 0; slot < SLOTS; ++slot) trio.out[slot] = unused + slot * BLOCK, trio.bits[slot] = {bits + 2 * slot * BLOCK / 8, BLOCK / 8};
+                if (!kept) approximate_forward<T, interleaved>(trio, part.kinds, true, v, block.n);
+                for (int slot = 0; slot < SLOTS; ++slot) {
+                    if ((part.kinds >> slot & 1) == 0) continue;
+                    trio.out[slot] = gradient_of(part.gate[slot], lines + slot * BLOCK);
+                    if (!kept) continue;
+                    const Bits<const std::uint8_t> from = bits_at(pass, block, part.gate[slot], kept);
+                    if (direct) trio.bits[slot] = {const_cast<std::uint8_t*>(from.start), from.plane};
+                    else copy_planes(from, trio.bits[slot], block.n);
+                }
+                approximate_backward<T, interleaved>(trio, part.kinds, block.n, target, distance);
+            }
+            if (alone) continue;
+            const bool is_first = &part == &pass.parts.front();
+            for (int i = 0; i < 2 * BLOCK; i += W) store<T>(sums + i, is_first ? load<T>(result + i) : load<T>(sums + i) + load<T>(result + i));
+        }
+        if (!direct || !alone) narrow_pairs<S, T>(alone ? result : sums, block.n, interleaved, pass.operand, grad_x + block.source);
+    }
+}
+
+// ------------------------------------------------------------------------------------------- groups of k > 2: trees of pairs
+
+// Columns of BLOCK numbers, one for each node of a tree.
+template <class T>
+struct Columns {
+    std::vector<T> memory;
+    T* start;
+    explicit Columns(std::size_t count) : memory(count * BLOCK + 64 / sizeof(T)) {
+        void* place = memory.data();
+        std::size_t space = memory.size() * sizeof(T);
+        start = static_cast<T*>(std::align(64, count * BLOCK * sizeof(T), place, space));
+    }
+    T* at(int column) const { return start + std::int64_t(column) * BLOCK; }
+};
+
+// OR, AND or XNOR of k operands as the same gate of two, on a block. The values of inner nodes are neither negated nor normalized.
+template <class T>
+struct Tree {
+    const Plan& plan;
+    const BoolitGate& gate;
+    T sign, scale, shift;
+    int slot;
+
+    Tree(const Plan& of, int index)
+        : plan(of), gate(of.gates[index]), sign(gate.flips == 1 ? T(-1) : T(1)), scale(sign * T(gate.scale)), shift(T(gate.shift)),
+          slot(gate.kind == XNOR_AIL ? 2 : gate.flips) {}
+
+    bool is_exact() const { return gate.kind == OR_IL || gate.kind == XNOR_IL; }
+    int root() const { return int(plan.layout.k + std::int64_t(plan.tree.size()) - 1); }
+
+    // Of one node: bits go to, or come from, a buffer of two planes.
+    Trio<T> trio(T* out, std::uint8_t* bits) const {
+        Trio<T> trio{};
+        trio.turn = T(1), trio.scale[slot] = T(1), trio.out[slot] = out, trio.bits[slot] = {bits, BLOCK / 8};
+        return trio;
+    }
+
+    void forward(const Columns<T>& nodes, int n, Bits<std::uint8_t> kept) const {
+        std::uint8_t bits[2 * BLOCK / 8];
+        for (std::size_t t = 0; t < plan.tree.size(); ++t) {
+            const auto [left, right] = plan.tree[t];
+            const Operands<T, false> v{nodes.at(left), std::int64_t(right - left) * BLOCK};
+            T* out = nodes.at(int(plan.layout.k + std::int64_t(t)));
+            if (gate.kind == OR_IL) exact_forward<T, false, OR_IL>({sign, sign, sign, T(0)}, v, n, out);
+            else if (gate.kind == XNOR_IL) exact_forward<T, false, XNOR_IL>({T(1), T(1), T(1), T(0)}, v, n, out);
+            else approximate_forward<T, false>(trio(out, bits), 1 << slot, kept.start != nullptr, v, n);
+            if (kept.start) copy_planes({bits, BLOCK / 8}, {kept.at(int(2 * t), 0), kept.plane}, n);
+        }
+    }
+
+    // From the gradients of the root to those of the leaves; nodes hold the values if the gate is exact.
+    void backward(const Columns<T>& nodes, const Columns<T>& gradients, int n, Bits<std::uint8_t> kept) const {
+        std::uint8_t bits[2 * BLOCK / 8] = {};
+        for (std::size_t t = plan.tree.size(); t-- > 0;) {
+            const auto [left, right] = plan.tree[t];
+            const std::int64_t distance = std::int64_t(right - left) * BLOCK;
+            T *grad = gradients.at(int(plan.layout.k + std::int64_t(t))), *target = gradients.at(left);
+            const Operands<T, false> v{nodes.at(left), distance};
+            if (gate.kind == OR_IL) exact_backward<T, false, OR_IL>({sign, sign, sign, T(0)}, v, grad, n, target, distance);
+            else if (gate.kind == XNOR_IL) exact_backward<T, false, XNOR_IL>({T(1), T(1), T(1), T(0)}, v, grad, n, target, distance);
+            else {
+                copy_planes({kept.at(int(2 * t), 0), kept.plane}, {bits, BLOCK / 8}, n);
+                approximate_backward<T, false>(trio(grad, bits), 1 << slot, n, target, distance);
+            }
+        }
+    }
+};
+
+template <class S, class T>
+void gather(const S* source, std::int64_t lane, std::int64_t operand, int k, int n, const Columns<T>& to) {
+    S column[BLOCK];
+    for (int j = 0; j < k; ++j, source += operand) {
+        for (int i = 0; i < n && lane != 1; ++i) column[i] = source[i * lane];
+        widen_all<S, T>(lane == 1 ? source : column, n, to.at(j));
+    }
+}
+
+template <class S, class T>
+void scatter(const Columns<T>& from, std::int64_t lane, std::int64_t operand, int k, int n, S* target) {
+    S column[BLOCK];
+    for (int j = 0; j < k; ++j, target += operand) {
+        narrow_all<S, T>(from.at(j), n, lane == 1 ? target : column, false);
+        for (int i = 0; i < n && lane != 1; ++i) target[i * lane] = column[i];
+    }
+}
+
+template <class S, class T>
+void forward_trees(const Plan& plan, const Pass& pass, std::int64_t begin, std::int64_t end, const S* x, S* out, std::uint8_t* kept) {
+    const int k = int(plan.layout.k);
+    const Columns<T> nodes(std::size_t(2 * k - 1));
+    alignas(64) T line[BLOCK];
+    for (std::int64_t index = begin; index < end; ++index) {
+        const Block block(pass, index);
+        gather<S, T>(x + block.source, pass.lane, pass.operand, k, block.n, nodes);
+        for (int m = pass.first; m < pass.first + pass.count; ++m) {
+            const Tree<T> tree(plan, m);
+            tree.forward(nodes, block.n, kept ? bits_at(pass, block, m, kept) : Bits<std::uint8_t>{});
+            for (int i = 0; i < block.n; i += W) {
+                const Real<T> value = load<T>(nodes.at(tree.root()) + i);
+                store<T>(line + i, saturated<T>(value, size_of<T>(value) == std::numeric_limits<T>::infinity(), tree.scale, tree.shift));
+            }
+            narrow_all<S, T>(line, block.n, out + block.target + pass.skip * (m - pass.first), true);
+        }
+    }
+}
+
+template <class S, class T>
+void backward_trees(const Plan& plan, const Pass& pass, std::int64_t begin, std::int64_t end, const S* grad, const S* x,
+                    const std::uint8_t* kept, S* grad_x) {
+    const int k = int(plan.layout.k);
+    const Columns<T> nodes(std::size_t(kept ? 1 : 2 * k - 1)), gradients(std::size_t(2 * k - 1)), sums{std::size_t(k)};
+    std::vector<std::uint8_t> buffer(std::size_t(kept ? 0 : pass.planes) * BLOCK / 8);
+    for (std::int64_t index = begin; index < end; ++index) {
+        const Block block(pass, index);
+        if (!kept) gather<S, T>(x + block.source, pass.lane, pass.operand, k, block.n, nodes);
+        for (int m = pass.first; m < pass.first + pass.count; ++m) {
+            const Tree<T> tree(plan, m);
+            Bits<std::uint8_t> bits{tree.is_exact() ? nullptr : buffer.data(), BLOCK / 8};
+            if (kept) bits = bits_at(pass, block, m, const_cast<std::uint8_t*>(kept));
+            else tree.forward(nodes, block.n, bits);
+            T* top = gradients.at(tree.root());
+            widen_all<S, T>(grad + block.target + pass.skip * (m - pass.first), block.n, top);
+            for (int i = 0; i < block.n; i += W) store<T>(top + i, load<T>(top + i) * tree.scale);
+            tree.backward(nodes, gradients, block.n, bits);
+            for (int i = 0; i < k * BLOCK; i += W)
+                store<T>(sums.start + i, m == pass.first ? load<T>(gradients.start + i) : load<T>(sums.start + i) + load<T>(gradients.start + i));
+        }
+        scatter<S, T>(sums, pass.lane, pass.operand, k, block.n, grad_x + block.source);
+    }
+}
+
+// ------------------------------------------------------------------------------------------- threads and types
 
 constexpr std::int64_t WORTH_A_THREAD = 32768;  // elements; below, waking threads costs more than they save
 
 template <class Body>
-void share_out(const BoolitPlan& plan, const FewOf<Pass>& all, const Body& body) {
+void share_out(const Plan& plan, const Body& body) {
 #ifdef _OPENMP
-    const std::int64_t elements = plan.outer * plan.groups * plan.k * plan.inner;
-    const std::int64_t useful = elements / WORTH_A_THREAD;
-    const int most = omp_in_parallel() ? 1 : omp_get_max_threads();
-    const int threads = int(useful < most ? useful : most);
+    const BoolitLayout& of = plan.layout;
+    const std::int64_t useful = of.outer * of.groups * of.k * of.inner / WORTH_A_THREAD;
+    const int threads = int(std::min<std::int64_t>(useful, omp_in_parallel() ? 1 : omp_get_max_threads()));
     if (threads > 1) {
 #pragma omp parallel num_threads(threads)
-        for (const Pass& pass : all) {
+        for (const Pass& pass : plan.passes) {
             const std::int64_t blocks = pass.blocks(), me = omp_get_thread_num(), team = omp_get_num_threads();
             body(pass, blocks * me / team, blocks * (me + 1) / team);
         }
         return;
     }
-#else
-    (void)plan;
 #endif
-    for (const Pass& pass : all) body(pass, 0, pass.blocks());
+    for (const Pass& pass : plan.passes) body(pass, 0, pass.blocks());
 }
 
 template <class S, class T>
-void run_forward(const BoolitPlan& plan, const void* x, void* out, std::uint8_t* kept) {
-    auto sweep = baseline::forward<S, T>;
-#ifdef BOOLIT_X86_64_LEVELS
-    if (level == V3) sweep = x86_64_v3::forward<S, T>;
-    if (level == V4) sweep = x86_64_v4::forward<S, T>;
-#endif
-    share_out(plan, passes(plan), [&](const Pass& pass, std::int64_t begin, std::int64_t end) {
+void forward(const Plan& plan, const void* x, void* out, std::uint8_t* kept) {
+    share_out(plan, [&](const Pass& pass, std::int64_t begin, std::int64_t end) {
+        const auto sweep = plan.layout.k > 2 ? forward_trees<S, T> : pass.lane == 2 ? forward_pairs<S, T, true> : forward_pairs<S, T, false>;
         sweep(plan, pass, begin, end, static_cast<const S*>(x), static_cast<S*>(out), kept);
     });
 }
 
 template <class S, class T>
-void run_backward(const BoolitPlan& plan, const void* grad, const void* x, const std::uint8_t* kept, void* grad_x) {
-    auto sweep = baseline::backward<S, T>;
-#ifdef BOOLIT_X86_64_LEVELS
-    if (level == V3) sweep = x86_64_v3::backward<S, T>;
-    if (level == V4) sweep = x86_64_v4::backward<S, T>;
-#endif
-    share_out(plan, passes(plan), [&](const Pass& pass, std::int64_t begin, std::int64_t end) {
+void backward(const Plan& plan, const void* grad, const void* x, const std::uint8_t* kept, void* grad_x) {
+    share_out(plan, [&](const Pass& pass, std::int64_t begin, std::int64_t end) {
+        const auto sweep = plan.layout.k > 2 ? backward_trees<S, T> : pass.lane == 2 ? backward_pairs<S, T, true> : backward_pairs<S, T, false>;
         sweep(plan, pass, begin, end, static_cast<const S*>(grad), static_cast<const S*>(x), kept, static_cast<S*>(grad_x));
-    });
-}
-
-template <class S, class T>
-void run_double_backward(const BoolitPlan& plan, const void* towards, const void* grad, const void* x, void* to_grad, void* to_x) {
-    auto sweep = baseline::double_backward<S, T>;
-#ifdef BOOLIT_X86_64_LEVELS
-    if (level == V3) sweep = x86_64_v3::double_backward<S, T>;
-    if (level == V4) sweep = x86_64_v4::double_backward<S, T>;
-#endif
-    share_out(plan, passes(plan), [&](const Pass& pass, std::int64_t begin, std::int64_t end) {
-        sweep(plan, pass, begin, end, static_cast<const S*>(towards), static_cast<const S*>(grad), static_cast<const S*>(x),
-              static_cast<S*>(to_grad), static_cast<S*>(to_x));
     });
 }
 
 }  // namespace
 
-// The number of this interface; the loader refuses another.
-BOOLIT_API int boolit_abi() { return 2; }
-
-BOOLIT_API const char* boolit_instructions() { return level == V4 ? "x86-64-v4" : level == V3 ? "x86-64-v3" : "baseline"; }
+// The version of this interface; the loader refuses any other.
+BOOLIT_API int boolit_abi() { return 3; }
 
 BOOLIT_API int boolit_threads() {
 #ifdef _OPENMP
@@ -339,39 +457,31 @@ BOOLIT_API int boolit_threads() {
 #endif
 }
 
-// How many bytes boolit_forward writes to `kept`.
-BOOLIT_API std::int64_t boolit_kept_bytes(const BoolitPlan* plan) {
-    std::int64_t total = 0;
-    for (const Pass& pass : passes(*plan)) total += pass.kept_bytes();
-    return total;
-}
+BOOLIT_API void* boolit_plan(const BoolitLayout* layout, const BoolitGate* gates) { return new Plan(*layout, gates); }
 
-// kept may be null: then no backward can follow without x.
-BOOLIT_API void boolit_forward(const BoolitPlan* plan, const void* x, void* out, std::uint8_t* kept) {
-    switch (plan->type) {
-        case FLOAT32: return run_forward<float, float>(*plan, x, out, kept);
-        case FLOAT64: return run_forward<double, double>(*plan, x, out, kept);
-        case BFLOAT16: return run_forward<bfloat16, float>(*plan, x, out, kept);
-        default: return run_forward<float16, float>(*plan, x, out, kept);
+BOOLIT_API void boolit_free(void* plan) { delete static_cast<Plan*>(plan); }
+
+// Bytes that boolit_forward writes to `kept`; 0 if a gate is exact.
+BOOLIT_API std::int64_t boolit_kept_bytes(const void* plan) { return static_cast<const Plan*>(plan)->kept_bytes; }
+
+// `kept` may be null: then a backward needs x.
+BOOLIT_API void boolit_forward(const void* opaque, const void* x, void* out, std::uint8_t* kept) {
+    const Plan& plan = *static_cast<const Plan*>(opaque);
+    switch (plan.layout.type) {
+        case FLOAT32: return forward<float, float>(plan, x, out, kept);
+        case FLOAT64: return forward<double, double>(plan, x, out, kept);
+        case BFLOAT16: return forward<bfloat16, float>(plan, x, out, kept);
+        default: return forward<float16, float>(plan, x, out, kept);
     }
 }
 
-// Exactly one of x and kept is not null; kept suffices when every gate is approximate.
-BOOLIT_API void boolit_backward(const BoolitPlan* plan, const void* grad, const void* x, const std::uint8_t* kept, void* grad_x) {
-    switch (plan->type) {
-        case FLOAT32: return run_backward<float, float>(*plan, grad, x, kept, grad_x);
-        case FLOAT64: return run_backward<double, double>(*plan, grad, x, kept, grad_x);
-        case BFLOAT16: return run_backward<bfloat16, float>(*plan, grad, x, kept, grad_x);
-        default: return run_backward<float16, float>(*plan, grad, x, kept, grad_x);
-    }
-}
-
-// The backward of boolit_backward, from x: what `towards`, a gradient of its grad_x, gives to its grad and to x.
-BOOLIT_API void boolit_double_backward(const BoolitPlan* plan, const void* towards, const void* grad, const void* x, void* to_grad, void* to_x) {
-    switch (plan->type) {
-        case FLOAT32: return run_double_backward<float, float>(*plan, towards, grad, x, to_grad, to_x);
-        case FLOAT64: return run_double_backward<double, double>(*plan, towards, grad, x, to_grad, to_x);
-        case BFLOAT16: return run_double_backward<bfloat16, float>(*plan, towards, grad, x, to_grad, to_x);
-        default: return run_double_backward<float16, float>(*plan, towards, grad, x, to_grad, to_x);
+// Exactly one of x and kept is not null.
+BOOLIT_API void boolit_backward(const void* opaque, const void* grad, const void* x, const std::uint8_t* kept, void* grad_x) {
+    const Plan& plan = *static_cast<const Plan*>(opaque);
+    switch (plan.layout.type) {
+        case FLOAT32: return backward<float, float>(plan, grad, x, kept, grad_x);
+        case FLOAT64: return backward<double, double>(plan, grad, x, kept, grad_x);
+        case BFLOAT16: return backward<bfloat16, float>(plan, grad, x, kept, grad_x);
+        default: return backward<float16, float>(plan, grad, x, kept, grad_x);
     }
 }

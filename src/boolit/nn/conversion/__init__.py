@@ -1,34 +1,154 @@
-"""Other activations in a model that exists: found by running or tracing it, put in, and the layers around them resized."""
+"""Put other activations into an existing model and resize the layers around them."""
 
 from __future__ import annotations
 
 import copy
+import statistics
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, get_args
 
+import torch
 from torch import Tensor, fx, nn
 from torch.nn.parameter import is_lazy
+from torch.nn.utils import prune
 
-from boolit.nn.conversion.capture import UntraceableError, capture, first_line, run, tensors, undisturbed
-from boolit.nn.conversion.constraints import WidthConstraints
-from boolit.nn.conversion.layers import RESIZABLE, describe, parameter_count
-from boolit.nn.conversion.propagation import Propagation
-from boolit.nn.conversion.recipe import Replacements, apply, from_pretrained, remember
-from boolit.nn.conversion.report import Budget, Change, Conversion, FoundActivation, Weights
-from boolit.nn.conversion.sites import ActivationChoice, Site, child, choose, find_sites, operation_name, untraced_sites
-from boolit.nn.conversion.weights import ExactGates, Layout, old_function, old_state, transfer
-from boolit.nn.conversion.widths import Scale, WidthComponent, Widths, components, fit_widths, round_widths
+from boolit.nn.conversion.channels import ChannelAnalysis, factors, split_source
+from boolit.nn.conversion.layers import RESIZABLE, describe, parameter_count, weight_count
+from boolit.nn.conversion.recipe import apply, from_pretrained, make_recipe, paired, remember
+from boolit.nn.conversion.sites import Site, choose, find_sites, untraced_sites
+from boolit.nn.conversion.tracing import UntraceableError, first_line, guess_example, run, tensors, trace, undisturbed
+from boolit.nn.conversion.weights import ExactGates, transfer
+from boolit.nn.conversion.widths import Scale, WidthGroup, Widths, fit_widths, round_widths, width_groups
 from boolit.nn.gates import Activation
 from boolit.nn.specs import activation
 from boolit.nn.width import count_parameters
 
-__all__ = ["Conversion", "activations", "convert", "from_pretrained"]
+__all__ = ["Change", "Conversion", "FoundActivation", "Measurement", "activations", "convert", "from_pretrained"]
 
 Spec = str | type[nn.Module] | Callable[[Tensor], Tensor]
+Budget = Literal["width", "params", "flops"]
 Gated = Literal["keep", "replace"]
+Weights = Literal["new", "keep", "exact"]
+
+
+class Change(NamedTuple):
+    """A replaced activation with the widths around it, or a resized layer with its parameters, before and after."""
+
+    layer: str
+    was: str
+    now: str
+    widths: tuple[int, int] | None = None
+    parameters: tuple[int, int] | None = None
+    weights: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.layer}: {self.was} → {self.now}{f', {self.weights} weights' if self.weights else ''}"
+
+
+class FoundActivation(NamedTuple):
+    """An activation of a model: its name, what it is, the number of channels if known, and the module that calls it."""
+
+    name: str
+    kind: str
+    width: int | None
+    owner: str
+
+
+class Measurement(NamedTuple):
+    """Trainable parameters, FLOPs and seconds of a training step of a model before and after a conversion."""
+
+    parameters: tuple[int, int]
+    flops: tuple[int, int]
+    seconds: tuple[float, float]
+
+    def __str__(self) -> str:
+        rows = [("parameters", *map("{:,}".format, self.parameters)), ("FLOPs", *map("{:,}".format, self.flops))]
+        rows.append(("step", *(f"{1000 * each:.2f} ms" for each in self.seconds)))
+        ratios = [after / before if before else 1.0 for before, after in self]
+        return "\n".join(f"{name}: {was} → {now} (× {r:.2f})" for (name, was, now), r in zip(rows, ratios, strict=True))
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A converted model and a report of the changes, which ``print`` shows.
+
+    Args:
+        model: the converted model.
+        original: the model that was given.
+        spec: the new activation.
+        budget: ``width``, ``params`` or ``flops``.
+        changes: replaced activations and resized layers.
+        left: activations that were not converted, with the reason.
+        kept_products: products that ``gated="replace"`` could not replace, by activation, with the reason.
+        parameters: trainable parameters before and after.
+
+    Example:
+        >>> done = convert(nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 1)), "or_ail")
+        >>> done.model[1].spec, done.parameters, str(done.changes[0])
+        ('or_ail', (641, 609), '1: ReLU() → or_ail')
+    """
+
+    model: nn.Module
+    original: nn.Module
+    spec: str
+    budget: Budget
+    changes: list[Change]
+    left: dict[str, str]
+    kept_products: dict[str, str]
+    parameters: tuple[int, int]
+
+    def __str__(self) -> str:
+        before, after = self.parameters
+        share = f" ({after / before - 1:+.1%})" if before else ""
+        rows: list[tuple[str, ...]] = [("block", "layer", "was", "now", "widths", "parameters", "weights")]
+        for change in self.changes:
+            block, _, layer = change.layer.rpartition(".")
+            pairs = (f"{pair[0]:,} → {pair[1]:,}" if pair else "" for pair in (change.widths, change.parameters))
+            rows.append((block, layer, change.was, change.now, *pairs, change.weights))
+        columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
+        filled = [[cell.ljust(max(map(len, column))) for cell in column] for column in columns]
+        lines = ["  " + "  ".join(row).rstrip() for row in zip(*filled, strict=True)]
+        lines += [f"  {name}: left, {reason}" for name, reason in self.left.items()]
+        lines += [f"  {name}: product kept, {reason}" for name, reason in self.kept_products.items()]
+        return "\n".join([f"{self.spec}, budget={self.budget!r}: {before:,} → {after:,} parameters{share}", *lines])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain data for ``json``."""
+        changes = [change._asdict() for change in self.changes]
+        plain = [{name: list(value) if isinstance(value, tuple) else value for name, value in c.items()} for c in changes]
+        rest = {"left": self.left, "kept_products": self.kept_products, "parameters": list(self.parameters)}
+        return {"spec": self.spec, "budget": self.budget, "changes": plain, **rest}
+
+    def measure(self, example: Any, steps: int = 7) -> Measurement:
+        """Measure parameters, FLOPs of a forward pass and the median time of forward and backward, before and after.
+
+        Args:
+            example: input of the model, as in `convert`.
+            steps: how often to time each model; the two take turns, after a step to warm up.
+        """
+        from torch.utils.flop_counter import FlopCounterMode  # imports Triton, which is slow
+
+        models = [copy.deepcopy(model).train() for model in (self.original, self.model)]
+        flops, times = [], [list[float](), list[float]()]
+        with torch.random.fork_rng():
+            for model in models:
+                with FlopCounterMode(display=False) as counter, torch.no_grad():
+                    run(model, example)
+                flops.append(counter.get_total_flops())
+            for _ in range(steps + 1):
+                for model, seconds in zip(models, times, strict=True):
+                    model.zero_grad()
+                    start = time.perf_counter()
+                    outputs = [x for x in tensors(run(model, example)) if x.requires_grad]
+                    torch.stack([x.float().square().mean() for x in outputs]).sum().backward()
+                    seconds.append(time.perf_counter() - start)
+        first, second = (statistics.median(seconds[1:]) for seconds in times)
+        return Measurement(self.parameters, (flops[0], flops[1]), (first, second))
 
 
 def convert(
@@ -44,59 +164,55 @@ def convert(
     gated: Gated = "keep",
     weights: Weights = "new",
 ) -> Conversion:
-    """A copy of a model with its activations replaced by ``spec``, and its layers resized so that it still runs.
+    """Return a copy of a model with its activations replaced and the layers around them resized.
 
-    The copy has the class, the forward and the names of the original. Where a width cannot change it is a ValueError that
-    names the activation.
+    The copy has the class, the forward and the parameter names of the original. An activation that no widths allow is a
+    ValueError that names it and the cause.
 
     Args:
-        model: any module that runs on an example, or that torch.fx can trace; for a 1→1 activation, any module.
-        spec: what `boolit.activation` takes.
-        budget: ``width`` keeps the width before each activation, ``params`` scales all free widths by one factor to keep the
-            number of parameters; both round to multiples the activation can take.
-        replace: which activations go: names such as "relu", or classes; torch's pointwise ones but sigmoids and shrinkages,
-            and modules named like them, unless given.
-        only: patterns of fnmatch for the names, in the model, of those to replace.
-        keep: patterns for the names of those to leave.
-        skip_pinned: whether to leave those whose width cannot change, instead of refusing.
-        example: what to run the model on, once: a tensor, a tuple of positional arguments, or a dict of keyword arguments;
-            without it torch.fx has to trace the forward.
-        gated: of a product ``act(gate(x)) * up(x)``, whether to ``keep`` it, with its activation replaced, or to ``replace``
-            all of it by the gate of both.
-        weights: of layers whose shape changes: ``new`` by torch's defaults; ``keep`` the rows and columns that survive;
-            ``exact`` gives each old channel partners that are zero: the model computes what it did, where the gate can.
-
-    Shape: of the model, as before.
+        model: any module.
+        spec: the new activation, as for `boolit.activation`.
+        budget: what to keep. ``width`` keeps the width before each activation. ``params`` and ``flops`` scale all free
+            widths by one factor to keep the number of trainable parameters, or of operations in linear and convolutional
+            layers. All round to multiples that the activation can read.
+        replace: names such as "relu", or classes; by default boolit's activations, GLU, and torch's pointwise activations
+            except sigmoids and shrinkages.
+        only: patterns, as in `fnmatch`, for the names of activations to replace.
+        keep: patterns for the names of activations to leave.
+        skip_pinned: leave activations whose width cannot change instead of raising an error.
+        example: an input to run the model on: a tensor, a tuple of positional arguments or a dict of keyword arguments.
+            By default shapes that suit the first layer are tried.
+        gated: ``keep`` products ``act(gate(x)) * up(x)``, or ``replace`` each by the gate over both factors. Products of
+            two halves of one layer's output, and GLU, are always replaced by a gate that reads pairs.
+        weights: of layers whose shape changes: ``new`` values, ``keep`` the rows and columns that survive, or ``exact``:
+            old channels get partners that are zero, so that the model computes what it did.
 
     Example:
         >>> mlp = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 1))
         >>> print(convert(mlp, "or_ail", budget="params"))
-        or_ail put in, budget='params': 641 → 647 parameters (+0.9%)
+        or_ail, budget='params': 641 → 647 parameters (+0.9%)
           layer  was            now            widths   parameters  weights
           0      Linear(8, 64)  Linear(8, 68)           576 → 612   new
           1      ReLU()         or_ail         68 → 34
           2      Linear(64, 1)  Linear(34, 1)           65 → 35     new
     """
-    for name, value, known in (
-        *(("budget", budget, ("width", "params")), ("gated", gated, ("keep", "replace"))),
-        ("weights", weights, ("new", "keep", "exact")),
-    ):
-        if value not in known:
-            choice = " or ".join(f'"{word}"' for word in known)
-            raise ValueError(f"unknown {name} {value!r}; choose {choice}")
-    if weights == "exact" and (budget == "params" or gated == "replace"):
+    for name, value, known in (("budget", budget, Budget), ("gated", gated, Gated), ("weights", weights, Weights)):
+        if value not in get_args(known):
+            raise ValueError(f"unknown {name} {value!r}; choose {' or '.join(map(repr, get_args(known)))}")
+    if weights == "exact" and (budget != "width" or gated == "replace"):
         raise ValueError('weights="exact" decides the widths: use it with budget="width" and gated="keep"')
-    job = ConversionJob(copy.deepcopy(model), spec, choose(replace), example)
+    job = _Job(model, spec, replace, example, weights == "exact")
     left = job.select([only] if isinstance(only, str) else only, [keep] if isinstance(keep, str) else keep)
-    left |= job.solve(skip_pinned, gated, weights)
-    before = count_parameters(model)
-    changes = job.apply(job.scale(budget, before), weights)
+    left |= job.solve(skip_pinned, gated, budget)
+    changes = job.apply(job.scale(budget), weights)
     job.verify(model)
-    return Conversion(job.model, job.probe.spec, budget, changes, left, (before, count_parameters(job.model)))
+    kept = {site.name: reason for site, reason in job.kept_products.items()}
+    parameters = count_parameters(model), count_parameters(job.model)
+    return Conversion(job.model, model, job.probe.spec, budget, changes, left, kept, parameters)
 
 
 def activations(model: nn.Module, example: Any = None) -> list[FoundActivation]:
-    """The activations `convert` would replace: each with ``name``, ``kind``, ``width`` (None if not known) and ``owner``.
+    """Return the activations that `convert` would replace.
 
     Args:
         model: as in `convert`; it is not changed.
@@ -106,204 +222,200 @@ def activations(model: nn.Module, example: Any = None) -> list[FoundActivation]:
         >>> activations(nn.Sequential(nn.Linear(8, 64), nn.ReLU()))
         [FoundActivation(name='1', kind='ReLU()', width=64, owner='')]
     """
-    job = ConversionJob(copy.deepcopy(model), "identity", choose(None), example)
-    job.solve(False, "keep", "new")
-    return [FoundActivation(site.name, site.was, job.constraints.widths.get(site), site.place.owner) for site in job.sites]
+    job = _Job(model, "identity", None, example, exact=False)
+    job.solve(False, "keep", "width")
+    return [FoundActivation(site.name, site.was, job.analysis.widths.get(site), site.place.owner) for site in job.sites]
 
 
-class ConversionJob:
-    """The conversion of ``model``, which it changes."""
+def _check_model(model: object) -> None:
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be an nn.Module, got {type(model).__name__}")
+    if hasattr(model, "_orig_mod"):
+        raise ValueError("the model is compiled; convert model._orig_mod and compile the result")
+    for name, module in model.named_modules():
+        here = f"{name} is" if name else "the model is"
+        if isinstance(module, torch.jit.ScriptModule):
+            raise TypeError(f"{here} a ScriptModule, whose code cannot be changed; convert the model before scripting it")
+        if any(isinstance(hook, prune.BasePruningMethod) for hook in module._forward_pre_hooks.values()):
+            raise ValueError(f"{here} pruned; make that permanent with torch.nn.utils.prune.remove before converting")
+        if any(map(is_lazy, module.parameters(recurse=False))):
+            raise ValueError(f"{here} a {type(module).__name__} that has seen no input; run the model once before converting")
 
-    def __init__(self, model: nn.Module, spec: Spec, choice: ActivationChoice, example: Any) -> None:
-        if hasattr(model, "_orig_mod"):
-            raise ValueError("the model is compiled: convert what torch.compile was given, model._orig_mod, and compile again")
-        for name, module in model.named_modules():
-            if any(map(is_lazy, module.parameters(recurse=False))):
-                seen = f"{name} is a {type(module).__name__} that has seen no input"
-                raise ValueError(f"{seen}; run the model once before converting it")
-        self.model, self.spec, self.example = model, spec, example
-        self.probe = activation(spec)
-        self.untraced, self.graph = "", None
+
+class _Job:
+    """One conversion. It changes a copy of the model."""
+
+    def __init__(self, model: nn.Module, spec: Spec, replace: Any, example: Any, exact: bool) -> None:
+        _check_model(model)
+        self.model, self.spec, self.example = copy.deepcopy(model), spec, example
+        self.probe = activation(copy.deepcopy(spec) if isinstance(spec, nn.Module) else spec, dim=-1)
+        self.exact = ExactGates(self.probe) if exact else None
+        choice, self.untraced = choose(replace), ""
+        self.graph: fx.Graph | None = None
         try:
-            self.graph = capture(model, example, choice)
+            self.graph = trace(self.model, guess_example(self.model) if example is None else example, choice)
         except UntraceableError as error:
             if self.probe.map != (1, 1):
                 raise
-            self.untraced = f"where it calls functions, for {error}"
-        self.sites = untraced_sites(model, choice) if self.untraced else find_sites(model, self.graph, choice)
+            self.untraced = f"its calls of functions, since {error}"
+        self.sites = find_sites(self.model, self.graph, choice) if self.graph else untraced_sites(self.model, choice)
         if not self.sites:
-            names = ", ".join(sorted(choice.names)) or choice.classes
-            raise ValueError(f"{type(model).__name__} calls none of {names}; say which to replace with replace=[…]")
+            raise ValueError(f"{type(model).__name__} has none of the activations {', '.join(sorted(choice.names))}")
         self.active = list(self.sites)
         self.products: dict[fx.Node, Site] = {}
-        self.exact: ExactGates | None = None
-        self.constraints = WidthConstraints(model)
-        self.components: list[WidthComponent] = []
+        self.kept_products: dict[Site, str] = {}
+        self.groups: list[WidthGroup] = []
 
     def select(self, only: Sequence[str], keep: Sequence[str]) -> dict[str, str]:
-        """Takes the activations whose names match ``only`` and not ``keep``; returns the others."""
+        """Select activations by name and return the others with the reason."""
         for pattern in (*only, *keep):
             if not any(fnmatchcase(site.name, pattern) for site in self.sites):
                 raise ValueError(f"no activation is called {pattern!r}; there are {', '.join(s.name for s in self.sites)}")
-        chosen, kept = ({site for site in self.sites for one in some if fnmatchcase(site.name, one)} for some in (only, keep))
-        self.active = [site for site in self.sites if site in chosen - kept]
-        unseen = {type(self.model).__name__: self.untraced} if self.untraced else {}
-        return {site.name: "as asked" for site in self.sites if site not in self.active} | unseen
+        left = {type(self.model).__name__: self.untraced} if self.untraced else {}
+        self.active = []
+        for site in self.sites:
+            chosen, kept = (any(fnmatchcase(site.name, pattern) for pattern in patterns) for patterns in (only, keep))
+            if not chosen or kept:
+                left[site.name] = "as requested"
+            elif site.pair and self.probe.map[0] != 2:
+                left[site.name] = f"it reads pairs, and {self.probe.spec} does not"
+            else:
+                self.active.append(site)
+        if not self.active:
+            raise ValueError("no activation is left to convert: " + "; ".join(f"{k}: {v}" for k, v in left.items()))
+        return left
 
-    def solve(self, skip_pinned: bool, gated: Gated, weights: Weights) -> dict[str, str]:
-        """Finds which widths hang together; refuses what cannot be, or leaves and returns it."""
+    def solve(self, skip_pinned: bool, gated: Gated, budget: Budget) -> dict[str, str]:
+        """Find widths that depend on each other. Raise an error for activations they do not allow, or return them."""
         left: dict[str, str] = {}
-        self.exact = ExactGates(self.probe) if weights == "exact" else None
-        self.products = self._products() if gated == "replace" and self.probe.divisor > 1 else {}
+        self.products = self._find_products(gated)
         while True:
-            refused = self._propagate(widen=False)
-            # The filters of a channel are neighbours, as the partners of a gate are unless it takes halves.
-            if refused and not (self.exact and self.exact.halves) and len(self._propagate(widen=True)) >= len(refused):
-                self._propagate(widen=False)
-            refused = self.constraints.refusals
+            self._analyze()
+            if budget == "width" and not (self.exact and self.exact.halves) and (chained := self.analysis.chained()):
+                self._analyze(chained)
+            refused = self.analysis.refusals
             if not refused:
                 return left
             self.active = [site for site in self.active if site not in refused]
             if not skip_pinned or not self.active:
                 raise ValueError(self._refusal(refused, skip_pinned))
+            self.products = {node: site for node, site in self.products.items() if site not in refused}
             left |= {site.name: reason for site, reason in refused.items()}
 
-    def _propagate(self, widen: bool) -> dict[Site, str]:
-        apart = self.exact is not None
-        propagation = Propagation(self.model, self.active, self.probe, self.products, widen, apart)
+    def _analyze(self, widen: set[str] = frozenset()) -> None:  # type: ignore[assignment]
+        separate = self.exact is not None
+        self.analysis = ChannelAnalysis(self.model, self.active, self.probe, self.products, widen, separate)
         if self.graph is not None:
-            propagation.walk(self.graph)
-        if propagation.ungated:
-            self.products = {node: site for node, site in self.products.items() if site not in propagation.ungated}
-            return self._propagate(widen)
-        self.constraints = propagation.constraints
-        self.components = components(self.constraints, self.exact.k if self.exact else 0)
+            self.analysis.walk(self.graph)
+        kept = self.analysis.kept_products
+        if kept:
+            self.kept_products |= kept
+            self.products = {node: site for node, site in self.products.items() if site not in kept}
+            self._analyze(widen)
+            return
+        self.groups = width_groups(self.analysis, self.exact.k if self.exact else 0)
         if self.exact:
-            self._refuse_inexact(self.exact)
-        return self.constraints.refusals
+            self.exact.refuse(self.analysis, self.active, self.groups)
 
-    def scale(self, budget: Budget, parameters: int) -> Scale:
-        """By how much each axis grows or shrinks."""
-        found = self.components
+    def _find_products(self, gated: Gated) -> dict[fx.Node, Site]:
+        """Return the products to replace: those of an activation, used nowhere else, and a second factor."""
+        pairs = self.probe.map[0] == 2
+        if gated == "replace" and not pairs:
+            raise ValueError(f"gated='replace' needs an activation that reads pairs, and {self.probe.spec} does not")
+        products: dict[fx.Node, Site] = {}
+        for site in self.active if pairs and not self.exact else ():
+            users = [user for node in site.nodes for user in node.users]
+            if len(users) == len(site.nodes) and not site.pair and all(map(factors, users)):
+                pieces = [[a.all_input_nodes[0] if a in site.nodes else a for a in factors(user)] for user in users]
+                fused = all(a is not b and split_source(a) is split_source(b) is not None for a, b in pieces)
+                products |= dict.fromkeys(users, site) if fused or gated == "replace" else {}
+        if gated == "replace" and not products and not any(site.pair for site in self.active):
+            raise ValueError("gated='replace' finds no product of an activation and another tensor")
+        return products
+
+    def scale(self, budget: Budget) -> Scale:
+        """Return the new sizes under a budget."""
+        groups, axes = self.groups, self.analysis.axes
         if budget == "width":
-            return Scale(self.constraints, found, round_widths(found))
-        count = self._counter()
-        widths = fit_widths(found, parameters, count)
-        fixed = dict.fromkeys(link.site.name for one in found if one.fixed for link in one.links)
-        stuck = all(one.fixed for one in found) and count(widths) != parameters
-        if fixed and (stuck or count(round_widths(found, Fraction(0))) > parameters):
+            return Scale(axes, groups, round_widths(groups))
+        count, target = self._counter(budget)
+        widths = fit_widths(groups, target, count)
+        fixed = dict.fromkeys(link.site.name for group in groups if group.fixed for link in group.links)
+        stuck = all(group.fixed for group in groups) and count(widths) != target
+        if fixed and (stuck or count(round_widths(groups, Fraction(0))) > target):
+            unit = "parameters" if budget == "params" else "FLOPs"
             raise ValueError(
-                f"cannot keep {parameters:,} parameters: with the width fixed at {', '.join(fixed)}, the nearest is "
+                f"cannot keep {target:,} {unit}: with the width fixed at {', '.join(fixed)}, the nearest is "
                 f'{count(widths):,}; use budget="width", or leave these with keep=[…]'
             )
-        return Scale(self.constraints, found, widths)
+        return Scale(axes, groups, widths)
 
-    def apply(self, scale: Scale, weights: Weights) -> list[Change]:
-        """Resizes the layers and puts the activations in."""
-        sizes, order = self._new_sizes(scale), self._order()
-        layers = {path: layer for path, layer in self.model.named_modules() if isinstance(layer, RESIZABLE) or path in sizes}
-        was = {path: describe(layer) for path, layer in layers.items()}
-        counts = {path: count_parameters(self.model.get_submodule(path)) for path in sizes}
-        old = old_state(self.model, sizes) if weights != "new" else {}
-        widths = {link.site: (scale.part(link.before), scale.part(link.after)) for link in self.constraints.links}
-        replaced = Replacements(self.model, self.graph, self.sites, self.active, self.products, self.constraints)
-        recipe = replaced.recipe(self.probe.spec, sizes, scale)
-        safe = apply(self.model, recipe, self._make)
-        layout = Layout(self.constraints.axes, scale, self.components, self.exact)
-        lost = transfer(self.model, self.constraints, layout, old, self.exact is not None)
-        said = {"new": "new", "keep": "kept", "exact": "exact"}[weights]
-        now = {path: describe(self.model.get_submodule(path)) for path in (*sizes, *safe)}
-        changes = [Change(site.name, site.was, self.probe.spec, widths.get(site)) for site in self.active]
-        for path, count in counts.items():
-            pair = count, count_parameters(self.model.get_submodule(path))
-            changes.append(Change(path, was[path], now[path], None, pair, "new" if path in lost else said))
-        changes += [Change(path, was[path], f"{now[path]}, its stride apart from its product") for path in safe]
-        if isinstance(self.spec, str):
-            remember(self.model, recipe, self.constraints, scale)
-        return sorted(changes, key=lambda change: order.get(change.layer, len(order)))
+    def _counter(self, budget: Budget) -> tuple[Callable[[Widths], int], int]:
+        """Return a function that counts parameters or FLOPs of the converted model, and the count to keep."""
+        layers = {path: self.model.get_submodule(path) for path, _ in self.analysis.layer_widths}
+        if budget == "flops":
+            flops = self.analysis.flops
+            others, target = 0, sum(each * weight_count(layers[path], {}) for path, each in flops.items())
+        else:
+            replaced = {site.module: self.model.get_submodule(site.module) for site in self.active if site.module is not None}
+            target = count_parameters(self.model)
+            others = target - sum(count_parameters(each) for each in (*layers.values(), *replaced.values()))
+            others += len(self.active) * count_parameters(self.probe)
 
-    def verify(self, original: nn.Module) -> None:
-        """Runs the converted model on the example, if there is one, beside the original."""
-        if self.example is None:
-            return
-        name = type(original).__name__
-        with undisturbed(original):
-            wanted = [*tensors(run(original, self.example))]
-        with undisturbed(self.model):
-            try:
-                found = [*tensors(run(self.model, self.example))]
-            except Exception as error:
-                raise ValueError(f"converted, {name} does not run on the example: {first_line(error)}") from error
-        if [x.shape for x in wanted] != [x.shape for x in found]:
-            raise ValueError(f"converted, {name} makes other shapes of the example; leave activations with keep=[…]")
-        pairs = [(x, y) for x, y in zip(wanted, found, strict=True) if x.is_floating_point() and x.numel()]
-        if self.exact and any((x - y).abs().max() > 1e-4 * x.abs().max() for x, y in pairs):
-            raise ValueError(f'{name} does something between layers and activations that weights="exact" does not know')
+        @cache
+        def count(widths: Widths) -> int:
+            sizes = self._new_sizes(Scale(self.analysis.axes, self.groups, widths))
+            if budget == "flops":
+                return sum(each * weight_count(layers[path], sizes.get(path, {})) for path, each in flops.items())
+            return others + sum(parameter_count(layer, sizes.get(path, {})) for path, layer in layers.items())
 
-    def _products(self) -> dict[fx.Node, Site]:
-        """The products in which an activation is one of two factors, and used nowhere else."""
-        found: dict[fx.Node, Site] = {}
-        for site in self.active:
-            users = [user for node in site.nodes for user in node.users]
-            once = len(users) == len(site.nodes) and all(len(user.all_input_nodes) == 2 for user in users)
-            if once and all(operation_name(user) == "mul" for user in users):
-                found |= dict.fromkeys(users, site)
-        return found
-
-    def _refuse_inexact(self, gates: ExactGates) -> None:
-        """An activation that the gates are not, and norms over several channels of which there are more now."""
-        refusals, axes = self.constraints.refusals, self.constraints.axes
-        for site in self.active:
-            if not gates.represent(old_function(self.model, site)):
-                advice = "with weights='exact' use or_ail, or_and_ail_d, max or the like in place of ReLU"
-                refusals[site] = f"{gates.gate.spec} of a channel and zeros is not {site.was}; {advice}"
-        mixed = gates.halves or self.probe.feature_factor * gates.k != 1  # old channels are not where they were in order
-        grown = [(root, one.links) for one in self.components for root in (*one.before, *one.after)]
-        kept = {root for one in self.components for root, ratio in one.after.items() if ratio * gates.k == 1}
-        for (path, attribute), use in self.constraints.layer_widths.items():
-            inside, groups = (getattr(self.model.get_submodule(path), name, 1) for name in ("in_channels", "groups"))
-            grouped = attribute in ("normalized_shape", "num_channels") or (mixed and inside != groups > 1)
-            roots = {axes.root(part.axis) for part in use.parts if grouped} - kept
-            for link in (link for root, links in grown if root in roots for link in links):
-                refusals.setdefault(link.site, f"{path} treats its channels in groups, so weights='exact' cannot add any")
-        for site in self.constraints.several if mixed else ():
-            refusals.setdefault(site, f"it acts on a concatenation, where weights='exact' cannot take {gates.gate.spec}")
-
-    def _make(self, spec: str, dim: int) -> Activation:
-        given: Any = self.spec if spec == self.probe.spec else spec
-        new = activation(copy.deepcopy(given) if isinstance(given, nn.Module) else given, dim)
-        if new.dim != dim:
-            raise ValueError(f"an activation acts along dim {dim}, the one given along {new.dim}; give its spec instead")
-        return new
+        return count, target
 
     def _new_sizes(self, scale: Scale) -> dict[str, dict[str, int]]:
-        """The new widths of every layer that changes."""
         layers: dict[str, dict[str, int]] = {}
-        for (path, attribute), use in self.constraints.layer_widths.items():
+        for (path, attribute), use in self.analysis.layer_widths.items():
             if scale.size(use) != use.size:
                 layers.setdefault(path, {})[attribute] = scale.size(use)
         return layers
 
-    def _counter(self) -> Callable[[Widths], int]:
-        """A function that counts the parameters the converted model will have, from the widths of the components."""
-        layers = {path: self.model.get_submodule(path) for path, _ in self.constraints.layer_widths}
-        old = {site.module: self.model.get_submodule(site.module) for site in self.active if site.module is not None}
-        others = count_parameters(self.model) - sum(count_parameters(each) for each in (*layers.values(), *old.values()))
-        others += len(self.active) * count_parameters(self.probe)
+    def apply(self, scale: Scale, weights: Weights) -> list[Change]:
+        """Change the model and return the changes."""
+        sizes, order = self._new_sizes(scale), self._order()
+        layers = {path: layer for path, layer in self.model.named_modules() if isinstance(layer, RESIZABLE) or path in sizes}
+        was = {path: describe(layer) for path, layer in layers.items()}
+        counts = {path: count_parameters(layers[path]) for path in sizes}
+        old = {path: copy.deepcopy(layers[path].state_dict()) for path in sizes} if weights != "new" else {}
+        widths: dict[Site, tuple[int, int]] = {}
+        for link in self.analysis.links:
+            widths[link.site] = scale.part(link.before), scale.part(link.after)
+        recipe = make_recipe(self.analysis, self.graph, self.sites, self.products, self.probe.spec, sizes, scale)
+        safe = apply(self.model, recipe, self._make)
+        lost = transfer(self.model, self.analysis, scale, self.exact, old)
+        word = {"new": "new", "keep": "kept", "exact": "exact"}[weights]
+        now = {path: describe(self.model.get_submodule(path)) for path in (*sizes, *safe)}
+        pairs = {*self.products.values(), *(site for site in self.active if site.pair)}
+        halves = paired(self.probe.spec, -1, self._make)[0].spec if pairs else ""
+        specs = {site: halves if site in pairs else self.probe.spec for site in self.active}
+        changes = [Change(site.name, site.was, specs[site], widths.get(site)) for site in self.active]
+        for path, count in counts.items():
+            parameters = count, count_parameters(self.model.get_submodule(path))
+            changes.append(Change(path, was[path], now[path], None, parameters, "new" if path in lost else word))
+        changes += [Change(path, was[path], f"{now[path]}, strided before its product") for path in safe]
+        if isinstance(self.spec, str):
+            remember(self.model, recipe)
+        return sorted(changes, key=lambda change: order.get(change.layer, len(order)))
 
-        @cache
-        def count(widths: Widths) -> int:
-            sizes = self._new_sizes(Scale(self.constraints, self.components, widths))
-            return others + sum(parameter_count(layer, sizes.get(path, {})) for path, layer in layers.items())
-
-        return count
+    def _make(self, spec: str, dim: int) -> Activation:
+        given: Any = self.spec if spec == self.probe.spec else spec
+        new = activation(copy.deepcopy(given) if isinstance(given, nn.Module) else given, dim=dim)
+        if new.dim != dim:
+            raise ValueError(f"an activation acts along dim {dim}, the given module along {new.dim}; pass its spec instead")
+        return new
 
     def _order(self) -> dict[str, int]:
         names = {node: site.name for site in self.sites for node in site.nodes}
         nodes = [names.get(node, str(node.target)) for node in self.graph.nodes] if self.graph is not None else []
-        for name, _ in self.model.named_modules():
-            # A transformer layer's activation acts after its first linear layer, and need not be a module.
-            nodes += [name, child(name.rpartition(".")[0], "activation")] if name.endswith("linear1") else [name]
+        nodes += [name for name, _ in self.model.named_modules()]
         return {name: i for i, name in enumerate(dict.fromkeys(nodes))}
 
     def _refusal(self, refused: dict[Site, str], skipping: bool) -> str:
@@ -313,3 +425,21 @@ class ConversionJob:
         advice = "no activation is left to convert" if skipping else advice
         before, after = self.probe.map
         return f"cannot put {self.probe.spec} ({before}→{after}) at {site.name}{more}: {reason}; {advice}"
+
+    def verify(self, original: nn.Module) -> None:
+        """Compare the shapes, or with ``weights="exact"`` the numbers, that both models compute from the example."""
+        if self.example is None:
+            return
+        name = type(original).__name__
+        with undisturbed(original):
+            expected = [*tensors(run(original, self.example))]
+        with undisturbed(self.model):
+            try:
+                results = [*tensors(run(self.model, self.example))]
+            except Exception as error:
+                raise ValueError(f"converted, {name} does not run on the example: {first_line(error)}") from error
+        if [x.shape for x in expected] != [x.shape for x in results]:
+            raise ValueError(f"converted, {name} makes other shapes of the example; leave activations with keep=[…]")
+        pairs = [(x, y) for x, y in zip(expected, results, strict=True) if x.is_floating_point() and x.numel()]
+        if self.exact and any((x - y).abs().max() > 1e-4 * x.abs().max() for x, y in pairs):
+            raise ValueError(f'{name} does something between layers and activations that weights="exact" does not know')

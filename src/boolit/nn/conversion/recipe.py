@@ -1,78 +1,284 @@
-"""What a conversion changes, as plain data; doing it to a model; and models of transformers that do it when they are loaded."""
+"""The changes of a conversion as plain data, how they are made to a model, and how transformers models save them."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
-from functools import wraps
+import inspect
+import itertools
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial, wraps
 from typing import Any
 
-from torch import fx, nn
+import torch
+from torch import Tensor, fx, nn
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from boolit.nn.conv1x1 import make_safe
-from boolit.nn.conversion.constraints import WidthConstraints
+from boolit.nn.conversion.channels import ChannelAnalysis
 from boolit.nn.conversion.layers import resize
-from boolit.nn.conversion.redirect import InTurn, PairGate, redirect, subclass
-from boolit.nn.conversion.sites import POINTWISE_CLASSES, TRANSFORMER_LAYERS, Site, places
+from boolit.nn.conversion.sites import POINTWISE_CLASSES, REPLACEABLE, PairGate, Place, Site, places
 from boolit.nn.conversion.widths import Scale
 from boolit.nn.gates import Activation
 from boolit.nn.specs import activation
 
 Recipe = dict[str, Any]
 Make = Callable[[str, int], Activation]
+Plan = dict[str, dict[int, Any]]  # by name and index of a call: a submodule's name, or [position, old size, new size]
 
-_FIELDS = re.compile(r"intermediate|ffn|d_ff|inner|mlp_dim|hidden_dim")
+
+class _Redirection(TorchFunctionMode):
+    """Counts the calls of functions in one forward and redirects those in the plan.
+
+    It is paused while a nested module with its own redirection runs. torch.compile traces it with ``fullgraph=True``.
+    """
+
+    def __init__(self, module: nn.Module, plan: Plan) -> None:
+        super().__init__()
+        self.module, self.plan, self.paused = module, plan, 0
+        self._counts: dict[str, int] = {}
+
+    def count(self, name: str) -> int:
+        """Return how often this was called for the name before."""
+        self._counts[name] = self._counts.get(name, -1) + 1
+        return self._counts[name]
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = REPLACEABLE.get(func, "")
+        if func is Tensor.unflatten:
+            func = torch.unflatten  # torch.compile cannot trace the method inside a mode
+        if self.paused or name not in self.plan:
+            return func(*args, **kwargs)
+        target = self.plan[name].get(self.count(name))
+        if isinstance(target, str):
+            module = self.module.get_submodule(target)
+            given = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+            return module(*given[: 2 if isinstance(module, PairGate) else 1])
+        if target:
+            position, old, new = target
+            sizes = list(args[1] if isinstance(args[1], (list, tuple)) else args[1:])
+            sizes[position] = new if sizes[position] == old else sizes[position]
+            args = (args[0], sizes)
+        return func(*args, **kwargs)
+
+
+def _redirections() -> list[_Redirection]:
+    return [mode for mode in _get_current_function_mode_stack() if isinstance(mode, _Redirection)]
+
+
+class RedirectedForward:
+    """The forward of a module whose calls of functions are redirected; set as its instance attribute ``forward``.
+
+    The class of the module, its forward and its parameters stay what they are. Copies and pickles refer to the copy.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module, self.inner = module, module.__dict__.get("forward")
+        self.plan: Plan = {}
+        self.eager = False
+
+    @property
+    def _forward(self) -> Any:
+        return self.inner or partial(type(self.module).forward, self.module)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self._forward)
+
+    @property
+    def __code__(self) -> Any:  # read by torch.export
+        return type(self.module).forward.__code__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.eager and torch.compiler.is_compiling():
+            return torch.compiler.disable(self._run, reason="torch.compile hides its in-place activations")(*args, **kwargs)
+        return self._run(*args, **kwargs)
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        outer = _redirections()
+        for mode in outer:
+            mode.paused += 1
+        try:
+            with _Redirection(self.module, self.plan):
+                return self._forward(*args, **kwargs)
+        finally:
+            for mode in outer:
+                mode.paused -= 1
+
+
+class InTurn(nn.Module):
+    """Replaces an activation module that is called several times in a forward, with different results."""
+
+    def __init__(self, name: str, modules: list[nn.Module]) -> None:
+        super().__init__()
+        self.name, self.calls = name, nn.ModuleList(modules)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the module whose turn it is.
+
+        Shape: of that module.
+        """
+        result: Tensor = self.calls[_redirections()[-1].count(self.name) % len(self.calls)](x)
+        return result
+
+
+def make_recipe(
+    analysis: ChannelAnalysis,
+    graph: fx.Graph | None,
+    sites: Collection[Site],
+    products: Mapping[fx.Node, Site],
+    spec: str,
+    sizes: Mapping[str, Any],
+    scale: Scale,
+) -> Recipe:
+    """Return all changes to a model as plain data that can be stored in a configuration."""
+    pairs = {**dict.fromkeys(sites, ""), **{site: site.pair for site in sites}}
+    replaced = set(products.values())
+    entries = {
+        site: {"spec": "identity" if site in replaced else spec, "dim": dim, "pair": pairs.get(site, "")}
+        for site, dim in analysis.dims.items()
+    }
+    where = places(graph) if graph is not None else {}
+    calls: dict[str, list[dict[str, Any]]] = {}
+
+    def redirect(place: Place, **target: Any) -> None:
+        entry = {"call": place.call, "index": place.number, **target}
+        if entry not in calls.setdefault(place.owner, []):
+            calls[place.owner].append(entry)
+
+    for site, entry in entries.items():
+        if site.nodes and site.module is None:
+            eager = any(node.meta["hidden"] for node in site.nodes)
+            redirect(site.place, name=site.name.removeprefix(f"{site.place.owner}."), eager=eager, **entry)
+    for node, site in products.items():
+        name = f"pair_gate_{where[node].number}"
+        redirect(where[node], name=name, eager=False, spec=spec, dim=analysis.dims[site], pair="product")
+    for literal in analysis.literals:
+        old, new = literal.use.size, scale.size(literal.use)
+        if old != new:
+            redirect(where[literal.node], sizes=[literal.position, old, new])
+    modules, turning = _module_entries(analysis.model, sites, entries)
+    isolated = sorted({*turning, *_isolated(analysis.model, where, calls, modules)} - calls.keys())
+    return {"layers": dict(sizes), "modules": modules, "calls": calls, "isolated": isolated}
+
+
+def _module_entries(
+    model: nn.Module, sites: Iterable[Site], entries: Mapping[Site, Any]
+) -> tuple[list[dict[str, Any]], set[str]]:
+    """Return what replaces which modules, under all their names, and the modules that must count their calls."""
+    paths: dict[int, list[str]] = {}
+    for path, module in model.named_modules(remove_duplicate=False):
+        paths.setdefault(id(module), []).append(path)
+    calls: dict[str, dict[str, list[Site]]] = {}
+    for site in sites:
+        if site.module is not None:
+            calls.setdefault(site.module, {}).setdefault(site.place.owner, []).append(site)
+    result, turning = [], set()
+    for module, owners in calls.items():
+        names = paths[id(model.get_submodule(module))]
+        everywhere = [entries.get(site) for called in owners.values() for site in called]
+        alike = all(entry == everywhere[0] for entry in everywhere)
+        for owner, called in [*owners.items()][: 1 if alike else None]:
+            inside = [name for name in names if name.startswith(f"{owner}." if owner and not alike else "")] or names
+            turns = [entries.get(site) for site in sorted(called, key=lambda site: site.place.number)]
+            if any(turn != turns[0] for turn in turns):
+                turning.add(owner)
+            else:
+                turns = turns[:1]
+            result += [{"paths": inside, "turns": turns}] if any(turns) else []
+    return result, turning
+
+
+def _isolated(
+    model: nn.Module, where: Mapping[fx.Node, Place], calls: Mapping[str, Any], modules: Iterable[Mapping[str, Any]]
+) -> set[str]:
+    """Return modules inside one with redirected calls that call the same functions, which must not be counted."""
+    names = {owner: {call["call"] for call in redirected} for owner, redirected in calls.items()}
+    result = {path for entry in modules for path in entry["paths"] if any(_is_within(path, owner) for owner in names)}
+    for node, place in where.items():
+        path, inside = place.owner, {place.call}
+        if node.op == "call_module":
+            path = place.call
+            pointwise = isinstance(model.get_submodule(path), POINTWISE_CLASSES)
+            inside = node.meta.get("inside", set[str]().union(*names.values()) if pointwise else set())
+        if any(_is_within(path, owner) and inside & called for owner, called in names.items()):
+            result.add(path)
+    return result
+
+
+def _is_within(path: str, owner: str) -> bool:
+    return path != owner and path.startswith(f"{owner}." if owner else "")
 
 
 def apply(model: nn.Module, recipe: Mapping[str, Any], make: Make = activation) -> list[str]:
-    """Resizes the layers, puts the activations in, and redirects calls; returns the convolutions it gave another class."""
+    """Make the changes of a recipe to the model and return the convolutions whose class was changed to a safe one."""
     for path, sizes in recipe["layers"].items():
         resize(model.get_submodule(path), sizes)
     for entry in recipe["modules"]:
         old = model.get_submodule(entry["paths"][0])
-        turns = [old if turn is None else _gate(model, turn, make) for turn in entry["turns"]]
+        turns = [old if turn is None else _new_module(model, turn, make) for turn in entry["turns"]]
         for path in entry["paths"]:
-            put(model, path, turns[0] if len(turns) == 1 else InTurn(turns))
-    for path, turn in recipe["transformers"].items():
-        _put_in_transformer(model, path, _gate(model, turn, make))
+            parent, _, name = path.rpartition(".")
+            setattr(model.get_submodule(parent), name, turns[0] if len(turns) == 1 else InTurn(name, turns))
     for path, calls in recipe["calls"].items():
-        owner = model.get_submodule(path)
+        forward = _redirect(model.get_submodule(path))
+        # Calls that an earlier conversion redirected to modules are not in the trace of this one.
+        redirected = {name: {i for i, target in plan.items() if isinstance(target, str)} for name, plan in forward.plan.items()}
         for call in calls:
+            plan, indices = forward.plan.setdefault(call["call"], {}), itertools.count()
+            if call["call"] in redirected:
+                indices = itertools.filterfalse(redirected[call["call"]].__contains__, indices)  # type: ignore[assignment]
+            index = next(itertools.islice(indices, call["index"], None))
             if "name" in call:
-                gate = _gate(model, call, make)
-                owner.add_module(call["name"], PairGate(gate) if call["pair"] else gate)
-            redirect(owner, {call["call"]: {call["index"]: call.get("name") or call["sizes"]}})
-    for path in recipe["apart"]:
-        redirect(model.get_submodule(path), {})
+                model.get_submodule(path).add_module(call["name"], _new_module(model, call, make))
+                plan[index], forward.eager = call["name"], forward.eager or call["eager"]
+            else:
+                position, old, new = call["sizes"]
+                plan[index] = [position, plan[index][1] if index in plan else old, new]
+    for path in recipe["isolated"]:
+        _redirect(model.get_submodule(path))
+    for layer in model.modules():  # turn off fast paths, which would not call the new activation
+        if isinstance(layer, nn.TransformerEncoderLayer):
+            layer.activation_relu_or_gelu = 0
+        if isinstance(layer, nn.TransformerEncoder):
+            layer.use_nested_tensor = False
     return [path for path, layer in model.named_modules() if make_safe(layer)]
 
 
-def put(model: nn.Module, path: str, module: nn.Module) -> None:
-    """Sets a module at a path."""
-    parent, _, name = path.rpartition(".")
-    setattr(model.get_submodule(parent), name, module)
+def _redirect(module: nn.Module) -> RedirectedForward:
+    forward = module.__dict__.get("forward")
+    if not isinstance(forward, RedirectedForward):
+        module.forward = forward = RedirectedForward(module)
+    return forward
 
 
-def _gate(model: nn.Module, entry: Mapping[str, Any], make: Make) -> Activation:
-    new, like = make(entry["spec"], entry["dim"]), next(model.parameters(), None)
+def paired(spec: str, dim: int, make: Make) -> tuple[Activation, bool]:
+    """Return the activation that pairs halves of the channels, or the one of neighbors and True if there is none."""
+    if spec.endswith("_halves"):
+        return make(spec, dim), False
+    try:
+        return make(f"{spec}_halves", dim), False
+    except ValueError:
+        return make(spec, dim), True
+
+
+def _new_module(model: nn.Module, entry: Mapping[str, Any], make: Make) -> nn.Module:
+    new: nn.Module
+    if entry["pair"]:
+        gate, adjacent = paired(entry["spec"], entry["dim"], make)
+        new = gate if entry["pair"] == "glu" and not adjacent else PairGate(gate, adjacent)
+    else:
+        new = make(entry["spec"], entry["dim"])
+    like = next(model.parameters(), None)
     return (new if like is None else new.to(like.device, like.dtype)).train(model.training)
 
 
-def _put_in_transformer(model: nn.Module, path: str, gate: nn.Module) -> None:
-    """Sets the activation of torch's own layer, and turns off the fast paths that would not call it."""
-    layer = model.get_submodule(path)
-    assert isinstance(layer, TRANSFORMER_LAYERS)
-    layer.activation = gate
-    if isinstance(layer, nn.TransformerEncoderLayer):
-        layer.activation_relu_or_gelu = 0
-    for encoder in model.modules():
-        if isinstance(encoder, nn.TransformerEncoder) and layer in encoder.layers:
-            encoder.use_nested_tensor = False
+# Models of the transformers library
 
 
-def pretrained(kind: type[nn.Module]) -> type[nn.Module]:
-    """A subclass of a model's class, under its name, that follows the recipe in its configuration when it is made."""
+def _pretrained(kind: type[nn.Module]) -> type[nn.Module]:
+    """Return a subclass of a model's class, with its name, that applies the recipes in its configuration."""
+    if hasattr(kind, "boolit_base"):
+        return kind
 
     @wraps(kind.__init__)
     def init(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:
@@ -82,134 +288,48 @@ def pretrained(kind: type[nn.Module]) -> type[nn.Module]:
 
     @wraps(kind.save_pretrained)  # type: ignore[attr-defined]
     def save_pretrained(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # The format of older checkpoints joins layers that were equally wide, and would cut them apart in the middle.
+        # The format of older checkpoints merges layers that were equally wide and would split them in the middle.
         return kind.save_pretrained(self, *args, **{"save_original_format": False, **kwargs})  # type: ignore[attr-defined]
 
-    return subclass(kind, pretrained, {"__init__": init, "save_pretrained": save_pretrained})
+    def reduce(self: Any, _: object) -> Any:
+        return _rebuild, (kind,), vars(self)
+
+    body = {"boolit_base": kind, "__init__": init, "save_pretrained": save_pretrained, "__reduce_ex__": reduce}
+    body |= {"__module__": kind.__module__, "__doc__": kind.__doc__}
+    return _CLASSES.setdefault(kind, type(kind.__name__, (kind,), body))
 
 
-def remember(model: nn.Module, recipe: Recipe, constraints: WidthConstraints, scale: Scale) -> None:
-    """Writes the recipe into the configuration of a model that is saved with one, and new widths where it has a field."""
+_CLASSES: dict[type[nn.Module], type[nn.Module]] = {}
+
+
+def _rebuild(kind: type[nn.Module]) -> nn.Module:
+    subclass = _pretrained(kind)
+    return subclass.__new__(subclass)
+
+
+def remember(model: nn.Module, recipe: Recipe) -> None:
+    """Store the recipe in the configuration of a transformers model."""
     config: Any = getattr(model, "config", None)
-    if not hasattr(model, "save_pretrained") or not hasattr(config, "save_pretrained"):
-        return
-    widths = {key: (use.size, scale.size(use)) for key, use in constraints.layer_widths.items()}
-    free = {path for path, _ in widths}
-    fixed = [layer for path, layer in model.named_modules() if path not in free]
-    others = {size for layer in fixed for parameter in layer.parameters(recurse=False) for size in parameter.shape}
-    changed = set()
-    for part in (config, *(value for value in vars(config).values() if hasattr(value, "save_pretrained"))):
-        for name, value in vars(part).items():
-            made = {new for (_, attribute), (old, new) in widths.items() if attribute.startswith("out_") and old == value}
-            if _FIELDS.search(name) and isinstance(value, int) and len(made) == 1 and value not in others:
-                setattr(part, name, made.pop())
-                changed.add(value)
-    layers = {path: dict(sizes) for path, sizes in recipe["layers"].items()}
-    for (path, attribute), (old, new) in widths.items():
-        if old in changed:  # the layer would be made with the new value of the field
-            layers.setdefault(path, {})[attribute] = new
-    config.boolit = [*getattr(config, "boolit", ()), {**recipe, "layers": layers}]
-    if pretrained not in getattr(type(model), "made_from", (None, ()))[1]:
-        model.__class__ = pretrained(type(model))
+    if hasattr(model, "save_pretrained") and hasattr(config, "save_pretrained"):
+        config.boolit = [*getattr(config, "boolit", ()), recipe]
+        model.__class__ = _pretrained(type(model))
 
 
 def from_pretrained(cls: type[Any], folder: str, **options: Any) -> Any:
-    """A converted model of ``transformers``, as ``save_pretrained`` wrote it.
+    """Load a converted transformers model that ``save_pretrained`` wrote.
 
     Args:
-        cls: the model's class, as it was before the conversion.
+        cls: the class of the model before the conversion.
         folder: where it was saved.
-        options: what ``cls.from_pretrained`` takes besides.
+        options: further arguments of ``cls.from_pretrained``.
 
     Example:
         >>> from_pretrained(nn.Linear, "somewhere")
         Traceback (most recent call last):
-        TypeError: Linear has no from_pretrained: give the class of a model of transformers
+        TypeError: Linear has no from_pretrained; pass the class of a transformers model
     """
     if not hasattr(cls, "from_pretrained") or not hasattr(cls, "config_class"):
-        raise TypeError(f"{cls.__name__} has no from_pretrained: give the class of a model of transformers")
-    config = cls.config_class.from_pretrained(folder)
-    if not hasattr(config, "boolit"):
+        raise TypeError(f"{cls.__name__} has no from_pretrained; pass the class of a transformers model")
+    if not hasattr(cls.config_class.from_pretrained(folder), "boolit"):
         raise ValueError(f"{folder} holds no converted model; load it with {cls.__name__}.from_pretrained")
-    return pretrained(cls).from_pretrained(folder, **options)  # type: ignore[attr-defined]
-
-
-@dataclass
-class Replacements:
-    """What goes where in a model, before the widths are known."""
-
-    model: nn.Module
-    graph: fx.Graph | None
-    sites: Collection[Site]
-    active: Collection[Site]
-    products: Mapping[fx.Node, Site]
-    constraints: WidthConstraints
-
-    def recipe(self, spec: str, sizes: Mapping[str, Any], scale: Scale) -> Recipe:
-        """All that is done, as plain data: a configuration can keep it."""
-        gated = set(self.products.values())
-        dims = self.constraints.dims
-        entries = {site: {"spec": "identity" if site in gated else spec, "dim": dims[site]} for site in self.active}
-        where = places(self.graph) if self.graph is not None else {}
-        calls: dict[str, list[dict[str, Any]]] = {}
-        for place, what in dict(self._calls(spec, entries, where, scale)).items():
-            calls.setdefault(place.owner, []).append({"call": place.call, "index": place.number, **what})
-        modules, turning = self._modules(entries)
-        layers = {site.name.rpartition(".")[0]: entry for site, entry in entries.items() if not site.nodes and not site.module}
-        apart = sorted({*turning, *self._apart(where, calls, modules)} - calls.keys())
-        return {"layers": dict(sizes), "modules": modules, "transformers": layers, "calls": calls, "apart": apart}
-
-    def _calls(self, spec: str, entries: Mapping[Site, Any], where: Any, scale: Scale) -> Iterator[tuple[Any, Any]]:
-        """Calls of functions that become gates, products that become gates of two, and sizes that are written out."""
-        for site, entry in entries.items():
-            if site.nodes and site.module is None:
-                yield site.place, {"name": site.name.removeprefix(f"{site.place.owner}."), "pair": False, **entry}
-        for node, site in self.products.items():
-            entry = {"spec": spec, "dim": self.constraints.dims[site]}
-            yield where[node], {"name": f"pair_gate_{where[node].number}", "pair": True, **entry}
-        for literal in self.constraints.literals:
-            old, new = literal.use.size, scale.size(literal.use)
-            if old != new:
-                yield where[literal.node], {"sizes": [literal.position, old, new]}
-
-    def _modules(self, entries: Mapping[Site, Any]) -> tuple[list[dict[str, Any]], set[str]]:
-        """Which modules are replaced by what, under every name they have; and which callers must count the calls."""
-        paths: dict[int, list[str]] = {}
-        for path, module in self.model.named_modules(remove_duplicate=False):
-            paths.setdefault(id(module), []).append(path)
-        calls: dict[str, dict[str, list[Site]]] = {}
-        for site in self.sites:
-            if site.module is not None:
-                calls.setdefault(site.module, {}).setdefault(site.place.owner, []).append(site)
-        found, turning = [], set()
-        for module, owners in calls.items():
-            names = paths[id(self.model.get_submodule(module))]
-            everywhere = [entries.get(site) for called in owners.values() for site in called]
-            alike = all(entry == everywhere[0] for entry in everywhere)
-            for owner, called in [*owners.items()][: 1 if alike else None]:
-                own = [name for name in names if name.startswith(f"{owner}." if owner and not alike else "")] or names
-                turns = [entries.get(site) for site in sorted(called, key=lambda site: site.place.number)]
-                if any(turn != turns[0] for turn in turns):
-                    turning.add(owner)
-                else:
-                    turns = turns[:1]
-                found += [{"paths": own, "turns": turns}] if any(turns) else []
-        return found, turning
-
-    def _apart(self, where: Mapping[fx.Node, Any], calls: Mapping[str, Any], modules: list[dict[str, Any]]) -> set[str]:
-        """Modules inside one whose calls are redirected, that make calls of the same names: these are not its own."""
-        names = {owner: {call["call"] for call in some} for owner, some in calls.items()}
-        found = {path for entry in modules for path in entry["paths"] if any(_within(path, owner) for owner in names)}
-        for node, place in where.items():
-            path, inside = place.owner, {place.call}
-            if node.op == "call_module":
-                path = place.call
-                pointwise = isinstance(self.model.get_submodule(path), POINTWISE_CLASSES)
-                inside = node.meta.get("inside", set[str]().union(*names.values()) if pointwise else set())
-            if any(_within(path, owner) and inside & called for owner, called in names.items()):
-                found.add(path)
-        return found
-
-
-def _within(path: str, owner: str) -> bool:
-    return path != owner and path.startswith(f"{owner}." if owner else "")
+    return _pretrained(cls).from_pretrained(folder, **options)  # type: ignore[attr-defined]

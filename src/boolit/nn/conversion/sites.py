@@ -1,7 +1,8 @@
-"""Which activations a conversion takes, by name, as modules or as calls, and where in a graph they act."""
+"""The activations of a model: which ones a conversion takes, and where they act."""
 
 from __future__ import annotations
 
+import operator
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -9,180 +10,205 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from torch import fx, nn
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
 
-from boolit.nn.gates import Activation, Pointwise
+from boolit.nn.gates import Activation
 
 _HIDDEN = "ReLU ReLU6 LeakyReLU PReLU RReLU ELU CELU SELU GELU SiLU Mish Hardswish Hardtanh Tanh Softsign"
-# Mostly probabilities, masks and step sizes (squeeze-and-excitation, outputs), not hidden units: taken only when asked for.
+# These mostly compute probabilities, masks and step sizes, not hidden units, so they are replaced only on request.
 _OTHERS = "Sigmoid Hardsigmoid LogSigmoid Softplus Tanhshrink Softshrink Hardshrink Threshold"
 TABLE: dict[str, type[nn.Module]] = {
     "leaky_relu" if name == "LeakyReLU" else name.lower(): getattr(nn, name) for name in f"{_HIDDEN} {_OTHERS}".split()
 }
-HIDDEN = [*TABLE][: len(_HIDDEN.split())]
 POINTWISE_CLASSES = tuple(TABLE.values())
 POINTWISE_NAMES = frozenset({*TABLE, "log_sigmoid"})
-TRANSFORMER_LAYERS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
+HIDDEN = [*TABLE][: len(_HIDDEN.split())]
+CHOICES = {**TABLE, "glu": nn.GLU}
 
-# Classes that others write for the same functions: NewGELUActivation, QuickGELU, GELUTanh, ReLUSquaredActivation, Swish.
+# Class names of the same functions in other libraries: NewGELUActivation, QuickGELU, ReLUSquaredActivation, Swish.
 _WORDS = {"swish": "silu", **{name.replace("_", ""): name for name in HIDDEN}}
 _LIKE = re.compile(
     rf"[a-z]*?(?P<word>{'|'.join(sorted(_WORDS, key=len, reverse=True))})(tanh|squared|python)?(activation|function|act)?"
 )
 
 
+class PairGate(nn.Module):
+    """Gate over the channels of two tensors, in place of a product such as ``act(gate) * up`` or of a GLU.
+
+    Args:
+        gate: the activation.
+        adjacent: whether the gate pairs neighboring channels instead of halves.
+    """
+
+    def __init__(self, gate: Activation, adjacent: bool) -> None:
+        super().__init__()
+        self.gate, self.adjacent = gate, adjacent
+
+    def forward(self, first: Tensor, second: Tensor | None = None) -> Tensor:
+        """Apply the gate to both tensors, or to both halves of the first.
+
+        Shape: two tensors of ``(…, C, …)``, or one of ``(…, 2C, …)``, to what the gate makes of 2C channels.
+        """
+        dim: Any = self.gate.dim
+        if self.adjacent:
+            pair = first.chunk(2, dim) if second is None else (first, second)
+            first, second = torch.stack(pair, dim).flatten(dim - 1, dim), None
+        result: Tensor = self.gate(first if second is None else torch.cat((first, second), dim))
+        return result
+
+
 class ActivationChoice(NamedTuple):
-    """The activations to replace: torch's by name, others by class."""
+    """The activations to replace: torch's by name, others by class, and boolit's own if ``gates``."""
 
     names: frozenset[str]
     classes: tuple[type[nn.Module], ...]
+    gates: bool
 
     def takes_module(self, module: nn.Module) -> bool:
-        """Whether a module is one of them."""
-        if isinstance(module, Pointwise):
-            return module.name in self.names
-        return isinstance(module, self.classes) or named_like(module) in self.names
+        gate = module.gate if isinstance(module, PairGate) else module
+        if isinstance(gate, Activation):
+            kept = gate.spec == "identity" or gate.spec in set(TABLE) - self.names
+            return gate.spec in self.names or isinstance(gate, self.classes) or (self.gates and not kept)
+        return isinstance(module, self.classes) or _named_like(module) in self.names
 
-    def takes_call(self, node: fx.Node) -> bool:
-        """Whether a traced function or method call is one of them."""
-        return node.op in ("call_function", "call_method") and operation_name(node) in self.names
-
-    def takes_attribute(self, value: object) -> bool:
-        """Whether a value held by a layer (nn.TransformerEncoderLayer's) is one of them."""
-        return self.takes_module(value) if isinstance(value, nn.Module) else function_name(value) in self.names
+    def takes_node(self, model: nn.Module, node: fx.Node) -> bool:
+        if node.op == "call_module":
+            return self.takes_module(model.get_submodule(str(node.target)))
+        return node.op == "call_method" and str(node.target) in self.names
 
 
 def choose(replace: Sequence[str | type[nn.Module]] | None) -> ActivationChoice:
-    """The choice ``replace`` describes; by default every pointwise activation of torch that serves hidden units."""
-    chosen = HIDDEN if replace is None else replace
+    """Return the choice that ``replace`` describes; by default everything that serves hidden units."""
+    chosen = [*HIDDEN, "glu"] if replace is None else [replace] if isinstance(replace, (str, type)) else replace
     classes = [item for item in chosen if isinstance(item, type) and issubclass(item, nn.Module)]
     for item in chosen:
-        if item not in classes and item not in TABLE:
-            raise ValueError(f"cannot replace {item!r}: it is no nn.Module class and none of {', '.join(TABLE)}")
-    names = [name for name, kind in TABLE.items() if name in chosen or kind in classes]
-    return ActivationChoice(frozenset(names), (*classes, *(TABLE[name] for name in names)))
+        if item not in classes and item not in CHOICES:
+            raise ValueError(f"cannot replace {item!r}: it is not an nn.Module class and none of {', '.join(CHOICES)}")
+    names = [name for name, kind in CHOICES.items() if name in chosen or kind in classes]
+    return ActivationChoice(frozenset(names), (*classes, *(CHOICES[name] for name in names)), replace is None)
 
 
-def named_like(module: nn.Module) -> str:
-    """What a module without parameters or parts is, by the name of its class: ``gelu`` for a NewGELUActivation."""
-    found = _LIKE.fullmatch(type(module).__name__.casefold().replace("_", ""))
-    alone = not isinstance(module, Activation) and not any(True for _ in (*module.parameters(), *module.children()))
-    return _WORDS[found["word"]] if found and alone else ""
-
-
-def operation_name(node: fx.Node) -> str:
-    """What a traced call is called, without the underscore of in-place variants; empty for a function not of torch."""
-    return str(node.target).removesuffix("_") if node.op == "call_method" else function_name(node.target)
+def _named_like(module: nn.Module) -> str:
+    match = _LIKE.fullmatch(type(module).__name__.casefold().replace("_", ""))
+    bare = not any(True for _ in (*module.parameters(), *module.children()))
+    return _WORDS[match["word"]] if match and bare else ""
 
 
 def function_name(function: Any) -> str:
-    """The name of a function of torch, Python's operators or builtins (``add`` for ``__radd__``); empty for any other."""
-    room = str(getattr(function, "__module__", None) or "torch").split(".")[0]
+    """Return the name of a function of torch or Python without prefixes (``add`` for ``__radd__`` and ``add_``)."""
+    package = str(getattr(function, "__module__", None) or "torch").split(".")[0]
     name = str(getattr(function, "__name__", ""))
     if name == "__get__":
         name = str(getattr(function.__self__, "__name__", ""))
     if name.startswith("__"):
         name = re.sub(r"^[ri](?=(add|sub|mul|div|truediv|floordiv|pow|and|or|xor)$)", "", name.strip("_"))
-    return name.removesuffix("_") if room in ("torch", "_operator", "builtins", "math") else ""
+    return name.removesuffix("_") if package in ("torch", "_operator", "builtins", "math") else ""
+
+
+def _functions() -> Iterator[tuple[Any, str]]:
+    for package in (F, torch, Tensor, operator):
+        for attribute in dir(package):
+            function = getattr(package, attribute, None)
+            name = function_name(function) if callable(function) else ""
+            if name in POINTWISE_NAMES | {"glu", "mul", "view", "reshape"}:
+                yield function, name
+
+
+# Functions whose calls can be replaced. torch.compile can look them up here, but cannot run `function_name`.
+REPLACEABLE = dict(_functions())
 
 
 class Place(NamedTuple):
-    """Where a call is made: the module whose forward makes it, the name, and which of its calls of that name it is."""
+    """Position of a call: the module whose forward makes it, the name, and its number among the calls of that name."""
 
     owner: str
     call: str
     number: int
 
 
-NOWHERE = Place("", "", 0)
+_NOWHERE = Place("", "", 0)
 
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """One place where an activation acts: its calls in the graph, or the attribute of a transformer layer of torch."""
+    """A place where an activation acts: the calls of a module or of a function."""
 
     name: str
     was: str
     module: str | None = None
     nodes: tuple[fx.Node, ...] = ()
     factor: Fraction = Fraction(1)
-    place: Place = NOWHERE
+    place: Place = _NOWHERE
+    pair: str = ""  # "product" for a gate over two tensors, "glu" for one over two halves
 
 
 def places(graph: fx.Graph) -> dict[fx.Node, Place]:
-    """The place of every call; calls that differ only in which call of their owner they belong to have the same."""
+    """Return the place of every call. Calls made by different calls of their owner have the same place."""
     counts: Counter[tuple[str, str]] = Counter()
-    found: dict[fx.Node, Place] = {}
-    numbers: set[fx.Node] = set()
+    result: dict[fx.Node, Place] = {}
     for node in graph.nodes:
-        name = str(node.target) if node.op == "call_module" else operation_name(node)
-        asked = name == "size" or (name == "getattr" and node.args[1] == "shape")
-        if asked or (node.op == "call_function" and node.all_input_nodes and numbers.issuperset(node.all_input_nodes)):
-            numbers.add(node)  # arithmetic of sizes, which is no call of torch's when the model runs
-        elif node.op.startswith("call_"):
-            stack = [*node.meta.get("nn_module_stack", {})][: -1 if node.op == "call_module" else None]
-            key = (stack[-1] if stack else "", name)
-            found[node] = Place(owner(node), name, counts[key])
+        if node.op in ("call_method", "call_module"):
+            stack = [*node.meta["nn_module_stack"]][: -1 if node.op == "call_module" else None]
+            key = (stack[-1] if stack else "", str(node.target))
+            result[node] = Place(owner(node), str(node.target), counts[key])
             counts[key] += 1
-    return found
+    return result
 
 
-def find_sites(model: nn.Module, graph: fx.Graph | None, choice: ActivationChoice) -> list[Site]:
-    """Every place where a chosen activation acts, each with a name of its own."""
+def find_sites(model: nn.Module, graph: fx.Graph, choice: ActivationChoice) -> list[Site]:
+    """Return every place where a chosen activation acts, each with a unique name."""
     taken = {name for name, _ in model.named_modules(remove_duplicate=False)}
-    found: dict[Place, list[fx.Node]] = {}
-    for node, place in places(graph).items() if graph else ():
-        if choice.takes_call(node) or (node.op == "call_module" and choice.takes_module(model.get_submodule(place.call))):
-            found.setdefault(place, []).append(node)
+    calls: dict[Place, list[fx.Node]] = {}
+    for node, place in places(graph).items():
+        if place.call and choice.takes_node(model, node):
+            calls.setdefault(place, []).append(node)
     seen: set[str] = set()
     sites = []
-    for place, nodes in found.items():
-        if nodes[0].op == "call_module":
-            module = model.get_submodule(place.call)
-            name = unique(place.call, taken) if place.call in seen else place.call
-            seen.add(place.call)
-            factor = module.feature_factor if isinstance(module, Activation) else Fraction(1)
-            sites.append(Site(name, describe_activation(module), place.call, tuple(nodes), factor, place))
-        else:
-            name = unique(child(place.owner, place.call), taken)
-            sites.append(Site(name, f"{place.call}(…)", None, tuple(nodes), place=place))
-    return [*_transformer_sites(model, choice), *sites]
+    for place, nodes in calls.items():
+        module = model.get_submodule(place.call) if nodes[0].op == "call_module" else None
+        pair = "glu" if isinstance(module, nn.GLU) or (module is None and place.call == "glu") else ""
+        factor = Fraction(1, 2) if pair else Fraction(1)
+        if module is None:
+            name = _unique(child(place.owner, place.call), taken)
+            sites.append(Site(name, f"{place.call}(…)", None, tuple(nodes), factor, place, pair))
+            continue
+        name = _unique(place.call, taken) if place.call in seen else place.call
+        seen.add(place.call)
+        gate = module.gate if isinstance(module, PairGate) else module
+        if isinstance(module, PairGate):
+            pair = "product" if len(nodes[0].all_input_nodes) == 2 else "glu"
+        if isinstance(gate, Activation):
+            factor = gate.feature_factor * (2 if pair == "product" else 1)
+        sites.append(Site(name, _describe(gate), place.call, tuple(nodes), factor, place, pair))
+    return sites
 
 
 def untraced_sites(model: nn.Module, choice: ActivationChoice) -> list[Site]:
-    """The activation modules of a model that has no graph."""
-    inside = tuple(f"{name}." for name, module in model.named_modules() if isinstance(module, TRANSFORMER_LAYERS))
-    named = [(name, module) for name, module in model.named_modules() if name and not name.startswith(inside)]
-    sites = [(name, module) for name, module in named if choice.takes_module(module)]
-    found = [Site(name, describe_activation(one), name, place=Place(name.rpartition(".")[0], name, 0)) for name, one in sites]
-    return [*found, *_transformer_sites(model, choice)]
+    """Return the activation modules of a model without a graph."""
+    return [
+        Site(name, _describe(module), name, place=Place(name.rpartition(".")[0], name, 0))
+        for name, module in model.named_modules()
+        if name and choice.takes_module(module) and not isinstance(module, nn.GLU)
+    ]
 
 
 def owner(node: fx.Node) -> str:
-    """The path of the module whose forward makes a call."""
+    """Return the path of the module whose forward makes a call."""
     stack = [path for path, _ in node.meta.get("nn_module_stack", {}).values()]
     return str(["", *stack][-2 if node.op == "call_module" and stack else -1])
 
 
-def unique(name: str, taken: set[str]) -> str:
-    """The name, numbered as far as needed to be new, and taken from now on."""
-    new = next(one for one in (name, *(f"{name}_{i}" for i in range(1, len(taken) + 2))) if one not in taken)
+def child(parent: str, name: str) -> str:
+    return f"{parent}.{name}" if parent else name
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    new = next(each for each in (name, *(f"{name}_{i}" for i in range(1, len(taken) + 2))) if each not in taken)
     taken.add(new)
     return new
 
 
-def child(parent: str, name: str) -> str:
-    """The path of a module in another."""
-    return f"{parent}.{name}" if parent else name
-
-
-def describe_activation(module: nn.Module) -> str:
-    """An activation as the report names it."""
+def _describe(module: nn.Module) -> str:
     return module.spec if isinstance(module, Activation) else repr(module)
-
-
-def _transformer_sites(model: nn.Module, choice: ActivationChoice) -> Iterator[Site]:
-    for name, module in model.named_modules():
-        if isinstance(module, TRANSFORMER_LAYERS) and choice.takes_attribute(module.activation):
-            was = module.activation
-            yield Site(child(name, "activation"), repr(was) if isinstance(was, nn.Module) else f"{was.__name__}(…)")
