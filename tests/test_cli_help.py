@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import shlex
-from enum import Enum
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import pytest
 import typer
 
-from boolit.cli import _options
 from boolit.cli._app import COMMANDS, HELP, application, run
 from boolit.cli._help import split_examples
-from boolit.lab.catalogue import CATALOGUES, STUDIES
-from boolit.lab.compare.config import CompareConfig
-from boolit.lab.reports.figures.style import FORMATS as DRAWINGS
-from boolit.lab.reports.tables import FORMATS as TABLES
-from boolit.lab.results import export
+from boolit.lab.catalogue import STUDIES
 
 
 def commands(group: str = "boolit", path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
@@ -125,21 +118,6 @@ def test_one_style_of_options(words: tuple[str, ...]) -> None:
             assert parameter.show_default.startswith("results/")
         if parameter.param_type_name == "option" and not parameter.is_flag:
             assert parameter.metavar, f"{words}: {parameter.name} would show the name of a Python type"
-
-
-def test_choices_are_those_of_the_lab() -> None:
-    offered: dict[type[Enum], Any] = {
-        _options.Kind: CATALOGUES,
-        _options.Task: get_args(get_args(get_type_hints(CompareConfig)["task"])[0]),
-        _options.DrawingFormat: DRAWINGS,
-        _options.TableFormat: TABLES,
-        _options.RunsFormat: export._WRITERS,
-        _options.FloatType: ("float32", "float64", "bfloat16", "float16"),
-    }
-    for choice, known in offered.items():
-        assert [each.value for each in choice] == list(known), choice
-    own = [each for _, each in inspect.getmembers(_options, inspect.isclass) if issubclass(each, Enum) and each is not Enum]
-    assert set(own) == set(offered)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def watch(event, arguments):
 sys.addaudithook(watch)
 """
 SETS = ["training.epochs=3", "data.train=64", "sweep.activation=['relu']"]
-SMALL = ["--seeds", "2", "--checkpoint-steps", "1", *(word for each in SETS for word in ("--set", each))]
+SMALL = ["--seeds", "2", *(word for each in SETS for word in ("--set", each))]
 MOMENTS = [
     ("import", "torch"),
     ("import", "torch.nn"),
