@@ -8,14 +8,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import NoReturn
 
 import pytest
 from typer.testing import CliRunner
 
 import boolit
-from boolit.cli import _app, _verify, main
+from boolit.cli import _app, _list, _verify, main
 from boolit.errors import UserError
-from boolit.lab.catalogue import CATALOGUES, Catalogue
 from boolit.lab.paper.verification import Check, CheckFamily
 from boolit.nn import known_specs
 
@@ -83,27 +83,27 @@ def test_bad_input_is_one_line_naming_it(run: Run, arguments: tuple[str, ...], n
 
 
 def test_a_users_error_stays_on_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> Catalogue:
+    def refuse() -> NoReturn:
         raise UserError("line one\n  line [bold]two[/bold]")
 
-    monkeypatch.setitem(CATALOGUES, "activations", refuse)
+    monkeypatch.setattr(_list, "_activations", refuse)
     assert run("list") == (2, "", "error: line one line [bold]two[/bold]\n")
 
 
 def test_an_unexpected_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> Catalogue:
+    def fail() -> NoReturn:
         raise ValueError("a bug, not the user's")
 
-    monkeypatch.setitem(CATALOGUES, "activations", fail)
+    monkeypatch.setattr(_list, "_activations", fail)
     with pytest.raises(ValueError, match="a bug"):
         main(["list"])
 
 
 def test_an_interrupt_is_quiet(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt() -> Catalogue:
+    def interrupt() -> NoReturn:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(CATALOGUES, "activations", interrupt)
+    monkeypatch.setattr(_list, "_activations", interrupt)
     code, out, err = run("list")
     assert (code, out, err.strip()) == (130, "", "")
 
@@ -124,15 +124,6 @@ def test_list_as_json(run: Run) -> None:
     assert {entry["spec"] for entry in entries} == set(known_specs())
     ensemble = next(entry for entry in entries if entry["spec"] == "or_and_xnor_ail_p")
     assert (ensemble["map"], ensemble["divisor"], ensemble["feature_factor"], ensemble["kind"]) == ([2, 1], 6, 0.5, "partition")
-
-
-def test_another_kind_of_list_is_one_entry(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    listing = Catalogue(("name", "about"), {"first": [("xor", "two bits")]}, [{"name": "xor"}], ["a note"])
-    monkeypatch.setitem(CATALOGUES, "studies", lambda: listing)
-    assert json.loads(run("list", "studies", "--json")[1]) == [{"name": "xor"}]
-    out = run("list", "studies")[1]
-    assert "xor   two bits" in out
-    assert "a note" in out
 
 
 def test_verify_with_the_runner_of_typer() -> None:
@@ -204,7 +195,7 @@ def in_another_process(*command: str) -> tuple[int, str, str]:
 
 
 def test_module_runs_as_the_command() -> None:
-    message = f"error: KIND 'planets' is not one of {', '.join(CATALOGUES)} (see `boolit list --help`)\n"
+    message = f"error: KIND 'planets' is not one of activations, studies, figures (see `boolit list --help`)\n"
     assert in_another_process("-m", "boolit", "list", "planets") == (2, "", message)
 
 

@@ -11,7 +11,7 @@ import pytest
 from boolit.errors import UserError
 from boolit.lab.common.files import atomic_write, cache_key, data_folder, file_digest, read_bounded
 from boolit.lab.datasets.embeddings import read_weights
-from boolit.lab.studies.files import load_study
+from boolit.lab.studies import load_study
 
 READERS: dict[str, Callable[[Path], object]] = {
     "study": load_study,
