@@ -49,7 +49,10 @@ setup(
     cmdclass={"build_ext": BuildInParallel},
     options={"build_ext": {"parallel": True}},
     ext_modules=[
-        *(extension(f"_gates_{name}", "gates.cpp", ["pairs.h", "vector_math.h"], options) for name, options in INSTRUCTIONS.items()),
+        *(
+            extension(f"_gates_{name}", "gates.cpp", ["pairs.h", "vector_math.h"], options)
+            for name, options in INSTRUCTIONS.items()
+        ),
         extension("_training", "training.cpp", ["training_loops.h"], []),
     ],
 )

@@ -165,6 +165,9 @@ class TestDevices:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: f"GPU {index}")
+        monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+        monkeypatch.setattr(torch.accelerator, "device_count", lambda: 2)
         assert doctor.devices().facts["cuda"] == "GPU 0, GPU 1 (version 12.9)"
         assert doctor.devices().facts["auto"] == "cuda"
         assert "cuda:0, cuda:1" in str(doctor.devices().facts["here"])

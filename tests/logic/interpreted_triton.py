@@ -59,7 +59,9 @@ def _interpreter() -> Iterator[None]:
         yield
 
 
-def by_triton(x: Tensor, program: Program, g: Tensor | None = None, wide: bool = False, block: int = 512) -> tuple[Tensor, Tensor]:
+def by_triton(
+    x: Tensor, program: Program, g: Tensor | None = None, wide: bool = False, block: int = 512
+) -> tuple[Tensor, Tensor]:
     """Return values, and derivatives times g: from the bits if all gates are approximate."""
     plan = gpu.Plan(program, x.dtype, x.shape, 1, block, wide)
     value, kept = plan.forward(x.contiguous(), True)

@@ -110,7 +110,9 @@ class Plan:
         assert LIBRARY is not None
         self.program, self.dtype, self.shape, self.dim = program, dtype, shape, dim
         groups = program.groups(shape[dim])
-        gates = [_gate(*member, *share, program.k) for member, share in zip(program.members, program.shares(groups), strict=True)]
+        gates = [
+            _gate(*member, *share, program.k) for member, share in zip(program.members, program.shares(groups), strict=True)
+        ]
         layout = LayoutStruct(
             TYPES[dtype],
             program.pairing == "halves",

@@ -120,7 +120,12 @@ def xnor_il(x: Tensor, y: Tensor) -> Tensor:
     return sign_x * sign_y * torch.where(near, near_value, far_value)
 
 
-FORMULAS: dict[tuple[str, str], Join] = {("or", "il"): or_il, ("xnor", "il"): xnor_il, ("or", "ail"): or_ail, ("xnor", "ail"): xnor_ail}
+FORMULAS: dict[tuple[str, str], Join] = {
+    ("or", "il"): or_il,
+    ("xnor", "il"): xnor_il,
+    ("or", "ail"): or_ail,
+    ("xnor", "ail"): xnor_ail,
+}
 
 
 def _sign(x: Tensor) -> Tensor:

@@ -250,6 +250,7 @@ class Pointwise(Activation):
         super().__init__(name, (1, 1), dim)
         if not is_pointwise(name):
             raise ValueError(f"unknown activation {name!r}; choose one of {', '.join(POINTWISE)} or threshold_T_V")
+        self.name = name
         match = _THRESHOLD.fullmatch(name)
         self.function = nn.Threshold(float(match[1]), float(match[2])) if match else POINTWISE[name]()
 
@@ -325,6 +326,7 @@ class Gated(Activation):
     def __init__(self, name: str, dim: int | None = None) -> None:
         check_choice("activation", name, GATED)
         super().__init__(name, (2, 1), dim)
+        self.name = name
         self.function = GATED[name]()
 
     def forward(self, x: Tensor) -> Tensor:

@@ -198,5 +198,6 @@ def _members(parts: SpecParts, dim: int | None) -> list[Activation]:
         return []
     k = as_group_size(parts.k)
     return [
-        Gate(word, form, k, dim, parts.pairing) if word in OPERATIONS else Extremum(word, k, dim, parts.pairing) for word in words
+        Gate(word, form, k, dim, parts.pairing) if word in OPERATIONS else Extremum(word, k, dim, parts.pairing)
+        for word in words
     ]

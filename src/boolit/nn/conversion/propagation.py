@@ -141,7 +141,8 @@ class Propagation:
     def _existing(self, name: str, module: Activation, value: Result) -> Result:
         if module.map == (1, 1) or not isinstance(value, ChannelTensor):
             return value
-        dim = module.dim if module.dim < 0 else module.dim - (value.rank or 2)
+        along = -1 if module.dim is None else module.dim
+        dim = along if along < 0 else along - (value.rank or 2)
         if dim != value.dim or any(part.size % module.divisor for part in value.parts):
             self.constraints.pin([value], f"the activation {name}")
             return Opaque.TENSOR
