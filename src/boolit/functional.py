@@ -1,6 +1,6 @@
 """Logical activations as functions of tensors.
 
-`gate` applies any gate or ensemble by its spec. The paper's gates have functions of their own: ``and``, ``or`` and ``xnor`` with
+`gate` applies any gate or ensemble by its spec. The paper's gates have their own functions: ``and``, ``or`` and ``xnor`` with
 ``il`` (exact), ``ail`` (approximate), ``nil`` and ``nail`` (the same, normalized). `combine` joins separate tensors.
 
 Example:

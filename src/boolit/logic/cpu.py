@@ -181,7 +181,7 @@ def _gate(name: str, form: str, start: int, size: int, k: int) -> GateStruct:
 
 
 def gate_constants(name: str, form: str, k: int) -> tuple[int, float, float]:
-    """Return kind, scale and shift of a gate: ``scale · base + shift`` with the base of kind OR_AIL, XNOR_AIL, OR_IL, XNOR_IL."""
+    """Return kind (OR_AIL, XNOR_AIL, OR_IL, XNOR_IL), scale and shift of a gate: ``scale · base + shift``."""
     operation = OPERATIONS[name]
     mean, sd = moments(name, form.removeprefix("n"), k) if is_normalized(form) else (0.0, 1.0)
     kind = 2 * (not is_approximate(form)) + (operation.base == "xnor")

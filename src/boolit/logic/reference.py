@@ -17,7 +17,6 @@ from torch import Tensor
 from boolit.logic.moments import check_precision, moments
 from boolit.logic.operations import OPERATIONS, Program, is_normalized
 
-
 Join = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -67,7 +66,7 @@ def _join_tree(operands: Tensor, join: Join) -> Tensor:
 
 
 # ------------------------------------------------------------------------------------------------ two operands, approximate
-# The selections are constants of the derivative. At a tie the first operand is taken and gets the whole gradient. Zero counts as
+# The selections are constants of the derivative. At a tie the first operand is taken and gets the gradient. Zero counts as
 # not positive for OR and as positive for XNOR, so some operand always has a gradient. NaN is taken, whichever operand it is.
 
 

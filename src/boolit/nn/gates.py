@@ -41,9 +41,9 @@ class Activation(nn.Module):
         True
     """
 
-    def __init__(self, spec: str, map: tuple[int, int], dim: int | None = None, divisor: int | None = None) -> None:
+    def __init__(self, spec: str, channels: tuple[int, int], dim: int | None = None, divisor: int | None = None) -> None:
         super().__init__()
-        self.spec, self.map, self.divisor = spec, map, divisor or map[0]
+        self.spec, self.map, self.divisor = spec, channels, divisor or channels[0]
         self.dim = dim if dim is None else as_int("dim", dim)
 
     @property
@@ -235,8 +235,7 @@ class Pointwise(Activation):
     """A 1→1 activation of torch with its defaults.
 
     Args:
-        name: ``relu``, ``gelu``, …: a key of ``boolit.nn.gates.POINTWISE``; or ``threshold_T_V`` for ``nn.Threshold(T, V)``, such
-            as ``threshold_0.1_0``.
+        name: A key of ``POINTWISE`` such as ``relu``; or ``threshold_T_V`` for ``nn.Threshold(T, V)``.
         dim: Dimension of the channels; it changes nothing.
 
     Shape: any, unchanged.
