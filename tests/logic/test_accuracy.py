@@ -2,9 +2,9 @@
 
 With u the unit round-off, f the exact value, c = max(|f|, Σ|x ∂f/∂x|) and L = ⌈log2 k⌉, k ≤ 64: values err by at most 4u·c·L.
 Derivatives err by at most 16u relative to max(|∂f|, 1e-30) for pairs, and by 8u·L·(4 + m) for more operands, where m is the
-largest |x|: a node's value that is off by u·m changes an exponential by as much. 2 (k - 1) times the smallest subnormal is allowed
-besides. What normalizing adds is derived in docs/accuracy.md. benchmarks/accuracy.py tries millions of points; here are few, and
-those that once failed.
+largest |x|: a node's value that is off by u·m changes an exponential by as much. 2 (k - 1) times the smallest subnormal is
+allowed besides. What normalizing adds is derived in docs/accuracy.md. benchmarks/accuracy.py tries millions of points; here are
+few, and those that once failed.
 """
 
 from __future__ import annotations

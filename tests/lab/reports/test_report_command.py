@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from boolit.cli._signals import INTERRUPT_MESSAGE
 from boolit.cli import main
 from boolit.cli._app import application
+from boolit.cli._signals import INTERRUPT_MESSAGE
 from boolit.lab.common.errors import UserError
 from boolit.lab.reports.page import embed_json
 from boolit.lab.reports.sections import FILE, NO_TABLE, ReportInfo, this_command

@@ -4,7 +4,7 @@ Products are fused with sums where `tl.fma` says so and nowhere else, so that Tr
 Divisions are rounded correctly.
 """
 # mypy: ignore-errors
-# ruff: noqa: ANN001, ANN201, D103, E501, N803, RET505, SIM109
+# ruff: noqa: E501, N803, RET505, SIM109
 
 import triton
 import triton.language as tl
