@@ -25,7 +25,6 @@ SPECS = [
 ]
 
 
-
 class Everything(nn.Module):
     """Every activation in turn on the same input."""
 

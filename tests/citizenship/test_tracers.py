@@ -125,9 +125,7 @@ def test_combine_in_a_graph() -> None:
 def test_a_graph_shows_a_gate_as_one_operator() -> None:
     graph = fx.symbolic_trace(nn.Sequential(nn.Linear(4, 8), boolit.activation("or_and_xnor_nail_d"))).graph
     calls = [node for node in graph.nodes if node.op == "call_function"]
-    assert [(str(node.target), node.args[1:]) for node in calls] == [
-        ("boolit.evaluate", ("or_and_xnor_nail_d", None))
-    ]
+    assert [(str(node.target), node.args[1:]) for node in calls] == [("boolit.evaluate", ("or_and_xnor_nail_d", None))]
 
 
 def test_half_precision() -> None:

@@ -96,7 +96,8 @@ def test_compiled_for_amd(spec: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "dtype"), [("or_il+xnor_ail_pu", torch.float64), ("and_nail_halves", torch.float16), ("implies_nil", torch.float64)]
+    ("spec", "dtype"),
+    [("or_il+xnor_ail_pu", torch.float64), ("and_nail_halves", torch.float16), ("implies_nil", torch.float64)],
 )
 def test_other_types_and_ensembles_are_compiled(spec: str, dtype: torch.dtype) -> None:
     assert all(kernel["cubin"] for kernel in compile_for("sm_80", spec, dtype, (3, 20, 7)).values())
