@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
+import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+import pandas as pd
 
 from boolit.errors import UserError
 from boolit.lab.bench.presentation import headline, remarks, tables, with_verdict
@@ -19,11 +24,10 @@ from boolit.lab.bench.training import (
     STACKING_BARS,
     TrainingResult,
 )
-from boolit.lab.reports.charts import ChartSet, ratio_chart
-from boolit.lab.reports.page import html_page, write_page
-from boolit.lab.reports.sections import Section, this_command
-from boolit.lab.reports.tables.model import ResultCell, ResultRow, ResultTable
-from boolit.lab.results.names import map_of
+from boolit.lab.reports.charts import Chart, bar_chart
+from boolit.lab.reports.page import Section
+from boolit.lab.reports.report import write_page
+from boolit.lab.reports.tables import Table
 
 _NUMBER = re.compile(r"[\d.,]*\d")
 _NOTE = "relu to copy: our time over theirs; published and compiled: how many times faster we are."
@@ -39,7 +43,7 @@ def write_bench_page(result: GatesResult | TrainingResult, path: Path) -> None:
     """Writes the report of a benchmark."""
     section = gates_section(result) if isinstance(result, GatesResult) else training_section(result)
     try:
-        write_page(html_page([section]), path)
+        write_page([section], path)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}; choose a file that can be written") from error
 
@@ -55,10 +59,10 @@ def gates_section(result: GatesResult) -> Section:
         verdict=f"{sum(met)} of {len(met)} bars are met. {headline(result)}.",
         paragraphs=remarks(result),
         tables=[_result_table(own.title, own.headings, [*own.rows, *own.references], _NOTE) for own in tables(result)],
-        charts=[_ratios(group) for group in result.groups if not group.call and group.direction != "forward"],
+        charts=[_ratios(f"ratios-{i}", g) for i, g in enumerate(result.groups) if not g.call and g.direction != "forward"],
         recipe={name: _plain(value) for name, value in settings.items()},
         environment={name: str(value) for name, value in result.stamp.items() if isinstance(value, (str, int, float))},
-        command=this_command(),
+        command=_command(),
     )
 
 
@@ -66,7 +70,7 @@ def _plain(value: object) -> str:
     return ", ".join(map(_plain, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
-def _ratios(group: TimingGroup) -> ChartSet:
+def _ratios(chart: str, group: TimingGroup) -> Chart:
     relu = group.timings[CandidateKey("torch", "relu")]
     shown: dict[str, tuple[float, float | None]] = {}
     for spec in group.specs:
@@ -81,7 +85,7 @@ def _ratios(group: TimingGroup) -> ChartSet:
     for name in REFERENCES:
         if (key := CandidateKey("torch", name)) in group.timings:
             shown.setdefault(name, (group.timings[key].ratio(relu), None))
-    return ratio_chart("ratios", f"{group.case}: time of {group.direction}", shown, "multiple of ReLU's time")
+    return bar_chart(chart, f"{group.case}: time of {group.direction}", shown, "multiple of ReLU's time")
 
 
 def training_section(result: TrainingResult) -> Section:
@@ -120,8 +124,8 @@ def training_section(result: TrainingResult) -> Section:
             f"{heads.ratio:.2f} times as much as one head's, at most {HEADS_BAR}.",
         ],
         tables=[_result_table("Stacked training", gain_headings, gains), _result_table(title, step_headings, steps)],
-        charts=[ratio_chart("steps", f"{title}: time of a step", ratios, "multiple of ReLU's time")],
-        command=this_command(),
+        charts=[bar_chart("steps", f"{title}: time of a step", ratios, "multiple of ReLU's time")],
+        command=_command(),
     )
 
 
@@ -129,13 +133,16 @@ def _bar(name: str, ratio: float) -> str:
     return with_verdict(f"≥ {STACKING_BARS[name]}", ratio >= STACKING_BARS[name]) if name in STACKING_BARS else ""
 
 
-def _result_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> ResultTable:
-    """Cells of text, each sorted by the number it begins with."""
-    found = [ResultRow(name, map_of(name), tuple(_text_cell(text) for text in cells)) for name, *cells in rows]
-    first = "activation" if headings[0] == "spec" else headings[0]
-    return ResultTable(title, tuple(headings[1:]), tuple(found), (note,) if note else (), first=first)
+def _result_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> Table:
+    """Return a table of texts, each sorted by the number it begins with."""
+    text = pd.DataFrame([row[1:] for row in rows], index=[row[0] for row in rows], columns=list(headings[1:]))
+    return Table(title, text, text.map(_number), pd.DataFrame(index=text.index), (note,) if note else ())
 
 
-def _text_cell(text: str) -> ResultCell:
+def _number(text: str) -> float:
     number = _NUMBER.search(text)
-    return ResultCell(text, data={"": float(number[0].replace(",", ""))} if number else {})
+    return float(number[0].replace(",", "")) if number else math.nan
+
+
+def _command() -> str:
+    return shlex.join(["boolit", *sys.argv[1:]])

@@ -16,7 +16,8 @@ from boolit.errors import UserError
 from boolit.lab.bench import MET, MISSED
 from boolit.lab.bench.result import CALLS, GatesResult, Ratio, TimingGroup, time_bars
 from boolit.lab.bench.settings import REFERENCES, CandidateKey
-from boolit.lab.reports.figures.style import FORMATS, save, style, styled
+from boolit.lab.paper.figures.look import FORMATS, save, styled
+from boolit.lab.reports.style import style
 from boolit.lab.results.names import label
 
 INVERTED = ("published", "compiled")  # compared the other way round: how many times faster we are
@@ -197,7 +198,7 @@ def _draw(panel: Axes, group: TimingGroup, names: Sequence[str]) -> None:
         published = group.timings.get(CandidateKey("published", name))
         if name in group.specs:
             limit = _draw_limits(panel, row, group, name)
-            _draw_time(panel, row, group.ratios(name)["relu"].value, style(name).colour, "o", OURS, limit=limit)
+            _draw_time(panel, row, group.ratios(name)["relu"].value, style(name).color, "o", OURS, limit=limit)
         elif (key := CandidateKey("torch", name)) in group.timings:
             _draw_time(panel, row, group.timings[key].ratio(relu), GREY, "s", TORCH)
         if published is not None:

@@ -94,6 +94,10 @@ def html_page(sections: Sequence[Section], live: str = "") -> str:
     )
 
 
+def _activations(section: Section) -> list[str]:
+    return list(dict.fromkeys(spec for chart in section.charts for spec in chart.activations))
+
+
 def html_table(table: Table) -> str:
     """Render one table as HTML."""
     return str(_environment().get_template("page.html.jinja").module.table(table))  # type: ignore[attr-defined]
