@@ -44,11 +44,18 @@ def test_what_affects_the_result_changes_the_key(change: dict[str, Any]) -> None
 
 
 def test_labels_and_defaults_do_not_change_the_key() -> None:
-    labels = {"study": "mine", "profile": "paper", "stage": "final", "budget": 7, "parameters": 1, "metric": Metric(name="loss")}
+    labels = {
+        "study": "mine",
+        "profile": "paper",
+        "stage": "final",
+        "budget": 7,
+        "parameters": 1,
+        "metric": Metric(name="loss"),
+    }
     assert labels.keys() == RunConfig.LABELS
     assert config(**labels).key == config().key
     assert config(training={"epochs": 2, "batch": 8, "beta1": 0.9}).key == config().key
-    assert config(data={"name": "xor", "train": 64, "test": 2048}).identity()["data"] == options(config().data)
+    assert options(config().data) == {"name": "xor", "train": 64}
 
 
 def test_json_and_copies_keep_the_key() -> None:

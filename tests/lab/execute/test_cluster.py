@@ -156,7 +156,9 @@ def test_killed_workers_lose_nothing_and_if_none_can_come_back_the_command_ends(
         assert time.monotonic() - started < 60
 
 
-@pytest.mark.parametrize(("address", "message"), [("nowhere.json", "is not a scheduler file"), ("tcp://127.0.0.1:1", "does not answer")])
+@pytest.mark.parametrize(
+    ("address", "message"), [("nowhere.json", "is not a scheduler file"), ("tcp://127.0.0.1:1", "does not answer")]
+)
 def test_a_cluster_that_is_not_there(address: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("boolit.lab.execute.cluster.CONNECT_SECONDS", 0.3)
     with pytest.raises(UserError, match=message):

@@ -25,7 +25,13 @@ from boolit.lab.training.trainer import Training
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-SMALL = ["data.train=256", "data.test=64", "training.epochs=4", "training.batch=32", "sweep.activation=['relu','xnor_ail','max']"]
+SMALL = [
+    "data.train=256",
+    "data.test=64",
+    "training.epochs=4",
+    "training.batch=32",
+    "sweep.activation=['relu','xnor_ail','max']",
+]
 
 
 @pytest.fixture

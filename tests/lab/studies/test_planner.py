@@ -32,7 +32,9 @@ def config(seed: int, activation: str = "relu", batch: int = 8, **options: float
 
 
 RUNS = st.lists(
-    st.builds(config, st.integers(0, 5), st.sampled_from(["relu", "max"]), st.sampled_from([8, 16]), beta1=st.sampled_from([0.8, 0.9])),
+    st.builds(
+        config, st.integers(0, 5), st.sampled_from(["relu", "max"]), st.sampled_from([8, 16]), beta1=st.sampled_from([0.8, 0.9])
+    ),
     min_size=1,
     max_size=25,
     unique_by=lambda run: run.key,
@@ -75,7 +77,13 @@ def test_a_plan_has_every_combination_once(write: Write) -> None:
     assert len(runs) == len({run.key for run in runs}) == 2 * 2 * 2 * 3
     assert len({(run.activation, run.budget, run.depth, run.seed) for run in runs}) == len(runs)
     first = plan(load_study(write()), "quick").runs[0]
-    assert (first.study, first.profile, first.activation, first.widths, first.budget) == ("small", "quick", "relu", (4, 2), None)
+    assert (first.study, first.profile, first.activation, first.widths, first.budget) == (
+        "small",
+        "quick",
+        "relu",
+        (4, 2),
+        None,
+    )
     assert (first.inputs, first.outputs, first.parameters, first.metric.key) == ((4,), 1, 4 * 5 + 2 * 5 + 3, "test_accuracy")
     assert {run.training.learning_rate for run in runs if run.activation == "xnor_ail"} == {0.02}
 
@@ -115,7 +123,9 @@ def test_parameter_counts_are_the_papers(study: str, profile: str, counts: dict[
     assert {run.activation: run.parameters for run in planned.runs} == counts
 
 
-@pytest.mark.parametrize(("study", "label"), [("mitstates-tmn", "tab:tmn-og"), ("mitstates-tmnx", "tab:tmnx"), ("iraven", "tab:sran")])
+@pytest.mark.parametrize(
+    ("study", "label"), [("mitstates-tmn", "tab:tmn-og"), ("mitstates-tmnx", "tab:tmnx"), ("iraven", "tab:sran")]
+)
 def test_the_rows_of_the_papers_tables_are_in_their_studies(study: str, label: str) -> None:
     rows = {cell.activation for cell in paper.table(label)}
     assert len(rows & set(load_study(study).resolve("paper")[0].sweep.activation)) > 5

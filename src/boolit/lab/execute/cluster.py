@@ -186,7 +186,7 @@ def train_on(
     bars: StudyProgress,
     stop: Stop,
 ) -> Generator[Trained | Failed, None, None]:
-    """Submit all cohorts, the longest first, and yield each one when it is done."""
+    """Submit a cohort per worker, the longest first, and yield each one when it is done."""
     checkpoints = None if folder is None else str(folder.absolute())
     options = TaskOptions(keep_weights, cluster.device, cluster.threads, checkpoints, seconds)
     client = cluster.client
@@ -203,20 +203,22 @@ def train_on(
         return
     _check_workers(client, options)
     client.subscribe_topic(options.topic, report)
+    waiting, completed, next_check = split(missing, workers)[::-1], as_completed(loop=client.loop), 0.0
     try:
-        for cohort in split(missing, workers):
-            texts, key = [run.model_dump_json() for run in cohort.runs], f"boolit-{uuid4().hex}"
-            resources = cluster.resources or None
-            future = client.submit(train_cohort, texts, options, key=key, pure=False, retries=RETRIES, resources=resources)
-            running[future] = cohort
-        completed, next_check = as_completed(running, loop=client.loop), 0.0
-        while running and not stop():
+        while (waiting or running) and not stop():
             if time.monotonic() >= next_check:
-                bars.show_workers(len(cluster.check()), sum(progress.values()))
+                workers = cluster.check()
+                bars.show_workers(len(workers), sum(progress.values()))
                 next_check = time.monotonic() + 1.0
+            while waiting and len(running) < len(workers):  # not more, as Dask blames a lost worker on all of its tasks
+                texts, key = [run.model_dump_json() for run in waiting[-1].runs], f"boolit-{uuid4().hex}"
+                resources = cluster.resources or None
+                future = client.submit(train_cohort, texts, options, key=key, pure=False, retries=RETRIES, resources=resources)
+                running[future] = waiting.pop()
+                completed.add(future)
             if completed.has_ready():
                 future = next(completed)
-                progress.pop(future.key, None)
+                progress.pop(str(future.key), None)
                 yield _outcome(cluster, running.pop(future), future, bars)
             else:
                 time.sleep(0.05)
