@@ -28,7 +28,7 @@ def standin() -> ModuleType:
 @pytest.fixture(autouse=True)
 def _formulas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("boolit.logic.cpu.LIBRARY", None)
-    monkeypatch.setattr("boolit.logic.kernels.training.fits", lambda *_: False)
+    monkeypatch.setattr("boolit.lab.kernels.usable", lambda *_: False)
 
 
 @pytest.fixture(autouse=True)
