@@ -195,7 +195,7 @@ def in_another_process(*command: str) -> tuple[int, str, str]:
 
 
 def test_module_runs_as_the_command() -> None:
-    message = f"error: KIND 'planets' is not one of activations, studies, figures (see `boolit list --help`)\n"
+    message = "error: KIND 'planets' is not one of activations, studies, figures (see `boolit list --help`)\n"
     assert in_another_process("-m", "boolit", "list", "planets") == (2, "", message)
 
 
