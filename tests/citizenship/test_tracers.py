@@ -20,8 +20,11 @@ from boolit.functional import gate, or_ail
 from boolit.nn import Ensemble, Gate, known_specs
 
 pytestmark = [
-    pytest.mark.filterwarnings(rf"ignore:`torch\.jit\.{name}` is deprecated:DeprecationWarning")
-    for name in ("trace", "trace_method", "script", "save", "load", "freeze")
+    pytest.mark.check,
+    *(
+        pytest.mark.filterwarnings(rf"ignore:`torch\.jit\.{name}` is deprecated:DeprecationWarning")
+        for name in ("trace", "trace_method", "script", "save", "load", "freeze")
+    ),
 ]
 MORE = [
     *("or_ail_k3", "xnor_nail_k3", "and_il_k3_halves", "xnor_nil_k3", "or_xnor_ail_d_k3", "or_and_xnor_nail_pu"),

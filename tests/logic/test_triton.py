@@ -20,7 +20,7 @@ import torch
 from boolit.logic import Program, gpu
 from boolit.logic.cpu import KernelStatus
 
-pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is for Linux")
+pytestmark = [pytest.mark.check, pytest.mark.skipif(find_spec("triton") is None, reason="Triton is for Linux")]
 
 SPECS = ("or_ail", "xnor_il", "or_and_xnor_ail_d")
 SHAPES = ((1024, 1024), (64, 64, 32, 32))
