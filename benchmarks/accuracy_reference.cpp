@@ -74,10 +74,10 @@ struct Worst {
     std::int64_t not_finite;
 };
 
-// Results of (base - mean) / sd. An error counts as far as it exceeds `subnormal`, of the base and of the result. `narrow` is the
+// Results of (base - mean) / sd. Errors of derivatives are counted in units of u · reach. An error counts as far as it exceeds `subnormal`, of the base and of the result. `narrow` is the
 // unit round-off of a stored type narrower than u's, whose one rounding is taken off too. `largest`: the type's largest number.
 extern "C" void compare(std::int64_t n, int k, const Real* value, const Real* c, const Real* partial, const double* got,
-                        const double* gradient, double mean, double sd, double u, double narrow, double subnormal, double largest, Worst* worst) {
+                        const double* gradient, const double* reach, double mean, double sd, double u, double narrow, double subnormal, double largest, Worst* worst) {
     *worst = {0, 0, 0, 0, 0};
     for (std::int64_t i = 0; i < n; ++i) {
         const Real exact = fminl(largest, fmaxl(-largest, (value[i] - mean) / sd));
@@ -89,7 +89,7 @@ extern "C" void compare(std::int64_t n, int k, const Real* value, const Real* c,
         for (int j = 0; j < k; ++j) {
             const Real slope = partial[i * k + j] / sd, limit = fmaxl(fabsl(slope), 1e-30L / sd);
             const Real off = fabsl(gradient[i * k + j] - slope) - narrow * fabsl(slope) - (narrow ? subnormal : 0);
-            const double units = off <= 0 ? 0 : double(off / (u * limit));
+            const double units = off <= 0 ? 0 : double(off / (u * limit * reach[i]));
             if (!std::isfinite(gradient[i * k + j])) ++worst->not_finite;
             else if (units > worst->gradient) worst->gradient = units, worst->gradient_at = i;
         }

@@ -33,9 +33,14 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
+from safetensors import SafetensorError
 
 from boolit.errors import UserError
 from boolit.lab.datasets.table import TableSource, prepare_table
+from boolit.lab.results.store import Store
+from boolit.lab.runs import Result, RunConfig
+from boolit.lab.training.checkpoint import Checkpoint
 from boolit.tables import TablePreparation, load, read_table, save
 
 SECONDS, BYTES = 30, 2**30
@@ -137,11 +142,63 @@ def expect_csv(content: bytes, whole: Any) -> Any:
     return {name: [row[place] for row in rows[1:]] for place, name in enumerate(names)}
 
 
+# A store: every row has a checksum.
+
+
+def make_store(path: Path) -> None:
+    """Write a store with sixty runs."""
+    config = RunConfig.model_validate(
+        {
+            "data": {"name": "parity"},
+            "model": {"name": "mlp"},
+            "training": {"epochs": 20, "batch": 32},
+            "inputs": (4,),
+            "outputs": 1,
+            "activation": "relu",
+            "widths": (4, 2),
+            "parameters": 36,
+            "metric": {"name": "accuracy"},
+        }
+    )
+    results = []
+    for run in config.with_seeds(range(60)):
+        curves = {name: [(run.seed + epoch) / 7 for epoch in range(20)] for name in ("train_loss", "test_accuracy")}
+        results.append(Result(run, "finished", {"test_accuracy": run.seed / 70}, curves, 1.5, {"threads": 1}))
+    with Store(path.parent) as store:
+        store.record(results)
+
+
+def read_store(path: Path) -> Any:
+    """Return all results."""
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    with Store(path.parent) as store:
+        return store.results()
+
+
+# A checkpoint: a damaged one is refused by safetensors, and its training starts again.
+
+
+def make_checkpoint(path: Path) -> None:
+    """Write a checkpoint of a few tensors."""
+    Checkpoint(path.parent).save({"weights": torch.arange(600.0).reshape(20, 30), "step": torch.tensor(7)})
+
+
+def read_checkpoint(path: Path) -> Any:
+    """Return the shapes of its tensors; their values have no checksum."""
+    try:
+        state = Checkpoint(path.parent).load() or {}
+    except SafetensorError as error:
+        raise RefusedError(str(error)) from error
+    return {name: tuple(values.shape) for name, values in state.items()}
+
+
 KINDS: dict[str, Kind] = {
+    "store": Kind("runs.sqlite", make_store, read_store),
+    "checkpoint": Kind("training.safetensors", make_checkpoint, read_checkpoint, None),
     "model": Kind("model.skops", make_model, read_model),
     "parquet": Kind("table.parquet", make_parquet, read, None),
     "csv": Kind("table.csv", make_csv, read, expect_csv),
-    # The store's and the checkpoint's belong here.
 }
 
 

@@ -19,10 +19,11 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from boolit.lab.results.scores import metric_of, size_of
+
 from boolit.errors import UserError
 from boolit.lab.common.files import atomic_write
 from boolit.lab.datasets import load, source
-from boolit.lab.results.scores import metric_of, size_of
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Metric, Record
 

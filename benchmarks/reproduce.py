@@ -26,7 +26,7 @@ from boolit.lab.studies import Cohort, Plan, load_study, plan
 
 ROOT = Path(__file__).resolve().parent.parent
 EVIDENCE = ROOT / "docs" / "evidence" / "paper"
-COLUMNS = "key study profile activation parameters depth seed metric value seconds commit".split()
+COLUMNS = ["key", "study", "profile", "activation", "parameters", "depth", "seed", "metric", "value", "seconds", "commit"]
 TWELVE = [
     *("relu", "silu", "tanh", "max", "max_min_d", "signed_geomean", "or_ail", "xnor_ail", "xnor_nail"),
     *("or_and_ail_d", "or_xnor_ail_d", "or_and_xnor_ail_d"),
@@ -54,6 +54,7 @@ def _set(key: str, value: object) -> str:
     return f"{key}={value!r}"
 
 
+COVERTYPE = (_set("sweep.params", [100_000]), _set("sweep.activation", TWELVE))
 JOBS = [
     Job("mlp-mnist", "mnist-mlp", "paper-16k", 10),
     Job("mlp-mnist", "mnist-mlp", "paper", 10, (_set("sweep.params", [65_536]),)),
@@ -65,7 +66,9 @@ JOBS = [
     Job("cnn-mnist", "mnist-cnn", "paper", 5, (_set("sweep.params", [16_384]), _set("sweep.activation", FIRST_CNN))),
     Job("cnn-mnist", "mnist-cnn", "paper", 5, (_set("sweep.params", [16_384]),)),
     *(
-        Job("mlp-covtype", f"covertype-{depth}", "paper", 3, (_set("sweep.params", [100_000]), _set("sweep.activation", TWELVE)))
+        Job(
+            "mlp-covtype", f"covertype-{depth}", "paper", 3, (_set("sweep.params", [100_000]), _set("sweep.activation", TWELVE))
+        )
         for depth in (1, 2, 3)
     ),
     Job("transfer-extra", "transfer-cifar10", "paper", 3),

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from boolit.cli._signals import INTERRUPT_MESSAGE
 from boolit.cli._app import run
+from boolit.cli._signals import INTERRUPT_MESSAGE
 
 HOOK = """
 import os, sys

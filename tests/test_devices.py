@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.check
+
 FOLDER = Path(__file__).with_name("devices")
 HALVES = (("test_families.py", "test_standin.py"), ("test_commands.py", "test_sklearn.py", "test_training.py"))
 

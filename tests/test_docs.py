@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 import pytest
 import torch
 
+pytestmark = pytest.mark.check
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:

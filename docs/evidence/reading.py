@@ -15,13 +15,13 @@ from pathlib import Path
 from statistics import fmean, median
 
 import numpy as np
+from boolit.lab.reports.figures.style import look, style
+from boolit.lab.results.resampled import ResampledSplits, estimate
+from boolit.lab.results.scores import Score, ScoreFormat, ScoreSummary, score_format, summarise
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from boolit.lab.reports.figures.style import look, style
 from boolit.lab.results.names import html_name, label, metric_label, paper_name, shorten_numbers
-from boolit.lab.results.resampled import ResampledSplits, estimate
-from boolit.lab.results.scores import Score, ScoreFormat, ScoreSummary, score_format, summarise
 from boolit.lab.results.statistics import t_test
 from boolit.lab.runs import Metric
 

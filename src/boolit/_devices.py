@@ -26,7 +26,7 @@ def automatic_device() -> str:
 
     Apple's ``mps`` has no float64 and has not been tried yet, so it is never chosen unasked.
     """
-    return next((name for name in available_devices() if name.startswith("cuda")), "cpu")
+    return "cuda" if any(name.startswith("cuda") for name in available_devices()) else "cpu"
 
 
 def choose_device(name: str | torch.device = AUTO) -> torch.device:

@@ -71,11 +71,19 @@ def one_line(error: BaseException) -> str:
 # The packages that each optional feature needs, by the names they are installed under.
 EXTRAS: dict[str, tuple[str, ...]] = {
     "lab": (
-        *("altair", "filelock", "matplotlib", "numpy", "pandas", "pillow", "platformdirs", "pooch", "pyarrow", "pydantic"),
-        *("rich", "safetensors", "scikit-learn", "scipy", *(() if sys.version_info >= (3, 11) else ("tomli",)), "typer"),
+        *("altair", "filelock", "jinja2", "matplotlib", "numpy", "pandas", "pillow", "platformdirs", "pooch", "pydantic"),
+        *(
+            "rich",
+            "safetensors",
+            "scikit-learn",
+            "scipy",
+            "skops",
+            *(() if sys.version_info >= (3, 11) else ("tomli",)),
+            "typer",
+        ),
         "vl-convert-python",
     ),
-    "sklearn": ("scikit-learn",),
+    "sklearn": ("pandas", "scikit-learn", "skops"),
     "cluster": ("distributed",),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
 }

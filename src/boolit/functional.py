@@ -1,6 +1,6 @@
 """Logical activations as functions of tensors.
 
-`gate` applies any gate or ensemble by its spec. The paper's gates have functions of their own: ``and``, ``or`` and ``xnor`` with
+`gate` applies any gate or ensemble by its spec. The paper's gates have their own functions: ``and``, ``or`` and ``xnor`` with
 ``il`` (exact), ``ail`` (approximate), ``nil`` and ``nail`` (the same, normalized). `combine` joins separate tensors.
 
 Example:
@@ -208,7 +208,9 @@ _DOCSTRING = """Return the {kind} logit that {meaning}, for groups of k channels
 def _describe(op: str, form: str) -> str:
     meaning, exact, approximate = _MEANINGS[op]
     mean, sd = moments(op, form.removeprefix("n"))
-    normalized = f", minus its mean {mean:.4f} and divided by its sd {sd:.4f} under N(0, 1) logits" if is_normalized(form) else ""
+    normalized = (
+        f", minus its mean {mean:.4f} and divided by its sd {sd:.4f} under N(0, 1) logits" if is_normalized(form) else ""
+    )
     kind, formula = ("approximate", approximate) if is_approximate(form) else ("exact", exact)
     return _DOCSTRING.format(kind=kind, meaning=meaning, formula=formula, normalized=normalized)
 

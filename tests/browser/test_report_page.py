@@ -21,6 +21,8 @@ from boolit.lab.runs import Metric, Result
 from boolit.lab.studies import load_study, plan, save
 from boolit.nn import known_specs
 
+pytestmark = pytest.mark.check
+
 READY = "[...document.querySelectorAll('.chart')].every((chart) => 'ready' in chart.dataset)"
 HOSTILE = "</script><script>document.title = 'taken'</script><!-- <b>"
 ACTIVATIONS = ("relu", "tanh", "max", "or_ail", "xnor_ail", "xnor_nil", "or_and_xnor_nail_d")

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 import boolit
 
+pytestmark = pytest.mark.check
+
 ENSEMBLES = ["or_and_xnor_nail_d", "or_and_xnor_il_p", "or_xnor_ail_pu"]
 SPECS = [
     *("or_il", "xnor_il", "or_nil", "or_ail", "xnor_ail", "and_nail"),  # the export is slow; test_tracers.py has more of them
@@ -23,7 +25,6 @@ SPECS = [
     "max_min_d",
     "signed_geomean",
 ]
-
 
 
 class Everything(nn.Module):

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-
 PUBLIC = ["__version__", "activation", "combine", "functional", "load", "logic", "nn"]
 SCRIPT = """
 import sys, time

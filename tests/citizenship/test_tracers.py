@@ -20,8 +20,11 @@ from boolit.functional import gate, or_ail
 from boolit.nn import Ensemble, Gate, known_specs
 
 pytestmark = [
-    pytest.mark.filterwarnings(rf"ignore:`torch\.jit\.{name}` is deprecated:DeprecationWarning")
-    for name in ("trace", "trace_method", "script", "save", "load", "freeze")
+    pytest.mark.check,
+    *(
+        pytest.mark.filterwarnings(rf"ignore:`torch\.jit\.{name}` is deprecated:DeprecationWarning")
+        for name in ("trace", "trace_method", "script", "save", "load", "freeze")
+    ),
 ]
 MORE = [
     *("or_ail_k3", "xnor_nail_k3", "and_il_k3_halves", "xnor_nil_k3", "or_xnor_ail_d_k3", "or_and_xnor_nail_pu"),
@@ -125,9 +128,7 @@ def test_combine_in_a_graph() -> None:
 def test_a_graph_shows_a_gate_as_one_operator() -> None:
     graph = fx.symbolic_trace(nn.Sequential(nn.Linear(4, 8), boolit.activation("or_and_xnor_nail_d"))).graph
     calls = [node for node in graph.nodes if node.op == "call_function"]
-    assert [(str(node.target), node.args[1:]) for node in calls] == [
-        ("boolit.evaluate", ("or_and_xnor_nail_d", None))
-    ]
+    assert [(str(node.target), node.args[1:]) for node in calls] == [("boolit.evaluate", ("or_and_xnor_nail_d", None))]
 
 
 def test_half_precision() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+from boolit.lab.common.errors import UserError
 
 from boolit.lab.common import devices
 from boolit.lab.common.devices import use_device
-from boolit.lab.common.errors import UserError
 from boolit.lab.datasets import load, source
 from boolit.lab.models import family
 from boolit.lab.training import Checkpoint, Job, Recipe, train

@@ -13,7 +13,11 @@ DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 WIDTH = 12  # a multiple of every divisor below
 
 GATES = [f"{op}_{form}" for op in BASIC for form in FORMS]
-ENSEMBLES = [*(f"or_and_xnor_{form}_{strategy}" for form in FORMS for strategy in ("d", "p")), "or_and_xnor_nail_pu", "or_xnor_ail_pl"]
+ENSEMBLES = [
+    *(f"or_and_xnor_{form}_{strategy}" for form in FORMS for strategy in ("d", "p")),
+    "or_and_xnor_nail_pu",
+    "or_xnor_ail_pl",
+]
 MIXED = "or_ail+xnor_il_d"
 SPECS = [*GATES, *ENSEMBLES, MIXED]
 EXACT = [spec for spec in SPECS if "ail" not in spec]

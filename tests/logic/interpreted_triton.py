@@ -59,7 +59,9 @@ def _interpreter() -> Iterator[None]:
         yield
 
 
-def by_triton(x: Tensor, program: Program, g: Tensor | None = None, wide: bool = False, block: int = 512) -> tuple[Tensor, Tensor]:
+def by_triton(
+    x: Tensor, program: Program, g: Tensor | None = None, wide: bool = False, block: int = 512
+) -> tuple[Tensor, Tensor]:
     """Return values, and derivatives times g: from the bits if all gates are approximate."""
     plan = gpu.Plan(program, x.dtype, x.shape, 1, block, wide)
     value, kept = plan.forward(x.contiguous(), True)
@@ -117,7 +119,7 @@ def test_the_route_to_a_device(spec: str) -> None:
     x = torch.randn(2, 30, requires_grad=True)
     with (
         mock.patch.object(cpu, "LIBRARY", None),
-        mock.patch.object(dispatch, "_has_kernel", lambda _: True),
+        mock.patch.object(dispatch, "_has_kernel", return_value=True),
         mock.patch.object(dispatch.cpu, "Plan", gpu.Plan),
     ):
         out = dispatch._evaluate_gpu_tree(x, program, 1) if program.k > 2 else dispatch.evaluate(x, program, 1)

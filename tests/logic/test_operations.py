@@ -69,7 +69,9 @@ def test_channels_that_do_not_divide_are_refused(program: Program, channels: int
             program.groups(channels)
 
 
-@pytest.mark.parametrize("spec", ["", "or", "ail", "or_ail_ail", "or_and_ail", "relu", "or_ail+relu_d", "or_ail_k3+or_ail_d", "max"])
+@pytest.mark.parametrize(
+    "spec", ["", "or", "ail", "or_ail_ail", "or_and_ail", "relu", "or_ail+relu_d", "or_ail_k3+or_ail_d", "max"]
+)
 def test_specs_of_other_things_are_refused(spec: str) -> None:
     with pytest.raises(ValueError, match="is not a gate or an ensemble of gates"):
         Program.parse(spec)

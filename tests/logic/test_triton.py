@@ -20,7 +20,7 @@ import torch
 from boolit.logic import Program, gpu
 from boolit.logic.cpu import KernelStatus
 
-pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is for Linux")
+pytestmark = [pytest.mark.check, pytest.mark.skipif(find_spec("triton") is None, reason="Triton is for Linux")]
 
 SPECS = ("or_ail", "xnor_il", "or_and_xnor_ail_d")
 SHAPES = ((1024, 1024), (64, 64, 32, 32))
@@ -96,7 +96,8 @@ def test_compiled_for_amd(spec: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "dtype"), [("or_il+xnor_ail_pu", torch.float64), ("and_nail_halves", torch.float16), ("implies_nil", torch.float64)]
+    ("spec", "dtype"),
+    [("or_il+xnor_ail_pu", torch.float64), ("and_nail_halves", torch.float16), ("implies_nil", torch.float64)],
 )
 def test_other_types_and_ensembles_are_compiled(spec: str, dtype: torch.dtype) -> None:
     assert all(kernel["cubin"] for kernel in compile_for("sm_80", spec, dtype, (3, 20, 7)).values())

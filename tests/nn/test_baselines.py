@@ -38,6 +38,8 @@ OF_TORCH: dict[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": torch.sigmoid,
     "identity": lambda x: x,
 }
+
+
 def test_every_pointwise_activation_of_torch_is_there() -> None:
     """torch 1.10 has these, besides softmax and attention, which read several channels."""
     assert set(OF_TORCH) | {"rrelu"} == set(POINTWISE)

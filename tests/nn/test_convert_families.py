@@ -15,6 +15,8 @@ from transformers import MixtralConfig, MixtralForCausalLM
 
 from boolit.nn import convert, from_pretrained
 
+pytestmark = pytest.mark.check
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -66,7 +66,10 @@ def mixtures() -> st.SearchStrategy[str]:
 
 def valid_specs() -> st.SearchStrategy[str]:
     return st.one_of(
-        singles(), ensembles(), mixtures(), st.sampled_from(["max_min_d", "max_min_p", "max_min_d_k3", "or_max_ail_d", "threshold_0.1_20", "threshold_-1_0"])
+        singles(),
+        ensembles(),
+        mixtures(),
+        st.sampled_from(["max_min_d", "max_min_p", "max_min_d_k3", "or_max_ail_d", "threshold_0.1_20", "threshold_-1_0"]),
     )
 
 

@@ -50,8 +50,7 @@ def bench(
 ) -> None:
     """Measure the speed of activations next to ReLU and SiLU of torch.
 
-    Ratios are those of the fastest of interleaved rounds; quartiles show the noise. The exit code is 0 whatever the figures, since a busy machine is
-    not an error.
+    Ratios are those of the fastest of interleaved rounds; quartiles show the noise. The exit code is 0 whatever the figures.
 
     Examples:
       boolit bench

@@ -26,7 +26,7 @@ DEFAULT_SHAPES = ("1024x1024", "64x64x32x32")
 SMALL = "8x8"  # where the call itself is what costs
 REFERENCES: dict[str, Callable[[], nn.Module]] = {"relu": nn.ReLU, "silu": nn.SiLU}
 DIRECTIONS = ("forward", "forward+backward")
-# Times that forward and backward may take, by spec: a reference, and the largest ratio to it. Set with AVX2 on the default shapes.
+# Bars for forward and backward by spec: a reference and the largest ratio to it, with AVX2 on the default shapes.
 BARS: dict[str, tuple[str, float]] = {
     **dict.fromkeys(("or_ail", "and_ail", "xnor_ail"), ("relu", 0.8)),
     **dict.fromkeys(("or_il", "and_il"), ("silu", 0.7)),

@@ -110,7 +110,9 @@ class Plan:
         assert LIBRARY is not None
         self.program, self.dtype, self.shape, self.dim = program, dtype, shape, dim
         groups = program.groups(shape[dim])
-        gates = [_gate(*member, *share, program.k) for member, share in zip(program.members, program.shares(groups), strict=True)]
+        gates = [
+            _gate(*member, *share, program.k) for member, share in zip(program.members, program.shares(groups), strict=True)
+        ]
         layout = LayoutStruct(
             TYPES[dtype],
             program.pairing == "halves",
@@ -179,7 +181,7 @@ def _gate(name: str, form: str, start: int, size: int, k: int) -> GateStruct:
 
 
 def gate_constants(name: str, form: str, k: int) -> tuple[int, float, float]:
-    """Return kind, scale and shift of a gate: ``scale · base + shift`` with the base of kind OR_AIL, XNOR_AIL, OR_IL, XNOR_IL."""
+    """Return kind (OR_AIL, XNOR_AIL, OR_IL, XNOR_IL), scale and shift of a gate: ``scale · base + shift``."""
     operation = OPERATIONS[name]
     mean, sd = moments(name, form.removeprefix("n"), k) if is_normalized(form) else (0.0, 1.0)
     kind = 2 * (not is_approximate(form)) + (operation.base == "xnor")

@@ -167,7 +167,7 @@ class _Gates(torch.autograd.Function):
         return _differentiable_backward(ctx.plan, grad, saved), None
 
 
-_apply = super(torch.autograd.Function, _Gates).apply  # without the check for torch.func, which `_is_ordinary` has made
+_apply: Any = super(torch.autograd.Function, _Gates).apply  # without the check for torch.func, which `_is_ordinary` has made
 
 
 def _differentiable_backward(plan: Plan, grad: Tensor, saved: Tensor) -> Tensor:
@@ -175,7 +175,7 @@ def _differentiable_backward(plan: Plan, grad: Tensor, saved: Tensor) -> Tensor:
     _check_memory(grad)
     _check_memory(saved)
     if saved.dtype != torch.uint8:
-        _, pullback = torch.func.vjp(lambda x: evaluate_reference(x, plan.program, plan.dim), saved)
+        pullback: Any = torch.func.vjp(lambda x: evaluate_reference(x, plan.program, plan.dim), saved)[1]
         return cast(Tensor, pullback(grad)[0])
     # Approximate gates are linear given their bits. The backward of ones is each input's coefficient; the gates of a duplicate
     # ensemble have one each.

@@ -17,7 +17,6 @@ from torch import Tensor
 from boolit.logic.moments import check_precision, moments
 from boolit.logic.operations import OPERATIONS, Program, is_normalized
 
-
 Join = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -67,7 +66,7 @@ def _join_tree(operands: Tensor, join: Join) -> Tensor:
 
 
 # ------------------------------------------------------------------------------------------------ two operands, approximate
-# The selections are constants of the derivative. At a tie the first operand is taken and gets the whole gradient. Zero counts as
+# The selections are constants of the derivative. At a tie the first operand is taken and gets the gradient. Zero counts as
 # not positive for OR and as positive for XNOR, so some operand always has a gradient. NaN is taken, whichever operand it is.
 
 
@@ -120,7 +119,12 @@ def xnor_il(x: Tensor, y: Tensor) -> Tensor:
     return sign_x * sign_y * torch.where(near, near_value, far_value)
 
 
-FORMULAS: dict[tuple[str, str], Join] = {("or", "il"): or_il, ("xnor", "il"): xnor_il, ("or", "ail"): or_ail, ("xnor", "ail"): xnor_ail}
+FORMULAS: dict[tuple[str, str], Join] = {
+    ("or", "il"): or_il,
+    ("xnor", "il"): xnor_il,
+    ("or", "ail"): or_ail,
+    ("xnor", "ail"): xnor_ail,
+}
 
 
 def _sign(x: Tensor) -> Tensor:

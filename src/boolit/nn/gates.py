@@ -41,9 +41,9 @@ class Activation(nn.Module):
         True
     """
 
-    def __init__(self, spec: str, map: tuple[int, int], dim: int | None = None, divisor: int | None = None) -> None:
+    def __init__(self, spec: str, channels: tuple[int, int], dim: int | None = None, divisor: int | None = None) -> None:
         super().__init__()
-        self.spec, self.map, self.divisor = spec, map, divisor or map[0]
+        self.spec, self.map, self.divisor = spec, channels, divisor or channels[0]
         self.dim = dim if dim is None else as_int("dim", dim)
 
     @property
@@ -235,8 +235,7 @@ class Pointwise(Activation):
     """A 1→1 activation of torch with its defaults.
 
     Args:
-        name: ``relu``, ``gelu``, …: a key of ``boolit.nn.gates.POINTWISE``; or ``threshold_T_V`` for ``nn.Threshold(T, V)``, such
-            as ``threshold_0.1_0``.
+        name: A key of ``POINTWISE`` such as ``relu``; or ``threshold_T_V`` for ``nn.Threshold(T, V)``.
         dim: Dimension of the channels; it changes nothing.
 
     Shape: any, unchanged.
@@ -250,6 +249,7 @@ class Pointwise(Activation):
         super().__init__(name, (1, 1), dim)
         if not is_pointwise(name):
             raise ValueError(f"unknown activation {name!r}; choose one of {', '.join(POINTWISE)} or threshold_T_V")
+        self.name = name
         match = _THRESHOLD.fullmatch(name)
         self.function = nn.Threshold(float(match[1]), float(match[2])) if match else POINTWISE[name]()
 
@@ -325,6 +325,7 @@ class Gated(Activation):
     def __init__(self, name: str, dim: int | None = None) -> None:
         check_choice("activation", name, GATED)
         super().__init__(name, (2, 1), dim)
+        self.name = name
         self.function = GATED[name]()
 
     def forward(self, x: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ class MLP(nn.Sequential):
         activation: What `boolit.activation` takes. Each layer has its own copy.
         normalisation: ``batch``, ``layer`` or ``none``.
         dropout: Probability of a 0 after each activation.
-        generator: Source of initial weights (torch's usual distribution), dropout and RReLU's slopes, in float32. Torch's global
+        generator: Source of initial weights (torch's usual distribution), dropout and RReLU's slopes, in float32. The global
             generator is then neither used nor changed.
 
     Shape: ``(…, in_features)`` to ``(…, out_features)``.

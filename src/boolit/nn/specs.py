@@ -23,8 +23,19 @@ from torch import Tensor, nn
 
 from boolit.logic.dispatch import position
 from boolit.logic.operations import FORMS, OPERATIONS, SpecParts, as_group_size, as_int, split_spec, split_words
-from boolit.nn.gates import GATED, POINTWISE, Activation, Ensemble, Extremum, Gate, Gated, Pointwise, SignedGeomean
-from boolit.nn.gates import is_pointwise, with_dim
+from boolit.nn.gates import (
+    GATED,
+    POINTWISE,
+    Activation,
+    Ensemble,
+    Extremum,
+    Gate,
+    Gated,
+    Pointwise,
+    SignedGeomean,
+    is_pointwise,
+    with_dim,
+)
 
 _REGISTERED: dict[str, Callable[[int | None], Activation]] = {}
 
@@ -33,9 +44,9 @@ def activation(spec: str | type[nn.Module] | Callable[[Tensor], Tensor], dim: in
     """Return the module that a spec names.
 
     Args:
-        spec: ``or_ail``, ``or_and_xnor_nail_d``, ``max``, ``relu``, …; ``boolit list`` and `boolit.nn.known_specs` list them. An
-            nn.Module class or a callable becomes a `boolit.nn.Custom`. An activation is returned as it is, or as a copy if it acts
-            along another ``dim``. An unknown name is a ValueError with the nearest ones.
+        spec: ``or_ail``, ``or_and_xnor_nail_d``, ``max``, ``relu``, …; ``boolit list`` and `boolit.nn.known_specs` list them.
+            An nn.Module class or a callable becomes a `boolit.nn.Custom`. An activation is returned as it is, or as a copy if
+            it acts along another ``dim``. An unknown name is a ValueError with the nearest ones.
         dim: Dimension of the channels: 1 (or -3) after a convolution, including Conv1d; -1 after a linear layer or for channels
             last. If it is not given, activations that read several channels use the last dimension of tensors with up to three
             dimensions and refuse larger ones.
@@ -198,5 +209,6 @@ def _members(parts: SpecParts, dim: int | None) -> list[Activation]:
         return []
     k = as_group_size(parts.k)
     return [
-        Gate(word, form, k, dim, parts.pairing) if word in OPERATIONS else Extremum(word, k, dim, parts.pairing) for word in words
+        Gate(word, form, k, dim, parts.pairing) if word in OPERATIONS else Extremum(word, k, dim, parts.pairing)
+        for word in words
     ]

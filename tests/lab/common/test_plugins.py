@@ -47,13 +47,12 @@ def test_the_page_s_activation_dataset_and_study_run(
     monkeypatch.setenv("BOOLIT_DATA", str(tmp_path / "data"))
     assert run(["--plugin", "mine.py", "run", "mine.toml", *few]) == 0
     assert json.loads(capsys.readouterr().out)["summary"]["trained"] == 6
-    with Store(tmp_path / "out", create=False) as store:
-        records = store.records()
-    own = [record for record in records if record.config.activation == "soft_xnor"]
-    built_in = [record for record in records if record.config.activation == "xnor_ail"]
-    assert [record.config.width for record in own] == [record.config.width for record in built_in], "both are 2 → 1"
-    assert [record.state for record in own] == ["finished"] * 2
-    loaded = own[0].environment["plugins"]
+    with Store(tmp_path / "out") as store:
+        results = {result.config.activation: result for result in store.results()}
+    plugin, built_in = results["soft_xnor"], results["xnor_ail"]
+    assert plugin.config.widths == built_in.config.widths, "both are 2 → 1"
+    assert plugin.state == "finished"
+    loaded = plugin.environment["plugins"]
     assert isinstance(loaded, dict)
     assert list(loaded) == ["mine.py"]
     assert len(loaded["mine.py"]) == 16
@@ -90,7 +89,7 @@ def test_a_dataset_and_a_model_of_two_plugins(
     given = ["--plugin", str(tmp_path / "ring.py"), "--plugin", "of_a_module", "show", str(tmp_path / "own.toml"), "--json"]
     assert run(given) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert [row["parameters"] for row in shown["runs"]] == [3, 3]
+    assert [row["parameters"] for row in shown["runs"]] == [17, 15]
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ def test_as_much_as_fits_and_no_less_than_a_comparison_needs(seconds: float, fix
 
 def test_minutes_are_decided_once(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = CompareConfig(folder / "rare.csv", "ill", activations=("relu",), budget=200, minutes=0.01)
+    monkeypatch.setattr("boolit.lab.compare.effort._time_epoch", lambda *_: 0.01)
     job = CompareJob.prepare(config).limit(tmp_path)
     assert (len(job.splits), len(job.config.rates)) == (5, 3)
     assert "5 splits instead of 10, 3 learning rates instead of 6" in job.reductions[0]

@@ -21,7 +21,7 @@ from boolit.lab.results.store import Store
 from boolit.lab.runs import Result
 from boolit.lab.studies import Plan, load_study, plan
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.check]
 
 SMALL = ["data.train=256", "data.test=64", "training.batch=32", "sweep.activation=['relu','xnor_ail','max','or_ail']"]
 LONG = "training.epochs=150"

@@ -139,7 +139,7 @@ def test_a_figure_is_the_same_bytes_each_time(format_: str, magic: bytes, tmp_pa
     ("name", "near"),
     [
         ("gate_and", "gate-and"),
-        ("and", "gate-and or difference-and or gradient-and"),
+        ("and", "gate-and, difference-and, gradient-and"),
         ("pathway", "pathways"),
         ("?", "choose from"),
     ],
@@ -155,7 +155,7 @@ def test_an_unknown_format_and_a_file_in_the_way_are_user_errors(tmp_path: Path)
     with pytest.raises(UserError, match="unknown format 'gif'; choose one of png, svg, pdf"):
         draw(["pathways"], tmp_path, "gif")
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match=r"cannot write .*choose a folder"):
+    with pytest.raises(UserError, match=r"cannot write .*choose another folder"):
         draw(["parity-weights"], tmp_path / "file", "png")
 
 

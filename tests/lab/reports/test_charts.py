@@ -11,7 +11,7 @@ import pytest
 
 from boolit.errors import UserError
 from boolit.lab.reports.charts import DRAWN, bar_chart, drawn, run_charts
-from boolit.lab.reports.style import DARK_BACKGROUND, contrast_on_white, dark_color, style
+from boolit.lab.reports.style import DARK_BACKGROUND, dark_color, style
 from boolit.lab.results.names import paper_name
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Metric
@@ -35,6 +35,13 @@ def cielab(color: str, matrix: object) -> np.ndarray:
     xyz = np.array(to_xyz) @ np.clip(np.array(matrix) @ linear, 0, 1) / [0.95047, 1.0, 1.08883]
     f = np.where(xyz > 216 / 24389, np.cbrt(xyz), (24389 / 27 * xyz + 16) / 116)
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+def contrast_on_white(color: str) -> float:
+    """Return WCAG's contrast, from 1 to 21."""
+    rgb = np.array([int(color[place : place + 2], 16) for place in (1, 3, 5)]) / 255
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return 1.05 / (float(linear @ [0.2126, 0.7152, 0.0722]) + 0.05)
 
 
 @pytest.mark.parametrize("study", ["covertype-1", "transfer-cifar10", "mnist-mlp"])

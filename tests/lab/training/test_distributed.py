@@ -11,6 +11,8 @@ from boolit.lab.datasets import load, source
 from boolit.lab.models import family
 from boolit.lab.training import Job, Recipe, train
 
+pytestmark = pytest.mark.check
+
 PROGRAM = """
 import json, sys
 from pathlib import Path

@@ -220,16 +220,16 @@ class LearnedActivation(nn.Module):
         return lambda x: vmap(lambda own, rows: functional_call(self.single, own, (rows,)))(values, x)
 
 
-def stacked_activation(runs: int, spec: str) -> nn.Module:
-    """Return the activation along the features of ``(runs, features, batch)``.
+def stacked_activation(runs: int, spec: str, dim: int = 1) -> Activation | LearnedActivation:
+    """Return the activation of every run along an axis of ``(runs, …)``.
 
     Example:
         >>> stacked_activation(3, "or_ail")(torch.zeros(3, 4, 7)).shape
         torch.Size([3, 2, 7])
     """
-    function = boolit.activation(spec, dim=1)
+    function = boolit.activation(spec, dim=dim)
     learns = next(function.parameters(), None) is not None
-    return LearnedActivation(runs, boolit.activation(spec, dim=0)) if learns else function
+    return LearnedActivation(runs, boolit.activation(spec, dim=dim - 1)) if learns else function
 
 
 # Heads on the features of a frozen encoder: two hidden layers, or a single linear layer (a:transfer).

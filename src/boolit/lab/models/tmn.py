@@ -21,7 +21,7 @@ import boolit
 from boolit.errors import UserError
 from boolit.lab.common.random import generator
 from boolit.lab.models.base import Family, Shape, draw_weights
-from boolit.lab.models.mlp import LearnedActivation
+from boolit.lab.models.mlp import LearnedActivation, stacked_activation
 from boolit.nn import Activation
 
 # tab:tmnx: pre-activation widths by feature factor, beside the 64 of 1→1 activations.
@@ -274,23 +274,6 @@ class ModuleNorm(nn.Module):
         return self.weight * (variance.clamp(min=0) + self.eps).rsqrt()
 
 
-class ModuleActivation(nn.Module):
-    """One activation per module along the last axis of ``(modules, rows, features)``."""
-
-    def __init__(self, modules: int, spec: str) -> None:
-        super().__init__()
-        single = boolit.activation(spec, dim=1)
-        learns = next(single.parameters(), None) is not None
-        self.each = LearnedActivation(modules, single) if learns else boolit.activation(spec, dim=2)
-
-    def part(self, modules: slice) -> Callable[[Tensor], Tensor]:
-        """Return the activations of a range of modules as a function."""
-        return self.each.part(modules) if isinstance(self.each, LearnedActivation) else self.each
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.part(slice(None))(x)
-
-
 class FirstLayer(nn.Module):
     """Modules that read the image: linear, batch norm, activation and, in a TMNx, a linear projection without bias.
 
@@ -301,7 +284,7 @@ class FirstLayer(nn.Module):
         super().__init__()
         features = boolit.activation(spec).out_features(width)
         self.linear, self.norm = ModuleLinear(modules, inputs, width), nn.BatchNorm1d(modules * width)
-        self.activation = ModuleActivation(modules, spec)
+        self.activation = stacked_activation(modules, spec, dim=2)
         self.projection = None if projected is None else ModuleLinear(modules, features, projected, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -326,7 +309,7 @@ class InnerLayer(nn.Module):
         super().__init__()
         features = boolit.activation(spec).out_features(width)
         self.entry, self.linear = ModuleNorm(modules, embedding), ModuleLinear(modules, embedding, width)
-        self.norm, self.activation = ModuleNorm(modules, width), ModuleActivation(modules, spec)
+        self.norm, self.activation = ModuleNorm(modules, width), stacked_activation(modules, spec, dim=2)
         self.projection = None if projected is None else ModuleLinear(modules, features, projected, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -340,7 +323,8 @@ class InnerLayer(nn.Module):
 
     def _part(self, part: slice, x: Tensor, weight: Tensor, shift: Tensor, whole: bool) -> Tensor:
         projection = None if self.projection is None else self.projection.weight[part]
-        compute = partial(_apply_modules, self.activation.part(part))
+        each = self.activation
+        compute = partial(_apply_modules, each.part(part) if isinstance(each, LearnedActivation) else each)
         if whole or not torch.is_grad_enabled():
             return compute(x, weight, shift, projection)
         result: Tensor = checkpoint(compute, x, weight, shift, projection, use_reentrant=False, preserve_rng_state=False)

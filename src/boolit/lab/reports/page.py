@@ -71,27 +71,21 @@ def html_page(sections: Sequence[Section], live: str = "") -> str:
     hashes = " ".join(f"'sha256-{_base64(hashlib.sha256(text.encode()).digest())}'" for text in (vega, script))
     connect = "'self'" if live else "'none'"
     title = sections[0].title if len(sections) == 1 else f"{len(sections)} results: {', '.join(s.title for s in sections)}"
-    return (
-        _environment()
-        .get_template("page.html.jinja")
-        .render(
-            title=title,
-            sections=sections,
-            live=live,
-            policy=f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; connect-src {connect}; "
-            "base-uri 'none'; form-action 'none'",
-            style=Markup((FOLDER / "page.css").read_text(encoding="utf-8")),
-            script=Markup(script),
-            vega=Markup(vega),
-            series=series,
-            charts_json=lambda section: embed_json(
-                {
-                    "series": series(section.charts[0].activations),
-                    "charts": {chart.name: chart.spec() for chart in section.charts},
-                }
-            ),
-        )
+    policy = (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; connect-src {connect}; "
+        "base-uri 'none'; form-action 'none'"
     )
+    style = (FOLDER / "page.css").read_text(encoding="utf-8")
+    texts = {"policy": policy, "style": Markup(style), "script": Markup(script), "vega": Markup(vega)}
+    legends = [series(_activations(section)) for section in sections]
+    charts = [{chart.name: chart.spec() for chart in section.charts} for section in sections]
+    data = [embed_json({"series": legend, "charts": specs}) for legend, specs in zip(legends, charts, strict=True)]
+    template = _environment().get_template("page.html.jinja")
+    return template.render(title=title, sections=sections, live=live, legends=legends, data=data, **texts)
+
+
+def _activations(section: Section) -> list[str]:
+    return list(dict.fromkeys(spec for chart in section.charts for spec in chart.activations))
 
 
 def html_table(table: Table) -> str:

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from boolit.logic import FORMS, OPERATIONS
 
 DARK_BACKGROUND = "#14181d"  # as in page.css
-MIN_CONTRAST = 3.02  # WCAG 2.1, 1.4.11 requires 3; colors are rounded
 
 _FAMILIES = {  # color and matplotlib's marker
     # 1→1, rectifiers: neutral
@@ -57,7 +56,6 @@ _FAMILIES = {  # color and matplotlib's marker
     "or_and_xnor_pu": ("#875CE3", "h"),
     "or_and_xnor_d": ("#6B2681", "*"),
 }
-_MARKERS = "osP^v<>DphX*"
 _DASHES, _GAPS = (14, 10, 7, 4.5, 2.5), (2, 3.5, 5, 7)
 _DOTS = {"": 0, "ail": 0, "nail": 1, "il": 2, "nil": 3}
 _FILLS = {"": 1.0, "ail": 1.0, "nail": 0.5, "il": 0.0, "nil": 0.25}
@@ -100,31 +98,14 @@ def style(spec: str) -> ActivationStyle:
     """
     form = _FORM.search(spec)
     word, family = form[1] if form else "", _FORM.sub("", spec)
-    color, marker = _family(family)
-    place = list(_FAMILIES).index(family) if family in _FAMILIES else _digest(family)[3]
-    dots = (1.0, 2.0) * _DOTS[word]
-    dash = (float(_DASHES[place % 5]), _GAPS[place // 5 % 4] + 4.0 * (place >= 20), *dots)
+    place = list(_FAMILIES).index(family) if family in _FAMILIES else hashlib.sha256(family.encode()).digest()[0]
+    color, marker = _FAMILIES[_related(family, place)]
+    dash = (float(_DASHES[place % 5]), _GAPS[place // 5 % 4] + 4.0 * (place >= 20), *(1.0, 2.0) * _DOTS[word])
     return ActivationStyle(color, () if spec == "relu" else dash, marker, _FILLS[word])
 
 
-def _family(family: str) -> tuple[str, str]:
-    """Return color and marker: those of the table, or for other specs a shade of a related hue, chosen by a hash."""
-    if family in _FAMILIES:
-        return _FAMILIES[family]
-    digest = _digest(family)
-    white = 0.15 + 0.4 * digest[1] / 255
-    mixed = [channel * (1 - white) + white for channel in _channels(_FAMILIES[_related(family, digest[0])][0])]
-    while 1.05 / (_luminance(mixed) + 0.05) < MIN_CONTRAST:
-        mixed = [0.97 * channel for channel in mixed]
-    return _hex(mixed), _MARKERS[digest[2] % len(_MARKERS)]
-
-
-def _digest(family: str) -> bytes:
-    return hashlib.sha256(family.encode()).digest()
-
-
 def _related(family: str, choice: int) -> str:
-    """Return the longest beginning of the name that is in the table, the base of its operation, or any by a hash."""
+    """Return the longest beginning of a family's name that has a style, the base of its operation, or any other family."""
     words = re.split(r"[_+]", family)
     beginnings = ["_".join(words[:count]) for count in range(len(words), 0, -1)]
     known = [name for name in beginnings if name in _FAMILIES]
@@ -145,16 +126,6 @@ def dark_color(color: str) -> str:
         if (_luminance(mixed) + 0.05) / (behind + 0.05) >= 4:
             break
     return _hex(mixed)
-
-
-def contrast_on_white(color: str) -> float:
-    """Return the contrast of a color on white by WCAG's definition, from 1 to 21.
-
-    Example:
-        >>> round(contrast_on_white("#000000")), round(contrast_on_white("#767676"), 1)
-        (21, 4.5)
-    """
-    return 1.05 / (_luminance(_channels(color)) + 0.05)
 
 
 def _channels(color: str) -> list[float]:

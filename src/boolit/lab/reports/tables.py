@@ -78,7 +78,7 @@ class Table:
     def without_verdict(self) -> Table:
         """Return the table of an unfinished study: no tests, marks or ranking."""
         rows = sorted(self.text.index, key=sort_key)
-        tests = [name for name in self.data if str(name).startswith(("difference", "p", "effect")) and name != "parameters"]
+        tests = [name for name in self.data if re.fullmatch(r"(difference|p|effect)( .*)?", str(name))]
         text, data = (frame.loc[rows].drop(columns=tests, errors="ignore") for frame in (self.text, self.data))
         return Table(f"Unfinished: {self.title}", text, data, _no_marks(text), (*self.notes[:1], COVERAGE))
 

@@ -12,17 +12,8 @@ from boolit.nn import Activation, Custom, Ensemble, Extremum, Gate, activation, 
 REFERENCE = "relu"
 
 _PROPER = {
-    "relu": "ReLU",
+    **{name.lower(): name for name in ("PReLU", "ELU", "CELU", "SELU", "GELU", "SiLU", "GLU", "SwiGLU", "GEGLU", "ReLU")},
     "leaky_relu": "LeakyReLU",
-    "prelu": "PReLU",
-    "elu": "ELU",
-    "celu": "CELU",
-    "selu": "SELU",
-    "gelu": "GELU",
-    "silu": "SiLU",
-    "glu": "GLU",
-    "swiglu": "SwiGLU",
-    "geglu": "GEGLU",
     "signed_geomean": "SignedGeomean",
 }
 _SUBSCRIPTS = str.maketrans("ailn", "ₐᵢₗₙ")
@@ -61,7 +52,7 @@ def label(spec: str) -> str:
         >>> label("xnor_ail"), label("my net, $5")
         ('XNOR$_{\\\\mathrm{AIL}}$', 'my net, \\\\$5')
     """
-    return _name(spec, _math_subscript) or spec.replace("$", r"\$")
+    return _name(spec, lambda form: f"$_{{\\mathrm{{{form}}}}}$") or spec.replace("$", r"\$")
 
 
 def latex_name(spec: str) -> str:
@@ -85,17 +76,8 @@ def html_name(spec: str) -> str:
 
 
 def latex_escape(text: str) -> str:
-    r"""Escape a text for LaTeX.
-
-    Example:
-        >>> print(latex_escape("a_b: 5 % ± 1"))
-        a\_b: 5 \% $\pm$ 1
-    """
+    """Escape a text for LaTeX."""
     return text.translate(_LATEX)
-
-
-def _math_subscript(form: str) -> str:
-    return f"$_{{\\mathrm{{{form}}}}}$"
 
 
 def _with_markers(spec: str, escaped: Callable[[str], str], start: str, end: str) -> str:
@@ -138,12 +120,7 @@ def _group(k: int) -> str:
 
 
 def gate_name(module: Activation) -> str:
-    """Return the operation of a gate, or the name of any other activation.
-
-    Example:
-        >>> gate_name(activation("implied_by_il")), gate_name(activation("relu"))
-        ('IMPLIED BY', 'ReLU')
-    """
+    """Return the operation of a gate, such as ``IMPLIED BY``, or the name of any other activation."""
     return module.op.upper().replace("_", " ") if isinstance(module, Gate) else paper_name(module.spec)
 
 
@@ -165,12 +142,7 @@ def sort_key(spec: str) -> tuple[int, str]:
 
 
 def metric_label(metric: Metric, split: bool = True) -> str:
-    """Return a metric in words.
-
-    Example:
-        >>> metric_label(Metric(name="accuracy")), metric_label(Metric(name="rmse"), split=False)
-        ('test accuracy (%)', 'rmse')
-    """
+    """Return a metric in words, such as ``test accuracy (%)``."""
     return (metric.key if split else metric.name).replace("_", " ") + (" (%)" if metric.percent else "")
 
 
@@ -210,12 +182,7 @@ def format_p(p: float) -> str:
 
 
 def describe_p(p: float) -> str:
-    """Return a p-value for a sentence.
-
-    Example:
-        >>> describe_p(0.21), describe_p(0.0)
-        ('p = 0.21', 'p < 1e-300')
-    """
+    """Return a p-value for a sentence, such as ``p = 0.21``."""
     number = format_p(p)
     return number if math.isnan(p) else f"p {number}" if number.startswith("<") else f"p = {number}"
 

@@ -68,12 +68,7 @@ class PairedDifference:
 
 
 def estimate(values: Sequence[float], splits: ResampledSplits, share: bool) -> Estimate:
-    """Return the mean of one value per split with its interval.
-
-    Args:
-        values: one value per split.
-        splits: the splits.
-        share: whether the values are accuracies, or differences of accuracies.
+    """Return the mean of one value per split with its interval; ``share``: the values are accuracies or differences of them.
 
     Example:
         >>> result = estimate([0.8, 0.9, 0.7, 0.8], ResampledSplits(4, 20, 80), share=True)
@@ -116,33 +111,17 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def compare_splits(scores: Mapping[str, Sequence[float]], metric: Metric, splits: ResampledSplits) -> SplitComparison:
-    """Compare activations and baselines on the same splits.
-
-    Args:
-        scores: by name, one score per split, in the same order of splits.
-        metric: the metric of the scores.
-        splits: the splits.
-
-    Example:
-        >>> scores = {"relu": [0.5, 0.52, 0.47, 0.5, 0.51], "xnor_ail": [0.97, 0.98, 0.97, 1.0, 0.95]}
-        >>> pair = compare_splits(scores, Metric(name="accuracy"), ResampledSplits(5, 100, 400)).pairs[0]
-        >>> pair.first, pair.second, round(pair.difference.mean, 3), pair.p_holm < 0.001
-        ('relu', 'xnor_ail', -0.474, True)
-    """
+    """Compare activations and baselines by name, each with one score per split in the same order of splits."""
     estimates = {name: estimate(values, splits, metric.percent) for name, values in scores.items()}
-    pairs = [_pair(first, second, scores, splits, metric.percent) for first, second in combinations(scores, 2)]
+    pairs = []
+    for first, second in combinations(scores, 2):
+        difference = estimate([a - b for a, b in zip(scores[first], scores[second], strict=True)], splits, metric.percent)
+        differs = difference.mean != 0 and difference.error != 0
+        p = 2 * float(stats.t.sf(abs(difference.mean) / difference.error, splits.number - 1)) if differs else 1.0
+        pairs.append(PairedDifference(first, second, difference, p, p))
     corrected = holm([pair.p for pair in pairs])
     pairs = [replace(pair, p_holm=p) for pair, p in zip(pairs, corrected, strict=True)]
     return SplitComparison(metric, splits, {name: tuple(values) for name, values in scores.items()}, estimates, tuple(pairs))
-
-
-def _pair(
-    first: str, second: str, scores: Mapping[str, Sequence[float]], splits: ResampledSplits, share: bool
-) -> PairedDifference:
-    difference = estimate([a - b for a, b in zip(scores[first], scores[second], strict=True)], splits, share)
-    differs = difference.mean != 0 and difference.error != 0
-    p = 2 * float(stats.t.sf(abs(difference.mean) / difference.error, splits.number - 1)) if differs else 1.0
-    return PairedDifference(first, second, difference, p, p)
 
 
 @dataclass(frozen=True)

@@ -39,16 +39,9 @@ _NO_INTERVAL = (math.nan, math.nan)
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean and standard deviation of the finished runs of one activation at one size and depth.
+    """Mean and sample standard deviation of the ``n`` finished runs of one activation at one size and depth.
 
-    Args:
-        activation: spec of the activation.
-        n: number of finished runs.
-        mean: their mean.
-        sd: their sample standard deviation.
-        diverged: number of runs that diverged; they have no value.
-        solved: number of runs that solved their task, if the metric says from which value on they have.
-        parameters: parameters of the network.
+    ``diverged`` runs have no value; ``solved`` counts the runs that reach the metric's threshold, if it has one.
     """
 
     activation: str
@@ -71,12 +64,7 @@ class Summary:
 
     @staticmethod
     def from_standard_error(activation: str, mean: float, standard_error: float, n: int) -> Summary:
-        """Return the summary of a printed mean ± standard error.
-
-        Example:
-            >>> round(Summary.from_standard_error("relu", 92.06, 0.07, n=5).sd, 3)
-            0.157
-        """
+        """Return the summary of a printed mean ± standard error."""
         return Summary(activation, n, mean, standard_error * math.sqrt(n))
 
 
@@ -153,10 +141,6 @@ def welch_p(mean: Array, sd: Array, n: Array) -> Array:
     A pair has no test (NaN) if one group has fewer than `MIN_RUNS` values or both have no variance.
 
     Shape: ``(…, groups)`` each, to ``(…, groups, groups)``.
-
-    Example:
-        >>> float(welch_p(np.array([0.0, 1.0]), np.array([1.0, 1.0]), np.array([10, 10]))[0, 1].round(4))
-        0.0382
     """
     mean, sd, n = np.broadcast_arrays(mean, sd, n)
     rows, columns = (..., slice(None), None), (..., None, slice(None))
@@ -182,24 +166,13 @@ def _welch_error(sd: Array, n: Array, other_sd: Array, other_n: Array) -> tuple[
 
 
 def sidak(p: float | Array, tests: int) -> Array:
-    """Correct p-values for a number of tests by Šidák's method.
-
-    Example:
-        >>> float(sidak(0.01, 10).round(4)), float(sidak(1e-20, 10))
-        (0.0956, 1e-19)
-    """
+    """Correct p-values for a number of tests by Šidák's method, exactly also for very small ones."""
     with np.errstate(divide="ignore"):
         return np.asarray(-np.expm1(tests * np.log1p(-np.asarray(p, float))))
 
 
 def student_p(first: Summary, second: Summary) -> float:
-    """Return the paper's p-value: two-sided Student's t-test, not corrected; NaN without variance or with one value.
-
-    Example:
-        >>> tanh = Summary.from_standard_error("tanh", 96.9701, 0.02, n=5)
-        >>> round(student_p(tanh, Summary.from_standard_error("xnor_ail", 96.9021, 0.02, n=5)), 4)
-        0.0429
-    """
+    """Return the paper's p-value: two-sided Student's t-test, not corrected; NaN without variance or with one value."""
     if min(first.n, second.n) < 2 or not first.sd + second.sd > 0:
         return math.nan
     test = stats.ttest_ind_from_stats(first.mean, first.sd, first.n, second.mean, second.sd, second.n)
@@ -367,33 +340,18 @@ class ScoreFormat:
         return " %" if self.percent else ""
 
     def number(self, value: float) -> str:
-        """Format a score without its unit.
-
-        Example:
-            >>> ScoreFormat(percent=True, decimals=1).number(0.93249)
-            '93.2'
-        """
+        """Format a score without its unit."""
         return "–" if math.isnan(value) else f"{value * (100 if self.percent else 1):.{self.decimals}f}".replace("-", "−")
 
     def score(self, summary: Summary) -> str:
-        """Format mean ± standard error with the unit.
-
-        Example:
-            >>> ScoreFormat(percent=True, decimals=1).score(Summary.from_standard_error("relu", 0.932, 0.004, n=32))
-            '93.2 ± 0.4 %'
-        """
+        """Format mean ± standard error with the unit, such as ``93.2 ± 0.4 %``."""
         error = summary.standard_error
         spread = "" if math.isnan(error) else f" ± {self.number(error)}"
         return f"{self.number(summary.mean)}{spread}{self.unit}"
 
 
 def score_format(metric: Metric, errors: Sequence[float]) -> ScoreFormat:
-    """Return the format in which the median standard error has one digit, or two if the first is a 1.
-
-    Example:
-        >>> score_format(Metric(name="rmse"), [0.0042]).decimals
-        3
-    """
+    """Return the format in which the median standard error has one digit, or two if the first is a 1."""
     scaled = [error * (100 if metric.percent else 1) for error in errors if error > 0]
     if not scaled:
         return ScoreFormat(metric.percent, 2 if metric.percent else 4)

@@ -79,18 +79,8 @@ class Store:
         folder: the results folder, such as ``results/parity-quick``.
 
     Example:
-        >>> import tempfile
-        >>> from boolit.lab.runs import Metric, Result, RunConfig
-        >>> config = RunConfig(
-        ...     data={"name": "parity"}, model={"name": "mlp"}, training={"epochs": 1, "batch": 32}, inputs=(4,), outputs=1,
-        ...     activation="relu", widths=(4, 2), parameters=36, metric=Metric(name="accuracy"),
-        ... )
-        >>> with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
-        ...     with store.writing():
-        ...         store.record([Result(config, "finished", {"test_accuracy": 0.93})])
-        ...     frame = store.frame()
-        >>> frame[["activation", "parameters", "seed", "test_accuracy"]].values.tolist()
-        [['relu', 36, 0, 0.93]]
+        >>> frame = Store("results/parity-quick").frame()  # doctest: +SKIP
+        >>> frame.groupby("activation")["test_accuracy"].mean()  # doctest: +SKIP
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -170,7 +160,7 @@ class Store:
             history: whether to read the values of every epoch.
         """
         with self._reading() as database:
-            rows = [_verified(row) for row in _select(database, _SELECT, keys)]
+            rows = _rows(database, keys)
             curves = self._read_curves(database, rows) if history else {}
         configs, environments = dict[int, RunConfig](), dict[int, Any]()
         results = {}
@@ -191,7 +181,7 @@ class Store:
         activation, depth, size, split and seed.
         """
         with self._reading() as database:
-            rows = [_verified(row) for row in _select(database, _SELECT, keys)]
+            rows = _rows(database, keys)
         return self._frame(rows)
 
     def _frame(self, rows: Sequence[tuple[Any, ...]]) -> pd.DataFrame:
@@ -221,7 +211,7 @@ class Store:
         import pandas as pd
 
         with self._reading() as database:
-            rows = [_verified(row) for row in _select(database, _SELECT, keys)]
+            rows = _rows(database, keys)
             found = self._read_curves(database, rows)
         parts = [(key, metric, values) for key, own in found.items() for metric, values in own.items()]
         lengths = [len(values) for *_, values in parts]
@@ -242,7 +232,10 @@ class Store:
         for row in rows:
             if _checksum(part for pair in sorted(blobs[row[0]].items()) for part in pair) != row[9]:
                 raise _DamagedError(f"the curves of run {row[0]!r} do not match their checksum")
-        return {key: {metric: _unpack(blob) for metric, blob in packed.items()} for key, packed in blobs.items()}
+        return {
+            key: {metric: np.frombuffer(zlib.decompress(blob), "<f8") for metric, blob in packed.items()}
+            for key, packed in blobs.items()
+        }
 
     def environments(self) -> list[Mapping[str, Any]]:
         """Return the environments that runs were trained in: versions, device and threads."""
@@ -251,14 +244,11 @@ class Store:
 
     def weights(self, key: str) -> Path:
         """Return the path of a run's final weights; the file exists if the study keeps them."""
-        return self._place("weights", f"{_check_key(key)}.safetensors")
+        return self.folder / "weights" / f"{_check_key(key)}.safetensors"
 
     def checkpoint(self, key: str) -> Path:
         """Return the folder for the checkpoints of a running cohort."""
-        return self._place("checkpoints", _check_key(key))
-
-    def _place(self, *names: str) -> Path:
-        return self.folder.joinpath(*names)
+        return self.folder / "checkpoints" / _check_key(key)
 
     def _database(self, create: bool = False) -> sqlite3.Connection:
         with self._thread:
@@ -340,20 +330,25 @@ def _prepare(database: sqlite3.Connection, path: Path, create: bool) -> None:
         raise _DamagedError("tables are missing")
 
 
-def _select(database: sqlite3.Connection, query: str, keys: Iterable[str] | None) -> Iterator[tuple[Any, ...]]:
+def _select(database: sqlite3.Connection, query: str, keys: Iterable[str] | None) -> list[tuple[Any, ...]]:
     """Return the rows of a query, restricted to keys if given."""
     if keys is None:
-        yield from database.execute(query)
-        return
+        return database.execute(query).fetchall()
     keys = list(dict.fromkeys(keys))
     total = database.execute("SELECT count(*) FROM runs").fetchone()[0]
     if len(keys) > total / 4:  # reading in order is faster than many look-ups
         wanted = set(keys)
-        yield from (row for row in database.execute(query) if row[0] in wanted)
-        return
-    for start in range(0, len(keys), KEYS_AT_ONCE):
-        part = keys[start : start + KEYS_AT_ONCE]
-        yield from database.execute(f"{query} WHERE key IN ({','.join('?' * len(part))})", part)
+        return [row for row in database.execute(query) if row[0] in wanted]
+    parts = [keys[start : start + KEYS_AT_ONCE] for start in range(0, len(keys), KEYS_AT_ONCE)]
+    return [row for part in parts for row in database.execute(f"{query} WHERE key IN ({','.join('?' * len(part))})", part)]
+
+
+def _rows(database: sqlite3.Connection, keys: Iterable[str] | None) -> list[tuple[Any, ...]]:
+    rows = _select(database, _SELECT, keys)
+    for *values, checksum, _, _ in rows:
+        if _row_checksum(*values) != checksum:
+            raise _DamagedError(f"run {values[0]!r} does not match its checksum")
+    return rows
 
 
 def _insert(database: sqlite3.Connection, result: Result, recorded: str) -> None:
@@ -374,18 +369,9 @@ def _insert(database: sqlite3.Connection, result: Result, recorded: str) -> None
         database.executemany("INSERT INTO curves VALUES (?, ?, ?)", [(result.key, *pair) for pair in curves.items()])
 
 
-def _unpack(blob: bytes) -> np.ndarray[Any, np.dtype[np.float64]]:
-    return np.frombuffer(zlib.decompress(blob), "<f8")
-
-
-def _verified(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    *values, checksum, _, _ = row
-    if _row_checksum(*values) != checksum:
-        raise _DamagedError(f"run {row[0]!r} does not match its checksum")
-    return row
-
-
-def _row_checksum(key: str, config: str, seed: Any, split: Any, state: Any, metrics: Any, environment: str, *rest: Any) -> bytes:
+def _row_checksum(
+    key: str, config: str, seed: Any, split: Any, state: Any, metrics: Any, environment: str, *rest: Any
+) -> bytes:
     return _checksum((key, _text_checksum(config), seed, split, state, metrics, _text_checksum(environment), *rest))
 
 

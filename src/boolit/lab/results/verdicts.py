@@ -14,8 +14,8 @@ from boolit.lab.results.statistics import MIN_RUNS, Comparison, ScoreFormat, Sum
 
 _MAX_NAMES, _MAX_PAIRS = 3, 4  # listed in a sentence
 ONE_SPLIT = (
-    "All runs were tested on the same, latest rows and differ by their seed only. Neither an interval for new rows nor a test of "
-    "significance applies: a difference between activations may be due to these rows."
+    "All runs were tested on the same, latest rows and differ by their seed only. Neither an interval for new rows nor a test "
+    "of significance applies: a difference between activations may be due to these rows."
 )
 
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import boolit
-from boolit.lab.common.devices import is_resident
 from boolit.errors import UserError
+from boolit.lab.common.devices import is_resident
 from boolit.lab.datasets import Dataset, Description, Resample
 from boolit.lab.models import Family, Stacked
 from boolit.lab.training import distributed

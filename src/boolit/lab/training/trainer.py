@@ -9,8 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from boolit.lab.common.devices import preparation_device, present_device
 from boolit.errors import UserError
+from boolit.lab.common.devices import preparation_device, present_device
 from boolit.lab.models.base import SeededDropout
 from boolit.lab.training import distributed
 from boolit.lab.training.early_stopping import EarlyStopping

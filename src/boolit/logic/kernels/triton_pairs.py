@@ -4,7 +4,7 @@ Products are fused with sums where `tl.fma` says so and nowhere else, so that Tr
 Divisions are rounded correctly.
 """
 # mypy: ignore-errors
-# ruff: noqa: D103, N803, RET505, ANN001, ANN201
+# ruff: noqa: E501, N803, RET505, SIM109
 
 import triton
 import triton.language as tl
@@ -56,7 +56,9 @@ def divide(a, b):
 @triton.jit
 def turn_by(x, y):  # x with its sign changed where y has a minus sign
     if x.dtype == tl.float64:
-        return (x.to(tl.int64, bitcast=True) ^ (y.to(tl.int64, bitcast=True) & -0x8000000000000000)).to(tl.float64, bitcast=True)
+        return (x.to(tl.int64, bitcast=True) ^ (y.to(tl.int64, bitcast=True) & -0x8000000000000000)).to(
+            tl.float64, bitcast=True
+        )
     else:
         return (x.to(tl.int32, bitcast=True) ^ (y.to(tl.int32, bitcast=True) & -0x80000000)).to(tl.float32, bitcast=True)
 
@@ -240,7 +242,17 @@ def gate_gradient(x, y, first, second, g, KIND: tl.constexpr):
 
 
 @triton.jit
-def places(share, row, span, start, SPLIT: tl.constexpr, PART: tl.constexpr, WIDE: tl.constexpr, COUNT: tl.constexpr, BLOCK: tl.constexpr):
+def places(
+    share,
+    row,
+    span,
+    start,
+    SPLIT: tl.constexpr,
+    PART: tl.constexpr,
+    WIDE: tl.constexpr,
+    COUNT: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
     """Return the block's COUNT · BLOCK numbers, where they are in x, and the outer index."""
     own = tl.program_id(0).to(tl.int64 if WIDE else tl.int32) * (COUNT * BLOCK) + tl.arange(0, COUNT * BLOCK)
     outer = own // (COUNT * share)
@@ -249,7 +261,9 @@ def places(share, row, span, start, SPLIT: tl.constexpr, PART: tl.constexpr, WID
 
 
 @triton.jit
-def load_pairs(x, units, share, row, span, start, SPLIT: tl.constexpr, PART: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+def load_pairs(
+    x, units, share, row, span, start, SPLIT: tl.constexpr, PART: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr
+):
     if SPLIT:  # operands side by side: as long vectors as memory likes best
         own, at, _ = places(share, row, span, start, SPLIT, PART, WIDE, 2, BLOCK)
         both = tl.load(x + at, mask=own < 2 * units, other=0.0)
@@ -264,7 +278,9 @@ def load_pairs(x, units, share, row, span, start, SPLIT: tl.constexpr, PART: tl.
 
 
 @triton.jit
-def store_pairs(x, a, b, units, share, row, span, start, SPLIT: tl.constexpr, PART: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+def store_pairs(
+    x, a, b, units, share, row, span, start, SPLIT: tl.constexpr, PART: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr
+):
     if SPLIT:
         own, at, _ = places(share, row, span, start, SPLIT, PART, WIDE, 2, BLOCK)
         tl.store(x + at, tl.reshape(tl.join(a, b), (2 * BLOCK,)).to(x.dtype.element_ty), mask=own < 2 * units)

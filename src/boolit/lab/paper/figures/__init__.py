@@ -5,8 +5,8 @@ A figure's module is imported when the figure is drawn, so the list needs no mat
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -148,20 +148,9 @@ def draw(
     format: str = "png",  # noqa: A002
     progress: Callable[[Path], None] | None = None,
 ) -> list[Path]:
-    """Draw figures as ``out/NAME.FORMAT`` and return the files.
+    """Draw figures of `FIGURES`, all if none is named, as ``out/NAME.FORMAT`` (png, svg or pdf) and return the files.
 
-    Args:
-        names: names in `FIGURES`; all if empty.
-        out: the folder.
-        format: ``png``, ``svg`` or ``pdf``.
-        progress: called with each written file.
-
-    Example:
-        >>> import tempfile
-        >>> from boolit.lab.paper.figures import draw
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     [path.name for path in draw(["gate-or"], Path(folder), "svg")]
-        ['gate-or.svg']
+    ``progress`` is called with each written file.
     """
     from boolit.lab.paper.figures.look import FORMATS, save
 
@@ -170,24 +159,15 @@ def draw(
         raise UserError(f"unknown format {format!r}; choose one of {', '.join(FORMATS)}")
     for name in chosen:
         if name not in FIGURES:
-            raise UserError(f"unknown figure {name!r}; {_suggest(name)}")
-    paths = []
-    for name in chosen:
-        path = out / f"{name}.{format}"
-        figure = FIGURES[name].draw()
+            near = [known for known in FIGURES if name and name in known] or get_close_matches(name, FIGURES, cutoff=0.5)
+            raise UserError(f"unknown figure {name!r}; choose from {', '.join(near or FIGURES)}")
+    paths = [out / f"{name}.{format}" for name in chosen]
+    for name, path in zip(chosen, paths, strict=True):
         try:
             out.mkdir(parents=True, exist_ok=True)
-            save(figure, path, FIGURES[name].caption)
+            save(FIGURES[name].draw(), path, FIGURES[name].caption)
         except OSError as error:
-            raise UserError(
-                f"cannot write {path}: {error.strerror or error}; choose a folder that can be written to"
-            ) from error
-        paths.append(path)
+            raise UserError(f"cannot write {path} ({error.strerror or error}); choose another folder") from error
         if progress is not None:
             progress(path)
     return paths
-
-
-def _suggest(name: str) -> str:
-    near = [known for known in FIGURES if name and name in known] or difflib.get_close_matches(name, FIGURES, n=3, cutoff=0.5)
-    return f"did you mean {' or '.join(near[:4])}?" if near else f"choose from {', '.join(FIGURES)}"
