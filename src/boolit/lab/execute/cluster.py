@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -87,24 +87,23 @@ class Cluster(AbstractContextManager["Cluster"]):
         if address is not None:
             return Cluster(_connect(address), address, device)
         assert workers is not None
-        with ExitStack() as stack:
-            local = stack.enter_context(
-                LocalCluster(
-                    n_workers=workers,
-                    threads_per_worker=1,
-                    memory_limit=MEMORY_LIMIT // workers,
-                    host="127.0.0.1",
-                    dashboard_address=None,
-                    # Without these, Dask serves HTTP on all interfaces.
-                    scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
-                    worker_dashboard_address="127.0.0.1:0",
-                    silence_logs=logging.CRITICAL,
-                    resources={"GPU": 1},
-                    preload=__name__,
-                )
+        try:
+            local = LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                memory_limit=MEMORY_LIMIT // workers,
+                host="127.0.0.1",
+                dashboard_address=None,
+                # Without these, Dask serves HTTP on all interfaces.
+                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+                worker_dashboard_address="127.0.0.1:0",
+                silence_logs=logging.CRITICAL,
+                resources={"GPU": 1},
+                preload=__name__,
             )
-            client = stack.enter_context(Client(local, set_as_default=False))
-            stack.pop_all()
+            client = Client(local, set_as_default=False)
+        except (RuntimeError, OSError, TimeoutError) as error:
+            raise UserError(f"--workers {workers}: the processes could not be started ({one_line(error)})") from error
         return Cluster(client, f"--workers {workers}", device, local)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
