@@ -1,5 +1,6 @@
 """Executing a plan on this machine: every run is recorded once, whatever interrupts it."""
 
+import json
 import math
 import os
 import random
@@ -167,3 +168,15 @@ def test_kill_9_at_random_moments_then_resume_gives_the_uninterrupted_store(tmp_
     whole = plan(load_study("parity"), seeds=4, sets=sets)
     assert contents(executed(whole, tmp_path / "killed")[1]) == contents(executed(whole, tmp_path / "whole")[1])
     assert not list(tmp_path.glob("killed/checkpoints/*"))
+
+
+def test_under_torchrun_rank_0_writes_and_the_same_command_resumes(tmp_path: Path) -> None:
+    sets = ["data.train=128", "data.test=64", "training.epochs=2", "sweep.activation=['relu','xnor_ail']"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "boolit"]
+    command += ["run", "parity", "--seeds", "1", *(part for each in sets for part in ("--set", each)), "--out", str(tmp_path)]
+    for trained in (2, 0):
+        done = subprocess.run([*command, "--json"], env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["summary"]["trained"] == trained
+    with Store(tmp_path) as store:
+        assert {result.environment["processes"] for result in store.results()} == {2}

@@ -17,7 +17,7 @@ from boolit.lab.common.files import atomic_write
 from boolit.lab.datasets import Description, describe
 from boolit.lab.runs import KEY_DIGITS, RunConfig, canonical
 from boolit.lab.studies.study import Fail, Study, StudyFile
-from boolit.lab.training import bytes_per_run
+from boolit.lab.training import bytes_per_run, distributed
 from boolit.lab.training.metrics import LOSS_OF_TASK, METRIC_OF_TASK, TASKS_OF_LOSS
 from boolit.lab.training.recipe import PER_RUN
 from boolit.nn import Activation
@@ -116,7 +116,7 @@ def cohorts(runs: Iterable[RunConfig], memory: int = COHORT_BYTES) -> list[Cohor
 
 def _fit(runs: Sequence[RunConfig], memory: int) -> Iterator[Cohort]:
     run, most = runs[0], 1
-    if not run.model.trains_alone:
+    if not (run.model.trains_alone or distributed.size() > 1):
         most = memory // bytes_per_run(describe(run.data), run.model, run.activation, run.widths, run.training.batch)
     return divide(runs, -(-len(runs) // max(1, most)))
 
