@@ -16,7 +16,7 @@ from boolit.cli._help import split_examples
 from boolit.lab.bench import DTYPES
 from boolit.lab.catalogue import CATALOGUES, STUDIES
 from boolit.lab.compare.config import CompareConfig
-from boolit.lab.reports.figures.style import FORMATS as DRAWINGS
+from boolit.lab.paper.figures.look import FORMATS as DRAWINGS
 from boolit.lab.reports.tables import FORMATS as TABLES
 from boolit.lab.results import export
 
