@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import NoReturn
 
 import pytest
 from typer.testing import CliRunner
@@ -83,27 +82,27 @@ def test_bad_input_is_one_line_naming_it(run: Run, arguments: tuple[str, ...], n
 
 
 def test_a_users_error_stays_on_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> NoReturn:
+    def refuse() -> None:
         raise UserError("line one\n  line [bold]two[/bold]")
 
-    monkeypatch.setattr(_list, "_activations", refuse)
+    monkeypatch.setitem(_list.LISTINGS, "activations", refuse)
     assert run("list") == (2, "", "error: line one line [bold]two[/bold]\n")
 
 
 def test_an_unexpected_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> NoReturn:
+    def fail() -> None:
         raise ValueError("a bug, not the user's")
 
-    monkeypatch.setattr(_list, "_activations", fail)
+    monkeypatch.setitem(_list.LISTINGS, "activations", fail)
     with pytest.raises(ValueError, match="a bug"):
         main(["list"])
 
 
 def test_an_interrupt_is_quiet(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt() -> NoReturn:
+    def interrupt() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_list, "_activations", interrupt)
+    monkeypatch.setitem(_list.LISTINGS, "activations", interrupt)
     code, out, err = run("list")
     assert (code, out, err.strip()) == (130, "", "")
 
@@ -124,6 +123,12 @@ def test_list_as_json(run: Run) -> None:
     assert {entry["spec"] for entry in entries} == set(known_specs())
     ensemble = next(entry for entry in entries if entry["spec"] == "or_and_xnor_ail_p")
     assert (ensemble["map"], ensemble["divisor"], ensemble["feature_factor"], ensemble["kind"]) == ([2, 1], 6, 0.5, "partition")
+
+
+def test_a_list_on_a_closed_stream_is_no_traceback() -> None:
+    command = f"{sys.executable} -m boolit list studies >&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_verify_with_the_runner_of_typer() -> None:

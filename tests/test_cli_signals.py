@@ -31,8 +31,8 @@ def watch(event, arguments):
 
 sys.addaudithook(watch)
 """
-SETS = ["training.epochs=3", "data.train=64", "sweep.activation=['relu']"]
-SMALL = ["--seeds", "2", "--checkpoint-steps", "1", *(word for each in SETS for word in ("--set", each))]
+SETS = ["training.epochs=3", "data.train=64", "sweep.activation=['relu','max']"]
+SMALL = ["--seeds", "2", *(word for each in SETS for word in ("--set", each))]
 MOMENTS = [
     ("import", "torch"),
     ("import", "torch.nn"),
@@ -76,7 +76,7 @@ def test_sigterm_is_taken_alike(tmp_path: Path, event: str, name: str) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
 def test_on_a_terminal_the_line_is_the_last_one(tmp_path: Path) -> None:
-    arguments, environment = prepare(tmp_path, signal.SIGINT, "open", "out/checkpoints/")  # while bars are shown
+    arguments, environment = prepare(tmp_path, signal.SIGINT, "os.rename", "out/weights/")  # while bars are shown
     ours, theirs = os.openpty()
     with subprocess.Popen(arguments, env=environment, cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs) as child:
         os.close(theirs)
@@ -91,7 +91,7 @@ def test_on_a_terminal_the_line_is_the_last_one(tmp_path: Path) -> None:
 
 
 def test_the_same_command_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    stopped = command(tmp_path, signal.SIGINT, "open", "out/checkpoints/", ["--json"])  # while it trains
+    stopped = command(tmp_path, signal.SIGINT, "os.rename", "out/weights/", ["--json"])  # between two cohorts
     assert (stopped.returncode, stopped.stderr) == (130, f"{INTERRUPT_MESSAGE}\n")
     assert list((tmp_path / "out" / "checkpoints").iterdir())
     assert run(["run", "parity", "--out", str(tmp_path / "out"), *SMALL]) == 0

@@ -42,7 +42,7 @@ def list_(
       boolit list studies
       boolit list figures --json
     """
-    entries, columns, groups = {"activations": _activations, "studies": _studies, "figures": _figures}[kind.value]()
+    entries, columns, groups = LISTINGS[kind.value]()
     if json:
         print_json(entries)
     else:
@@ -75,6 +75,9 @@ def _figures() -> Listing:
     entries = [{"name": name, "label": entry.label, "caption": entry.caption} for name, entry in FIGURES.items()]
     rows = [(entry["name"], entry["label"] or "–", entry["caption"]) for entry in entries]
     return entries, ("figure", "in the paper", "shows"), {"figures": rows}
+
+
+LISTINGS = {"activations": _activations, "studies": _studies, "figures": _figures}
 
 
 def _print_groups(columns: Sequence[str], groups: Mapping[str, Sequence[Sequence[str]]], notes: Sequence[str]) -> None:
