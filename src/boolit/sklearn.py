@@ -1,11 +1,4 @@
-"""Multi-layer perceptrons with logical activations as scikit-learn estimators.
-
-Example:
-    >>> from sklearn.datasets import load_iris
-    >>> X, y = load_iris(return_X_y=True)
-    >>> LogicalMLPClassifier(random_state=0).fit(X, y).score(X, y) > 0.95
-    True
-"""
+"""Multi-layer perceptrons with logical activations as scikit-learn estimators."""
 
 from __future__ import annotations
 
@@ -47,8 +40,7 @@ Weights: TypeAlias = "npt.ArrayLike | None"
 
 RELU_WIDTH = 64  # the default budget is that of a ReLU network of this width
 MIN_BATCHES, MIN_BATCH, MAX_BATCH = 8, 64, 256
-ROWS_AT_ONCE = 8192
-MAX_SPEC = 200  # characters of an activation in a saved model
+ROWS_AT_ONCE, MAX_SPEC = 8192, 200  # samples of a prediction; characters of an activation in a saved model
 DTYPES = (np.float64, np.float32)
 COUNT = Interval(Integral, 1, None, closed="left")
 
@@ -124,25 +116,17 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
             if name not in ("self", "__class__"):
                 setattr(self, name, value)
 
+    @torch.enable_grad()
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Weights = None) -> LogicalMLP:
         """Train a new network. A sample of weight 2 counts like two copies of it.
 
         Shape: X ``(n, features)``, y ``(n,)`` or ``(n, outputs)``, sample_weight ``(n,)``.
         """
         self._validate_params()
-        self._fit(*self._encode(X, y, sample_weight, reset=True))
-        return self
-
-    def partial_fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Weights = None) -> LogicalMLP:
-        """Train one epoch more. The first call fits the standardization."""
-        self._validate_params()
-        self._partial_fit(*self._encode(X, y, sample_weight, reset=not hasattr(self, "module_")))
-        return self
-
-    @torch.enable_grad()
-    def _fit(self, x: Array, y: Array, weight: Array, outputs: int) -> None:
+        self.__dict__.pop("classes_", None)
+        x, targets, weight, outputs = self._encode(X, y, sample_weight, reset=True)
         random = check_random_state(self.random_state)
-        training, validation = _merge(x, y, weight), None
+        training, validation = _merge(x, targets, weight), None
         if self.early_stopping:
             training, validation = _split(training, self.validation_fraction, random)
         self._begin(outputs, random, *training)
@@ -165,19 +149,21 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
             raise ValueError("the validation loss was never finite; lower learning_rate")
         if best is not None:
             self._network.load_state_dict(best)
-        self._end()
+        return self._finish()
 
     @torch.enable_grad()
-    def _partial_fit(self, x: Array, y: Array, weight: Array, outputs: int) -> None:
-        x, y, weight = _merge(x, y, weight)
-        random = check_random_state(self.random_state)
+    def partial_fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Weights = None) -> LogicalMLP:
+        """Train one epoch more. The first call fits the standardization."""
+        self._validate_params()
+        *samples, outputs = self._encode(X, y, sample_weight, reset=not hasattr(self, "module_"))
+        merged, random = _merge(*samples), check_random_state(self.random_state)
         if not hasattr(self, "module_"):
-            self._begin(outputs, random, x, y, weight)
+            self._begin(outputs, random, *merged)
         elif not hasattr(self, "_network"):  # the model was copied or loaded
             self._build(random)
             self._network.load_state_dict(self.module_.network.state_dict())
-        self._epoch(self._tensors(x, y, weight), self._batches(len(x)))
-        self._end()
+        self._epoch(self._tensors(*merged), self._batches(len(merged[0])))
+        return self._finish()
 
     def _begin(self, outputs: int, random: np.random.RandomState, x: Array, y: Array, weight: Array) -> None:
         """Choose the widths, create the network and fit the standardization."""
@@ -198,9 +184,10 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
         groups = [{"params": own, "weight_decay": decay} for own, decay in zip(parameters, decays, strict=True)]
         self._optimizer = torch.optim.AdamW(groups, lr=self.learning_rate, fused=True)
 
-    def _end(self) -> None:
+    def _finish(self) -> LogicalMLP:
         self.module_.network.load_state_dict(self._network.state_dict())
         self.n_iter_ = len(self.loss_curve_)
+        return self
 
     def _widths(self, outputs: int) -> list[int]:
         if isinstance(self.width, Sequence):
@@ -223,10 +210,7 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
         return MLP(*shape, normalisation=self.normalization, dropout=self.dropout, generator=generator)
 
     def _module(self) -> nn.Sequential:
-        """Return the model from inputs to logits or numbers, in float64.
-
-        In float32 a prediction would depend, in its last digits, on how many samples are predicted together.
-        """
+        """Return the model in float64: in float32, a prediction's last digits would depend on the samples beside it."""
         zeros, ones = torch.zeros(self.n_features_in_), torch.ones(self.n_features_in_)
         with torch.random.fork_rng(devices=[]):  # the initial weights are replaced
             network = self._mlp()
@@ -272,10 +256,6 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
 
     @torch.no_grad()
     def _outputs(self, X: npt.ArrayLike) -> Tensor:
-        """Return the network's outputs in float64.
-
-        Shape: ``(n, features)`` to ``(n, outputs)``.
-        """
         check_is_fitted(self)
         x = torch.tensor(validate_data(self, X, reset=False, dtype=np.float64))
         outputs = torch.cat([self.module_(piece) for piece in x.split(ROWS_AT_ONCE)])
@@ -317,14 +297,8 @@ class LogicalMLPClassifier(ClassifierMixin, LogicalMLP):  # type: ignore[misc]
     """Multi-layer perceptron with logical activations for classification, trained on cross-entropy.
 
     Fitted attributes are ``classes_``, ``module_`` (a `torch.nn.Module` from samples to logits, in float64), ``widths_``,
-    ``n_iter_``, ``loss_curve_`` and ``validation_losses_``.
-
-    Args:
-        class_weight: ``balanced``, or weights by class; multiplied with ``sample_weight``.
-
-    The other parameters are those of `LogicalMLP`.
-
-    Shape: X ``(n, features)``; y ``(n,)`` labels or, for several labels per sample, ``(n, labels)`` of 0 and 1.
+    ``n_iter_``, ``loss_curve_`` and ``validation_losses_``. ``class_weight`` is ``balanced`` or has weights by class; the other
+    parameters are those of `LogicalMLP`. y holds labels or, for several labels per sample, ``(n, labels)`` of 0 and 1.
 
     Example:
         >>> X, y = np.array([[0.0, 0], [0, 1], [1, 0], [1, 1]]), ["same", "differ", "differ", "same"]
@@ -370,11 +344,6 @@ class LogicalMLPClassifier(ClassifierMixin, LogicalMLP):  # type: ignore[misc]
                 raise ValueError("classes must be given in the first call of partial_fit")
             self.classes_ = np.unique(np.asarray(classes))
         return super().partial_fit(X, y, sample_weight)
-
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Weights = None) -> LogicalMLP:
-        """Train a new network; see `LogicalMLP.fit`."""
-        self.__dict__.pop("classes_", None)
-        return super().fit(X, y, sample_weight)
 
     def _encode(self, inputs: Any, labels: Any, weight: Any, *, reset: bool) -> tuple[Array, Array, Array, int]:
         x, y = validate_data(self, inputs, labels, dtype=DTYPES, multi_output=True, reset=reset)
@@ -430,9 +399,7 @@ class LogicalMLPRegressor(MultiOutputMixin, RegressorMixin, LogicalMLP):  # type
     """Multi-layer perceptron with logical activations for regression, trained on squared errors.
 
     Fitted attributes are ``module_`` (a `torch.nn.Module` from samples to numbers, in float64), ``widths_``, ``n_iter_``,
-    ``loss_curve_`` and ``validation_losses_``. The parameters are those of `LogicalMLP`.
-
-    Shape: X ``(n, features)``, y ``(n,)`` or ``(n, targets)``; predictions as y.
+    ``loss_curve_`` and ``validation_losses_``. The parameters are those of `LogicalMLP`. y may have several columns.
 
     Example:
         >>> X = np.linspace(-1, 1, 200).reshape(-1, 1)
@@ -463,10 +430,7 @@ def _set_scaling(layer: Any, values: Array, weight: Array) -> None:
 
 
 def _merge(x: Array, y: Array, weight: Array) -> tuple[Array, ...]:
-    """Merge equal samples and add their weights.
-
-    A weight of 2 then gives the same result as two copies, and no sample is both trained on and validated with.
-    """
+    """Merge equal samples and add their weights, so that a weight of 2 gives the same result as two copies."""
     x, y, weight = (part[weight > 0] for part in (x, y, weight))
     rows = np.hstack([np.ascontiguousarray(part.reshape(len(x), -1)).view(np.uint8) for part in (x, y)])
     _, first, group = np.unique(rows.view(f"V{rows.shape[1]}").ravel(), return_index=True, return_inverse=True)

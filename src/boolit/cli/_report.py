@@ -100,6 +100,7 @@ def open_page(url: str) -> None:
 
 
 def _write(folders: list[Path], out: Path | None) -> tuple[Path, list[Section]]:
+    from boolit.lab.paper.figures.trained import pictures
     from boolit.lab.reports.report import read_section, write_page, write_report
 
     if out is not None and out.suffix != ".html":
@@ -107,11 +108,11 @@ def _write(folders: list[Path], out: Path | None) -> tuple[Path, list[Section]]:
     if out is None and len(folders) > 1:
         raise UserError(f"{len(folders)} folders have no page of their own; name one: --out report.html")
     if out is None:
-        report = write_report(folders[0])
+        report = write_report(folders[0], pictures)
         if report.page is None:
             raise UserError(f"{folders[0]} has no finished runs to report")
         return report.page, [report.section]
-    sections = [read_section(folder) for folder in folders]
+    sections = [read_section(folder, pictures) for folder in folders]
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         return write_page(sections, out), sections

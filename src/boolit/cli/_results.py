@@ -21,7 +21,6 @@ from boolit.cli._options import (
     values,
 )
 from boolit.cli._terminal import OUTPUT, JsonOption, activation_name, output, plain_table, print_json
-from boolit.errors import UserError
 from boolit.lab.common.progress import count_progress, show_working
 
 if TYPE_CHECKING:
@@ -103,10 +102,7 @@ def paper(
         table = paper_table(label)
     else:
         with Store(results) as store, show_working("reading the runs", False if json else None):
-            records = store.frame()
-        if records.empty:
-            raise UserError(f"{results} has no finished runs to set beside {label}; run the table's study into it first")
-        table = paper_table(label, records)
+            table = paper_table(label, store)
     if json:
         print_json({"table": render(table, "csv"), "notes": list(table.notes)})
     elif format is not None:

@@ -92,6 +92,7 @@ def run(
     from boolit.lab.common.devices import use_device
     from boolit.lab.datasets import load
     from boolit.lab.execute import execute
+    from boolit.lab.paper.figures.trained import pictures
     from boolit.lab.reports.report import write_report
     from boolit.lab.results.store import Store
     from boolit.lab.studies import load_study, plan, save
@@ -114,7 +115,7 @@ def run(
             save(planned, folder, command=this_command())
             summary = execute(planned, store, progress=shown, cluster=on, checkpoint_dir=checkpoint_dir)
         with show_working("writing the report", shown):
-            report = write_report(folder)
+            report = write_report(folder, pictures)
         show_report(report, summary, json)
     if offer and report.page and not json:
         offer_to_open(report.page)

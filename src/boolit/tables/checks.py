@@ -22,13 +22,7 @@ LEAK_ROWS, LEAK_FOLDS, LEAVES = 3000, 3, 8  # eight leaves are a tree of depth 3
 
 
 def unused_columns(frame: pd.DataFrame, levels: int, keep: Collection[str] = ()) -> dict[str, str]:
-    """Return the columns that make no useful feature, and why.
-
-    Args:
-        frame: the table without its target.
-        levels: number of categories that are always accepted.
-        keep: columns that are not looked at.
-    """
+    """Return the columns of a table that make no useful feature, and why; up to ``levels`` categories are always useful."""
     reasons = {name: _reason(name, frame[name], levels) for name in frame.columns if name not in keep}
     return {name: reason for name, reason in reasons.items() if reason}
 

@@ -44,15 +44,6 @@ def load(path: str | os.PathLike[str]) -> Pipeline:
     Returns:
         A fitted scikit-learn pipeline. ``predict`` and ``predict_proba`` take a DataFrame with the columns of the training
         table; ``about_`` says how the model was chosen and what score to expect.
-
-    Example:
-        >>> import tempfile
-        >>> table, target = pd.DataFrame({"size": [1.0, 2, 3, None] * 9, "color": ["red", "blue"] * 18}), [0, 1] * 18
-        >>> model = Pipeline([("preparation", TablePreparation()), ("network", LogicalMLPClassifier(max_iter=1))])
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     save(model.fit(table, target), f"{folder}/model.skops")
-        ...     bool((load(f"{folder}/model.skops").predict(table) == model.predict(table)).all())
-        True
     """
     path = Path(path)
     if not path.is_file():
@@ -90,16 +81,7 @@ def target_name(model: Pipeline) -> str:
 
 
 def write_predictions(model: Pipeline, table: Path, out: TextIO) -> list[str]:
-    """Write a CSV with the prediction for every row of a table and, for classes, their probabilities.
-
-    Args:
-        model: what `load` returns.
-        table: a CSV, TSV or Parquet file.
-        out: a text file.
-
-    Returns:
-        Notes on categories that the model does not know.
-    """
+    """Write a CSV with the predictions for the rows of a table. Return notes on categories that the model does not know."""
     frame = read_table(table)
     preparation = model.named_steps["preparation"]
     check_columns(preparation.feature_names_in_, frame.columns, str(table))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -106,10 +106,7 @@ class TablePreparation(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> Floats:
-        """Return the features of a DataFrame with the columns seen in `fit`.
-
-        Shape: ``(rows, columns)`` to ``(rows, features)``.
-        """
+        """Return the features ``(rows, features)`` of a DataFrame with the columns seen in `fit`."""
         return self._features(X)[0]
 
     def transform_with_gaps(self, X: Any) -> Floats:
@@ -121,10 +118,7 @@ class TablePreparation(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return features
 
     def with_medians(self, medians: Floats) -> TablePreparation:
-        """Return a copy that fills gaps in numbers with other values.
-
-        Shape: ``(n_numbers_,)``.
-        """
+        """Return a copy that fills gaps in numbers with other values, ``(n_numbers_,)``."""
         other = copy.deepcopy(self)
         if self.n_numbers_:
             other.transformer_.named_transformers_["numbers"].statistics_ = np.array(medians, dtype=np.float64)
@@ -139,20 +133,14 @@ class TablePreparation(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def unknown_categories(self, X: Any) -> dict[str, tuple[int, list[str]]]:
         """Return, by column, how many rows have a category that was not seen in `fit`, and a few of these categories."""
         frame, unknown = as_frame(X, self.feature_names_in_), {}
-        known = dict(zip(*self._categories(), strict=True))
-        for name, categories in known.items():
+        names = [name for name, kind in self.kinds_.items() if kind == "category"]
+        known = self.transformer_.named_transformers_["categories"].categories_ if names else []
+        for name, categories in zip(names, known, strict=True):
             counts = as_text(frame[name]).value_counts()
             counts = counts[~counts.index.isin(categories)]
             if len(counts):
                 unknown[name] = (int(counts.sum()), [str(text)[:TEXT_LENGTH] for text in counts.index[:SHOWN_TEXTS]])
         return unknown
-
-    def _categories(self) -> tuple[list[str], list[Any]]:
-        steps = {name: (fitted, columns) for name, fitted, columns in self.transformer_.transformers_}
-        if "categories" not in steps:
-            return [], []
-        encoder, columns = steps["categories"]
-        return list(columns), list(encoder.categories_)
 
     def _features(self, table: Any) -> tuple[Floats, pd.DataFrame]:
         check_is_fitted(self)
@@ -177,20 +165,17 @@ class TablePreparation(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return pd.DataFrame(columns, index=frame.index)
 
 
-class RecognizedColumn:
-    """The kind of a column, how its values are written, and notes on what was assumed."""
+class RecognizedColumn(NamedTuple):
+    """The kind of a column, how its values are written, notes, and whether other values are read as missing."""
 
-    def __init__(self, kind: Kind, format: str = "", notes: list[str] | None = None, lenient: bool = False) -> None:  # noqa: A002
-        self.kind, self.format, self.notes, self.lenient = kind, format, notes or [], lenient
+    kind: Kind
+    format: str = ""
+    notes: tuple[str, ...] = ()
+    lenient: bool = False
 
 
 def recognize(name: str, values: pd.Series[Any]) -> RecognizedColumn:
-    """Find out what a column holds.
-
-    Example:
-        >>> recognize("when", pd.Series(["31/12/2024", "01/01/2025"])).format
-        '%d/%m/%Y'
-    """
+    """Find out what a column holds, such as dates in the format ``%d/%m/%Y``."""
     values = values.infer_objects()
     if values.isna().all():
         return RecognizedColumn("empty")
@@ -224,7 +209,7 @@ def recognize(name: str, values: pd.Series[Any]) -> RecognizedColumn:
                 shown = ", ".join(repr(text[:TEXT_LENGTH]) for text in known[failed][:SHOWN_TEXTS])
                 notes.append(f"column {name!r} has {counts.to_numpy()[failed].sum()} values that are not {kind}s ({shown}): "
                              "they are read as missing")  # fmt: skip
-            return RecognizedColumn(kind, style, notes, bool(failed.any()))
+            return RecognizedColumn(kind, style, tuple(notes), bool(failed.any()))
     return RecognizedColumn("category")
 
 
@@ -248,10 +233,6 @@ def as_text(values: pd.Series[Any]) -> pd.Series[Any]:
     """Return values as stripped text, None where missing.
 
     Whole numbers are written without decimals, so that a code has the same text whether pandas read it as 1, 1.0 or "1".
-
-    Example:
-        >>> as_text(pd.Series([1.0, 2.5, None])).tolist()
-        ['1', '2.5', None]
     """
     codes, uniques = pd.factorize(values)
     texts = np.array([*map(_text, uniques), None], dtype=object)
@@ -277,12 +258,7 @@ def as_frame(table: Any, names: npt.NDArray[Any] | None = None) -> pd.DataFrame:
 
 
 def date_parts(name: str, days: Floats) -> Iterator[tuple[str, Floats]]:
-    """Yield the day since 1970, the month from 1, the weekday from Monday as 0 and the hour of times in days.
-
-    Example:
-        >>> {part: float(values[0]) for part, values in date_parts("noon", np.array([0.5]))}
-        {'noon day': 0.5, 'noon month': 1.0, 'noon weekday': 3.0, 'noon hour': 12.0}
-    """
+    """Yield the day since 1970, the month from 1, the weekday from Monday as 0 and the hour of times in days."""
     missing, whole = np.isnan(days), np.floor(np.nan_to_num(days))
     months = whole.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64) % 12 + 1
     hours = np.floor((np.nan_to_num(days) - whole) * 24 + 1e-6)

@@ -27,16 +27,10 @@ SNIFFED_LINES = 20
 
 
 def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """Read a table from a CSV, TSV or Parquet file.
+    """Read a table from a CSV, TSV or Parquet file; text files may be compressed (``.gz``, ``.bz2``, ``.xz``).
 
     Every value of a text file stays text, so that codes such as ``007`` survive; `TablePreparation` recognizes numbers and
-    dates. The separator of a CSV file (comma, semicolon, tab or bar) is detected.
-
-    Args:
-        path: a ``.csv``, ``.tsv`` or ``.parquet`` file; text files may be compressed (``.gz``, ``.bz2``, ``.xz``).
-
-    Returns:
-        A DataFrame with unique, stripped column names.
+    dates. The separator of a CSV file (comma, semicolon, tab or bar) is detected. Column names are stripped.
     """
     path = Path(path)
     if not path.exists():
@@ -89,7 +83,7 @@ def _read_text(path: Path) -> pd.DataFrame:
     text = head.decode("utf-8-sig", errors="replace")
     separator = "\t" if ".tsv" in (table_suffix(path) or "") else detect_separator(text)
     header = next(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
-    if len(header) > 1 and all(map(_is_number, header)):
+    if len(header) > 1 and pd.to_numeric(pd.Series(header), errors="coerce").notna().all():
         raise UserError(f"the first line of {path} holds numbers instead of column names; add a header line")
     if len(set(names := [name.strip() for name in header])) < len(names):  # pandas would rename the second to "name.1"
         duplicated = next(name for place, name in enumerate(names) if name in names[:place])
@@ -141,11 +135,3 @@ def _undecodable_line(path: Path) -> int:
 def _open(path: Path) -> IO[bytes]:
     opener: Any = OPENERS.get(path.suffix.lower(), open)
     return cast(IO[bytes], opener(path, "rb"))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -104,10 +104,7 @@ class RowSplitter:
 
 
 def balance(rows: Rows, classes: Rows, size: int) -> Rows:
-    """Repeat or leave out rows so that all classes are equally frequent among ``size`` rows.
-
-    Training on the result is training with balanced class weights.
-    """
+    """Repeat or leave out rows so that all classes are equally frequent among ``size`` rows, as with balanced weights."""
     codes = classes[rows]
     present = np.unique(codes)
     slots = np.diff(np.linspace(0, size, len(present) + 1).round().astype(np.int64))

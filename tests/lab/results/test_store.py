@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boolit.errors import UserError
@@ -82,6 +82,7 @@ def test_curves_have_one_row_per_epoch(filled: Store) -> None:
     assert len(filled.curves()) == 6 * 2 * 3
 
 
+@settings(max_examples=20)
 @given(metrics=st.dictionaries(st.text(max_size=8), st.floats(), max_size=4))
 def test_metrics_are_stored_exactly(tmp_path_factory, make_result, metrics: dict[str, float]) -> None:
     store = Store(tmp_path_factory.mktemp("store"))

@@ -103,12 +103,9 @@ def _runs(store: Store) -> pd.DataFrame:
     """Return the finished runs, with their typed configurations in the column ``config``."""
     frame = store.frame()
     frame = frame[~frame["trial"]]
-    configs: dict[tuple[str, str], RunConfig] = {}
-    first = frame.drop_duplicates(["settings", "activation", "widths"])
-    for result in store.results(first["key"], history=False):
-        configs[result.key] = result.config
-    places = frame.groupby(["settings", "activation", "widths"])["key"].transform("first")
-    return frame.assign(config=[configs[key] for key in places])
+    firsts = frame.groupby(["settings", "activation", "widths"])["key"].transform("first")
+    configs = {result.key: result.config for result in store.results(firsts, history=False)}
+    return frame.assign(config=firsts.map(configs))
 
 
 def _ours(label: str, columns: Sequence[str], runs: pd.DataFrame) -> Ours:
@@ -127,21 +124,22 @@ def in_columns(label: str, columns: Sequence[str], runs: pd.DataFrame) -> Iterat
     """Yield the summaries that belong in a table, with row and column: a dataset, a metric, a size or a depth."""
     wanted = MODELS.get(label, {})
     runs = runs[[_has(config, wanted) for config in runs["config"]]]
-    for (spec, depth, size, _), group in runs.groupby(["activation", "depth", "size", "settings"], sort=True):
+    for _, group in runs.groupby(["activation", "depth", "size", "settings"], sort=True):
         config: RunConfig = group["config"].iloc[0]
+        spec, depth = config.activation, config.depth
         suffix = " (base SRAN)" if label == "tab:sran" and getattr(config.model, "layout", "") == "published" else ""
         for column in columns:
-            metric = Metric(name=METRICS[column]) if column in METRICS else config.metric
+            metric = Metric.model_validate({"name": METRICS[column]}) if column in METRICS else config.metric
             if column in DATASETS:
                 belongs = getattr(getattr(config.data, "of", None), "name", None) == DATASETS[column]
             else:
-                belongs = column in METRICS or _belongs(column, int(size), int(depth))
+                belongs = column in METRICS or _belongs(column, config.size, depth)
             if belongs and metric.key in group:
                 values = group[metric.key][group["state"] == "finished"].dropna()
                 if len(values):
                     sd = float(values.std()) if len(values) > 1 else math.nan
-                    summary = Summary(str(spec), len(values), float(values.mean()), sd)
-                    yield f"{_row_name(str(spec), int(depth))}{suffix}", column, metric, summary
+                    summary = Summary(spec, len(values), float(values.mean()), sd)
+                    yield f"{_row_name(spec, depth)}{suffix}", column, metric, summary
 
 
 def _has(config: RunConfig, wanted: Mapping[str, str]) -> bool:

@@ -169,7 +169,7 @@ def _drawn(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _size_table(frame: pd.DataFrame) -> pd.DataFrame:
     grouped = frame.groupby(["activation", "depth", "parameters"])
-    bands = grouped["score"].quantile([LOW, 0.5, HIGH]).unstack()
+    bands = grouped["score"].quantile(np.array([LOW, 0.5, HIGH])).unstack()
     table = bands.set_axis(["low", "median", "high"], axis=1)
     return table.assign(seconds=grouped["seconds"].median(), runs=grouped.size()).reset_index()
 

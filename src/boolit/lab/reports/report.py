@@ -270,8 +270,8 @@ def compare_section(
     parameters = dict(zip(frame["activation"], frame["parameters"].astype(int), strict=True))
     tables = split_tables(result, f"{title}: {metric_label(metric)}", parameters)
     charts = _split_charts(frame, curves, result)
-    counts = {"done": len(frame), "planned": len(frame)}
-    return Section(title, "compare", text or str(result), tables=tables, charts=charts, **counts, **entries)
+    entries |= {"done": len(frame), "planned": len(frame), "tables": tables, "charts": charts}
+    return Section(title, "compare", text or str(result), **entries)
 
 
 def _split_charts(frame: pd.DataFrame, curves: pd.DataFrame, result: SplitVerdict) -> list[Chart]:

@@ -275,10 +275,12 @@ def _split_scores(verdict: SplitVerdict, title: str, parameters: Mapping[str, in
         builder, metric_label(comparison.metric, split=False), [comparison.estimates[name] for name in names], form, marks
     )
     to_reference = [None if name == reference else comparison.pair(name, reference) for name in names]
-    _add_estimates(builder, f"minus {paper_name(reference)}", [pair and pair.difference for pair in to_reference], form)
+    _add_estimates(
+        builder, f"minus {paper_name(reference)}", [pair.difference if pair else None for pair in to_reference], form
+    )
     to_guess = [None if name == verdict.guess else comparison.pair(name, verdict.guess) for name in names]
     for heading, pairs in (("p", to_reference), ("p (guess)", to_guess)):
-        p = [pair and pair.p_holm for pair in pairs]
+        p = [pair.p_holm if pair else None for pair in pairs]
         builder.add(heading, [_p_text(value) for value in p], value=p)
     counts = [parameters.get(name) for name in names]
     builder.add("parameters", ["" if count is None else str(count) for count in counts], value=counts)
@@ -349,11 +351,12 @@ def search_table(frame: pd.DataFrame, metric: Metric, names: Sequence[str], titl
     builder = _Builder(
         [f"{spec} #{rank}" if rank > 1 else spec for spec, rank in zip(settings["activation"], ranks, strict=True)]
     )
-    builder.add(metric_label(metric), [form.number(mean) for mean in settings["mean"]], value=settings["mean"])
+    columns = {name: settings[name].tolist() for name in settings}
+    builder.add(metric_label(metric), [form.number(mean) for mean in columns["mean"]], value=columns["mean"])
     for name in ("seeds", "diverged"):
-        builder.add(name, settings[name].astype(str), value=settings[name])
+        builder.add(name, [str(count) for count in columns[name]], value=columns[name])
     for name in names:
-        builder.add(name.replace("_", " "), [f"{value:.3g}" for value in settings[name]], value=settings[name])
+        builder.add(name.replace("_", " "), [f"{value:.3g}" for value in columns[name]], value=columns[name])
     note = "Means over the seeds of each setting, on the rows that chose it: they say nothing about new rows."
     return builder.table(
         title, note, "A diverged run counts as the worst that did not. #2 is an activation's second-best setting."
@@ -381,10 +384,10 @@ def to_latex(table: Table) -> str:
     """Return LaTeX for the package booktabs."""
     shown = table.text.map(latex_escape)
     css = pd.DataFrame("", index=shown.index, columns=shown.columns)
-    for column in table.marks:
+    for column in map(str, table.marks):
         for row in shown.index:
             if shown.loc[row, column]:
-                css.loc[row, column] = "".join(f"{_WRAPPERS[mark]}:--rwrap;" for mark in table.mark(row, str(column)).split())
+                css.loc[row, column] = "".join(f"{_WRAPPERS[mark]}:--rwrap;" for mark in table.mark(row, column).split())
     styler = shown.style.apply(lambda _: css, axis=None)
     styler = styler.format_index(lambda name: _names(str(name), latex_name, latex_escape), axis=0)
     styler = styler.format_index(lambda name: latex_escape(str(name)), axis=1)
@@ -454,10 +457,11 @@ class TerminalTable:
         shown = RichTable(title=Text(table.title), caption=Text(" ".join(table.notes)), box=box.SIMPLE_HEAD, padding=(0, 1))
         shown.title_justify = shown.caption_justify = "left"
         shown.add_column("activation", no_wrap=True)
-        for name in table.text:
-            shown.add_column(Text(str(name)), justify="right", overflow="fold")
+        columns = [str(column) for column in table.text]
+        for column in columns:
+            shown.add_column(Text(column), justify="right", overflow="fold")
         for row in table.text.index:
-            shown.add_row(Text(row), *(self._cell(table, row, str(name)) for name in table.text))
+            shown.add_row(Text(row), *(self._cell(table, row, column) for column in columns))
         yield shown
 
     def _with_paper_names(self) -> Table:

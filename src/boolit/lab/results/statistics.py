@@ -262,12 +262,12 @@ def _check_settings(frame: pd.DataFrame) -> None:
     """Refuse to pool runs of different settings: they would look like more seeds of one."""
     if "settings" not in frame:
         return
-    for (activation, _, size), count in frame.groupby(["activation", "depth", "size"])["settings"].nunique().items():
-        if count > 1:
-            raise UserError(
-                f"{activation} with {size} parameters was trained with {count} different settings; "
-                "choose the runs of one of them by the column 'settings'"
-            )
+    counts = frame.groupby(["activation", "depth", "size"])["settings"].nunique().reset_index()
+    for activation, _, size, count in counts[counts["settings"] > 1].itertuples(index=False):
+        raise UserError(
+            f"{activation} with {size} parameters was trained with {count} different settings; "
+            "choose the runs of one of them by the column 'settings'"
+        )
 
 
 def size_groups(frame: pd.DataFrame) -> dict[str, Array]:

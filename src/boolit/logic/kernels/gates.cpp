@@ -191,6 +191,13 @@ void widen_pairs(const S* source, int n, bool interleaved, std::int64_t operand,
 
 // ------------------------------------------------------------------------------------------- pairs
 
+// Fetch what the next block reads while this one is computed: hardware does not look beyond a page, and a run of an image often is
+// one. Measured on Zen 4: forward takes 0.85–0.9 of the time; backward, which writes more than it reads, gets slower.
+template <class S>
+ALWAYS_INLINE void prefetch(const S* source, int n) {
+    for (const char *line = reinterpret_cast<const char*>(source), *end = line + n * sizeof(S); line < end; line += 64) __builtin_prefetch(line);
+}
+
 // S is the stored type, T that of the arithmetic. A block of another type, or one that does not end with a whole vector, is copied to
 // a buffer first, and its results back.
 template <class S, class T, bool interleaved>
@@ -203,6 +210,10 @@ void forward_pairs(const Plan& plan, const Pass& pass, std::int64_t begin, std::
         Operands<T, interleaved> v{values, BLOCK};
         if (direct) v = {reinterpret_cast<const T*>(x) + block.source, pass.operand};
         else widen_pairs<S, T>(x + block.source, block.n, interleaved, pass.operand, values);
+        if (!interleaved && index + 1 < end) {
+            const Block next(pass, index + 1);
+            prefetch(x + next.source, next.n), prefetch(x + next.source + pass.operand, next.n);
+        }
         const auto target_of = [&](int gate) { return out + block.target + pass.skip * (gate - pass.first); };
         for (const Part& part : pass.parts) {
             if (part.kinds == 0) {

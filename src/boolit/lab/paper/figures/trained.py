@@ -63,7 +63,7 @@ def pictures(store: Store, frame: pd.DataFrame, metric: Metric, order: Sequence[
 def choose_by(frame: pd.DataFrame, metric: Metric) -> Metric:
     """Return the metric that chooses the runs to draw: the study's on ``valid`` or ``train``, or the training loss."""
     others = (metric.model_copy(update={"split": split}) for split in ("valid", "train"))
-    return next((other for other in others if other.key in frame), Metric(name="loss", split="train"))
+    return next((other for other in others if other.key in frame), Metric.model_validate({"name": "loss", "split": "train"}))
 
 
 def _picture(name: str, caption: str, figure: Figure) -> Picture:
