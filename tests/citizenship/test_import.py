@@ -41,16 +41,13 @@ LIGHT = [
         for command in (
             ["run"],
             ["compare"],
-            ["transfer"],
             ["verify"],
-            ["data"],
-            ["data", "generate", "iraven"],
             ["bench"],
         )
     ),
     *(["list", kind, *json_] for kind in ("activations", "studies", "figures") for json_ in ([], ["--json"])),
 ]
-UNUSED = ("bench", "compare", "paper", "datasets.iraven", "datasets.czsl", "datasets.tables", "datasets.images")
+UNUSED = ("bench", "compare", "datasets.iraven", "datasets.czsl", "datasets.images")
 
 
 def loaded_by(*commands: list[str]) -> dict[str, tuple[int, int, list[str]]]:

@@ -151,9 +151,8 @@ def test_unchanged_weights_are_kept() -> None:
     ids=["18", "50", "cnn"],
 )
 def test_no_family_of_models_has_one(options: dict[str, Any], inputs: tuple[int, ...], outputs: int, widths: list[int]) -> None:
-    stacked = family(options).build(1, inputs, outputs, widths, "or_ail")
-    stacked.initialise([0])
-    assert strided_kernels_of_1(stacked, torch.randn(1, 2, *inputs)) == []
+    network = family(options).network(inputs, outputs, widths, "or_ail")
+    assert strided_kernels_of_1(network, torch.randn(2, *inputs)) == []
 
 
 def test_nor_have_the_encoders() -> None:
@@ -163,10 +162,9 @@ def test_nor_have_the_encoders() -> None:
 STEPS = """
 import torch
 from boolit.lab.models import family
-stacked = family({"name": "preact-resnet", "depth": 18, "base": 4}).build(1, (3, 8, 8), 2, [4, 4, 4, 4], "or_ail")
-stacked.initialise([0])
+network = family({"name": "preact-resnet", "depth": 18, "base": 4}).network((3, 8, 8), 2, [4, 4, 4, 4], "or_ail")
 for _ in range(30):
-    torch.autograd.grad(stacked(torch.randn(1, 16, 3, 8, 8)).sum(), list(stacked.parameters()))
+    torch.autograd.grad(network(torch.randn(16, 3, 8, 8)).sum(), list(network.parameters()))
     kept = [torch.randn(7 * i + 3) for i in range(40)]
 print("done")
 """

@@ -79,7 +79,7 @@ def test_an_installed_package_s_plugin_and_the_variable_s(
 def test_a_dataset_and_a_model_of_two_plugins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ring, perceptron = blocks("studies.md", "python")
+    ring, perceptron = blocks("studies.md", "python")[:2]
     (tmp_path / "ring.py").write_text(ring)
     (tmp_path / "of_a_module.py").write_text(perceptron)
     monkeypatch.syspath_prepend(tmp_path)

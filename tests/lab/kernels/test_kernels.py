@@ -42,10 +42,10 @@ def test_optimizer_steps(rule: str, threads: int) -> None:
 
 
 @settings(max_examples=25)
-@given(st.integers(1, 4), st.integers(1, 5), st.sampled_from([2, 3, 16, 31, 100, 1025, 3000]), st.booleans())
+@given(st.integers(1, 4), st.integers(1, 5), st.sampled_from([3, 16, 31, 100, 1025, 3000]), st.booleans())
 def test_batch_norm(runs: int, features: int, samples: int, strided: bool) -> None:
     torch.manual_seed(samples)
-    x = 100 + torch.randn(runs, features, samples)
+    x = 10 + torch.randn(runs, features, samples)
     weight, bias = (torch.randn(runs, features + 3)[:, :features] if strided else torch.randn(runs, features) for _ in range(2))
     running = [torch.randn(runs, features), torch.rand(runs, features)]
     above = torch.randn_like(x)

@@ -53,7 +53,6 @@ _FAMILIES = {  # color and matplotlib's marker
     "or_xnor_p": ("#BF8942", "<"),
     "or_xnor_d": ("#DF7901", ">"),
     "or_and_xnor_p": ("#875CE3", "p"),
-    "or_and_xnor_pu": ("#875CE3", "h"),
     "or_and_xnor_d": ("#6B2681", "*"),
 }
 _DASHES, _GAPS = (14, 10, 7, 4.5, 2.5), (2, 3.5, 5, 7)
@@ -97,7 +96,7 @@ def style(spec: str) -> ActivationStyle:
         (True, False, 0.0, 1.0)
     """
     form = _FORM.search(spec)
-    word, family = form[1] if form else "", _FORM.sub("", spec)
+    word, family = form[1] if form else "", re.sub("_p[ul]$", "_p", _FORM.sub("", spec))
     place = list(_FAMILIES).index(family) if family in _FAMILIES else hashlib.sha256(family.encode()).digest()[0]
     color, marker = _FAMILIES[_related(family, place)]
     dash = (float(_DASHES[place % 5]), _GAPS[place // 5 % 4] + 4.0 * (place >= 20), *(1.0, 2.0) * _DOTS[word])
