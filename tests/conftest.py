@@ -2,8 +2,10 @@
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -13,6 +15,19 @@ from hypothesis import settings
 # For processes of their own: one that has Triton's interpreter, and one that has a stand-in device before its first backward.
 collect_ignore = [] if os.environ.get("TRITON_INTERPRET") else ["logic/interpreted_triton.py"]
 collect_ignore += [] if os.environ.get("BOOLIT_TEST_STANDIN") else ["devices"]
+
+# A background job of a script inherits an ignored SIGINT, and so would every process that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Tests marked `check` need these packages, which `make test` does not install.
+NEEDED = {
+    "citizenship/test_tracers.py": "onnxruntime",
+    "lab/execute/test_cluster.py": "distributed",
+    "nn/test_convert_families.py": "transformers",
+    "browser": "playwright",
+}
+collect_ignore += [path for path, package in NEEDED.items() if find_spec(package) is None]
 
 settings.register_profile("boolit", deadline=None)
 settings.load_profile("boolit")

@@ -59,7 +59,7 @@ def prepare(tmp_path: Path, number: signal.Signals, event: str, name: str) -> tu
 
 def command(tmp_path: Path, number: signal.Signals, event: str, name: str, more: list[str]) -> subprocess.CompletedProcess[str]:
     arguments, environment = prepare(tmp_path, number, event, name)
-    return subprocess.run([*arguments, *more], env=environment, cwd=tmp_path, capture_output=True, text=True)
+    return subprocess.run([*arguments, *more], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120)
 
 
 @pytest.mark.parametrize(("event", "name"), MOMENTS, ids=[name for _, name in MOMENTS])
@@ -103,7 +103,7 @@ def test_the_script_takes_them_as_the_module_does(tmp_path: Path) -> None:
     script.write_text("from boolit.cli import main\nmain()\n")
     (tmp_path / "sitecustomize.py").write_text(HOOK)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "SEND": "2", "AT_EVENT": "import", "AT_NAME": "torch"}
-    done = subprocess.run([sys.executable, str(script), "doctor"], env=environment, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, str(script), "doctor"], env=environment, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (130, f"{INTERRUPT_MESSAGE}\n")
 
 

@@ -103,7 +103,7 @@ right.set(
 
 # %%
 # On average XNOR is better here, by construction of the task. It says nothing about
-# other data: :doc:`compare on your own table </notebooks/compare-on-your-table>` does.
+# other data: :doc:`/compare` does.
 
 mean = {
     spec: sum(accuracy for _, accuracy in own) / len(own)

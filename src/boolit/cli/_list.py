@@ -65,7 +65,7 @@ def _activations() -> Listing:
 
 def _studies() -> Listing:
     entries = list_studies()
-    rows = [(entry["name"], ", ".join(entry["profiles"]), entry["title"]) for entry in entries]
+    rows: list[tuple[str, ...]] = [(entry["name"], ", ".join(entry["profiles"]), entry["title"]) for entry in entries]
     return entries, ("study", "profiles", "title"), {"studies": rows}
 
 
@@ -73,7 +73,7 @@ def _figures() -> Listing:
     from boolit.lab.paper.figures import FIGURES
 
     entries = [{"name": name, "label": entry.label, "caption": entry.caption} for name, entry in FIGURES.items()]
-    rows = [(entry["name"], entry["label"] or "–", entry["caption"]) for entry in entries]
+    rows: list[tuple[str, ...]] = [(name, entry.label or "–", entry.caption) for name, entry in FIGURES.items()]
     return entries, ("figure", "in the paper", "shows"), {"figures": rows}
 
 
