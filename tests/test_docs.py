@@ -89,7 +89,9 @@ def test_blocks_of_a_page_run_in_order(page: Path, tmp_path: Path, monkeypatch: 
     torch.manual_seed(0)
     names: dict[str, Any] = {"__name__": page.stem}
     for block in blocks(page, "python", "toml", *(SHELL if page.stem == "tutorial" else ())):
-        if block.language == "python":
+        if block.language == "python" and "results/" in block.code:
+            compile(block.code, str(page), "exec")  # it reads what a longer command wrote
+        elif block.language == "python":
             execute(block, names)
         elif block.language == "toml":
             check_study(block, tmp_path)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from boolit.lab.common.errors import UserError
+from boolit.errors import UserError
 
 from boolit.lab.common import devices
 from boolit.lab.common.devices import use_device
