@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from boolit.errors import UserError
 
+from boolit.errors import UserError
 from boolit.lab.common import devices
 from boolit.lab.common.devices import use_device
 from boolit.lab.datasets import load, source
