@@ -458,8 +458,11 @@ class TerminalTable:
         shown.title_justify = shown.caption_justify = "left"
         shown.add_column("activation", no_wrap=True)
         columns = [str(column) for column in table.text]
+        natural = 2 + sum(3 + max([len(name), *table.text[name].str.len()]) for name in columns) + _row_width(table)
+        table_is_wide = natural > width  # then headings wrap between words, which rich does not do by itself
         for column in columns:
-            shown.add_column(Text(column), justify="right", overflow="fold")
+            fixed = _column_width(table, column) if table_is_wide else None
+            shown.add_column(Text(column), justify="right", overflow="fold", width=fixed)
         for row in table.text.index:
             shown.add_row(Text(row), *(self._cell(table, row, column) for column in columns))
         yield shown
@@ -482,5 +485,12 @@ def terminal_table(table: Table, width: int | None = None) -> TerminalTable:
 
 def _width(table: Table) -> int:
     """Return the width at which no cell has to be wrapped; headings may wrap between words."""
-    columns = [max([len(word) for word in str(name).split()] + table.text[name].str.len().tolist()) for name in table.text]
-    return 2 + sum(width + 3 for width in [*columns, max([10, *(len(row) for row in table.text.index)])])
+    return 2 + sum(width + 3 for width in [*(_column_width(table, str(name)) for name in table.text), _row_width(table)])
+
+
+def _column_width(table: Table, name: str) -> int:
+    return max([len(word) for word in name.split()] + table.text[name].str.len().tolist())
+
+
+def _row_width(table: Table) -> int:
+    return max([len("activation"), *(len(row) for row in table.text.index)])
