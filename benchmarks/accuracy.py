@@ -1,7 +1,7 @@
 """The worst errors of the exact gates on millions of adversarial points, by kernel and by the reference.
 
 ``python benchmarks/accuracy.py`` compiles a long double reference (accuracy_reference.cpp, checked against mpmath), tries
-every instruction set of this machine, writes benchmarks/results/accuracy.json and prints the table of docs/accuracy.md. Exit
+every instruction set of this machine, writes benchmarks/results/accuracy.json and prints a table. Exit
 code 1 if a bound does not hold. It needs a C++ compiler and a long double of at least 64 bits of mantissa.
 """
 
