@@ -34,7 +34,7 @@ types: .venv/check .venv/installed
 AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 BOOLIT_INSTRUCTIONS=x86-64-v3
 BASELINE := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_ENABLE_INSTRUCTIONS=SSE4_2 MKL_CBWR=COMPATIBLE \
 	BOOLIT_INSTRUCTIONS=baseline
-NUMERICAL := tests/logic tests/test_functional.py tests/nn/test_gates.py
+NUMERICAL := tests/logic tests/test_functional.py tests/nn/test_gates.py --ignore=tests/logic/test_kernel_choice.py
 
 processors: .venv/test .venv/installed
 	$(AVX2) $(PYTEST) -n 2 $(NUMERICAL) tests/lab/training
