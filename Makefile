@@ -15,6 +15,7 @@ SOURCES := $(shell find src setup.py pyproject.toml -type f -not -name '*.so' -n
 demo: .venv/installed
 	@$(BIN)/boolit verify --summary
 	@$(BIN)/boolit run parity --out results/demo
+	@echo "Next: $(BIN)/boolit compare YOUR.csv --target COLUMN, $(BIN)/boolit list studies, docs/tutorial.md"
 
 test: .venv/test .venv/installed
 	$(PYTEST) -n 2 --dist worksteal tests
