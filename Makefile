@@ -20,7 +20,7 @@ demo: .venv/installed
 test: .venv/test .venv/installed
 	$(PYTEST) -n 2 --dist worksteal tests
 
-check: .venv/check .venv/installed lint types processors docs
+check: .venv/check .venv/axe .venv/installed lint types processors docs
 	$(PYTEST) -n 2 -m check tests
 
 lint: .venv/check
@@ -59,6 +59,12 @@ bench: .venv/installed
 
 .venv/check: requirements/check.txt .venv/test
 	$(PIP) -r requirements/check.txt
+	touch $@
+
+# axe-core checks the accessibility of pages; without npm those tests are skipped.
+.venv/axe: .venv/check
+	mkdir -p $@
+	if command -v npm > /dev/null; then npm install --silent --no-audit --no-fund --prefix $@ axe-core@4.10.3; fi
 	touch $@
 
 # Compiled kernels stay in build/ and are rebuilt only when their sources change; everything else is copied again.

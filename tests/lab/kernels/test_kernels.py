@@ -42,10 +42,10 @@ def test_optimizer_steps(rule: str, threads: int) -> None:
 
 
 @settings(max_examples=25)
-@given(st.integers(1, 4), st.integers(1, 5), st.sampled_from([3, 16, 31, 100, 1025, 3000]), st.booleans())
+@given(st.integers(1, 4), st.integers(1, 5), st.sampled_from([2, 3, 16, 31, 100, 1025, 3000]), st.booleans())
 def test_batch_norm(runs: int, features: int, samples: int, strided: bool) -> None:
     torch.manual_seed(samples)
-    x = 10 + torch.randn(runs, features, samples)
+    x = 100 + torch.randn(runs, features, samples)
     weight, bias = (torch.randn(runs, features + 3)[:, :features] if strided else torch.randn(runs, features) for _ in range(2))
     running = [torch.randn(runs, features), torch.rand(runs, features)]
     above = torch.randn_like(x)
@@ -62,8 +62,15 @@ def test_batch_norm(runs: int, features: int, samples: int, strided: bool) -> No
     torch.testing.assert_close(out.double(), expected, rtol=1e-4, atol=1e-3)
     for value, other in zip(statistics, (mean, var), strict=True):
         torch.testing.assert_close(value.double().flatten(), other, rtol=1e-5, atol=1e-5)
-    for value, other in zip(gradients, torch.autograd.grad(expected, wide, above.double()), strict=True):
-        torch.testing.assert_close(value.double(), other, rtol=1e-3, atol=2e-3)
+    # Two nearly equal samples far from 0 make the gradient ill-conditioned: torch's own float32 shows by how much.
+    narrow = [value.clone().requires_grad_() for value in (x, weight, bias)]
+    moments = (value.flatten().clone() for value in running)
+    scale32, shift32 = (value.reshape(-1) for value in narrow[1:])
+    single = F.batch_norm(narrow[0].reshape(1, -1, samples), *moments, scale32, shift32, True, 0.1, 1e-5).view_as(x)
+    references = torch.autograd.grad(expected, wide, above.double())
+    for value, other, of_torch in zip(gradients, references, torch.autograd.grad(single, narrow, above), strict=True):
+        conditioning = 4 * float((of_torch.double() - other).abs().max())
+        torch.testing.assert_close(value.double(), other, rtol=1e-3, atol=2e-3 + conditioning)
 
 
 @settings(max_examples=25)
