@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 import boolit
 from boolit.errors import UserError
+from boolit.lab.common.files import read_bounded
 from boolit.lab.datasets import AnySource, source_type
 from boolit.lab.models import AnyFamily, family_type
 from boolit.lab.runs import Metric
@@ -178,7 +179,9 @@ def _find(name_or_path: str | Path) -> Path:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_bounded(path).decode())
+    except UserError:
+        raise
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
