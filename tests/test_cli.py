@@ -122,7 +122,12 @@ def test_list_as_json(run: Run) -> None:
     entries = json.loads(run("list", "activations", "--json")[1])
     assert {entry["spec"] for entry in entries} == set(known_specs())
     ensemble = next(entry for entry in entries if entry["spec"] == "or_and_xnor_ail_p")
-    assert (ensemble["map"], ensemble["divisor"], ensemble["feature_factor"], ensemble["kind"]) == ([2, 1], 6, 0.5, "partition")
+    assert (ensemble["channels"], ensemble["width_multiple"], ensemble["feature_factor"], ensemble["kind"]) == (
+        [2, 1],
+        6,
+        0.5,
+        "partition",
+    )
 
 
 def test_a_list_on_a_closed_stream_is_no_traceback() -> None:
@@ -206,6 +211,8 @@ def test_module_runs_as_the_command() -> None:
 
 def test_without_the_extra_the_library_works_and_the_command_says_how_to_get_it() -> None:
     blocked = ("matplotlib", "pyarrow", "pydantic", "rich", "safetensors", "scipy", "typer")
-    code = f"import sys; sys.modules.update(dict.fromkeys({blocked})); import boolit; print(boolit.activation('or_ail').map)"
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({blocked})); import boolit; print(boolit.activation('or_ail').channels)"
+    )
     message = "boolit's commands need the extra: pip install 'boolit[lab]' (typer is missing)\n"
     assert in_another_process("-c", f"{code}; from boolit.cli import main; main()") == (2, "(2, 1)\n", message)

@@ -12,7 +12,7 @@ single gate.
 # How many channels come out
 # --------------------------
 # Every activation knows: ``out_features`` tells what the next layer must take,
-# ``divisor`` what the width must be a multiple of.
+# ``width_multiple`` what the width must be a multiple of.
 
 import matplotlib.pyplot as plt
 import torch
@@ -30,9 +30,9 @@ specs = [
 width = 48
 modules = {spec: boolit.activation(spec) for spec in specs}
 for spec, module in modules.items():
-    into, out = module.map
+    into, out = module.channels
     print(
-        f"{spec:18} {into}→{out}, width a multiple of {module.divisor}:",
+        f"{spec:18} {into}→{out}, width a multiple of {module.width_multiple}:",
         f"{width} channels in, {module.out_features(width)} out",
     )
     assert module(torch.zeros(1, width)).shape[-1] == module.out_features(width)

@@ -203,7 +203,7 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
             return mlp_parameters(self.n_features_in_, [width] * self.hidden_layers, outputs, spec, batch_norm=norm)
 
         budget = self.budget or count(RELU_WIDTH, Pointwise("relu"))
-        return [int(self.width or width_for_budget(count, budget, activation.divisor))] * self.hidden_layers
+        return [int(self.width or width_for_budget(count, budget, activation.width_multiple))] * self.hidden_layers
 
     def _mlp(self, generator: torch.Generator | None = None) -> MLP:
         shape = (self.n_features_in_, self.widths_, self.n_outputs_, self.activation)

@@ -73,7 +73,7 @@ def test_importing_boolit_does_nothing_else() -> None:
         "import signal, sys; sys.argv[0] = 'boolit'; before = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]\n"
         f"import boolit; assert dir(boolit) == {PUBLIC} == boolit.__all__\n"
         "assert before == [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]\n"
-        "print(boolit.nn.convert.__name__, boolit.activation('or_ail').map, boolit.functional.or_ail.__name__)\n"
+        "print(boolit.nn.convert.__name__, boolit.activation('or_ail').channels, boolit.functional.or_ail.__name__)\n"
         f"from boolit import *; assert len([{', '.join(PUBLIC[1:])}]) == 6\n"
         "try: boolit.nothing\nexcept AttributeError as error: print(error)"
     )

@@ -23,7 +23,7 @@ EVERY_KIND = [*SPECS, "or_ail_k3_halves", "max_min_d", "signed_geomean", "swiglu
 def test_copies_are_the_same(spec: str) -> None:
     module, x = boolit.activation(spec, dim=1), torch.randn(2, WIDTH, 3)
     for other in (copy.deepcopy(module), copy.copy(module), pickle.loads(pickle.dumps(module))):
-        assert (other.spec, other.dim, other.map, repr(other)) == (module.spec, 1, module.map, repr(module))
+        assert (other.spec, other.dim, other.channels, repr(other)) == (module.spec, 1, module.channels, repr(module))
         assert torch.equal(other(x), module(x))
 
 

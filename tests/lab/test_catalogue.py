@@ -15,12 +15,12 @@ def test_every_activation_is_listed_as_its_module_says_it_is() -> None:
     assert set(entries) == set(known_specs())
     for spec, entry in entries.items():
         module = boolit.activation(spec)
-        assert (module.spec, module.map, module.divisor) == (spec, entry.map, entry.divisor)
-        assert module(torch.zeros(2, 12)).shape[-1] * entry.map[0] == 12 * entry.map[1]
+        assert (module.spec, module.channels, module.width_multiple) == (spec, entry.channels, entry.width_multiple)
+        assert module(torch.zeros(2, 12)).shape[-1] * entry.channels[0] == 12 * entry.channels[1]
         assert entry.description
     assert entries["triple"].kind == "registered"
-    assert len({(entry.description, entry.kind, entry.map) for entry in entries.values()}) == len(entries)
-    assert [entry.map for entry in list_activations()] == sorted(entry.map for entry in list_activations())
+    assert len({(entry.description, entry.kind, entry.channels) for entry in entries.values()}) == len(entries)
+    assert [entry.channels for entry in list_activations()] == sorted(entry.channels for entry in list_activations())
 
 
 def test_every_study_has_profiles_and_a_title() -> None:

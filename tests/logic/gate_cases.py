@@ -10,7 +10,7 @@ from boolit.logic import Program
 BASIC = ("and", "or", "xnor")
 FORMS = ("il", "ail", "nil", "nail")
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-WIDTH = 12  # a multiple of every divisor below
+WIDTH = 12  # a multiple of every width multiple below
 
 GATES = [f"{op}_{form}" for op in BASIC for form in FORMS]
 ENSEMBLES = [

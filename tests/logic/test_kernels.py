@@ -46,7 +46,7 @@ def both_ways(x: Tensor, program: Program, dim: int, level: str | None = None) -
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.spec)
 def test_kernels_agree_with_the_reference(program: Program) -> None:
     for (before, after), dtype in itertools.product(AROUND, DTYPES):
-        channels = 3 * program.divisor + (program.k if program.strategy in ("pu", "pl") else 0)
+        channels = 3 * program.width_multiple + (program.k if program.strategy in ("pu", "pl") else 0)
         x = (3 * torch.randn(*before, channels, *after)).to(dtype)
         for actual, expected in both_ways(x, program, len(before)):
             assert_agree(actual, expected)
@@ -73,7 +73,7 @@ def test_kernels_agree_on_any_shape(
     program: Program, dtype: torch.dtype, sizes: list[int], data: st.DataObject, level: str | None
 ) -> None:
     dim = data.draw(st.integers(0, len(sizes) - 1))
-    sizes[dim] = program.divisor * data.draw(st.integers(1, 6))
+    sizes[dim] = program.width_multiple * data.draw(st.integers(1, 6))
     drawn = torch.randn(sizes, generator=torch.Generator().manual_seed(data.draw(st.integers(0, 2**32))))
     # If one value remains and the mean was taken off it, the rest may be far smaller than its round-off.
     least = 1.0 if any(form.startswith("n") for _, form in program.members) else 0.0
@@ -154,7 +154,7 @@ def test_the_values_of_gates_are_associative(base: str, form: str) -> None:
 def test_nothing_is_written_outside_the_results(program: Program) -> None:
     with mock.patch.object(torch, "empty_like", fenced):
         for dtype, (before, after) in itertools.product(DTYPES, AROUND):
-            x = torch.randn(*before, 3 * program.divisor, *after).to(dtype)
+            x = torch.randn(*before, 3 * program.width_multiple, *after).to(dtype)
             plan = cpu.Plan(program, dtype, x.shape, len(before))
             out, kept = plan.forward(x, True)
             gradient = plan.backward(torch.ones(out.shape, dtype=dtype), x if kept is None else kept)
@@ -178,7 +178,7 @@ def is_fence_whole(tensor: Tensor) -> bool:
 @given(st.sampled_from(PROGRAMS), st.lists(st.integers(1, 20), min_size=1, max_size=4), st.booleans(), st.data())
 def test_fake_results_have_the_shapes_of_real_ones(program: Program, sizes: list[int], keep: bool, data: st.DataObject) -> None:
     dim = data.draw(st.integers(0, len(sizes) - 1))
-    sizes[dim] = program.divisor * data.draw(st.integers(0, 9))
+    sizes[dim] = program.width_multiple * data.draw(st.integers(0, 9))
     keep = keep and program.approximate
     results = [torch.ops.boolit.gates(torch.zeros(sizes, device=device), program.spec, dim, keep) for device in ("cpu", "meta")]
     real, fake = ([(tensor.shape, tensor.dtype) for tensor in result] for result in results)

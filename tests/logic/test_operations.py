@@ -37,7 +37,7 @@ def test_every_gate_has_a_spec(name: str, form: str) -> None:
 
 @given(programs(), st.integers(0, 40))
 def test_a_partition_gives_every_group_to_one_gate(program: Program, multiple: int) -> None:
-    channels = program.divisor * multiple
+    channels = program.width_multiple * multiple
     groups = program.groups(channels)
     shares = program.shares(groups)
     if program.strategy == "d":
@@ -64,8 +64,8 @@ def test_shares_of_partitions(strategy: str, groups: int, sizes: list[int]) -> N
 
 @given(programs(), st.integers(1, 500))
 def test_channels_that_do_not_divide_are_refused(program: Program, channels: int) -> None:
-    if channels % program.divisor:
-        with pytest.raises(ValueError, match=rf"multiple of {program.divisor} channels, got {channels}; use "):
+    if channels % program.width_multiple:
+        with pytest.raises(ValueError, match=rf"multiple of {program.width_multiple} channels, got {channels}; use "):
             program.groups(channels)
 
 

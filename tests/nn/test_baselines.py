@@ -49,7 +49,7 @@ def test_threshold_has_its_numbers_in_the_spec() -> None:
     x = torch.tensor([-2.0, 0.05, 3.0])
     module = boolit.activation("threshold_0.1_20")
     assert torch.equal(module(x), F.threshold(x, 0.1, 20))
-    assert (module.spec, module.map) == ("threshold_0.1_20", (1, 1))
+    assert (module.spec, module.channels) == ("threshold_0.1_20", (1, 1))
 
 
 def test_rrelu_draws_from_the_generator_of_a_network() -> None:
@@ -76,7 +76,7 @@ def test_pointwise_activations_are_torchs(name: str) -> None:
     x = 3 * torch.randn(5, 7)
     module = boolit.activation(name, dim=1)
     torch.testing.assert_close(module(x), OF_TORCH[name](x))
-    assert (module.map, module.divisor, module.spec) == ((1, 1), 1, name)
+    assert (module.channels, module.width_multiple, module.spec) == ((1, 1), 1, name)
 
 
 def test_prelu_alone_has_a_parameter() -> None:

@@ -200,11 +200,11 @@ def test_width_keeps_the_nearest_multiple_before_every_activation(widths: tuple[
     model = mlp(widths, norm)
     conversion = convert(model, spec)
     check_runs(conversion, model, torch.randn(3, 20))
-    divisor = activation(spec).divisor
+    width_multiple = activation(spec).width_multiple
     linear = [layer for layer in conversion.model if isinstance(layer, nn.Linear)]
     for layer, width in zip(linear[:-1], widths, strict=True):
-        assert layer.out_features % divisor == 0
-        assert abs(layer.out_features - width) <= divisor / 2 or layer.out_features == divisor
+        assert layer.out_features % width_multiple == 0
+        assert abs(layer.out_features - width) <= width_multiple / 2 or layer.out_features == width_multiple
     for first, second in pairwise(linear):
         assert second.in_features == activation(spec).out_features(first.out_features)
 
@@ -225,7 +225,7 @@ def test_params_finds_the_width_that_the_formula_does(width: int, depth: int, sp
     def count(n: int) -> int:
         return mlp_parameters(20, [n] * depth, 5, act, batch_norm=True)
 
-    best = width_for_budget(count, target, act.divisor)
+    best = width_for_budget(count, target, act.width_multiple)
     result = [layer.out_features for layer in converted if isinstance(layer, nn.Linear)][:-1]
     if len(set(result)) == 1:
         assert abs(count(result[0]) - target) == abs(count(best) - target)

@@ -210,7 +210,7 @@ def test_dtype_and_frozen_parameters_carry_over() -> None:
     assert not any(parameter.requires_grad for parameter in resized.parameters())
 
 
-def test_gates_that_stay_keep_their_divisor() -> None:
+def test_gates_that_stay_keep_their_width_multiple() -> None:
     model = nn.Sequential(
         nn.Linear(6, 24), nn.ReLU(), nn.Linear(24, 20), Gate("or", "ail"), nn.Linear(10, 9), nn.ReLU(), nn.Linear(9, 2)
     )

@@ -61,12 +61,12 @@ def test_members_of_any_kind() -> None:
     assert torch.equal(partition(x), torch.cat([member(piece) for member, piece in zip(members, pieces, strict=True)], -1))
     for module in (duplicate, partition):
         assert module(x).shape[-1] == module.out_features(24)
-    assert (duplicate.map, partition.map) == ((6, 2 + 3 + 3 + 6), (24, 14))
-    assert partition.divisor == 24
+    assert (duplicate.channels, partition.channels) == ((6, 2 + 3 + 3 + 6), (24, 14))
+    assert partition.width_multiple == 24
 
 
 @pytest.mark.parametrize(
-    ("spec", "channel_map", "divisor"),
+    ("spec", "channel_map", "width_multiple"),
     [
         ("or_ail", (2, 1), 2),
         ("xnor_nil", (2, 1), 2),
@@ -83,9 +83,9 @@ def test_members_of_any_kind() -> None:
         ("glu", (2, 1), 2),
     ],
 )
-def test_maps_and_divisors(spec: str, channel_map: tuple[int, int], divisor: int) -> None:
+def test_channels_and_width_multiples(spec: str, channel_map: tuple[int, int], width_multiple: int) -> None:
     module = boolit.activation(spec)
-    assert (module.map, module.divisor) == (channel_map, divisor)
+    assert (module.channels, module.width_multiple) == (channel_map, width_multiple)
     assert module.feature_factor == Fraction(channel_map[1], channel_map[0])
 
 
@@ -93,7 +93,7 @@ def test_maps_and_divisors(spec: str, channel_map: tuple[int, int], divisor: int
 def test_out_features_is_what_comes_out(spec: str) -> None:
     module = boolit.activation(spec, dim=1)
     for multiple in range(1, 5):
-        n = multiple * module.divisor
+        n = multiple * module.width_multiple
         assert module(torch.randn(2, n, 3)).shape == (2, module.out_features(n), 3)
 
 
@@ -112,7 +112,7 @@ def test_repr_says_what_it_is(spec: str) -> None:
     text = repr(module)
     assert repr(spec) in text
     assert "dim=1" in text
-    assert f"map={module.map[0]}→{module.map[1]}" in text
+    assert f"{module.channels[0]}→{module.channels[1]}" in text
     assert type(module).__name__ in first_line
 
 

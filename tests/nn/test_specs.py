@@ -88,11 +88,13 @@ def test_round_trip(text: str) -> None:
 @given(valid_specs())
 def test_map_and_shape_agree_with_running_it(text: str) -> None:
     module = activation(text, dim=1)
-    channels = module.divisor * 2
+    channels = module.width_multiple * 2
     out = module(torch.randn(3, channels, 2))
     assert out.shape == (3, module.out_features(channels), 2)
-    assert module.out_features(channels) == channels * module.feature_factor == channels * module.map[1] // module.map[0]
-    assert module.divisor % module.map[0] == 0
+    assert (
+        module.out_features(channels) == channels * module.feature_factor == channels * module.channels[1] // module.channels[0]
+    )
+    assert module.width_multiple % module.channels[0] == 0
 
 
 @pytest.mark.parametrize("text", known_specs())
@@ -205,7 +207,7 @@ def test_registered_names_work_wherever_a_spec_does() -> None:
     assert torch.equal(activation("square")(x), x**2)
     assert "square" in known_specs()
     mixture = activation("square+or_ail_d", dim=1)
-    assert (mixture.spec, mixture.map) == ("square+or_ail_d", (2, 3))
+    assert (mixture.spec, mixture.channels) == ("square+or_ail_d", (2, 3))
     assert torch.equal(mixture(x), torch.cat([x**2, boolit.functional.or_ail(x)], 1))
     register("square", lambda dim: Custom(torch.abs, dim, name="square"))
     assert torch.equal(activation("square")(x), x.abs())
@@ -242,7 +244,7 @@ def test_classes_and_callables(
 ) -> None:
     module = activation(given_one, dim)
     assert isinstance(module, Activation)
-    assert (module.map, module.spec, module.dim) == (channel_map, spec, dim)
+    assert (module.channels, module.spec, module.dim) == (channel_map, spec, dim)
     x = torch.randn(2, 12, 2, 2) if dim == 1 else torch.randn(2, 12)
     assert module(x).shape[dim] == module.out_features(12)
 
@@ -251,7 +253,7 @@ def test_classes_and_callables(
 @pytest.mark.parametrize("pairs", [lambda x: x[..., 0::2] * x[..., 1::2], nn.GLU()], ids=["function", "module"])
 def test_a_callable_sees_the_channels_last_wherever_they_are(pairs: Callable[[torch.Tensor], torch.Tensor], dim: int) -> None:
     module = Custom(pairs, dim, name="pairs")
-    assert module.map == (2, 1)
+    assert module.channels == (2, 1)
     x = torch.randn(4, 6, 8)
     assert torch.equal(module(x), pairs(x.movedim(dim, -1)).movedim(-1, dim))
     assert module(x).shape[dim] == module.out_features(x.shape[dim])

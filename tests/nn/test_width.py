@@ -24,7 +24,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize(
-    ("nominal", "divisor", "width"),
+    ("nominal", "width_multiple", "width"),
     [
         (650, 4, 648),
         (650, 6, 648),
@@ -43,19 +43,19 @@ KINDS = {
         (3, 6, 6),
     ],
 )
-def test_rounding_to_the_divisor(nominal: float, divisor: int, width: int) -> None:
-    assert round_width(nominal, divisor) == width
+def test_rounding_to_the_width_multiple(nominal: float, width_multiple: int, width: int) -> None:
+    assert round_width(nominal, width_multiple) == width
 
 
 @given(st.fractions(Fraction(1, 2), 5000), st.integers(1, 64))
-def test_rounding_is_to_the_nearest_multiple_half_to_even(nominal: Fraction, divisor: int) -> None:
-    width = round_width(nominal, divisor)
-    assert width % divisor == 0
-    assert width >= divisor
-    if width > divisor or nominal * 2 >= divisor:
-        assert abs(nominal - width) * 2 <= divisor
-    if abs(nominal - width) * 2 == divisor and width > divisor:
-        assert width // divisor % 2 == 0
+def test_rounding_is_to_the_nearest_multiple_half_to_even(nominal: Fraction, width_multiple: int) -> None:
+    width = round_width(nominal, width_multiple)
+    assert width % width_multiple == 0
+    assert width >= width_multiple
+    if width > width_multiple or nominal * 2 >= width_multiple:
+        assert abs(nominal - width) * 2 <= width_multiple
+    if abs(nominal - width) * 2 == width_multiple and width > width_multiple:
+        assert width // width_multiple % 2 == 0
 
 
 TRANSFER = [  # fact sheet 5.1: kind, width, counts for 101, 10, 100, 102 and 196 classes
@@ -95,7 +95,7 @@ def test_mnist_mlps_nearest_to_their_targets(kind: str, columns: list[tuple[int,
         return mlp_parameters(784, [width, width], 10, gate, batch_norm=True)
 
     for exponent, width, parameters in columns:
-        assert width_for_budget(count, 2**exponent, gate.divisor) == width
+        assert width_for_budget(count, 2**exponent, gate.width_multiple) == width
         assert count(width) == parameters
 
 
@@ -120,10 +120,12 @@ def test_frozen_parameters_do_not_count() -> None:
 
 
 @given(st.integers(0, 3), st.integers(0, 9), st.integers(1, 50), st.integers(1, 12), st.integers(0, 20_000))
-def test_width_for_budget_is_the_nearest_of_all(square: int, linear: int, constant: int, divisor: int, budget: int) -> None:
+def test_width_for_budget_is_the_nearest_of_all(
+    square: int, linear: int, constant: int, width_multiple: int, budget: int
+) -> None:
     def count(width: int) -> int:
         return square * width**2 + (linear + 1) * width + constant
 
-    widths = range(divisor, budget + 2 * divisor + 1, divisor)
+    widths = range(width_multiple, budget + 2 * width_multiple + 1, width_multiple)
     best = min(widths, key=lambda width: (abs(count(width) - budget), width))
-    assert width_for_budget(count, budget, divisor) == best
+    assert width_for_budget(count, budget, width_multiple) == best

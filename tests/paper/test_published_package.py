@@ -96,7 +96,7 @@ def test_ensembles_agree(name: str, spec: str) -> None:
     torch.testing.assert_close(mine(x), theirs(x), rtol=0, atol=sampled)
     gradients = [torch.autograd.grad(module(x).sum(), x)[0] for module in (mine, theirs)]
     torch.testing.assert_close(gradients[0], gradients[1], rtol=0, atol=sampled)
-    assert (mine.divisor, float(mine.feature_factor)) == (theirs.divisor, theirs.feature_factor)
+    assert (mine.width_multiple, float(mine.feature_factor)) == (theirs.divisor, theirs.feature_factor)
 
 
 def test_baselines_agree() -> None:

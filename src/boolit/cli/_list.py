@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NOTES = {
     "activations": (
-        "map: channels in → out; a width must be a multiple of the divisor; factor: channels out per channel in.",
+        "channels: in → out of a group; factor: channels out per channel in; a width is a multiple of the width multiple.",
         "Endings: _kN for groups of N channels (or_ail_k3), _halves for channel i with i + C/k as in GLU (xnor_il_halves).",
         "Duplicates (_d) give every gate every group, partitions (_p; _pu if uneven) give each its share.",
         "Any other ensemble: gates joined by _ (and_xor_il_d), members of any kind by + (max+xnor_ail_d).",
@@ -56,11 +56,11 @@ def _activations() -> Listing:
     groups: dict[str, list[tuple[str, ...]]] = {}
     entries = []
     for facts in list_activations():
-        arrow, factor = f"{facts.map[0]}→{facts.map[1]}", Fraction(facts.map[1], facts.map[0])
-        row = (facts.spec, arrow, str(facts.divisor), str(factor), facts.description)
+        arrow, factor = f"{facts.channels[0]}→{facts.channels[1]}", Fraction(facts.channels[1], facts.channels[0])
+        row = (facts.spec, arrow, str(facts.width_multiple), str(factor), facts.description)
         groups.setdefault(f"{arrow} {facts.kind}s", []).append(row)
         entries.append({**vars(facts), "feature_factor": float(factor)})
-    return entries, ("spec", "map", "divisor", "factor", "computes"), groups
+    return entries, ("spec", "channels", "width multiple", "factor", "computes"), groups
 
 
 def _studies() -> Listing:

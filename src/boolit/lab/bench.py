@@ -95,7 +95,7 @@ def measure_speeds(
     ratios: list[Ratio] = []
     with _threads(threads):
         for shape, x in {**inputs, SMALL: torch.randn(8, 8, device=place)}.items():
-            fitting = {spec: module for spec, module in modules.items() if x.shape[1] % module.divisor == 0}
+            fitting = {spec: module for spec, module in modules.items() if x.shape[1] % module.width_multiple == 0}
             candidates: dict[str, nn.Module] = {name: make() for name, make in REFERENCES.items()} | fitting
             for direction in DIRECTIONS:
                 calls = {name: _call(module, x, direction) for name, module in candidates.items()}
@@ -166,7 +166,7 @@ def _ratio(spec: str, shape: str, direction: str, reference: str, seconds: dict[
     fastest = min(seconds[spec]) / min(seconds[reference])
     bar = None
     if shape == SMALL:
-        bar = CALL_BAR if reference == "relu" and boolit.activation(spec).map == (2, 1) else None
+        bar = CALL_BAR if reference == "relu" and boolit.activation(spec).channels == (2, 1) else None
     elif shape in DEFAULT_SHAPES and direction == "forward+backward" and BARS.get(spec, ("", 0.0))[0] == reference:
         bar = BARS[spec][1]
     return Ratio(spec, shape, direction, reference, fastest, low, high, bar)

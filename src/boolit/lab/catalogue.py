@@ -60,17 +60,17 @@ KINDS = ("baseline", "gate", "duplicate", "partition", "registered")
 
 @dataclass(frozen=True)
 class ActivationFacts:
-    """An activation: ``map`` is channels in and out of a group, a width must be a multiple of ``divisor``."""
+    """An activation: ``channels`` is (in, out) of a group, a width must be a multiple of ``width_multiple``."""
 
     spec: str
-    map: tuple[int, int]
-    divisor: int
+    channels: tuple[int, int]
+    width_multiple: int
     kind: str
     description: str
 
 
 def list_activations() -> list[ActivationFacts]:
-    """List every activation that has a plain name, including registered ones, by map and kind."""
+    """List every activation that has a plain name, including registered ones, by channels and kind."""
     facts = [
         ActivationFacts(spec, map_, map_[0], "baseline", text)
         for map_, texts in BASELINES.items()
@@ -81,16 +81,16 @@ def list_activations() -> list[ActivationFacts]:
         for strategy, kind in (("d", "duplicate"), ("p", "partition")):
             for names in ENSEMBLES[strategy]:
                 members = names.upper().split("_")
-                out, divisor = (len(members), 2) if strategy == "d" else (1, 2 * len(members))
+                out, width_multiple = (len(members), 2) if strategy == "d" else (1, 2 * len(members))
                 text = f"{', '.join(members)}; {how}"
-                facts.append(ActivationFacts(f"{names}_{form}_{strategy}", (2, out), divisor, kind, text))
+                facts.append(ActivationFacts(f"{names}_{form}_{strategy}", (2, out), width_multiple, kind, text))
     if "boolit.nn.specs" in sys.modules:  # nothing can be registered before
         from boolit.nn import activation, known_specs
 
         for module in map(activation, set(known_specs()) - {entry.spec for entry in facts}):
             text = (inspect.getdoc(module) or "").partition("\n")[0]
-            facts.append(ActivationFacts(module.spec, module.map, module.divisor, "registered", text))
-    return sorted(facts, key=lambda entry: (entry.map, KINDS.index(entry.kind)))
+            facts.append(ActivationFacts(module.spec, module.channels, module.width_multiple, "registered", text))
+    return sorted(facts, key=lambda entry: (entry.channels, KINDS.index(entry.kind)))
 
 
 def list_studies() -> list[dict[str, Any]]:

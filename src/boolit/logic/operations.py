@@ -119,14 +119,14 @@ class Program:
         return Program, (self.members, self.strategy, self.k, self.pairing)
 
     @property
-    def divisor(self) -> int:
+    def width_multiple(self) -> int:
         """What the number of channels must be a multiple of."""
         return self.k * len(self.members) if self.strategy == "p" else self.k
 
     def groups(self, channels: int) -> int:
         """Return the number of groups that the channels make. Raise ValueError if they do not divide."""
-        if channels % self.divisor:
-            raise not_a_multiple(self.spec, self.divisor, channels)
+        if channels % self.width_multiple:
+            raise not_a_multiple(self.spec, self.width_multiple, channels)
         return channels // self.k
 
     def shares(self, groups: int) -> tuple[tuple[int, int], ...]:
@@ -252,8 +252,8 @@ def as_group_size(k: object, reader: str = "a gate") -> int:
     return size
 
 
-def not_a_multiple(reader: str, divisor: int, channels: int) -> ValueError:
+def not_a_multiple(reader: str, width_multiple: int, channels: int) -> ValueError:
     """Return the error for a number of channels that does not divide."""
-    below, above = channels - channels % divisor, channels + -channels % divisor
+    below, above = channels - channels % width_multiple, channels + -channels % width_multiple
     near = f"{below} or {above}" if below else above
-    return ValueError(f"{reader} needs a multiple of {divisor} channels, got {channels}; use {near}")
+    return ValueError(f"{reader} needs a multiple of {width_multiple} channels, got {channels}; use {near}")

@@ -27,38 +27,38 @@ class Activation(nn.Module):
 
     Attributes:
         spec: The name from which `boolit.activation` makes the module.
-        map: Input and output channels of one group, such as (1, 1), (2, 1), (2, 2) or (2, 3).
-        divisor: What the number of channels must be a multiple of.
+        channels: Input and output channels of one group, such as (1, 1), (2, 1), (2, 2) or (2, 3).
+        width_multiple: What the number of channels must be a multiple of.
         dim: Dimension of the channels, or None.
 
-    Shape: ``(…, C, …)`` to ``(…, C·out/in, …)`` along ``dim``, for the map in → out.
+    Shape: ``(…, C, …)`` to ``(…, C·out/in, …)`` along ``dim``, for ``channels`` (in, out).
 
     Example:
         >>> gates = Ensemble([Gate("or"), Gate("and"), Gate("xnor")], "d")
-        >>> gates.spec, gates.map, gates.divisor, gates.feature_factor
+        >>> gates.spec, gates.channels, gates.width_multiple, gates.feature_factor
         ('or_and_xnor_ail_d', (2, 3), 2, Fraction(3, 2))
         >>> gates.out_features(8) == gates(torch.zeros(5, 8)).shape[-1] == 12
         True
     """
 
-    def __init__(self, spec: str, channels: tuple[int, int], dim: int | None = None, divisor: int | None = None) -> None:
+    def __init__(self, spec: str, channels: tuple[int, int], dim: int | None = None, width_multiple: int | None = None) -> None:
         super().__init__()
-        self.spec, self.map, self.divisor = spec, channels, divisor or channels[0]
+        self.spec, self.channels, self.width_multiple = spec, channels, width_multiple or channels[0]
         self.dim = dim if dim is None else as_int("dim", dim)
 
     @property
     def feature_factor(self) -> Fraction:
         """Output channels per input channel."""
-        return Fraction(self.map[1], self.map[0])
+        return Fraction(self.channels[1], self.channels[0])
 
     def out_features(self, n: int) -> int:
-        """Return the number of output channels for n input channels. Raise ValueError if ``divisor`` does not divide n."""
-        if n % self.divisor:
-            raise not_a_multiple(self.spec, self.divisor, n)
+        """Return the number of output channels for n input channels, which must be a multiple of ``width_multiple``."""
+        if n % self.width_multiple:
+            raise not_a_multiple(self.spec, self.width_multiple, n)
         return int(n * self.feature_factor)
 
     def extra_repr(self) -> str:
-        return f"{self.spec!r}, dim={self.dim}, map={self.map[0]}→{self.map[1]}"
+        return f"{self.spec!r}, dim={self.dim}, {self.channels[0]}→{self.channels[1]}"
 
 
 def with_dim(module: Activation, dim: int | None) -> Activation:
@@ -128,9 +128,11 @@ class Ensemble(Activation):
         if dim is None and len(dims) > 1:
             raise ValueError(f"the members act along dims {dims}; give the ensemble its dim")
         program = _fuse(members, strategy)
-        group = math.lcm(*(member.divisor for member in members))
-        divisor = program.divisor if program else group * (len(members) if strategy == "p" else 1)
-        super().__init__(_spec(members, strategy), _map(members, strategy), dims[0] if dim is None else dim, divisor)
+        group = math.lcm(*(member.width_multiple for member in members))
+        width_multiple = program.width_multiple if program else group * (len(members) if strategy == "p" else 1)
+        super().__init__(
+            _spec(members, strategy), _channels(members, strategy), dims[0] if dim is None else dim, width_multiple
+        )
         self.members = nn.ModuleList(with_dim(member, dim) for member in members)
         self.strategy, self.program = strategy, program
 
@@ -172,8 +174,8 @@ def _spec(members: Sequence[Activation], strategy: str) -> str:
     return format_spec(names, strategy, words[0].k, words[0].pairing)
 
 
-def _map(members: Sequence[Activation], strategy: str) -> tuple[int, int]:
-    group = math.lcm(*(member.map[0] for member in members))
+def _channels(members: Sequence[Activation], strategy: str) -> tuple[int, int]:
+    group = math.lcm(*(member.channels[0] for member in members))
     outputs = [int(group * member.feature_factor) for member in members]
     if strategy == "d":
         return group, sum(outputs)

@@ -22,7 +22,7 @@ class MLP(nn.Sequential):
 
     Args:
         in_features: Columns of the input.
-        widths: Widths of the hidden layers before each activation; multiples of its ``divisor``.
+        widths: Widths of the hidden layers before each activation; multiples of its ``width_multiple``.
         out_features: Columns of the output.
         activation: What `boolit.activation` takes. Each layer has its own copy.
         normalisation: ``batch``, ``layer`` or ``none``.

@@ -52,13 +52,13 @@ def activation(spec: str | type[nn.Module] | Callable[[Tensor], Tensor], dim: in
             dimensions and refuse larger ones.
 
     Returns:
-        A module that turns ``(…, C, …)`` into ``(…, C·out/in, …)`` for its map in → out.
+        A module that turns ``(…, C, …)`` into ``(…, C·out/in, …)`` for its ``channels`` (in, out).
 
     Example:
         >>> gates = activation("or_and_xnor_nail_d", dim=1)
-        >>> gates.map, gates(torch.zeros(2, 8, 5, 5)).shape
+        >>> gates.channels, gates(torch.zeros(2, 8, 5, 5)).shape
         ((2, 3), torch.Size([2, 12, 5, 5]))
-        >>> activation(torch.nn.Tanh).map
+        >>> activation(torch.nn.Tanh).channels
         (1, 1)
     """
     dim = dim if dim is None else as_int("dim", dim)
@@ -117,19 +117,19 @@ def known_specs() -> list[str]:
 class Custom(Activation):
     """Any module or function as an activation.
 
-    It sees the channels along the last dimension, wherever ``dim`` says they are. Its map is found by calling it, in evaluation
-    mode, on a small tensor.
+    It sees the channels along the last dimension, wherever ``dim`` says they are. Its numbers of channels are found by calling
+    it, in evaluation mode, on a small tensor.
 
     Args:
         function: A module or a function of one tensor, which may change the size of the last dimension only.
         dim: Dimension of the channels; see `Activation`.
         name: The spec. Defaults to the function's name.
 
-    Shape: ``(…, C, …)`` to ``(…, C·out/in, …)`` along ``dim``, for the map in → out.
+    Shape: ``(…, C, …)`` to ``(…, C·out/in, …)`` along ``dim``, for ``channels`` (in, out).
 
     Example:
         >>> pairs = Custom(lambda x: x[..., 0::2] * x[..., 1::2], dim=1)
-        >>> pairs.map, pairs(torch.ones(3, 8, 5)).shape
+        >>> pairs.channels, pairs(torch.ones(3, 8, 5)).shape
         ((2, 1), torch.Size([3, 4, 5]))
     """
 
@@ -139,7 +139,7 @@ class Custom(Activation):
         self.function = function
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.dim is None and self.map != (1, 1):
+        if self.dim is None and self.channels != (1, 1):
             position(None, x.shape)  # raises an error if there are more than three dimensions
         if self.dim is None or self.dim in (-1, x.dim() - 1):
             return self.function(x)

@@ -16,14 +16,14 @@ from boolit.nn.mlp import MLP
 PARABOLAS = 6  # guesses by interpolation before bisection
 
 
-def round_width(nominal: float | Fraction, divisor: int) -> int:
-    """Return the multiple of ``divisor`` nearest to a nominal width, half to even, at least one multiple.
+def round_width(nominal: float | Fraction, width_multiple: int) -> int:
+    """Return the multiple of ``width_multiple`` nearest to a nominal width, half to even, at least one multiple.
 
     Example:
         >>> round_width(650, 4), round_width(650, 6), round_width(70, 4)
         (648, 648, 72)
     """
-    return divisor * max(1, round(Fraction(nominal) / divisor))
+    return width_multiple * max(1, round(Fraction(nominal) / width_multiple))
 
 
 def count_parameters(module: nn.Module) -> int:
@@ -48,18 +48,18 @@ def mlp_parameters(inputs: int, widths: Sequence[int], outputs: int, activation:
         return count_parameters(MLP(inputs, widths, outputs, activation, normalisation="batch" if batch_norm else "none"))
 
 
-def width_for_budget(count: Callable[[int], int], budget: int, divisor: int = 1) -> int:
-    """Return the multiple of ``divisor`` whose parameter count is nearest to the budget (the narrower width at a tie).
+def width_for_budget(count: Callable[[int], int], budget: int, width_multiple: int = 1) -> int:
+    """Return the multiple of ``width_multiple`` whose parameter count is nearest to the budget (the narrower width at a tie).
 
     ``count`` must grow with the width.
 
     Example:
-        >>> width_for_budget(lambda w: w * w, 1000, divisor=2)
+        >>> width_for_budget(lambda w: w * w, 1000, width_multiple=2)
         32
     """
-    points = [(n, count(n * divisor)) for n in (1, 2, 3)]
+    points = [(n, count(n * width_multiple)) for n in (1, 2, 3)]
     if points[0][1] >= budget:
-        return divisor
+        return width_multiple
     for attempt in itertools.count():
         low, below = max(point for point in points if point[1] < budget)
         high, above = min((point for point in points if point[1] >= budget), default=(0, 0))
@@ -67,8 +67,8 @@ def width_for_budget(count: Callable[[int], int], budget: int, divisor: int = 1)
             break
         guess = _parabola_root(points[-3:], budget) if attempt < PARABOLAS else 0  # counts are nearly quadratic in the width
         guess = max(guess or ((low + high) // 2 if high else 2 * low), low + 1)
-        points.append((n := min(guess, high - 1) if high else guess, count(n * divisor)))
-    return divisor * (low if budget - below <= above - budget else high)
+        points.append((n := min(guess, high - 1) if high else guess, count(n * width_multiple)))
+    return width_multiple * (low if budget - below <= above - budget else high)
 
 
 def _parabola_root(points: Sequence[tuple[int, int]], value: int) -> int:

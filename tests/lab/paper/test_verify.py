@@ -169,7 +169,9 @@ class TestItFailsWhen:
         )
 
     def test_a_width_is_rounded_otherwise(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(networks, "round_width", lambda width, divisor: divisor * math.ceil(Fraction(width) / divisor))
+        monkeypatch.setattr(
+            networks, "round_width", lambda width, width_multiple: width_multiple * math.ceil(Fraction(width) / width_multiple)
+        )
         assert self.failures("maps") == [f"tab:transfer-nparam-{name}: widths that agree" for name in ("big", "512")]
 
     def test_parameters_are_miscounted(self, monkeypatch: pytest.MonkeyPatch) -> None:

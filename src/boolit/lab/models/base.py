@@ -90,7 +90,7 @@ class Family(BaseModel, ABC):
         def count(size: int) -> int:
             return self.parameters(inputs, outputs, self.widths(size, depth), activation)
 
-        return self.widths(width_for_budget(count, budget, activation.divisor), depth)
+        return self.widths(width_for_budget(count, budget, activation.width_multiple), depth)
 
     def parameters(self, inputs: Shape, outputs: int, widths: Sequence[int], activation: Activation) -> int:
         """Return the number of parameters of one network."""

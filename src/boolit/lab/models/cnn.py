@@ -2,7 +2,7 @@
 
 NOTE[paper]: the paper does not say how a budget becomes widths. The authors' code doubles or halves the size, in ever smaller
 steps, until an estimate of the parameter count without batch norm is within 200 plus 1 % of the budget, and then rounds every
-width down to a multiple of the activation's divisor. We do the same, because it gives the networks of the paper's table,
+width down to a multiple of the activation's width multiple. We do the same, because it gives the networks of the paper's table,
 although they have up to 15 % fewer parameters than their budget.
 """
 
@@ -63,7 +63,7 @@ class Cnn(Family):
         by_budget: Structure = "small" if budget < self.small_below else "large"
         structure = by_budget if self.structure == "auto" else self.structure
         size = size_for_budget(count, budget, structure)
-        return [round_down(width, activation.divisor) for width in nominal_widths(structure, size)]
+        return [round_down(width, activation.width_multiple) for width in nominal_widths(structure, size)]
 
     def network(self, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> nn.Module:
         return CnnNetwork(inputs, outputs, widths, spec, self.normalized)
@@ -82,14 +82,14 @@ def nominal_widths(structure: Structure, size: float) -> list[float]:
     return [ratio * size for ratio in RATIOS[structure]]
 
 
-def round_down(width: float, divisor: int) -> int:
-    """Return the largest multiple of a divisor that is not above a width, but at least one multiple.
+def round_down(width: float, width_multiple: int) -> int:
+    """Return the largest multiple of width_multiple that is not above a width, but at least one multiple.
 
     Example:
         >>> round_down(39.9, 2), round_down(0.7, 2)
         (38, 2)
     """
-    return divisor * max(1, int(width // divisor))
+    return width_multiple * max(1, int(width // width_multiple))
 
 
 def size_for_budget(count: Callable[[Sequence[float]], float], budget: int, structure: Structure) -> float:

@@ -38,7 +38,7 @@ class Mlp(Family):
         budget_widths: how a parameter budget becomes widths. ``equal``: layers of equal width whose count is nearest to the
             budget, as the paper says. ``sweeps``: the rule of the authors' sweeps behind tab:mlp-mnist for two hidden layers,
             the first 1.25 times as wide as the second; normalization is not counted, and both widths are truncated to a
-            multiple of the activation's divisor.
+            multiple of the activation's width multiple.
     """
 
     name: Literal["mlp"] = "mlp"
@@ -80,7 +80,7 @@ def sweep_widths(budget: int, inputs: int, outputs: int, activation: Activation)
     square, linear = SWEEP_RATIO * factor, SWEEP_RATIO * (inputs + 1) + 1 + factor * outputs
     second = (math.sqrt(linear**2 + 4 * square * (budget - outputs)) - linear) / (2 * square)
     first = (budget - second * (outputs * factor + 1) + outputs) / (inputs + 1 + factor * second)
-    return [activation.divisor * max(1, int(width) // activation.divisor) for width in (first, second)]
+    return [activation.width_multiple * max(1, int(width) // activation.width_multiple) for width in (first, second)]
 
 
 class MlpNetwork(nn.Module):

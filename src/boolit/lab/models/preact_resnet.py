@@ -46,24 +46,24 @@ FACTORS = {
 }
 
 
-def base_widths(base: int, divisor: int) -> list[int]:
-    """Return the base width of each stage, rounded down to a multiple of the activation's divisor.
+def base_widths(base: int, width_multiple: int) -> list[int]:
+    """Return the base width of each stage, rounded down to a multiple of the activation's width multiple.
 
     Example:
         >>> base_widths(64, 2), base_widths(64, 6)
         ([64, 128, 256, 512], [60, 126, 252, 510])
     """
-    return [divisor * max(1, base * 2**stage // divisor) for stage in range(len(STRIDES))]
+    return [width_multiple * max(1, base * 2**stage // width_multiple) for stage in range(len(STRIDES))]
 
 
-def hidden_widths(bases: Sequence[int], factor: Fraction, divisor: int) -> list[int]:
-    """Return the widths inside the blocks of each stage: the multiples of the divisor nearest to factor times base.
+def hidden_widths(bases: Sequence[int], factor: Fraction, width_multiple: int) -> list[int]:
+    """Return the widths inside the blocks of each stage: the multiples of width_multiple nearest to factor times base.
 
     Example:
         >>> hidden_widths([64, 128, 256, 512], Fraction("0.2"), 2), hidden_widths([60, 126, 252, 510], Fraction("1.5"), 6)
         ([12, 26, 52, 102], [90, 192, 378, 768])
     """
-    return [round_width(factor * width, divisor) for width in bases]
+    return [round_width(factor * width, width_multiple) for width in bases]
 
 
 class PreactConv(nn.Sequential):
@@ -111,7 +111,7 @@ class PreactNetwork(nn.Module):
         super().__init__()
         if len(widths) != len(STRIDES):
             raise UserError(f"widths {list(widths)}: a ResNet has {len(STRIDES)} stages; give {len(STRIDES)} widths")
-        bases, bottleneck = base_widths(base, boolit.activation(spec).divisor), depth >= 50
+        bases, bottleneck = base_widths(base, boolit.activation(spec).width_multiple), depth >= 50
         features = bases[0]
         self.stem, self.norm = nn.Conv2d(channels, features, 3, padding=1, bias=False), nn.BatchNorm2d(features)
         self.blocks = nn.Sequential()
@@ -162,7 +162,7 @@ class PreactResnet(Family):
         _check_depth(depth)
         if self.sizes == "paper":
             return self._nearest_of_paper(budget, inputs, outputs, activation)
-        first = base_widths(self.base, activation.divisor)[0]
+        first = base_widths(self.base, activation.width_multiple)[0]
 
         def scaled(size: int) -> list[int]:
             return self._scaled_widths(Fraction(size, first), activation)
@@ -170,19 +170,19 @@ class PreactResnet(Family):
         def count(size: int) -> int:
             return self.parameters(inputs, outputs, scaled(size), activation)
 
-        return scaled(width_for_budget(count, budget, activation.divisor))
+        return scaled(width_for_budget(count, budget, activation.width_multiple))
 
     def paper_widths(self, activation: Activation) -> list[list[int]]:
         """Return the widths of the paper's five networks for an activation, from the smallest."""
         factors = FACTORS.get(activation.feature_factor)
         if factors is None:
-            into, out = activation.map
+            into, out = activation.channels
             rule = "the paper has width factors for 1→1, 2→1, 2→2 and 2→3 only; use sizes = 'any'"
             raise UserError(f"{activation.spec} maps {into}→{out}: {rule}")
         return [self._scaled_widths(Fraction(factor), activation) for factor in factors]
 
     def _scaled_widths(self, factor: Fraction, activation: Activation) -> list[int]:
-        return hidden_widths(base_widths(self.base, activation.divisor), factor, activation.divisor)
+        return hidden_widths(base_widths(self.base, activation.width_multiple), factor, activation.width_multiple)
 
     def _nearest_of_paper(self, budget: int, inputs: Shape, outputs: int, activation: Activation) -> list[int]:
         counts = {self.parameters(inputs, outputs, widths, activation): widths for widths in self.paper_widths(activation)}

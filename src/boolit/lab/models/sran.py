@@ -73,13 +73,13 @@ class Sran(Family):
         return [3 * size, size, 4 * size, last_of_pairs, 2 * size, size, size]
 
     def widths_for_activation(self, widths: list[int], inputs: Shape, outputs: int, activation: Activation) -> list[int]:  # noqa: ARG002
-        """Embeddings stay as wide after every activation, as far as its divisor allows."""
+        """Embeddings stay as wide after every activation, as far as its width multiple allows."""
         _check_widths(widths)
         embedded = EMBEDDED if self.layout == "layernorm" else (*EMBEDDED, LAST_OF_PAIRS)
-        factor, divisor = activation.feature_factor, activation.divisor
+        factor, width_multiple = activation.feature_factor, activation.width_multiple
         if factor == 1:
             return widths
-        return [round_width(width / factor, divisor) if i in embedded else width for i, width in enumerate(widths)]
+        return [round_width(width / factor, width_multiple) if i in embedded else width for i, width in enumerate(widths)]
 
     def widths_for_budget(self, budget: int, depth: int, inputs: Shape, outputs: int, activation: Activation) -> list[int]:
         def adapted(size: int) -> list[int]:
@@ -88,7 +88,7 @@ class Sran(Family):
         def count(size: int) -> int:
             return self.parameters(inputs, outputs, adapted(size), activation)
 
-        return adapted(width_for_budget(count, budget, activation.divisor))
+        return adapted(width_for_budget(count, budget, activation.width_multiple))
 
     def network(self, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> nn.Module:
         _check_widths(widths)

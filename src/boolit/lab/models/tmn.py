@@ -120,7 +120,7 @@ def _single_width(widths: Sequence[int]) -> int:
 
 def _pre_activation_width(width: int, activation: Activation) -> int:
     before = width / activation.feature_factor
-    if before.denominator != 1 or before % activation.divisor:
+    if before.denominator != 1 or before % activation.width_multiple:
         rule = f"no width before {activation.spec} gives {width} after it"
         raise UserError(f"{rule}, as the modules of a TMN must; choose another activation or variant = 'tmnx'")
     return int(before)

@@ -132,7 +132,7 @@ def map_of(spec: str) -> str:
         ('2→3', '')
     """
     module = _activation(spec)
-    return "→".join(map(str, module.map)) if module is not None else ""
+    return "→".join(map(str, module.channels)) if module is not None else ""
 
 
 def sort_key(spec: str) -> tuple[int, str]:

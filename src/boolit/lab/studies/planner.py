@@ -168,7 +168,7 @@ def _sizes(study: Study, data: Description, activation: Activation, fail: Fail) 
         for nominal in [width] if isinstance(width, list) else [model.widths(width, depth) for depth in sweep.depth]:
             widths = model.widths_for_activation(nominal, *ends, activation)
             if sweep.rounding == "nearest":
-                widths = [round_width(width, activation.divisor) for width in widths]
+                widths = [round_width(width, activation.width_multiple) for width in widths]
             try:
                 _ = [activation.out_features(width) for width in widths]
             except ValueError as error:

@@ -255,7 +255,7 @@ class _Job:
         try:
             self.graph = trace(self.model, guess_example(self.model) if example is None else example, choice)
         except UntraceableError as error:
-            if self.probe.map != (1, 1):
+            if self.probe.channels != (1, 1):
                 raise
             self.untraced = f"its calls of functions, since {error}"
         self.sites = find_sites(self.model, self.graph, choice) if self.graph else untraced_sites(self.model, choice)
@@ -277,7 +277,7 @@ class _Job:
             chosen, kept = (any(fnmatchcase(site.name, pattern) for pattern in patterns) for patterns in (only, keep))
             if not chosen or kept:
                 left[site.name] = "as requested"
-            elif site.pair and self.probe.map[0] != 2:
+            elif site.pair and self.probe.channels[0] != 2:
                 left[site.name] = f"it reads pairs, and {self.probe.spec} does not"
             else:
                 self.active.append(site)
@@ -319,7 +319,7 @@ class _Job:
 
     def _find_products(self, gated: Gated) -> dict[fx.Node, Site]:
         """Return the products to replace: those of an activation, used nowhere else, and a second factor."""
-        pairs = self.probe.map[0] == 2
+        pairs = self.probe.channels[0] == 2
         if gated == "replace" and not pairs:
             raise ValueError(f"gated='replace' needs an activation that reads pairs, and {self.probe.spec} does not")
         products: dict[fx.Node, Site] = {}
@@ -423,7 +423,7 @@ class _Job:
         more = f" (and {len(others)} more: {', '.join(other.name for other in others)})" if others else ""
         advice = f"leave it with keep={[site.name]}, or all such with skip_pinned=True"
         advice = "no activation is left to convert" if skipping else advice
-        before, after = self.probe.map
+        before, after = self.probe.channels
         return f"cannot put {self.probe.spec} ({before}→{after}) at {site.name}{more}: {reason}; {advice}"
 
     def verify(self, original: nn.Module) -> None:

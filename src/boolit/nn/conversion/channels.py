@@ -283,14 +283,14 @@ class ChannelAnalysis:
         return value._replace(norm=name) if isinstance(value, Channels) else Channels(parts, dim, norm=name)
 
     def _existing(self, node: fx.Node, name: str, module: Activation, value: Value) -> Value:
-        if module.map == (1, 1) or not isinstance(value, Channels):
+        if module.channels == (1, 1) or not isinstance(value, Channels):
             return value
         given: Any = module.dim
         dim = -1 if given is None else given if given < 0 else given - len(node.meta["shape"])
-        if dim != value.dim or any(part.size % module.divisor for part in value.parts):
+        if dim != value.dim or any(part.size % module.width_multiple for part in value.parts):
             self._pin([value], f"the activation {name}")
             return Opaque.TENSOR
-        self.axes.demand(value.parts, module.divisor)
+        self.axes.demand(value.parts, module.width_multiple)
         parts = (self.axes.derive(part, int(part.size * module.feature_factor)) for part in value.parts)
         return value._replace(parts=tuple(parts))
 
@@ -330,7 +330,7 @@ class ChannelAnalysis:
     # Activations
 
     def _activate(self, site: Site, node: fx.Node) -> Value:
-        value, ratio, group = self._input(node), self._new.feature_factor / site.factor, self._new.divisor
+        value, ratio, group = self._input(node), self._new.feature_factor / site.factor, self._new.width_multiple
         if site.pair:  # a GLU, which knows its dimension
             module: Any = self.model.get_submodule(site.module) if site.module else None
             dim = _argument(node, 1, "dim", -1) if module is None else getattr(module, "gate", module).dim
@@ -372,7 +372,7 @@ class ChannelAnalysis:
             return Opaque.TENSOR
         self.dims[site], self.widths[site], (part,) = first.dim, first.size, first.parts
         ratio = 2 * self._new.feature_factor / site.factor
-        after = self._link(site, part, ratio, lcm(self._new.divisor, 2) // 2)
+        after = self._link(site, part, ratio, lcm(self._new.width_multiple, 2) // 2)
         return Channels((after,), first.dim)
 
     def _link(self, site: Site, before: Part, ratio: Fraction, multiple: int, norm: str = "", depthwise: str = "") -> Part:

@@ -22,7 +22,7 @@ class ExactGates:
     """How a gate computes the old activation: from its input and zeros, among the outputs of one member."""
 
     def __init__(self, gate: Activation) -> None:
-        self.gate, self.k, self.member, self.halves = gate, gate.map[0], 0, gate.spec.endswith("_halves")
+        self.gate, self.k, self.member, self.halves = gate, gate.channels[0], 0, gate.spec.endswith("_halves")
 
     def positions(self, size: int) -> Tensor:
         """Return the positions of the old channels among the new ones before the activation."""
@@ -30,7 +30,7 @@ class ExactGates:
 
     def represent(self, model: nn.Module, site: Site) -> bool:
         """Whether the outputs of a member equal the activation at a site."""
-        groups = 2 * self.gate.divisor
+        groups = 2 * self.gate.width_multiple
         x = torch.linspace(-9, 9, 37 * groups, dtype=torch.float64).view(-1, groups)
         wide = x.new_zeros(len(x), groups * self.k)
         wide[:, self.positions(groups)] = x

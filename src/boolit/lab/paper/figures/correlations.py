@@ -134,7 +134,7 @@ def channels_read_together(spec: str, channels: int) -> Tensor:
     module = boolit.activation(spec)
     if channels == 1:
         return torch.zeros(1, 1, dtype=torch.bool)
-    if module.map[0] == 1:
+    if module.channels[0] == 1:
         evenly = channels - channels % 2
         return torch.nn.functional.pad(channels_read_together("max", evenly), (0, channels - evenly) * 2)
     x = torch.randn(PROBES, 1, channels, generator=torch.Generator().manual_seed(0))

@@ -152,7 +152,7 @@ def overview() -> Figure:
     figure.subplots_adjust(left=0.035, right=0.925, bottom=0.08, top=1.0)
     for column, (spec, (question, above, below)) in enumerate(OVERVIEW.items()):
         wires, axes = (figure.add_subplot(grid[row, column]) for row in (0, 1))
-        reads = activation(spec).map[0]
+        reads = activation(spec).channels[0]
         _draw_neurons(wires, label(spec), reads)
         image = heatmap(axes, surface(spec, x, y) if reads == 2 else torch.relu(x), _OVERVIEW_LIMIT)
         if reads == 2:

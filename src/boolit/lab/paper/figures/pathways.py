@@ -51,7 +51,7 @@ def _probes(module: Activation, channels: int) -> Tensor:
     An approximate XNOR of k passes a slope to one operand at a time, so 32 k inputs miss one with probability e⁻³².
     """
     generator = torch.Generator().manual_seed(0)
-    return torch.randn(32 * module.map[0], channels, dtype=torch.float64, generator=generator).requires_grad_()
+    return torch.randn(32 * module.channels[0], channels, dtype=torch.float64, generator=generator).requires_grad_()
 
 
 def _member(module: Activation, operands: Tensor, output: Tensor) -> Activation:
@@ -59,7 +59,7 @@ def _member(module: Activation, operands: Tensor, output: Tensor) -> Activation:
     if not isinstance(module, Ensemble):
         return module
     for part in module.parts:
-        if part.divisor == operands.shape[1] and torch.allclose(part(operands)[:, 0], output):
+        if part.width_multiple == operands.shape[1] and torch.allclose(part(operands)[:, 0], output):
             return part
     raise ValueError(f"no member of {module.spec} gives one of its outputs; a wiring needs gates that act on each group alone")
 

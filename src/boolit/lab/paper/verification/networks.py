@@ -57,7 +57,7 @@ class Network:
             widths = self.family.widths_for_budget(BUDGETS[heading], 2 if "mlp" in table else 1, *arguments)
         else:
             widths = self.family.widths_for_activation(nominal, *arguments)
-        self.widths = [round_width(width, self.activation.divisor) for width in widths]
+        self.widths = [round_width(width, self.activation.width_multiple) for width in widths]
 
     @property
     def parameters(self) -> int:
@@ -137,7 +137,7 @@ def check_maps() -> Iterator[Check]:
 def measured_map(spec: str) -> str:
     """Return the map that the module states, and another one if that is what happens to 12 channels."""
     module = boolit.activation(spec)
-    inputs, outputs = module.map
+    inputs, outputs = module.channels
     happens = f"{inputs}→{module(torch.zeros(3, 12)).shape[-1] * inputs / 12:g}"
     return " but ".join(dict.fromkeys([f"{inputs}→{outputs}", happens]))
 
@@ -168,7 +168,7 @@ def check_cnns() -> Iterator[Check]:
     columns = ("15k small", "63k small", "260k small", "260k large", "4M large")
     yield from _counts("tab:cnn-mnist")
     for spec, like in AS_2_TO_1.items():
-        step, fit = boolit.activation(spec).divisor, 0
+        step, fit = boolit.activation(spec).width_multiple, 0
         for column in columns:
             rounded = [width - width % step for width in Network("tab:cnn-mnist", column, like).widths]
             fit += Network("tab:cnn-mnist", column, spec).widths == rounded
