@@ -15,14 +15,13 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from boolit.errors import UserError
-from boolit.lab.common.parallel import thread_pool
+from boolit.lab.common.devices import thread_pool
 from boolit.lab.models import Family
 from boolit.lab.models.base import SeededDropout
 from boolit.lab.training import distributed
 from boolit.lab.training.job import Job
-from boolit.lab.training.metrics import losses, mean_of_run, scores
 from boolit.lab.training.recipe import Precision, Recipe
-from boolit.lab.training.trainer import Rates, Training
+from boolit.lab.training.trainer import Rates, Training, losses, mean_of_run, scores
 
 PIECE = 256  # samples per call in evaluations, so that they need no more memory than training
 HALVES: dict[Precision, torch.dtype] = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -104,7 +103,7 @@ class PlainTraining(Training):
         x, y = x[:, part.start : part.stop], y[:, part.start : part.stop]
         rates = self._rates_of_epoch[self.at.step].tolist()
         means = self._each(lambda position, run: self._step(run, x[position], y[position], rates[position]))
-        self.loss, score = distributed.mean_of_processes(torch.stack(means, 1))
+        self.loss, score = distributed.sum_of_processes(torch.stack(means, 1)).div_(distributed.size())
         self.loss_sum += self.loss
         self.score_sum += score
 
