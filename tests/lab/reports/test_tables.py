@@ -12,9 +12,8 @@ from rich.console import Console
 from boolit.errors import UserError
 from boolit.lab.reports.tables import Table, comparison_table, register, render, search_table, split_tables, study_tables
 from boolit.lab.reports.tables import terminal_table as terminal
-from boolit.lab.results.splits import ResampledSplits, compare_splits
+from boolit.lab.results.splits import ResampledSplits, SplitVerdict, compare_splits
 from boolit.lab.results.statistics import Summary, compare, compare_summaries
-from boolit.lab.results.verdicts import SplitVerdict
 from boolit.lab.runs import Metric
 
 ACCURACY = Metric(name="accuracy")

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from boolit.errors import UserError
-from boolit.lab.results.splits import ResampledSplits, compare_splits, estimate, holm
-from boolit.lab.results.verdicts import SplitVerdict
+from boolit.lab.results.splits import ResampledSplits, SplitVerdict, compare_splits, estimate, holm
 from boolit.lab.runs import Metric
 
 ACCURACY, RMSE = Metric(name="accuracy"), Metric(name="rmse")

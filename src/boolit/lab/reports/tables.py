@@ -31,9 +31,8 @@ from boolit.lab.results.names import (
     shorten_numbers,
     sort_key,
 )
-from boolit.lab.results.splits import Estimate
+from boolit.lab.results.splits import ONE_SPLIT, Estimate, SplitVerdict
 from boolit.lab.results.statistics import ALPHA, COVERAGE, Comparison, ScoreFormat, Summary, score_format, student_p
-from boolit.lab.results.verdicts import ONE_SPLIT, SplitVerdict
 from boolit.lab.runs import Metric
 
 MINUS = " − "  # between the activations of a row that is a difference
