@@ -124,8 +124,8 @@ class Cluster(AbstractContextManager["Cluster"]):
             states = self.client.run_on_scheduler(look)
         except (OSError, TimeoutError) as error:
             raise UserError(f"the scheduler of {self.name} is gone; {RESUMES}") from error
-        found = {name: WorkerState(*state) for name, state in states.items()}
-        return {name: state for name, state in found.items() if self.resources.keys() <= state.resources.keys()}
+        workers = {name: WorkerState(*state) for name, state in states.items()}
+        return {name: state for name, state in workers.items() if self.resources.keys() <= state.resources.keys()}
 
     def check(self) -> dict[str, WorkerState]:
         """Return the workers, or raise UserError if there is none and none will come."""

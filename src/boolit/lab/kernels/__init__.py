@@ -137,10 +137,7 @@ def batch_norm(
 ) -> Tensor:
     """Apply batch normalization in training mode to every run's features and update the running statistics.
 
-    Args:
-        x: ``(runs, features, batch)``.
-        running_mean, running_var, weight, bias: ``(runs, features)``.
-        momentum, eps: as in ``F.batch_norm``.
+    The arguments are those of ``F.batch_norm``: ``x`` is ``(runs, features, batch)``, the others are ``(runs, features)``.
     """
     if x.shape[2] > 1 and usable(x, weight, bias) and weight.stride(1) == bias.stride(1) == 1:
         out: Tensor = _BatchNorm.apply(x, weight, bias, running_mean, running_var, momentum, eps)  # type: ignore[no-untyped-call]

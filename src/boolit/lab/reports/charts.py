@@ -152,9 +152,7 @@ def bar_chart(name: str, title: str, values: Mapping[str, tuple[float, float | N
     rows = alt.Y("activation:N", scale=alt.Scale(domain=names), title=None, axis=alt.Axis(labelLimit=260))
     bars = alt.Chart().mark_bar(height={"band": 0.6}).encode(x=alt.X("value:Q", title=axis), y=rows, color=plots.color)
     ticks = alt.Chart().mark_tick(thickness=3, height=18, color="#888").encode(x="limit:Q", y=rows)
-    return plots.finish(
-        name, title, f"{title}. A gray tick is the limit.", alt.layer(bars, ticks), table, max(HEIGHT, ROW * len(names))
-    )
+    return plots.finish(name, title, f"{title}. A gray tick is the limit.", alt.layer(bars, ticks), table, rows=len(names))
 
 
 def _with_panels(frame: pd.DataFrame, metric: Metric) -> pd.DataFrame:
@@ -239,7 +237,7 @@ class _Plots:
         text = f"{title}, one dot each, in rows by {row}. Dots are spread within their row so that they do not hide each other."
         if frame.groupby(["activation", "panel"]).size().max() >= DRAWN:
             text += f" At most {DRAWN} runs of an activation and size are drawn."
-        return self.finish("runs", title, text, dots, table, max(HEIGHT, ROW * len(domain)))
+        return self.finish("runs", title, text, dots, table, rows=len(domain))
 
     def curves(self, frame: pd.DataFrame, key: str) -> Chart:
         """Return the median and a band of quantiles by epoch."""
@@ -323,7 +321,7 @@ class _Plots:
                 tips.append(alt.Tooltip(f"{field}:Q", title=title))
         return tips
 
-    def finish(self, name: str, title: str, text: str, chart: Any, table: pd.DataFrame, height: int = HEIGHT) -> Chart:
+    def finish(self, name: str, title: str, text: str, chart: Any, table: pd.DataFrame, rows: int = 0) -> Chart:
         """Add data, size, the parameter that hides activations, and a choice of the panel if there are several."""
         chart = chart.transform_filter("indexof(hidden, datum.activation) < 0").add_params(alt.param("hidden", value=[]))
         if len(self.panels) > 1 and "panel" in table:
@@ -332,7 +330,7 @@ class _Plots:
             chart = chart.transform_filter("datum.panel === panel")
         columns = [column for column in table if column != "panel" or len(self.panels) > 1]
         records = json.loads(table[columns].to_json(orient="records"))
-        chart = chart.properties(data=alt.NamedData("table"), height=height)
+        chart = chart.properties(data=alt.NamedData("table"), height=max(HEIGHT, ROW * rows))
         return Chart(name, title, text, chart, records, self.activations)
 
 

@@ -168,7 +168,7 @@ class SplitVerdict:
     """Verdict on activations and baselines on the same splits of a table.
 
     An activation is called better only if it is significantly better than another activation *and* than guessing: of two
-    networks that learned nothing, one may be less wrong, but that is no reason to choose it.
+    networks that learned nothing, one may be less wrong, but that is not a reason to choose it.
 
     Args:
         comparison: scores of all activations and baselines.
@@ -258,7 +258,7 @@ class SplitVerdict:
         if len(self.activations) == 1:
             return [f"{paper_name(self.leader)}: {self.score(self.leader)}. There is no other activation to compare it with."]
         if any(self.comparison.is_better(a, b) for a, b in permutations(self.activations, 2)):
-            return ["That one of them does less harm than another (see the table) is no reason to choose it."]
+            return ["That one of them does less harm than another (see the table) is not a reason to choose it."]
         other = self.reference if self.leader != self.reference else self.activations[1]
         named = [f"{paper_name(name)}{' (reference)' * (name == self.reference)}" for name in (self.leader, other)]
         p = describe_p(self.comparison.pair(self.leader, other).p_holm)

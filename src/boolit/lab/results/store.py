@@ -211,8 +211,8 @@ class Store:
 
         with self._reading() as database:
             rows = _rows(database, keys)
-            found = self._read_curves(database, rows)
-        parts = [(key, metric, values) for key, own in found.items() for metric, values in own.items()]
+            curves = self._read_curves(database, rows)
+        parts = [(key, metric, values) for key, metrics in curves.items() for metric, values in metrics.items()]
         lengths = [len(values) for *_, values in parts]
         columns = {
             "key": pd.Categorical(np.repeat(np.array([key for key, *_ in parts], object), lengths)),

@@ -58,6 +58,7 @@ class PlainTraining(Training):
         self._pool = thread_pool(min(job.runs, threads), max(1, threads // job.runs)) if min(job.runs, threads) > 1 else None
 
     def state(self) -> dict[str, Tensor]:
+        """Return everything that the training resumes from."""
         state = super().state()
         for run, (network, optimizer) in enumerate(zip(self.networks, self.optimizers, strict=True)):
             state |= {f"network.{run}.{name}": values for name, values in network.state_dict().items()}
@@ -69,6 +70,7 @@ class PlainTraining(Training):
         return state
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from a state."""
         super().load_state(state)
         for run, (network, optimizer) in enumerate(zip(self.networks, self.optimizers, strict=True)):
             network.load_state_dict(_under(state, f"network.{run}."))
@@ -85,9 +87,11 @@ class PlainTraining(Training):
                 )
 
     def weights(self, run: int) -> dict[str, Tensor]:
+        """Return a run's parameters and buffers."""
         return dict(self.networks[run].state_dict())
 
     def finish(self) -> None:
+        """Restore the weights of every run's best epoch, if they were kept."""
         for run, best in self._best.items():
             self.networks[run].load_state_dict(best)
         if self._best:

@@ -165,8 +165,8 @@ def _start(job: Job, checkpoint: Checkpoint | None, keep_weights: bool) -> tuple
     if job.recipe.learning_rate == "find":
         from boolit.lab.training.lr_finder import find_learning_rate
 
-        found = find_learning_rate(job) if distributed.is_leader() else 1.0
-        job = _with_rate(job, distributed.broadcast_object(found))
+        rate = find_learning_rate(job) if distributed.is_leader() else 1.0
+        job = _with_rate(job, distributed.broadcast_object(rate))
     training = new_training(job, keep_weights)
     training.begin_epoch()
     return training, 0.0

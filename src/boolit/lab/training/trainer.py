@@ -338,19 +338,23 @@ class StackedTraining(Training):
         return self._live() | {f"optimizer.{name}": values for name, values in self.optimizer.state.items()}
 
     def state(self) -> dict[str, Tensor]:
+        """Return everything that the training resumes from."""
         best = {f"best.{name}": values for name, values in self._best.items()}
         return super().state() | self._tensors() | best
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from a state."""
         super().load_state(state)
         self._build()
         for name, values in {**self._tensors(), **{f"best.{name}": v for name, v in self._best.items()}}.items():
             values.copy_(state[name])
 
     def weights(self, run: int) -> dict[str, Tensor]:
+        """Return a run's parameters and buffers."""
         return self.model.weights(self.active.tolist().index(run))
 
     def finish(self) -> None:
+        """Restore the weights of every run's best epoch, if they were kept."""
         if self.keeps_best:
             self.active = torch.arange(self.job.runs)
             self._build()
