@@ -40,7 +40,7 @@ from boolit.errors import UserError
 from boolit.lab.datasets.table import TableSource, prepare_table
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Result, RunConfig
-from boolit.lab.training.checkpoint import Checkpoint
+from boolit.lab.training import Checkpoint
 from boolit.tables import TablePreparation, load, read_table, save
 
 SECONDS, BYTES = 30, 2**30

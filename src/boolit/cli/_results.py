@@ -186,8 +186,8 @@ def export(
       boolit export results/parity-quick
       boolit export results/parity-quick --format parquet --history
     """
-    from boolit.lab.results.export import export as write
     from boolit.lab.results.store import Store
+    from boolit.lab.results.store import export as write
 
     path = to or folder / f"runs.{format.value}"
     with Store(folder) as store, show_working("exporting the runs"):

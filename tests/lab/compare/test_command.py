@@ -51,7 +51,7 @@ def test_a_split_by_time_has_no_intervals(folder: Path, tmp_path: Path) -> None:
     arguments = ("compare", folder / "table.csv", "-t", "price", "--time", "since", *SMALL, "--out", tmp_path / "out")
     out, _ = run(*arguments)
     assert "Mean ± standard deviation over 5 seeds" in out
-    assert "p (guess)" not in out
+    assert "p vs guessing" not in out
     assert "significantly" not in out
 
 

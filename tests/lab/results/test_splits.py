@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from boolit.errors import UserError
-from boolit.lab.results.splits import ResampledSplits, compare_splits, estimate, holm
-from boolit.lab.results.verdicts import SplitVerdict
+from boolit.lab.results.splits import ResampledSplits, SplitVerdict, compare_splits, estimate, holm
 from boolit.lab.runs import Metric
 
 ACCURACY, RMSE = Metric(name="accuracy"), Metric(name="rmse")
@@ -128,7 +127,7 @@ def test_a_network_no_better_than_guessing_is_not_called_better() -> None:
     assert result.comparison.is_better("max", "relu")
     assert result.wins == {}
     assert str(result).startswith("No network beats guessing the majority class (50.1 %)")
-    assert "no reason to choose" in str(result)
+    assert "not a reason to choose" in str(result)
     assert "significantly" not in str(result)
 
 

@@ -19,7 +19,7 @@ from rich.progress import TimeElapsedColumn, TimeRemainingColumn
 from boolit.lab.common.progress import progress_bars
 from boolit.lab.compare.config import MIN_SPLITS
 from boolit.lab.compare.runs import trial_epochs, trial_plan
-from boolit.lab.execute.progress import StudyProgress
+from boolit.lab.execute.local import StudyProgress
 from boolit.lab.runs import job
 from boolit.lab.studies import Plan
 from boolit.lab.training import train

@@ -38,10 +38,9 @@ from boolit.lab.compare.runs import (
 from boolit.lab.datasets.table import PreparedTable, TableSource, prepare_table
 from boolit.lab.execute import ExecutionSummary, execute
 from boolit.lab.results.splits import Estimate as Interval
-from boolit.lab.results.splits import ResampledSplits, compare_splits
+from boolit.lab.results.splits import ResampledSplits, SplitVerdict, compare_splits
 from boolit.lab.results.splits import estimate as interval
 from boolit.lab.results.store import Store
-from boolit.lab.results.verdicts import SplitVerdict
 from boolit.lab.runs import Result
 from boolit.lab.studies import Plan
 from boolit.lab.studies import save as save_study

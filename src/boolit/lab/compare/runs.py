@@ -19,7 +19,7 @@ from boolit.lab.results.names import paper_name
 from boolit.lab.runs import Result, RunConfig
 from boolit.lab.studies import Plan, StudyFile, cohorts, plan
 from boolit.lab.studies.planner import BUDGET_TOLERANCE
-from boolit.lab.training.metrics import METRIC_OF_TASK
+from boolit.lab.training.recipe import METRIC_OF_TASK
 from boolit.nn import activation
 
 ActivationSplit: TypeAlias = tuple[str, int]  # an activation on a split

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, SerializeAsAny
 from boolit.errors import UserError
 from boolit.lab.common.files import data_folder
 from boolit.lab.common.parallel import require_memory
-from boolit.lab.common.registry import Registry
+from boolit.lab.common.plugins import Registry
 from boolit.lab.datasets.base import Dataset, Description, Draw, Encode, PixelScale, Probe, Resample, Source, Split, Task
 from boolit.lab.datasets.download import PublishedDataset, PublishedFile, load_tensors
 

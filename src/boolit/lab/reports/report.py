@@ -20,10 +20,9 @@ from boolit.lab.reports.charts import Chart, drawn, run_charts, search_charts
 from boolit.lab.reports.page import Picture, Section, html_page
 from boolit.lab.reports.tables import FORMATS, Table, ranking, render, search_table, split_tables, study_tables
 from boolit.lab.results.names import metric_label, paper_name, sort_key
-from boolit.lab.results.splits import ResampledSplits, compare_splits
-from boolit.lab.results.statistics import compare
+from boolit.lab.results.splits import ResampledSplits, SplitVerdict, compare_splits
+from boolit.lab.results.statistics import compare, verdict
 from boolit.lab.results.store import Store
-from boolit.lab.results.verdicts import SplitVerdict, verdict
 from boolit.lab.runs import Metric, RunConfig, canonical
 from boolit.lab.studies import SavedStudy, load
 from boolit.lab.studies.search import FINALISTS, RANGES, initial_bounds

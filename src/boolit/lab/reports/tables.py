@@ -31,13 +31,12 @@ from boolit.lab.results.names import (
     shorten_numbers,
     sort_key,
 )
-from boolit.lab.results.splits import Estimate
+from boolit.lab.results.splits import ONE_SPLIT, Estimate, SplitVerdict
 from boolit.lab.results.statistics import ALPHA, COVERAGE, Comparison, ScoreFormat, Summary, score_format, student_p
-from boolit.lab.results.verdicts import ONE_SPLIT, SplitVerdict
 from boolit.lab.runs import Metric
 
 MINUS = " − "  # between the activations of a row that is a difference
-_HIDE_FIRST = ("p (paper)", "effect", "difference", "map", "n", "parameters", "p (guess)")  # on a narrow terminal
+_HIDE_FIRST = ("p (paper)", "effect", "difference", "map", "n", "parameters", "p vs guessing")  # on a narrow terminal
 _WRAPPERS = {"bold": "textbf", "italic": "textit", "underlined": "underline"}
 
 
@@ -193,13 +192,13 @@ def _notes(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
 def _add_scores(builder: _Builder, comparison: Comparison, name: str) -> None:
     form = score_format(comparison.metric, [s.standard_error for s in comparison.summaries])
     summaries = {s.activation: s for s in comparison.summaries}
-    found = [summaries.get(row) for row in builder.rows]
+    shown = [summaries.get(row) for row in builder.rows]
     builder.add(
         name,
-        ["" if s is None else form.score(s).removesuffix(form.unit) for s in found],
-        ["" if s is None else _marks(comparison, s) for s in found],
-        value=[None if s is None else s.mean for s in found],
-        standard_error=[None if s is None else s.standard_error for s in found],
+        ["" if s is None else form.score(s).removesuffix(form.unit) for s in shown],
+        ["" if s is None else _marks(comparison, s) for s in shown],
+        value=[None if s is None else s.mean for s in shown],
+        standard_error=[None if s is None else s.standard_error for s in shown],
     )
 
 
@@ -216,15 +215,15 @@ def _marks(comparison: Comparison, summary: Summary) -> str:
 def _add_counts(builder: _Builder, comparison: Comparison, suffix: str = "") -> None:
     """Add the numbers of solved runs, if they are counted, and of diverged runs, if there are any."""
     metric, summaries = comparison.metric, {s.activation: s for s in comparison.summaries}
-    found = [summaries.get(row) for row in builder.rows]
+    shown = [summaries.get(row) for row in builder.rows]
     after = f", {suffix}" if suffix else ""
     if metric.solved is not None:
         threshold = f"{100 * metric.solved:g} %" if metric.percent else f"{metric.solved:g}"
         name = f"solved ({'≥' if metric.goal == 'max' else '≤'} {threshold}){after}"
-        builder.add(name, [f"{s.solved}/{s.runs}" if s else "" for s in found], value=[s and s.solved for s in found])
-    if any(s and s.diverged for s in found):
-        texts = [f"{s.diverged}/{s.runs}" if s and s.diverged else "" for s in found]
-        builder.add(f"diverged{after}", texts, value=[s and s.diverged for s in found])
+        builder.add(name, [f"{s.solved}/{s.runs}" if s else "" for s in shown], value=[s and s.solved for s in shown])
+    if any(s and s.diverged for s in shown):
+        texts = [f"{s.diverged}/{s.runs}" if s and s.diverged else "" for s in shown]
+        builder.add(f"diverged{after}", texts, value=[s and s.diverged for s in shown])
 
 
 def _add_intervals(
@@ -276,10 +275,10 @@ def _split_scores(verdict: SplitVerdict, title: str, parameters: Mapping[str, in
     )
     to_reference = [None if name == reference else comparison.pair(name, reference) for name in names]
     _add_estimates(
-        builder, f"minus {paper_name(reference)}", [pair.difference if pair else None for pair in to_reference], form
+        builder, f"difference from {paper_name(reference)}", [pair.difference if pair else None for pair in to_reference], form
     )
     to_guess = [None if name == verdict.guess else comparison.pair(name, verdict.guess) for name in names]
-    for heading, pairs in (("p", to_reference), ("p (guess)", to_guess)):
+    for heading, pairs in (("p", to_reference), ("p vs guessing", to_guess)):
         p = [pair.p_holm if pair else None for pair in pairs]
         builder.add(heading, [_p_text(value) for value in p], value=p)
     counts = [parameters.get(name) for name in names]

@@ -46,11 +46,11 @@ def paper_name(spec: str) -> str:
 
 
 def label(spec: str) -> str:
-    """Return the name in matplotlib's mathtext.
+    r"""Return the name in matplotlib's mathtext.
 
     Example:
         >>> label("xnor_ail"), label("my net, $5")
-        ('XNOR$_{\\\\mathrm{AIL}}$', 'my net, \\\\$5')
+        ('XNOR$_{\\mathrm{AIL}}$', 'my net, \\$5')
     """
     return _name(spec, lambda form: f"$_{{\\mathrm{{{form}}}}}$") or spec.replace("$", r"\$")
 
