@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import product
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -26,8 +26,6 @@ class Xor(Source):
     test: int = Field(1024, ge=4)
     spread: float = Field(0.25, ge=0)
     seed: int = 0
-
-    generated: ClassVar[bool] = True
 
     def describe(self) -> Description:
         return Description((2,), 1, "binary", {"train": self.train, "test": self.test})
@@ -56,8 +54,6 @@ class Parity(Source):
     train: int = Field(4096, ge=1)
     test: int = Field(2048, ge=1)
     seed: int = 0
-
-    generated: ClassVar[bool] = True
 
     def describe(self) -> Description:
         return Description((self.inputs,), 1, "binary", {"train": self.train, "test": self.test})
@@ -109,8 +105,6 @@ class Parity8(Source):
     test: int = Field(4096, ge=1)
     scale: float = Field(5.0, gt=0)
     seed: int = 0
-
-    generated: ClassVar[bool] = True
 
     def describe(self) -> Description:
         return Description((INPUTS,), 1, "regression", {"train": self.train, "test": self.test})

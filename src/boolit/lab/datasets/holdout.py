@@ -30,9 +30,6 @@ class Holdout(Source):
     share: float | None = Field(SHARE, gt=0, lt=1)
     seed: int = 0
 
-    def prepare(self) -> None:
-        self.of.prepare()
-
     def describe(self) -> Description:
         whole = describe(self.of)
         rows, valid = whole.samples["train"], whole.samples.get("valid", 0)
