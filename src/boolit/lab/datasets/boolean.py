@@ -28,9 +28,11 @@ class Xor(Source):
     seed: int = 0
 
     def describe(self) -> Description:
+        """Describe the data."""
         return Description((2,), 1, "binary", {"train": self.train, "test": self.test})
 
     def load(self) -> Dataset:
+        """Load the data."""
         splits = {"train": self._draw("train", self.train), "test": self._draw("test", self.test)}
         return Dataset(splits, "binary", 1)
 
@@ -56,9 +58,11 @@ class Parity(Source):
     seed: int = 0
 
     def describe(self) -> Description:
+        """Describe the data."""
         return Description((self.inputs,), 1, "binary", {"train": self.train, "test": self.test})
 
     def load(self) -> Dataset:
+        """Load the data."""
         signs = torch.tensor(list(product((-1.0, 1.0), repeat=self.inputs)))
         splits = {"train": self._draw("train", self.train), "test": self._draw("test", self.test)}
         return Dataset(splits, "binary", 1, (Probe(signs, lambda outputs: patterns(outputs, even_parity(signs))),))
@@ -107,9 +111,11 @@ class Parity8(Source):
     seed: int = 0
 
     def describe(self) -> Description:
+        """Describe the data."""
         return Description((INPUTS,), 1, "regression", {"train": self.train, "test": self.test})
 
     def load(self) -> Dataset:
+        """Load the data."""
         splits = {"train": self._draw("train", self.train), "test": self._draw("test", self.test)}
         return Dataset(splits, "regression", 1)
 

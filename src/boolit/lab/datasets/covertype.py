@@ -35,7 +35,7 @@ class Covertype(ArrayDataset):
     files: ClassVar[tuple[PublishedFile, ...]] = published_files("covertype")
 
     @staticmethod
-    def parse(contents: Mapping[str, bytes]) -> Tensors:
+    def _parse(contents: Mapping[str, bytes]) -> Tensors:
         import pandas as pd
 
         (content,) = contents.values()
@@ -48,7 +48,7 @@ class Covertype(ArrayDataset):
             tensors[f"{name}_y"] = rows[:, COLUMNS].long() - 1
         return tensors
 
-    def encoding(self, train: Tensor) -> Encode:
+    def _encoding(self, train: Tensor) -> Encode:
         return standardizer(train)
 
 

@@ -26,7 +26,7 @@ class Digits(ArrayDataset):
     files: ClassVar[tuple[PublishedFile, ...]] = ()
 
     @staticmethod
-    def parse(_contents: Mapping[str, bytes]) -> Tensors:
+    def _parse(_contents: Mapping[str, bytes]) -> Tensors:
         from sklearn.datasets import load_digits
 
         digits = load_digits()
@@ -34,5 +34,5 @@ class Digits(ArrayDataset):
         train, test = torch.randperm(len(x), generator=generator(0, "digits", "split")).split([1_437, 360])
         return {"train_x": x[train], "train_y": y[train], "test_x": x[test], "test_y": y[test]}
 
-    def encoding(self, _train: Tensor) -> Encode:
+    def _encoding(self, _train: Tensor) -> Encode:
         return encode_digits

@@ -32,17 +32,7 @@ from boolit.errors import UserError
 from boolit.lab.common.files import atomic_write, cache_key, data_folder
 from boolit.lab.common.progress import byte_progress
 from boolit.lab.common.random import stratified_order
-from boolit.lab.datasets.base import (
-    Dataset,
-    Description,
-    Encode,
-    Source,
-    Split,
-    Subset,
-    Task,
-    Validation,
-    split_sizes,
-)
+from boolit.lab.datasets.base import Dataset, Description, Encode, Source, Split, Subset, Task, Validation, split_sizes
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -303,18 +293,20 @@ class ArrayDataset(PublishedDataset, ABC):
 
     @staticmethod
     @abstractmethod
-    def parse(contents: Mapping[str, bytes]) -> Tensors:
+    def _parse(contents: Mapping[str, bytes]) -> Tensors:
         """Return the tensors ``train_x``, ``train_y``, ``test_x`` and ``test_y``, given the contents of the files."""
 
     @abstractmethod
-    def encoding(self, train: Tensor) -> Encode:
+    def _encoding(self, train: Tensor) -> Encode:
         """Return the encoding of samples, given those to train on."""
 
     def describe(self) -> Description:
+        """Describe the data."""
         return Description(self.inputs, self.classes, self.task, split_sizes(self.samples, self.validation, self.subset))
 
     def load(self) -> Dataset:
-        tensors = load_tensors(self.files, 2, self.parse) if self.files else self.parse({})
+        """Load the data."""
+        tensors = load_tensors(self.files, 2, self._parse) if self.files else self._parse({})
         x, y = tensors["train_x"], tensors["train_y"]
         sizes = split_sizes({"train": len(x)}, self.validation, self.subset)
         train, valid = sizes["train"], sizes.get("valid", 0)
@@ -325,4 +317,4 @@ class ArrayDataset(PublishedDataset, ABC):
             rows = {"train": order[valid:].sort().values[:train], "valid": order[:valid].sort().values}
             splits = {name: Split(x[taken], y[taken]) for name, taken in rows.items()}
         splits["test"] = Split(tensors["test_x"], tensors["test_y"])
-        return Dataset(splits, self.task, self.classes, encode=self.encoding(splits["train"].x))
+        return Dataset(splits, self.task, self.classes, encode=self._encoding(splits["train"].x))

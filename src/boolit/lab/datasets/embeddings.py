@@ -15,7 +15,6 @@ import copy
 import hashlib
 import json
 import math
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import permutations
@@ -32,15 +31,7 @@ from torch import Tensor, nn
 
 from boolit.errors import UserError
 from boolit.lab.common.devices import DeviceCopies, present_device
-from boolit.lab.common.files import (
-    atomic_write,
-    cache_key,
-    data_folder,
-    file_digest,
-    name_bytes,
-    read_bounded,
-    regular_file,
-)
+from boolit.lab.common.files import atomic_write, cache_key, data_folder, file_digest, name_bytes, read_bounded, regular_file
 from boolit.lab.common.parallel import map_in_threads
 from boolit.lab.common.progress import count_progress
 from boolit.lab.common.random import generator, keys, uniform
@@ -77,9 +68,9 @@ BACKBONE = "resnet18-backbone.pth"  # a reconstruction beside the published file
 
 
 class Embeddings(Source):
-    """Features of the images ``of`` another dataset: of several augmented ``views`` of each training image, one of which is
-    drawn in every step, and of the other images as a whole.
+    """Features of the images ``of`` another dataset.
 
+    Each training image has several augmented ``views``, one of which is drawn in every step; other images are seen whole.
     ``size`` is the side of what the encoder sees, ``flip`` whether views may be mirrored. With ``refresh``, one pass over the
     training images first replaces the statistics of its batch norms. ``weights`` is a file instead of torchvision's; a file
     resnet18-backbone.pth in its place counts as a reconstruction. ``origin`` and ``digest`` identify the weights; they are
@@ -116,12 +107,14 @@ class Embeddings(Source):
         return data_folder() / "embeddings" / cache_key(identity)
 
     def describe(self) -> Description:
+        """Describe the data."""
         images = describe(self.of)
         if images.task != "classes" or len(images.inputs) != 3 or images.inputs[0] != 3:
             raise UserError(f"{self.of.name} has samples of the shape {images.inputs}: {RULE}")
         return Description((FEATURES,), images.outputs, "classes", images.samples)
 
     def load(self) -> Dataset:
+        """Load the data."""
         images = load(self.of)
         train = images.splits["train"]
         if images.task != "classes" or train.x.dtype != torch.uint8 or train.x.dim() != 4 or train.x.shape[1] != 3:
@@ -270,12 +263,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     regular_file(path)
     try:
         values = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise UserError(f"there is no weights file {path}; check the path") from None
-    except pickle.UnpicklingError:  # torch's own message recommends to load without the safeguard
-        raise UserError(f"{path} holds more than tensors and could run code; give a file of tensors") from None
-    except Exception as error:  # a damaged file may raise anything
-        raise UserError(f"{path} is not a weights file ({type(error).__name__}); give another, or fetch it again") from None
+    except Exception as error:  # a damaged file may raise anything; torch's own message recommends to load it unsafely
+        raise UserError(f"{path} cannot be loaded as tensors ({type(error).__name__}); give another weights file") from None
     with torch.device("meta"):
         expected = {name: value for name, value in Resnet18().state_dict().items() if not name.endswith("batches_tracked")}
     values = values if isinstance(values, dict) else {}

@@ -24,9 +24,11 @@ OBJECT = 0.5  # weight of the contribution of the object alone
 
 
 class Composed(Source):
-    """Attributes and objects have latent codes. The features of an image are a linear map of the object's code, plus a fixed
-    random network of both codes, plus ``noise``; word vectors are linear in the codes, plus noise (``vagueness``). ``listed``
-    is the share of all pairs that occurs; the splits have MIT-States' proportions, with ``samples`` to train on.
+    """Features and word vectors that are functions of latent codes of attributes and objects.
+
+    The features of an image are a linear map of the object's code, plus a fixed random network of both codes, plus ``noise``;
+    word vectors are linear in the codes, plus noise (``vagueness``). ``listed`` is the share of all pairs that occurs; the
+    splits have MIT-States' proportions, with ``samples`` to train on.
     """
 
     name: Literal["composed"] = "composed"
@@ -56,10 +58,12 @@ class Composed(Source):
         return round(self.listed * (self.attributes * self.objects))
 
     def describe(self) -> Description:
+        """Describe the data."""
         samples = {split: self._count(split) for split in ("train", *UNSEEN)}
         return Description((self.features,), self._pair_count, "classes", samples, METRICS)
 
     def load(self) -> Dataset:
+        """Load the data."""
         pairs = self._pairs()
         targets = {split: self._targets(pairs, split) for split in ("train", *UNSEEN)}
         attributes = self._normal("attributes", self.attributes, LATENT)

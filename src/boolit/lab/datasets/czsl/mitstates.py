@@ -6,9 +6,8 @@ import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, ClassVar, Literal, TypeAlias
+from typing import IO, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import torch
 from pydantic import Field, model_validator
@@ -78,6 +77,7 @@ class MitStates(PublishedDataset):
         return Path(self.path) if self.path else FOLDER.path
 
     def describe(self) -> Description:
+        """Describe the data."""
         outputs, samples = PAIRS, self.samples
         if self.folder.is_dir():
             index = read_index(self.folder)
@@ -85,6 +85,7 @@ class MitStates(PublishedDataset):
         return Description((FEATURES,), outputs, self.task, samples, METRICS)
 
     def load(self) -> Dataset:
+        """Load the data."""
         if not self.folder.is_dir():
             raise UserError(f"there is no folder {self.folder} with the files of MIT-States; {FIX}")
         index = read_index(self.folder)
@@ -111,13 +112,12 @@ def vectors_digest(vectors: str | None) -> str:
     return GLOVE.hash if vectors is None else file_digest(Path(vectors), "file of word vectors")
 
 
-@dataclass(frozen=True)
-class MitStatesIndex:
+class MitStatesIndex(NamedTuple):
     """Pairs, and for every split its images, as paths below ``images``, with the number of each image's pair."""
 
     pairs: Pairs
-    images: Mapping[str, list[str]]
-    targets: Mapping[str, Tensor]
+    images: dict[str, list[str]]
+    targets: dict[str, Tensor]
 
 
 def read_index(folder: Path) -> MitStatesIndex:
@@ -146,11 +146,10 @@ def _read_pairs(path: Path) -> list[Pair]:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read ({error}); {FIX}") from None
-    pairs = [tuple(line.split()) for line in lines if line.strip()]
-    for pair in pairs:
-        if len(pair) != 2:
-            raise UserError(f"{path} has the line {' '.join(pair)!r}, which is not an attribute and an object; {FIX}")
-    return [(pair[0], pair[1]) for pair in pairs]
+    pairs = [line.split() for line in lines if line.strip()]
+    if any(len(pair) != 2 for pair in pairs):
+        raise UserError(f"{path} has a line that is not an attribute and an object; {FIX}")
+    return [(attribute, thing) for attribute, thing in pairs]
 
 
 def _read_metadata(path: Path) -> Iterator[tuple[str, Pair, str]]:

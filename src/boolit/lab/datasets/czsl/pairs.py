@@ -129,8 +129,9 @@ def compute_metrics(scores: Tensor, y: Tensor, pairs: Pairs, split: str) -> dict
 
 
 def _thresholds(scores: Tensor, y: Tensor, rows: Tensor, kind: Tensor, rivals: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-    """Return by how much the rivals, the pairs of the other kind, must be lowered for an image to be right with 1 … depth
-    guesses, and how far the best rivals are ahead of the true pair.
+    """Return by how much the rivals, the pairs of the other kind, must be lowered, and how far the best rivals are ahead.
+
+    The first is for an image to be right with 1 … depth guesses, the second is relative to the true pair.
 
     Shape: ``(runs, images of the rows, depth)`` each, float64.
     """

@@ -40,11 +40,11 @@ class Mnist(ArrayDataset):
     files: ClassVar[tuple[PublishedFile, ...]] = published_files("mnist")
 
     @staticmethod
-    def parse(contents: Mapping[str, bytes]) -> Tensors:
+    def _parse(contents: Mapping[str, bytes]) -> Tensors:
         train_x, train_y, test_x, test_y = (parse_idx(content, file) for file, content in contents.items())
         return {"train_x": train_x, "train_y": train_y.long(), "test_x": test_x, "test_y": test_y.long()}
 
-    def encoding(self, _train: Tensor) -> Encode:
+    def _encoding(self, _train: Tensor) -> Encode:
         return pixel_scale(1 / (255 * SD), MEAN / SD)
 
 
@@ -65,7 +65,7 @@ class ColorImages(ArrayDataset, ABC):
 
     inputs: ClassVar[tuple[int, ...]] = (3, 32, 32)
 
-    def encoding(self, _train: Tensor) -> Encode:
+    def _encoding(self, _train: Tensor) -> Encode:
         return normalizer(self.normalization)
 
 
@@ -110,7 +110,7 @@ class Cifar10(ColorImages):
     files: ClassVar[tuple[PublishedFile, ...]] = published_files("cifar10")
 
     @staticmethod
-    def parse(contents: Mapping[str, bytes]) -> Tensors:
+    def _parse(contents: Mapping[str, bytes]) -> Tensors:
         batches = []
         for name, expected in Cifar10.files[0].members.items():
             x, y = unpickle_batch(contents[name], b"labels", name)
@@ -134,7 +134,7 @@ class Cifar100(ColorImages):
     files: ClassVar[tuple[PublishedFile, ...]] = published_files("cifar100")
 
     @staticmethod
-    def parse(contents: Mapping[str, bytes]) -> Tensors:
+    def _parse(contents: Mapping[str, bytes]) -> Tensors:
         tensors = {}
         for part in ("train", "test"):
             batch = unpickle_batch(contents[f"cifar-100-python/{part}"], b"fine_labels", part)
@@ -151,7 +151,7 @@ class Svhn(ColorImages):
     files: ClassVar[tuple[PublishedFile, ...]] = published_files("svhn")
 
     @staticmethod
-    def parse(contents: Mapping[str, bytes]) -> Tensors:
+    def _parse(contents: Mapping[str, bytes]) -> Tensors:
         from scipy.io import loadmat
 
         tensors = {}
@@ -173,7 +173,7 @@ class Stl10(ColorImages):
     files: ClassVar[tuple[PublishedFile, ...]] = published_files("stl10")
 
     @staticmethod
-    def parse(contents: Mapping[str, bytes]) -> Tensors:
+    def _parse(contents: Mapping[str, bytes]) -> Tensors:
         tensors = {}
         for part in ("train", "test"):
             columns = np.frombuffer(contents[f"stl10_binary/{part}_X.bin"], np.uint8).reshape(-1, 3, 96, 96)

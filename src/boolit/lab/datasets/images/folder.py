@@ -73,10 +73,12 @@ class ImageFolder(Source):
         return options
 
     def describe(self) -> Description:
+        """Describe the data."""
         labelled = labelled_images(Path(self.path))
         return Description((3, self.size, self.size), labelled[-1][1] + 1, "classes", self._sizes(len(labelled)))
 
     def load(self) -> Dataset:
+        """Load the data."""
         folder = Path(self.path)
         labelled = labelled_images(folder)
         parts = split_stratified(labelled, self._sizes(len(labelled)), self.seed, "pictures")

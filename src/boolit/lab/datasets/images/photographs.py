@@ -37,8 +37,9 @@ from boolit.lab.datasets.images.folder import (
 
 
 class Photographs(PublishedDataset, ABC):
-    """The central square of every image, scaled to ``size``. ``subset`` is the share of the training images to train on, the
-    first ones.
+    """The central square of every image, scaled to ``size``.
+
+    ``subset`` is the share of the training images to train on, the first ones.
 
     Shape: images are stored as ``(samples, 3, size, size)`` bytes.
     """
@@ -50,19 +51,21 @@ class Photographs(PublishedDataset, ABC):
     classes: ClassVar[int]
 
     @abstractmethod
-    def splits(self) -> dict[str, Split]:
+    def _splits(self) -> dict[str, Split]:
         """Return the splits with all training images."""
 
-    def sizes(self) -> Mapping[str, int]:
-        """Return the number of images in each of `splits`."""
+    def _sizes(self) -> Mapping[str, int]:
+        """Return the number of images in each of `_splits`."""
         return self.samples
 
     def describe(self) -> Description:
-        sizes = split_sizes(self.sizes(), 0.0, self.subset)
+        """Describe the data."""
+        sizes = split_sizes(self._sizes(), 0.0, self.subset)
         return Description((3, self.size, self.size), self.classes, self.task, sizes)
 
     def load(self) -> Dataset:
-        splits = self.splits()
+        """Load the data."""
+        splits = self._splits()
         x, y = splits["train"].x, splits["train"].y
         train = split_sizes({"train": len(x)}, 0.0, self.subset)["train"]
         splits["train"] = Split(x[:train], y[:train])
@@ -98,10 +101,10 @@ class Caltech101(Photographs):
             return options | {"split": "spinalnet" if (_caltech_folder() / "train").is_dir() else "random"}
         return options
 
-    def sizes(self) -> Mapping[str, int]:
+    def _sizes(self) -> Mapping[str, int]:
         return self.samples if self.split == "random" else {name: len(part) for name, part in self._list_folders().items()}
 
-    def splits(self) -> dict[str, Split]:
+    def _splits(self) -> dict[str, Split]:
         if self.split == "random":
             parts = split_stratified(self._list_archive(), self.samples, 0, "caltech101", "split")
             return self._decode(self.files[0], parts)
@@ -145,10 +148,10 @@ class Cars(Photographs):
     samples: ClassVar[Mapping[str, int]] = {"train": 8_144, "test": 8_041}
     files: ClassVar[tuple[PublishedFile, ...]] = published_files("cars")
 
-    def sizes(self) -> Mapping[str, int]:
+    def _sizes(self) -> Mapping[str, int]:
         return split_sizes(self.samples, self.validation, 1.0)
 
-    def splits(self) -> dict[str, Split]:
+    def _splits(self) -> dict[str, Split]:
         train_images, test_images, devkit, test_annotations = self.files
         train = self._labelled("cars_train", devkit)
         test = self._labelled("cars_test", test_annotations)
@@ -179,10 +182,10 @@ class Flowers(Photographs):
     samples: ClassVar[Mapping[str, int]] = {"train": 6_552, "valid": 819, "test": 818}
     files: ClassVar[tuple[PublishedFile, ...]] = published_files("flowers")
 
-    def sizes(self) -> Mapping[str, int]:
+    def _sizes(self) -> Mapping[str, int]:
         return self.samples if self.split == "paper" else OFFICIAL_SIZES
 
-    def splits(self) -> dict[str, Split]:
+    def _splits(self) -> dict[str, Split]:
         images, labels, ids = self.files
         numbers = _read_mat(labels, "labels").tolist()
         labelled = [(f"jpg/image_{place:05d}.jpg", number - 1) for place, number in enumerate(numbers, start=1)]

@@ -1,4 +1,4 @@
-"""I-RAVEN: which of eight panels completes a 3 × 3 matrix? (s:sran)
+"""I-RAVEN (s:sran): which of eight panels completes a 3 × 3 matrix?
 
 A sample is the number of a problem and the order of its panels; pixels are looked up last, in mapped memory.
 """
@@ -41,9 +41,9 @@ Solved: TypeAlias = tuple[Bytes, int]  # the images of a problem and its answer
 
 
 class Iraven(Source):
-    """The first ``problems`` of each configuration, generated with ``seed``, with panels scaled to ``side``. Of ten problems,
-    six are for training, two for validation and two for testing.
+    """The first ``problems`` of each configuration, generated with ``seed``, with panels scaled to ``side``.
 
+    Of ten problems, six are for training, two for validation and two for testing.
     With a ``folder``, the problems are read from it: the published files, or others in their format. ``digest`` is the hash of
     their names and sizes and of one file per configuration; it is computed if it is not given, and part of every run's key.
     """
@@ -72,12 +72,14 @@ class Iraven(Source):
         return options
 
     def describe(self) -> Description:
+        """Describe the data."""
         names = [name for configuration in self.configurations for name in self._names(configuration)]
         samples = {ours: sum(name.endswith(f"_{theirs}.npz") for name in names) for ours, theirs in FILE_SPLITS.items()}
         metrics = tuple(f"accuracy_{name}" for name in self.configurations)
         return Description((PANELS, self.side, self.side), CANDIDATES, "classes", samples, metrics)
 
     def load(self) -> Dataset:
+        """Load the data."""
         names = [self._names(configuration) for configuration in self.configurations]
         images, answers = zip(*map(self._stored, self.configurations), strict=True)
         owner = torch.repeat_interleave(torch.tensor([len(part) for part in names]))
