@@ -134,7 +134,7 @@ def test_a_source_describes_what_it_loads(table: dict[str, object]) -> None:
 def test_data_that_is_not_as_described_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = source({"name": "xor", "seed": 123})
     monkeypatch.setattr(type(wanted), "describe", lambda _: Description((3,), 1, "binary", {"train": 1, "test": 1}))
-    with pytest.raises(UserError, match=r"xor has samples of shape \(2,\), not \(3,\)"):
+    with pytest.raises(UserError, match=r"xor has inputs \(2,\), not \(3,\)"):
         load(wanted)
 
 
@@ -146,7 +146,7 @@ def test_a_source_that_says_nothing_beforehand_is_loaded(monkeypatch: pytest.Mon
 
 def test_one_dataset_is_loaded_without_the_others() -> None:
     """Each more of them adds its own file only."""
-    own = {"parity": "boolean", "chorales": "chorales", "cifar10": "images.small"}
+    own = {"parity": "boolean", "chorales": "chorales", "covertype": "covertype"}
     get = "".join(f"DATASETS.get({name!r}); print(*sys.modules); " for name in own)
     script = f"import sys; from boolit.lab.datasets import DATASETS; {get}"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

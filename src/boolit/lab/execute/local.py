@@ -281,9 +281,6 @@ def _missing(plan: Plan, store: Store | None) -> list[Cohort]:
 def _train_here(
     missing: Sequence[Cohort], folder: Path | None, seconds: float, keep_weights: bool, bars: StudyProgress, stop: Stop
 ) -> Generator[Trained | Failed, None, None]:
-    if missing:
-        missing[0].runs[0].data.prepare()
-
     def callback(training: Training) -> bool:
         bars.after_step(training)
         return not stop()

@@ -23,8 +23,8 @@ from boolit.lab.datasets.iraven.drawing import (
     draw_problem,
     vertices,
 )
-from boolit.lab.datasets.iraven.layouts import ANGLES, COLORS, LAYOUTS, SIZES, Layout
 from boolit.lab.datasets.iraven.problems import Entity, make_problem
+from boolit.lab.datasets.iraven.rules import ANGLES, COLORS, LAYOUTS, SIZES, Layout
 
 CENTRE = LAYOUTS["center_single"]
 IN_OUT = LAYOUTS["in_center_single_out_center_single"]
