@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
 from math import lcm, prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from torch import fx, nn
+import torch
+from torch import Tensor, fx, nn
 
 from boolit.nn.conversion.layers import CHANNEL_NORMS, CONVOLUTION, FEATURE_NORMS, unresizable, widths
 from boolit.nn.conversion.sites import POINTWISE_NAMES, TABLE, Site
@@ -161,6 +162,7 @@ class ChannelAnalysis:
         self.flops: Counter[str] = Counter()  # of each layer, per element of its weight
         self._sites = {node: site for site in sites for node in site.nodes}
         self._values: dict[fx.Node, Value] = {}
+        self._pieces: dict[Any, list[Value]] = {}
         self._unresizable = unresizable(model)
         for node in graph.nodes:
             try:
@@ -183,7 +185,7 @@ class ChannelAnalysis:
             self._pin(map(self._values.get, node.all_input_nodes), "the model's output")
         if node.op not in ("call_method", "call_function"):
             return None
-        name = str(node.target) if node.op == "call_method" else "piece"
+        name = str(node.target)
         if name in _ELEMENTWISE:
             return self._elementwise(node)
         if name in ("cat", "concat", "concatenate"):
@@ -192,13 +194,19 @@ class ChannelAnalysis:
             if len(node.all_input_nodes) > 1:
                 raise _NotFollowedError
             return None
+        if node.op == "call_function":  # a piece of a split
+            source, number = cast(tuple[fx.Node, int], node.args)
+            if source not in self._pieces:
+                raise _NotFollowedError
+            return self._pieces[source][number]
+        if name in _MOVES:
+            return self._move(node, value)
+        if name == "pad":
+            return _left_of(len(_argument(node, 1, "pad", ())) // 2, value)
         spatial = _SPATIAL.fullmatch(name.replace("_", ""))
         if spatial:
             return _left_of(int(spatial[1] or 1), value)
-        rule = _RULES.get(name)
-        if rule is None:
-            raise _NotFollowedError
-        return rule(self, node, value)
+        raise _NotFollowedError
 
     def _input(self, node: fx.Node) -> Value:
         return self._values[node.all_input_nodes[0]] if node.all_input_nodes else None
@@ -227,7 +235,7 @@ class ChannelAnalysis:
         if isinstance(module, Activation):
             return self._existing(node, module, value)
         if isinstance(module, (nn.Flatten, nn.Unflatten)):
-            return self._reshape(node, value)
+            return self._move(node, value)
         spatial = _SPATIAL.fullmatch(type(module).__name__.casefold())
         if spatial:
             return _left_of(int(spatial[1] or 1), value)
@@ -404,81 +412,61 @@ class ChannelAnalysis:
             raise _NotFollowedError
         return known[0]
 
-    def _reshape(self, node: fx.Node, value: Channels) -> Value:
-        """Follow channels that stay, merge with the positions after them, or are split into groups of a fixed size."""
-        before, after = node.all_input_nodes[0].meta["shape"], node.meta["shape"]
-        channel = len(before) + value.dim
-        (first, last), (start, end) = _matching_block(before, after, channel)
-        places = [place for place in range(start, end) if after[place] != 1]
-        if before[channel] == 1 or not places or prod(before[first:channel]) != 1:
+    def _move(self, node: fx.Node, value: Channels) -> Value:
+        """Follow the channels through a reshape, slice or mean, by applying it to a tensor that holds their numbers."""
+        spans = self._spans(node, value, 1)
+        if not spans:
             raise _NotFollowedError
-        if last - first == 1 and len(places) > 1 and value.times == len(value.parts) == 1:
+        free = [span and span._replace(length=2 * span.length) for span in spans] == self._spans(node, value, 2)
+        pieces = [self._piece(value, span) for span in spans]
+        if not free and pieces[0] and node.target in ("view", "reshape") and pieces[0].parts == value.parts:
+            self.literals[node] = pieces[0]
+        elif not free:  # the number of channels is written in the code
             self._pin([value], self._describe(node))
-            return Channels((self.axes.derive(value.parts[0], after[places[-1]]),), places[-1] - len(after))
-        if len(places) != 1:
-            raise _NotFollowedError
-        result = Channels(value.parts, places[0] - len(after), value.times * prod(before[channel + 1 : last]))
-        if node.op == "call_method" and node.target in ("view", "reshape"):
-            shape: Any = node.args[-1] if isinstance(node.args[-1], (list, tuple)) else node.args[1:]
-            if shape[result.dim] != -1:
-                self.literals[node] = result
-        return result
+        self._pieces[node] = pieces
+        return value if "shape" not in node.meta else pieces[0]
 
-    def _permute(self, node: fx.Node, value: Channels) -> Value:
-        order = [*range(len(node.meta["shape"]))]
-        if node.target == "permute":
-            dims: Any = _argument(node, 1, "dims", ())
-            dims = dims if isinstance(dims, (list, tuple)) else node.args[1:]
-            order = [order[dim] for dim in dims]
-        else:
-            first, second = (_argument(node, i, f"dim{i - 1}", 0) for i in (1, 2))
-            order[first], order[second] = order[second], order[first]
-        return value._replace(dim=order.index(value.dim % len(order)) - len(order))
+    def _spans(self, node: fx.Node, value: Channels, factor: int) -> list[_Span | None]:
+        """Return where the results have the channels, if there were ``factor`` times as many; nothing if that fails."""
+        shape = list(node.all_input_nodes[0].meta["shape"])
+        shape[value.dim] *= factor
+        numbers = torch.arange(shape[value.dim]).div(value.times, rounding_mode="floor").double()
+        marked = numbers.view(-1, *[1] * (-1 - value.dim)).expand(shape).contiguous()
+        module, (function, args, kwargs) = self._layer(node), node.meta.get("call", (None, (), {}))
+        try:
+            result = module(marked) if module else function(marked, *args[1:], **kwargs)
+            return [_span(piece) for piece in ([result] if isinstance(result, Tensor) else result)]
+        except (IndexError, RuntimeError, TypeError, _NotFollowedError):
+            return []
 
-    def _reduce(self, node: fx.Node, value: Channels) -> Value:
-        """Follow the channels through a mean, sum or maximum along other dimensions."""
-        given, kept = _argument(node, 1, "dim", None), _argument(node, 2, "keepdim", False) is True
-        if given is None:
+    def _piece(self, value: Channels, span: _Span | None) -> Value:
+        if span is None:
             return None
-        dims = [_negative(dim, node.all_input_nodes[0]) for dim in (given if isinstance(given, (list, tuple)) else [given])]
-        if value.dim in dims:
-            return None
-        return value._replace(dim=value.dim + (0 if kept else sum(dim > value.dim for dim in dims)))
-
-    def _split(self, node: fx.Node, value: Channels) -> Value:
-        """Follow the channels of pieces. Their number is written in the code, unless they are equal chunks."""
-        dim = _negative(_argument(node, 1 if node.target in ("unbind", "select") else 2, "dim", 0), node.all_input_nodes[0])
-        if dim == value.dim:
-            if node.target not in ("chunk", "split") or value.times * len(value.parts) > 1:
-                raise _NotFollowedError
-            if node.target == "split" or value.size % _argument(node, 1, "chunks", 1):
-                self._pin([value], self._describe(node))
-            return value
-        return value._replace(dim=value.dim + (node.target in ("unbind", "select") and dim > value.dim))
-
-    def _piece(self, node: fx.Node, value: Channels) -> Value:
-        """Follow a piece of a split."""
-        source: Any = node.args[0]
-        if source.target not in _SPLITS:
+        if span.length * value.times == value.size * span.times:
+            return Channels(value.parts, span.dim, span.times)
+        if value.times * span.times * len(value.parts) > 1:
             raise _NotFollowedError
-        size = node.meta["shape"][value.dim]
-        return value if size == value.size else value._replace(parts=(self.axes.derive(value.parts[0], size),))
+        return Channels((self.axes.derive(value.parts[0], span.length),), span.dim)
 
-    def _getitem(self, node: fx.Node, value: Channels) -> Value:
-        index: Any = node.args[1] if isinstance(node.args[1], tuple) else (node.args[1],)
-        if not all(item is None or item is ... or isinstance(item, (slice, int)) for item in index):
-            raise _NotFollowedError
-        missing = len(node.all_input_nodes[0].meta["shape"]) - sum(item is not None and item is not ... for item in index)
-        place = index.index(...) if ... in index else len(index)
-        items = [*index[:place], *[slice(None)] * missing, *index[place + 1 :]]
-        channel = [i for i, item in enumerate(items) if item is not None][value.dim]
-        moved = value._replace(dim=-sum(1 for item in items[channel:] if not isinstance(item, int)))
-        if items[channel] == slice(None):
-            return moved
-        if not isinstance(items[channel], slice) or value.times * len(value.parts) > 1:
-            raise _NotFollowedError
-        self._pin([value], self._describe(node))
-        return moved._replace(parts=(self.axes.derive(value.parts[0], node.meta["shape"][moved.dim]),))
+
+class _Span(NamedTuple):
+    """Position of consecutive channels in a tensor: ``length`` numbers along ``dim``, each channel ``times`` times."""
+
+    dim: int
+    length: int
+    times: int
+
+
+def _span(marked: Tensor) -> _Span | None:
+    """Return where a tensor holds increasing numbers, along the last of its dimensions that do; None if it has one number."""
+    dim = next((dim for dim in range(-1, -1 - marked.dim(), -1) if marked.diff(dim=dim).any()), None)
+    if dim is None:
+        return None
+    numbers = marked.movedim(dim, -1).reshape(-1, marked.shape[dim])
+    times = int((numbers[0] == numbers[0, 0]).sum())
+    if not torch.equal(numbers, numbers[:, :1] + torch.arange(marked.shape[dim]) // times):
+        raise _NotFollowedError
+    return _Span(dim, marked.shape[dim], times)
 
 
 def _left_of(dims: int, value: Channels) -> Channels:
@@ -490,25 +478,6 @@ def _left_of(dims: int, value: Channels) -> Channels:
 
 def _negative(dim: int, node: fx.Node) -> int:
     return dim if dim < 0 else dim - len(node.meta["shape"])
-
-
-def _matching_block(before: tuple[int, ...], after: tuple[int, ...], dim: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the smallest range of dimensions around ``dim`` that a reshape turns into another, and that other range."""
-    i = j = 0
-    while i < len(before) and j < len(after):
-        first, start = i, j
-        left, right = before[i], after[j]
-        i, j = i + 1, j + 1
-        while left != right:
-            if left <= right and i < len(before):
-                left, i = left * before[i], i + 1
-            elif j < len(after):
-                right, j = right * after[j], j + 1
-            else:
-                raise _NotFollowedError
-        if first <= dim < i:
-            return (first, i), (start, j)
-    raise _NotFollowedError
 
 
 def _argument(node: fx.Node, position: int, name: str, default: object) -> Any:
@@ -532,15 +501,9 @@ _SPATIAL = re.compile(r"[a-z]*(?:pool|pad)([123])d|interpolate|upsamp[a-z]*(?:2d
 _ARITHMETIC = "add iadd sub isub mul imul div truediv floordiv pow neg abs exp log log1p sqrt rsqrt square reciprocal sign"
 _COMPARISON = "lt gt le ge eq ne where maximum minimum clamp clamp_min clamp_max masked_fill nan_to_num lerp erf sin cos"
 _RANDOM = "softmax log_softmax normalize dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout"
-_COPY = "contiguous clone detach data float double half bfloat16"
+_COPY = "contiguous clone detach data float double half bfloat16 to type_as"
 _ELEMENTWISE = POINTWISE_NAMES.union(f"{_ARITHMETIC} {_COMPARISON} {_RANDOM} {_COPY}".split())
-_RULES: dict[str, Callable[[ChannelAnalysis, fx.Node, Channels], Value]] = {
-    **dict.fromkeys(("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze"), ChannelAnalysis._reshape),
-    **dict.fromkeys(("permute", "transpose"), ChannelAnalysis._permute),
-    **dict.fromkeys(("mean", "sum", "amax", "amin"), ChannelAnalysis._reduce),
-    **dict.fromkeys((*_SPLITS, "select"), ChannelAnalysis._split),
-    **dict.fromkeys(("to", "type_as"), lambda _, __, value: value),
-    "piece": ChannelAnalysis._piece,
-    "getitem": ChannelAnalysis._getitem,
-    "pad": lambda _, node, value: _left_of(len(_argument(node, 1, "pad", ())) // 2, value),
+_MOVES = {
+    *("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "permute", "transpose", "movedim", "expand"),
+    *(*_SPLITS, "mean", "amax", "amin", "select", "narrow", "getitem", "roll", "flip"),
 }

@@ -216,6 +216,7 @@ class _Recorder(TorchFunctionMode):
         changed = args[0] if func is Tensor.__setitem__ else result
         if any(True for _ in tensors(changed)):
             node = self._record("call_method", name or str(func), given, self._place(name), changed)
+            node.meta["call"] = func, args, kwargs
             # torch.compile does not show calls such as torch.relu_ to a mode.
             node.meta["hidden"] = func.__name__.endswith("_") and getattr(Tensor, func.__name__, None) is not func
         return result
