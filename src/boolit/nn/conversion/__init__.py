@@ -20,9 +20,9 @@ from torch.nn.utils import prune
 
 from boolit.nn.conversion.channels import ChannelAnalysis, split_source
 from boolit.nn.conversion.layers import describe, parameter_count, shapes
-from boolit.nn.conversion.recipe import apply, from_pretrained, halves, make_recipe, remember
+from boolit.nn.conversion.recipe import Recipe, apply, from_pretrained, halves, remember, replaced_modules
 from boolit.nn.conversion.sites import PairGate, Site, choose, find_sites
-from boolit.nn.conversion.tracing import first_line, guess_example, run, tensors, trace, undisturbed
+from boolit.nn.conversion.tracing import Place, first_line, guess_example, run, tensors, trace, undisturbed
 from boolit.nn.conversion.weights import ExactGates, transfer
 from boolit.nn.conversion.widths import Scale, Widths, fit_widths, round_widths, width_groups
 from boolit.nn.gates import Activation
@@ -68,10 +68,9 @@ class Measurement(NamedTuple):
     seconds: tuple[float, float]
 
     def __str__(self) -> str:
-        rows = [("parameters", *map("{:,}".format, self.parameters)), ("FLOPs", *map("{:,}".format, self.flops))]
-        rows.append(("step", *(f"{1000 * each:.2f} ms" for each in self.seconds)))
-        ratios = [after / before if before else 1.0 for before, after in self]
-        return "\n".join(f"{name}: {was} → {now} (× {r:.2f})" for (name, was, now), r in zip(rows, ratios, strict=True))
+        microseconds = tuple(round(1e6 * each) for each in self.seconds)
+        rows = {"parameters": self.parameters, "FLOPs": self.flops, "step in µs": microseconds}
+        return "\n".join(f"{name}: {old:,} → {new:,} (× {new / max(old, 1):.2f})" for name, (old, new) in rows.items())
 
 
 @dataclass(frozen=True)
@@ -117,13 +116,6 @@ class Conversion:
         lines += [f"  {name}: left, {reason}" for name, reason in self.left.items()]
         lines += [f"  {name}: product kept, {reason}" for name, reason in self.kept_products.items()]
         return "\n".join([f"{self.spec}, budget={self.budget!r}: {before:,} → {after:,} parameters{share}", *lines])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain data for ``json``."""
-        changes = [change._asdict() for change in self.changes]
-        plain = [{name: list(value) if isinstance(value, tuple) else value for name, value in c.items()} for c in changes]
-        rest = {"left": self.left, "kept_products": self.kept_products, "parameters": list(self.parameters)}
-        return {"spec": self.spec, "budget": self.budget, "changes": plain, **rest}
 
     def measure(self, example: Any, steps: int = 7) -> Measurement:
         """Measure parameters, FLOPs of a forward pass and the median time of forward and backward, before and after.
@@ -370,10 +362,9 @@ class _Job:
     def apply(self, scale: Scale, weights: Weights) -> list[Change]:
         """Change the model and return the changes in the order of the calls."""
         sizes, layers = self._new_sizes(scale), dict(self.model.named_modules())
-        was = {path: describe(layer) for path, layer in layers.items()}
-        counts = {path: count_parameters(layers[path]) for path in sizes}
+        was = {path: (describe(layer), count_parameters(layer)) for path, layer in layers.items()}
         old = {path: copy.deepcopy(layers[path].state_dict()) for path in sizes} if weights != "new" else {}
-        recipe = make_recipe(self.analysis, self.trace.functions, self.sites, self.products, self.probe.spec, sizes, scale)
+        recipe = self._recipe(sizes, scale)
         safe = apply(self.model, recipe, self._make)
         if old:
             transfer(self.analysis, scale, self.exact, old)
@@ -385,14 +376,46 @@ class _Job:
             pair = site.pair or site in self.products.values()
             spec = halves(self.probe.spec) if pair else self.probe.spec
             changes.append(Change(site.name, site.was, spec, widths.get(site)))
-        word = {"new": "new", "keep": "kept", "exact": "exact"}[weights]
-        for path, count in counts.items():
-            parameters = count, count_parameters(layers[path])
-            changes.append(Change(path, was[path], describe(layers[path]), None, parameters, word))
-        changes += [Change(path, was[path], f"{describe(layers[path])}, strided before its product") for path in safe]
+        word = "kept" if weights == "keep" else weights
+        for path in sizes:
+            layer, (text, count) = layers[path], was[path]
+            changes.append(Change(path, text, describe(layer), None, (count, count_parameters(layer)), word))
+        changes += [Change(path, was[path][0], f"{describe(layers[path])}, strided before its product") for path in safe]
         names = {node: site.name for site in self.sites for node in site.nodes}
         called = [names.get(node, str(node.target)) for node in self.trace.graph.nodes]
         return sorted(changes, key=lambda change: called.index(change.layer) if change.layer in called else len(called))
+
+    def _recipe(self, sizes: Mapping[str, Any], scale: Scale) -> Recipe:
+        """Return all changes to the model as plain data that can be stored in a configuration."""
+        replaced, spec, calls = set(self.products.values()), self.probe.spec, dict[str, list[dict[str, Any]]]()
+        new = {
+            site: {"spec": "identity" if site in replaced else spec, "dim": dim, "pair": site.pair}
+            for site, dim in self.analysis.dims.items()
+        }
+
+        def redirect(place: Place, **target: Any) -> None:
+            entry = {"call": place.call, "number": place.number, **target}
+            if entry not in calls.setdefault(place.owner, []):
+                calls[place.owner].append(entry)
+
+        for site, entry in new.items():
+            if site.module is None:
+                hidden = any(node.meta["hidden"] for node in site.nodes)
+                redirect(site.place, name=site.name.removeprefix(f"{site.place.owner}."), eager=hidden, **entry)
+        for node, site in self.products.items():
+            name, dim = f"pair_gate_{node.meta['place'].number}", self.analysis.dims[site]
+            redirect(node.meta["place"], name=name, eager=False, spec=spec, dim=dim, pair="product")
+        for node, channels in self.analysis.literals.items():
+            if scale.size(channels) != channels.size:
+                redirect(node.meta["place"], sizes=[channels.dim, channels.size, scale.size(channels)])
+        modules, isolated = replaced_modules(self.model, self.sites, new)
+        paths = {path for entry in modules for path in entry["paths"]}
+        for owner, entries in calls.items():
+            # Calls of the same functions by the modules inside must not be counted.
+            redirected = {entry["call"] for entry in entries}
+            inside = paths | {path for path, names in self.trace.functions.items() if names & redirected}
+            isolated |= {path for path in inside if path != owner and path.startswith(f"{owner}." if owner else "")}
+        return {"layers": dict(sizes), "modules": modules, "calls": calls, "isolated": sorted(isolated - calls.keys())}
 
     def _make(self, spec: str, dim: int) -> Activation:
         given: Any = self.spec if spec == self.probe.spec else spec

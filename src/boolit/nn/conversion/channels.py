@@ -43,6 +43,7 @@ class Channels(NamedTuple):
         return self.times * sum(part.size for part in self.parts)
 
 
+Products = Mapping[fx.Node, Site]  # each with the activation on one side
 Value = Channels | None  # None is a tensor without known channels
 
 
@@ -128,16 +129,10 @@ class _NotFollowedError(Exception):
 
 
 class ChannelAnalysis:
-    """The channels of every tensor in a graph, given the activations to convert.
+    """The channels of every tensor in a graph, given the activations to convert and the products to replace by gates.
 
-    Args:
-        model: the traced model.
-        graph: its calls.
-        sites: the activations to convert.
-        new: the new activation.
-        products: products to be replaced by a gate over both factors, with the activation on one side.
-        widen: whether a depthwise layer between two activations gives back the channels that the first one loses.
-        exact: whether channels before and after an activation change separately even if their number stays.
+    With ``widen``, a depthwise layer between two activations gives back the channels that the first one loses. With ``exact``,
+    channels before and after an activation change separately even if their number stays.
     """
 
     def __init__(
@@ -146,7 +141,7 @@ class ChannelAnalysis:
         graph: fx.Graph,
         sites: Collection[Site],
         new: Activation,
-        products: Mapping[fx.Node, Site],
+        products: Products,
         widen: bool,
         exact: bool,
     ) -> None:
@@ -175,37 +170,37 @@ class ChannelAnalysis:
             self._values[node] = value
 
     def _value(self, node: fx.Node) -> Value:
+        value, inputs, module = self._input(node), map(self._values.get, node.all_input_nodes), self._layer(node)
         site = self._products.get(node) or self._sites.get(node)
+        if node.op == "output":
+            self._pin(inputs, "the model's output")
+        if node.op in ("output", "placeholder", "get_attr"):
+            return None
         if site is not None:
             return self._gate(site, node) if node in self._products or site.pair == "product" else self._activate(site, node)
-        value = self._input(node)
-        if node.op == "call_module":
-            return self._call(node, str(node.target), self.model.get_submodule(str(node.target)), value)
-        if node.op == "output":
-            self._pin(map(self._values.get, node.all_input_nodes), "the model's output")
-        if node.op not in ("call_method", "call_function"):
-            return None
-        name = str(node.target)
-        if name in _ELEMENTWISE:
+        if module is not None and widths(module):
+            return self._layer_output(node, str(node.target), module, value)
+        if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
+            return Channels((self.axes.new(module.embedding_dim, pin=f"the embedding {node.target}"),), -1)
+        name = str(node.target) if module is None else type(module).__name__.casefold()
+        if name in _ELEMENTWISE or isinstance(module, _POINTWISE):
             return self._elementwise(node)
         if name in ("cat", "concat", "concatenate"):
             return self._concatenate(node)
         if value is None:
-            if len(node.all_input_nodes) > 1:
+            if any(inputs):
                 raise _NotFollowedError
             return None
-        if node.op == "call_function":  # a piece of a split
-            source, number = cast(tuple[fx.Node, int], node.args)
-            if source not in self._pieces:
-                raise _NotFollowedError
-            return self._pieces[source][number]
+        if isinstance(module, Activation):
+            return self._existing(node, module, value)
+        if node.op == "call_function" and node.args[0] in self._pieces:
+            return self._pieces[node.args[0]][cast(int, node.args[1])]
         if name in _MOVES:
             return self._move(node, value)
-        if name == "pad":
-            return _left_of(len(_argument(node, 1, "pad", ())) // 2, value)
         spatial = _SPATIAL.fullmatch(name.replace("_", ""))
-        if spatial:
-            return _left_of(int(spatial[1] or 1), value)
+        dims = len(_argument(node, 1, "pad", ())) // 2 if name == "pad" else int(spatial[1] or 1) if spatial else -value.dim
+        if -value.dim > dims:  # it acts on the dimensions after the channels
+            return value
         raise _NotFollowedError
 
     def _input(self, node: fx.Node) -> Value:
@@ -219,33 +214,20 @@ class ChannelAnalysis:
 
     # Layers
 
-    def _call(self, node: fx.Node, name: str, module: nn.Module, value: Value) -> Value:
-        if isinstance(module, CONVOLUTION):
-            return self._convolution(node, name, module, value)
-        if isinstance(module, (*CHANNEL_NORMS, *FEATURE_NORMS)):
-            return self._normalize(node, name, module, value)
-        if widths(module):
-            self.flops[name] += 2 * prod(node.meta["shape"][:-1])
-            self._read(name, 0, value, -1)
-            return Channels(self._make(name), -1)
-        if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
-            return Channels((self.axes.new(module.embedding_dim, pin=f"the embedding {name}"),), -1)
-        if isinstance(module, _POINTWISE) or value is None:
-            return value
-        if isinstance(module, Activation):
-            return self._existing(node, module, value)
-        if isinstance(module, (nn.Flatten, nn.Unflatten)):
-            return self._move(node, value)
-        spatial = _SPATIAL.fullmatch(type(module).__name__.casefold())
-        if spatial:
-            return _left_of(int(spatial[1] or 1), value)
-        raise _NotFollowedError
+    def _layer_output(self, node: fx.Node, name: str, layer: nn.Module, value: Value) -> Value:
+        if isinstance(layer, CONVOLUTION):
+            return self._convolution(node, name, layer, value)
+        if isinstance(layer, (*CHANNEL_NORMS, *FEATURE_NORMS)):
+            return self._normalize(node, name, layer, value)
+        self.flops[name] += 2 * prod(node.meta["shape"][:-1])
+        self._read(name, value, -1)
+        return Channels(self._make(name), -1)
 
     def _convolution(self, node: fx.Node, name: str, layer: nn.modules.conv._ConvNd, value: Value) -> Channels:
         dim = -1 - len(layer.kernel_size)
         shape = (node.all_input_nodes[0] if layer.transposed else node).meta["shape"]
         self.flops[name] += 2 * prod(shape) // shape[dim]
-        read = self._read(name, 0, value, dim)
+        read = self._read(name, value, dim)
         if layer.groups == layer.in_channels > 1:
             multiple = layer.out_channels // layer.in_channels
             made = tuple(self.axes.derive(self._depthwise_output(node, part), part.size * multiple) for part in read)
@@ -280,7 +262,7 @@ class ChannelAnalysis:
         dim = -1 if isinstance(layer, FEATURE_NORMS) else 1 - len(node.meta["shape"])
         if (isinstance(layer, nn.PReLU) and layer.num_parameters == 1) or (value is not None and value.dim != dim):
             return value
-        parts = self._read(name, 0, value, dim)
+        parts = self._read(name, value, dim)
         if isinstance(layer, nn.GroupNorm):
             self.axes.demand(parts, layer.num_groups)
         return value or Channels(parts, dim)
@@ -295,9 +277,9 @@ class ChannelAnalysis:
         parts = (self.axes.derive(part, int(part.size * module.feature_factor)) for part in value.parts)
         return value._replace(parts=tuple(parts))
 
-    def _read(self, layer: str, place: int, value: Value, dim: int) -> Parts:
+    def _read(self, layer: str, value: Value, dim: int) -> Parts:
         """Return the channels that a layer reads along ``dim``; a width that does not fit is fixed."""
-        attribute, size = [*widths(self.model.get_submodule(layer)).items()][place]
+        attribute, size = next(iter(widths(self.model.get_submodule(layer)).items()))
         if value is not None and value.dim == dim and value.size == size:
             return self._use(layer, attribute, value)
         self._pin([value], layer)
@@ -467,13 +449,6 @@ def _span(marked: Tensor) -> _Span | None:
     if not torch.equal(numbers, numbers[:, :1] + torch.arange(marked.shape[dim]) // times):
         raise _NotFollowedError
     return _Span(dim, marked.shape[dim], times)
-
-
-def _left_of(dims: int, value: Channels) -> Channels:
-    """Return the channels if an operation acts on the last ``dims`` dimensions only, and they lie before these."""
-    if -value.dim <= dims:
-        raise _NotFollowedError
-    return value
 
 
 def _negative(dim: int, node: fx.Node) -> int:

@@ -8,15 +8,12 @@ from functools import partial, wraps
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from boolit.nn.conv1x1 import make_safe
-from boolit.nn.conversion.channels import ChannelAnalysis
 from boolit.nn.conversion.layers import resize
 from boolit.nn.conversion.sites import REDIRECTABLE, PairGate, Site
-from boolit.nn.conversion.tracing import Place
-from boolit.nn.conversion.widths import Scale
 from boolit.nn.gates import Activation
 from boolit.nn.specs import activation
 
@@ -123,59 +120,7 @@ class InTurn(nn.Module):
         return result
 
 
-def make_recipe(
-    analysis: ChannelAnalysis,
-    functions: Mapping[str, set[str]],
-    sites: Collection[Site],
-    products: Mapping[fx.Node, Site],
-    spec: str,
-    sizes: Mapping[str, Any],
-    scale: Scale,
-) -> Recipe:
-    """Return all changes to a model as plain data that can be stored in a configuration.
-
-    Args:
-        analysis: the channels.
-        functions: the functions that each module calls.
-        sites: all activations, of which ``analysis.dims`` has those to convert.
-        products: products to replace by a gate, with their activation, which becomes the identity.
-        spec: the new activation.
-        sizes: the new widths of layers.
-        scale: the new sizes of channels.
-    """
-    replaced = set(products.values())
-    new = {
-        site: {"spec": "identity" if site in replaced else spec, "dim": dim, "pair": site.pair}
-        for site, dim in analysis.dims.items()
-    }
-    calls: dict[str, list[dict[str, Any]]] = {}
-
-    def redirect(place: Place, **target: Any) -> None:
-        entry = {"call": place.call, "number": place.number, **target}
-        if entry not in calls.setdefault(place.owner, []):
-            calls[place.owner].append(entry)
-
-    for site, entry in new.items():
-        if site.module is None:
-            hidden = any(node.meta["hidden"] for node in site.nodes)
-            redirect(site.place, name=site.name.removeprefix(f"{site.place.owner}."), eager=hidden, **entry)
-    for node, site in products.items():
-        place = node.meta["place"]
-        name = f"pair_gate_{place.number}"
-        redirect(place, name=name, eager=False, spec=spec, dim=analysis.dims[site], pair="product")
-    for node, channels in analysis.literals.items():
-        if scale.size(channels) != channels.size:
-            redirect(node.meta["place"], sizes=[channels.dim, channels.size, scale.size(channels)])
-    modules, isolated = _replaced_modules(analysis.model, sites, new)
-    for owner, entries in calls.items():
-        # Calls of the same functions by the modules inside must not be counted.
-        redirected = {entry["call"] for entry in entries}
-        inside = {path for path, names in functions.items() if names & redirected} | {p for m in modules for p in m["paths"]}
-        isolated |= {path for path in inside if path != owner and path.startswith(f"{owner}." if owner else "")}
-    return {"layers": dict(sizes), "modules": modules, "calls": calls, "isolated": sorted(isolated - calls.keys())}
-
-
-def _replaced_modules(
+def replaced_modules(
     model: nn.Module, sites: Collection[Site], new: Mapping[Site, Mapping[str, Any]]
 ) -> tuple[list[dict[str, Any]], set[str]]:
     """Return what replaces which modules, under all their names, and the modules that must count their calls."""

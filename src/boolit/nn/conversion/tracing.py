@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import operator
 import re
 from collections import Counter, defaultdict
@@ -71,15 +70,12 @@ def trace(model: nn.Module, example: Any, leaves: Set[nn.Module]) -> Trace:
 
 
 def guess_example(model: nn.Module) -> tuple[Tensor, ...]:
-    """Return an input that the model accepts, judging by its first layer; each required argument gets the same tensor."""
-    parameters = inspect.signature(model.forward).parameters.values()
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    count = sum(1 for each in parameters if each.kind in kinds and each.default is each.empty) or 1
+    """Return an input that the model accepts, judging by its first layer."""
     generator = torch.Generator().manual_seed(0)
     like = next(model.parameters(), torch.empty(0))
     for shape, embeds in _likely_shapes(model):
         x = torch.randn(shape, generator=generator).to(like)
-        example = (torch.ones_like(x, dtype=torch.long) if embeds else x,) * count
+        example = (torch.ones_like(x, dtype=torch.long) if embeds else x,)
         with undisturbed(model):
             try:
                 results = [*tensors(run(model, example))]
