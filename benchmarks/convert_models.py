@@ -21,7 +21,7 @@ import torch
 from model_families import FAMILIES, Family
 from torch import Tensor, nn
 
-from boolit.nn import convert
+from boolit.nn import convert, from_pretrained
 from boolit.nn.width import count_parameters
 
 SPECS = ("or_ail", "or_and_ail_d", "silu")
@@ -92,7 +92,7 @@ def try_conversion(family: Family, spec: str, budget: str, folder: Path, *, gate
     torch.testing.assert_close(after, outputs(second, example))
 
     converted.save_pretrained(folder)
-    torch.testing.assert_close(after, outputs(type(converted).from_pretrained(folder).eval(), example))
+    torch.testing.assert_close(after, outputs(from_pretrained(family.model_class, folder).eval(), example))
 
     replaced = sum(change.now.startswith(conversion.spec) for change in conversion.changes)
     resized, left = len(conversion.changes) - replaced, len(conversion.left)
