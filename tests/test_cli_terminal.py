@@ -115,13 +115,9 @@ print(json.dumps([found, "torch" in sys.modules]))
 COMPLETED = {
     "boolit ver": ["verify"],
     "boolit run par": ["parity", "parity8"],
-    "boolit run parity --profile q": ["quick"],
     "boolit compare t.csv -a relu,signed": ["relu,signed_geomean"],
     "boolit list st": ["studies"],
-    "boolit figures gate-x": ["gate-xnor"],
-    "boolit paper mlp": ["mlp-covtype", "mlp-mnist"],
     "boolit compare t.csv --task ": ["classify", "regress"],
-    "boolit verify --only maps,tra": ["maps,transfer"],
     "boolit run parity --dry": ["--dry-run"],
 }
 

@@ -122,9 +122,9 @@ def _user_message(error: Exception) -> str | None:
 def _describe(error: Any) -> str:
     """Format a parsing error with the value that was given, which newer versions of typer leave out."""
     invalid = getattr(error.__cause__, "errors", None)  # of pydantic
-    value = f" (got {invalid()[0]['input']!r})" if invalid else ""
-    path = error.ctx.command_path if error.ctx else "boolit"
-    return f"{error.format_message().rstrip('.').replace('Value error, ', '')}{value}; see {path} --help"
+    message, value = error.format_message().rstrip("."), repr(invalid()[0]["input"]) if invalid else ""
+    got = "" if value in message else f" (got {value})"
+    return f"{message.replace('Value error, ', '')}{got}; see {error.ctx.command_path if error.ctx else 'boolit'} --help"
 
 
 def _check_not_empty(arguments: Sequence[str]) -> None:

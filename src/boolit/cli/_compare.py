@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 
 from boolit.cli import _options as options
+from boolit.cli._options import training_option
 from boolit.cli._run import end_unless_complete, local_device, open_cluster, this_command
 from boolit.cli._terminal import activation_name, output, print_json
 from boolit.errors import UserError, user_input
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
 
 def _data(*names: str, help_: str, metavar: str | None = "COLUMN", **settings: Any) -> Any:
     return typer.Option(*names, metavar=metavar, help=help_, rich_help_panel="Data", **settings)
-
-
-def _training(help_: str, metavar: str = "N", **settings: Any) -> Any:
-    return typer.Option(metavar=metavar, help=help_, rich_help_panel=options.TRAINING, **settings)
 
 
 def compare(
@@ -55,8 +52,7 @@ def compare(
         float, _data(help_="Share of the other rows to validate on.", metavar="X", min=0.01, max=0.9)
     ] = CompareConfig.validation,
     weights: Annotated[
-        Path | None,
-        _data(help_="Weights of the ResNet-18 that encodes images.", metavar="FILE", show_default="torchvision's"),
+        Path | None, _data(help_="Weights of the ResNet-18 that encodes images.", metavar="FILE", show_default="torchvision's")
     ] = None,
     activations: Annotated[str | None, options.activations_option(", ".join(CompareConfig.activations))] = None,
     reference: Annotated[
@@ -70,25 +66,29 @@ def compare(
     ] = None,
     budget: Annotated[
         int | None,
-        _training("Parameters of each network.", min=1, show_default="10,000, or 50 per feature if that is more"),
+        training_option("Parameters of each network.", min=1, show_default="10,000, or 50 per feature if that is more"),
     ] = None,
-    layers: Annotated[int, _training("Hidden layers.", min=1, max=20)] = CompareConfig.layers,
+    layers: Annotated[int, training_option("Hidden layers.", min=1, max=20)] = CompareConfig.layers,
     splits: Annotated[
         int | None,
-        _training(
+        training_option(
             "Random splits of the rows.",
             min=MIN_SPLITS,
             max=MAX_SPLITS,
             show_default=f"{SPLITS}; {SPLITS_OF_MANY_ROWS} from {MANY_ROWS:,} rows on",
         ),
     ] = None,
-    epochs: Annotated[int | None, _training("Maximum number of epochs.", min=1, show_default="depends on the rows")] = None,
+    epochs: Annotated[
+        int | None, training_option("Maximum number of epochs.", min=1, show_default="depends on the rows")
+    ] = None,
     rates: Annotated[
         str | None,
-        _training("Learning rates to try.", "X,Y,...", show_default=", ".join(f"{rate:g}" for rate in CompareConfig.rates)),
+        training_option(
+            "Learning rates to try.", "X,Y,...", show_default=", ".join(f"{rate:g}" for rate in CompareConfig.rates)
+        ),
     ] = None,
     minutes: Annotated[
-        float | None, _training("Approximate time limit; splits, rates and epochs are reduced to fit.", "X")
+        float | None, training_option("Approximate time limit; splits, rates and epochs are reduced to fit.", "X")
     ] = None,
     device: options.DeviceOption = "auto",
     workers: options.WorkersOption = None,

@@ -21,8 +21,8 @@ def print_facts(json: bool = False) -> None:
         print(section.name)
         for name, fact in section.facts.items():
             label = name if name.isupper() else name.replace("_", " ")  # an environment variable keeps its name
-            indent = " " * (width + 4)
-            print(textwrap.fill(f"  {label:<{width}}  {_in_words(fact)}", 79, subsequent_indent=indent, break_long_words=False))
+            lines = textwrap.wrap(_in_words(fact), 75 - width, break_long_words=False, break_on_hyphens=False)
+            print(f"  {label:<{width}}  {(chr(10) + ' ' * (width + 4)).join(lines)}")
     print()
     for line in warnings:
         print(f"warning: {line}")

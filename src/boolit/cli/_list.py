@@ -74,7 +74,7 @@ def _figures() -> Listing:
     from boolit.lab.paper.figures import FIGURES
 
     entries = [{"name": name, "label": figure.label, "caption": figure.caption} for name, figure in FIGURES.items()]
-    rows = [("", name, figure.label or "–", figure.caption) for name, figure in FIGURES.items()]
+    rows = [("", name, figure.label or "–", figure.caption.partition(". ")[0]) for name, figure in FIGURES.items()]
     return Listing(entries, ("figure", "in the paper", "shows"), rows, "boolit figures NAME draws a figure.")
 
 
@@ -82,7 +82,7 @@ LISTINGS = {"activations": _activations, "studies": _studies, "figures": _figure
 
 
 def fetch(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Datasets such as mnist, or weights (of the encoder).")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Datasets such as mnist, or weights (of the encoder).")],
 ) -> None:
     """Download the files of datasets, or tell how to get them by hand.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_module
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -23,16 +23,10 @@ if TYPE_CHECKING:
     from boolit.lab.reports.tables import Table
 
 NAMES = [family.name for family in FAMILIES]
-Results: TypeAlias = list[tuple[CheckFamily, list[Check]]]
 
 
 def verify(
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME,...", help=f"Families of checks: {', '.join(NAMES)}.", autocompletion=options.complete(lambda: NAMES)
-        ),
-    ] = None,
+    only: Annotated[list[str] | None, typer.Option(metavar="NAME,...", help=f"Families of checks: {', '.join(NAMES)}.")] = None,
     summary: Annotated[bool, typer.Option("--summary", help="Print only the numbers of checks.")] = False,
     json: options.JsonOption = False,
 ) -> None:
@@ -47,7 +41,7 @@ def verify(
       boolit verify --only maps,claims --json
     """
     families = choose(name for names in only or () for name in names.split(","))
-    results: Results = []
+    results: list[tuple[CheckFamily, list[Check]]] = []
     with count_progress(False if json else None) as begin:
         advance = begin("checking the paper: families", len(families))
         for family, checks in compute(families):
@@ -59,8 +53,8 @@ def verify(
         entries = [_check_entry(family, check) for family, checks in results for check in checks]
         print_json({"ok": all(check.ok for check in every), "counts": counts, "checks": entries})
     else:
-        if not summary:
-            _print_families(results)
+        for family, checks in [] if summary else results:
+            _print_family(output(), family, checks)
         failed = sum(not check.ok for check in every)
         verdict = f"[red]{failed} of {len(every)} checks fail[/]" if failed else f"[green]all {len(every)} checks agree[/]"
         output().print(f"{verdict}: {count_kinds(every)}", soft_wrap=True)
@@ -75,16 +69,8 @@ def _check_entry(family: CheckFamily, check: Check) -> dict[str, Any]:
     return {**named, **values, "ok": check.ok, "note": check.note}
 
 
-def _print_families(results: Results) -> None:
-    console = output()
-    for family, checks in results:
-        console.print(f"[bold]{family.title}[/] [dim]{family.name} · {family.source}[/]")
-        console.print(f"[dim]{count_kinds(checks)}[/]")
-        _print_checks(console, checks)
-        console.print()
-
-
-def _print_checks(console: Console, checks: list[Check]) -> None:
+def _print_family(console: Console, family: CheckFamily, checks: list[Check]) -> None:
+    console.print(f"[bold]{family.title}[/] [dim]{family.name} · {family.source}\n{count_kinds(checks)}[/]")
     passed, failed = ("[green]ok[/]", "[red]FAIL[/]") if console.options.ascii_only else ("[green]✓[/]", "[red]✗[/]")
     notes: dict[str, int] = {}
     table = plain_table("", "check", "paper", "ours", "±", "", right=("paper", "ours", "±"))
@@ -98,6 +84,7 @@ def _print_checks(console: Console, checks: list[Check]) -> None:
     console.print(table)
     for note, number in notes.items():
         console.print(Padding(f"[dim]{escape(f'[{number}] {note}')}[/]", (0, 0, 0, 2)))
+    console.print()
 
 
 def _format(value: Value) -> str:
@@ -108,26 +95,9 @@ def _format(value: Value) -> str:
     return f"{value:.1e}" if 0 < abs(value) < 1e-6 else f"{value:.6g}"
 
 
-def _table_names() -> list[str]:
-    from boolit.lab.paper import tables
-
-    return [label.removeprefix("tab:") for label in tables()]  # a shell would split a word at the colon
-
-
-def _figure_names() -> list[str]:
-    from boolit.lab.paper.figures import FIGURES
-
-    return list(FIGURES)
-
-
 def paper(
     label: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[TABLE]",
-            help="Label of a table, such as mlp-mnist. Without it, all labels are listed.",
-            autocompletion=options.complete(_table_names),
-        ),
+        str | None, typer.Argument(metavar="TABLE", help="Label of a table, such as mlp-mnist; without it, all are listed.")
     ] = None,
     results: Annotated[
         Path | None, typer.Option("--results", "-r", metavar="DIR", help="Add the results of a folder that boolit run wrote.")
@@ -174,22 +144,11 @@ def _rows(table: Table) -> list[dict[str, Any]]:
 
 def figures(
     names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[NAME]...",
-            help="Figures; boolit list figures shows them.",
-            show_default="all",
-            autocompletion=options.complete(_figure_names),
-        ),
+        list[str] | None, typer.Argument(metavar="NAME", help="boolit list figures shows them.", show_default="all")
     ] = None,
     results: Annotated[
         Path | None,
-        typer.Option(
-            "--results",
-            "-r",
-            metavar="DIR",
-            help="Draw the correlations of trained weights instead, from a folder of a study with keep_weights.",
-        ),
+        typer.Option("--results", "-r", metavar="DIR", help="Draw correlations of the weights of a study instead."),
     ] = None,
     out: Annotated[Path, options.out_option("results/figures", "Folder to write to.")] = options.RESULTS / "figures",
     format: Annotated[Literal["png", "svg", "pdf"], options.format_option()] = "png",  # noqa: A002
@@ -199,14 +158,14 @@ def figures(
     Examples:
       boolit figures
       boolit figures gate-or gate-xnor --format svg --out figures
-      boolit figures --results results/mnist-mlp-quick
+      boolit figures --results results/parity-quick
     """
-    from boolit.lab.paper.figures import draw
+    from boolit.lab.paper.figures import FIGURES, draw
     from boolit.lab.paper.figures.correlations import draw_correlations
 
     with count_progress() as begin:
         if results is None:
-            advance = begin("drawing figures", len(names or _figure_names()))
+            advance = begin("drawing figures", len(names or FIGURES))
             paths = draw(names or [], out, format, lambda _: advance(1))
         elif names:
             raise UserError(f"--results draws the correlations of weights; leave out {' '.join(names)}")

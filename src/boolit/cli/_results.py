@@ -17,9 +17,7 @@ from boolit.lab.common.progress import error_stream, show_working
 if TYPE_CHECKING:
     from boolit.lab.reports.page import Section
 
-FoldersArgument = Annotated[
-    list[Path], typer.Argument(metavar="DIR...", help="Folders that boolit run, compare or search wrote.")
-]
+FoldersArgument = Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders that boolit run, compare or search wrote.")]
 OpenOption = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
 
 

@@ -103,18 +103,9 @@ def search(
     profile: options.ProfileOption = None,
     activations: ActivationsOption = None,
     sets: options.SetOption = None,
-    rounds: Annotated[
-        int, typer.Option(min=1, max=100, metavar="N", help="Rounds of random settings.", rich_help_panel=options.TRAINING)
-    ] = 4,
-    trials: Annotated[
-        int, typer.Option(min=5, max=10_000, metavar="N", help="Settings of a round.", rich_help_panel=options.TRAINING)
-    ] = 120,
-    seeds: Annotated[
-        int,
-        typer.Option(
-            min=2, max=100_000, metavar="N", help="Seeds of each of the ten best settings.", rich_help_panel=options.TRAINING
-        ),
-    ] = 120,
+    rounds: Annotated[int, options.training_option("Rounds of random settings.", min=1, max=100)] = 4,
+    trials: Annotated[int, options.training_option("Settings of a round.", min=5, max=10_000)] = 120,
+    seeds: Annotated[int, options.training_option("Seeds of the ten best settings.", min=2, max=100_000)] = 120,
     device: options.DeviceOption = "auto",
     workers: options.WorkersOption = None,
     cluster: options.ClusterOption = None,
