@@ -56,7 +56,6 @@ class Correlations:
         return {
             "paired_mean": float(self.paired.mean()),
             "paired_sd": _deviation(self.paired),
-            "paired_negative": float((self.paired < 0).float().mean()),
             "others_mean": float(self.others.mean()),
             "others_sd": _deviation(self.others),
         }
@@ -145,12 +144,17 @@ def channels_read_together(spec: str, channels: int) -> Tensor:
     return shared & ~torch.eye(channels, dtype=torch.bool)
 
 
-def write_correlations(found: Sequence[Correlations], folder: Path, layer: int) -> Path:
-    """Draw correlations to the folder of a report and return the file."""
-    path = folder / "report" / f"correlations-{layer}.png"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    save(row_correlations(found), path, f"Cosine similarities of the weight rows of layer {layer}.")
-    return path
+def draw_correlations(results: Path, out: Path, format: str = "png") -> list[Path]:  # noqa: A002
+    """Draw the correlations of every hidden layer of a results folder as ``out/correlations-LAYER.FORMAT``."""
+    paths = []
+    with Store(results) as store:
+        frame = store.frame()
+        for layer in range(1, 1 + max([1, *frame[frame["model"] == "mlp"]["depth"]])):
+            paths.append(out / f"correlations-{layer}.{format}")
+            figure = row_correlations(measure_correlations(store, layer, frame))
+            out.mkdir(parents=True, exist_ok=True)
+            save(figure, paths[-1], f"Cosine similarities of the weight rows of layer {layer}.")
+    return paths
 
 
 @styled
