@@ -232,3 +232,5 @@ def test_diverged_trials_come_last() -> None:
 
     trials: Any = [Trial(rate, loss) for rate, loss in job_losses.items()]
     assert choose_rates(trials) == {("relu", 1): 0.01}
+
+
