@@ -31,9 +31,7 @@ WORKERS = ("--workers", "2")
 def start(folder: Path, *options: str) -> psutil.Popen:
     """Start the command in the background."""
     command = [sys.executable, "-m", "boolit", *STUDY, *options, "--out", str(folder)]
-    return psutil.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"}
-    )
+    return psutil.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def finish(folder: Path, *options: str) -> pd.DataFrame:
@@ -52,16 +50,15 @@ def kill_commands(folder: Path, times: int, *options: str) -> None:
         command.wait(LIMIT)
 
 
-def kill_workers(folder: Path, times: int) -> None:
+def kill_workers(folder: Path, times: int, *options: str) -> None:
     """Kill one worker after another while commands train; a command that gives up for lack of workers is started again."""
-    killed, command = 0, start(folder, *WORKERS)
+    killed, command = 0, start(folder, *options)
     while killed < times:
         time.sleep(random.uniform(1.0, 4.0))
         if command.poll() is not None:
             if command.returncode == 0:
                 raise SystemExit(f"the study was finished after {killed} kills; make it longer")
-            command = start(folder, *WORKERS)
-            continue
+            command = start(folder, *options)
         workers = [child for child in command.children(recursive=True) if "spawn_main" in " ".join(child.cmdline())]
         if workers:
             random.choice(workers).kill()
@@ -72,17 +69,18 @@ def kill_workers(folder: Path, times: int) -> None:
 def main() -> None:
     """Run the trials and print what happened."""
     random.seed(0)
+    os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as name:
         expected = finish(Path(name) / "undisturbed")
-        for trial, kill, options in (
-            ("command killed 10 times", lambda folder: kill_commands(folder, 10), ()),
-            ("workers killed 10 times", lambda folder: kill_workers(folder, 10), WORKERS),
-            ("command with workers killed 3 times", lambda folder: kill_commands(folder, 3, *WORKERS), WORKERS),
-        ):
-            folder, started = Path(name) / trial.replace(" ", "-"), time.monotonic()
-            kill(folder)
+        for number, (kill, times, options) in enumerate(TRIALS):
+            folder, started = Path(name) / f"trial-{number}", time.monotonic()
+            kill(folder, times, *options)
             pd.testing.assert_frame_equal(finish(folder, *options), expected, check_exact=True)
-            print(f"{trial}: equal stores ({len(expected)} runs, {time.monotonic() - started:.0f} s)", flush=True)
+            seconds = time.monotonic() - started
+            print(f"{kill.__name__}, {times} times, {options}: {len(expected)} equal runs, {seconds:.0f} s", flush=True)
+
+
+TRIALS = ((kill_commands, 10, ()), (kill_workers, 10, WORKERS), (kill_commands, 3, WORKERS))
 
 
 if __name__ == "__main__":
