@@ -36,8 +36,7 @@ def start(folder: Path, *options: str) -> psutil.Popen:
 
 def finish(folder: Path, *options: str) -> pd.DataFrame:
     """Run the command to its end and return its runs without the columns that depend on the clock."""
-    if code := start(folder, *options).wait(LIMIT):
-        raise SystemExit(f"the command ended with exit code {code}")
+    assert start(folder, *options).wait(LIMIT) == 0, "the command failed"
     return Store(folder).frame().drop(columns="seconds")
 
 
@@ -56,8 +55,7 @@ def kill_workers(folder: Path, times: int, *options: str) -> None:
     while killed < times:
         time.sleep(random.uniform(1.0, 4.0))
         if command.poll() is not None:
-            if command.returncode == 0:
-                raise SystemExit(f"the study was finished after {killed} kills; make it longer")
+            assert command.returncode, f"the study was finished after {killed} kills; make it longer"
             command = start(folder, *options)
         workers = [child for child in command.children(recursive=True) if "spawn_main" in " ".join(child.cmdline())]
         if workers:
@@ -72,15 +70,11 @@ def main() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as name:
         expected = finish(Path(name) / "undisturbed")
-        for number, (kill, times, options) in enumerate(TRIALS):
-            folder, started = Path(name) / f"trial-{number}", time.monotonic()
+        for kill, times, options in ((kill_commands, 10, ()), (kill_workers, 10, WORKERS), (kill_commands, 3, WORKERS)):
+            folder, started = Path(name) / f"{kill.__name__}-{times}", time.monotonic()
             kill(folder, times, *options)
             pd.testing.assert_frame_equal(finish(folder, *options), expected, check_exact=True)
-            seconds = time.monotonic() - started
-            print(f"{kill.__name__}, {times} times, {options}: {len(expected)} equal runs, {seconds:.0f} s", flush=True)
-
-
-TRIALS = ((kill_commands, 10, ()), (kill_workers, 10, WORKERS), (kill_commands, 3, WORKERS))
+            print(f"{folder.name} {options}: {len(expected)} equal runs, {time.monotonic() - started:.0f} s", flush=True)
 
 
 if __name__ == "__main__":
