@@ -31,15 +31,12 @@ WORKERS = ("--workers", "2")
 def start(folder: Path, *options: str) -> psutil.Popen:
     """Start the command in the background."""
     command = [sys.executable, "-m", "boolit", *STUDY, *options, "--out", str(folder)]
-    return psutil.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"}
-    )
+    return psutil.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def finish(folder: Path, *options: str) -> pd.DataFrame:
     """Run the command to its end and return its runs without the columns that depend on the clock."""
-    if code := start(folder, *options).wait(LIMIT):
-        raise SystemExit(f"the command ended with exit code {code}")
+    assert start(folder, *options).wait(LIMIT) == 0, "the command failed"
     return Store(folder).frame().drop(columns="seconds")
 
 
@@ -52,16 +49,14 @@ def kill_commands(folder: Path, times: int, *options: str) -> None:
         command.wait(LIMIT)
 
 
-def kill_workers(folder: Path, times: int) -> None:
+def kill_workers(folder: Path, times: int, *options: str) -> None:
     """Kill one worker after another while commands train; a command that gives up for lack of workers is started again."""
-    killed, command = 0, start(folder, *WORKERS)
+    killed, command = 0, start(folder, *options)
     while killed < times:
         time.sleep(random.uniform(1.0, 4.0))
         if command.poll() is not None:
-            if command.returncode == 0:
-                raise SystemExit(f"the study was finished after {killed} kills; make it longer")
-            command = start(folder, *WORKERS)
-            continue
+            assert command.returncode, f"the study was finished after {killed} kills; make it longer"
+            command = start(folder, *options)
         workers = [child for child in command.children(recursive=True) if "spawn_main" in " ".join(child.cmdline())]
         if workers:
             random.choice(workers).kill()
@@ -72,17 +67,14 @@ def kill_workers(folder: Path, times: int) -> None:
 def main() -> None:
     """Run the trials and print what happened."""
     random.seed(0)
+    os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as name:
         expected = finish(Path(name) / "undisturbed")
-        for trial, kill, options in (
-            ("command killed 10 times", lambda folder: kill_commands(folder, 10), ()),
-            ("workers killed 10 times", lambda folder: kill_workers(folder, 10), WORKERS),
-            ("command with workers killed 3 times", lambda folder: kill_commands(folder, 3, *WORKERS), WORKERS),
-        ):
-            folder, started = Path(name) / trial.replace(" ", "-"), time.monotonic()
-            kill(folder)
+        for kill, times, options in ((kill_commands, 10, ()), (kill_workers, 10, WORKERS), (kill_commands, 3, WORKERS)):
+            folder, started = Path(name) / f"{kill.__name__}-{times}", time.monotonic()
+            kill(folder, times, *options)
             pd.testing.assert_frame_equal(finish(folder, *options), expected, check_exact=True)
-            print(f"{trial}: equal stores ({len(expected)} runs, {time.monotonic() - started:.0f} s)", flush=True)
+            print(f"{folder.name} {options}: {len(expected)} equal runs, {time.monotonic() - started:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ LOW, HIGH = 0.25, 0.75  # quantiles of a band
 EPOCHS = 60  # points of a curve
 DIGITS = 5
 ROW, HEIGHT = 26, 300  # pixels
-TICKS = {"tickCount": 6, "labelOverlap": "greedy", "labelSeparation": 8}  # no colliding labels
+TICKS: dict[str, Any] = {"tickCount": 6, "labelOverlap": "greedy", "labelSeparation": 8}  # no colliding labels
 GOLDEN = 0.618034  # its multiples modulo 1 lie evenly: a reproducible jitter
 FORMATS = ("png", "svg", "pdf")
 

@@ -123,6 +123,10 @@ class _Builder:
         if marks is not None:
             self.marks[name] = list(marks)
 
+    def add_plain(self, name: str, values: Sequence[str | int | None]) -> None:
+        """Add a column whose values are shown as they are; None and 0 are empty cells."""
+        self.add(name, [str(value) if value else "" for value in values], value=values)
+
     def table(self, title: str, *notes: str) -> Table:
         return Table(title, self.text, self.data, self.marks, notes)
 
@@ -145,7 +149,7 @@ def score_table(comparisons: Sequence[Comparison], title: str) -> Table:
     """Return the scores by depth and size."""
     rows = ranking(comparisons)
     builder = _Builder(rows)
-    builder.add("map", [map_of(row) for row in rows], value=[map_of(row) for row in rows])
+    builder.add_plain("map", [map_of(row) for row in rows])
     for comparison in comparisons:
         _add_scores(builder, comparison, comparison.label)
         _add_counts(builder, comparison, comparison.label)
@@ -156,7 +160,7 @@ def comparison_table(comparison: Comparison, title: str) -> Table:
     """Return every activation, the best mean first, with its test against the best."""
     summaries, leader = comparison.summaries, comparison.leader
     builder = _Builder([s.activation for s in summaries])
-    builder.add("map", [map_of(s.activation) for s in summaries], value=[map_of(s.activation) for s in summaries])
+    builder.add_plain("map", [map_of(s.activation) for s in summaries])
     _add_scores(builder, comparison, metric_label(comparison.metric))
     builder.add("n", [str(s.n) for s in summaries], value=[s.n for s in summaries])
     _add_counts(builder, comparison)
@@ -281,11 +285,9 @@ def _split_scores(verdict: SplitVerdict, title: str, parameters: Mapping[str, in
     for heading, pairs in (("p", to_reference), ("p vs guessing", to_guess)):
         p = [pair.p_holm if pair else None for pair in pairs]
         builder.add(heading, [_p_text(value) for value in p], value=p)
-    counts = [parameters.get(name) for name in names]
-    builder.add("parameters", ["" if count is None else str(count) for count in counts], value=counts)
+    builder.add_plain("parameters", [parameters.get(name) for name in names])
     if any(verdict.diverged.values()):
-        diverged = [verdict.diverged.get(name) for name in names]
-        builder.add("diverged", ["" if not count else str(count) for count in diverged], value=diverged)
+        builder.add_plain("diverged", [verdict.diverged.get(name) for name in names])
     bold = f"Bold: the {verdict.extreme} mean of an activation, which need not be significantly so."
     guess = f"{verdict.guess}: {verdict.guess_text}, on the same test rows. A diverged run counts as a guess."
     return builder.table(title, coverage(verdict), bold, guess)
@@ -298,8 +300,7 @@ def _seed_scores(verdict: SplitVerdict, title: str, parameters: Mapping[str, int
     deviations = [stdev(comparison.scores[name]) for name in names]
     texts = [f"{form.number(mean)} ± {form.number(sd)}" for mean, sd in zip(means, deviations, strict=True)]
     builder.add(metric_label(comparison.metric, split=False), texts, value=means, sd=deviations)
-    counts = [parameters.get(name) for name in names]
-    builder.add("parameters", ["" if count is None else str(count) for count in counts], value=counts)
+    builder.add_plain("parameters", [parameters.get(name) for name in names])
     return builder.table(title, f"Mean ± standard deviation over {comparison.splits.number} seeds.", ONE_SPLIT)
 
 
