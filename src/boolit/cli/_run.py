@@ -106,7 +106,8 @@ def run(
             with show_working("planning the runs", shown):
                 planned = plan(load_study(study), profile, seeds, [*(sets or ()), *_sweep(activations)], hparams)
             with user_input():
-                load(planned.study.data)  # fetched by the leader, and before anything is written
+                if cluster is None:  # the machines of a cluster load their own data
+                    load(planned.study.data)  # fetched by the leader, and before anything is written
         if not is_leader():
             execute(planned, None)
             return
