@@ -81,7 +81,8 @@ def run(
                 _print_plan(planned, json)
                 return
             with user_input():
-                load(planned.study.data)  # downloads by the leader, before anything is written
+                if cluster is None:  # the machines of a cluster load their own data
+                    load(planned.study.data)  # the leader downloads, before anything is written
         if not is_leader():
             execute(planned, None)
             return

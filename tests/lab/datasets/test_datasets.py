@@ -12,7 +12,7 @@ from boolit.errors import UserError
 from boolit.lab.common.random import keys
 from boolit.lab.datasets import DATASETS, Description, Source, dataset_names, describe, load, register, source
 from boolit.lab.datasets.base import Dataset, Split
-from boolit.lab.datasets.boolean import even_parity, nested_xnor, patterns
+from boolit.lab.datasets.boolean import even_parity, nested_xnor
 from boolit.lab.datasets.images.augmentation import JITTER, jitter
 
 
@@ -46,11 +46,6 @@ def test_the_probe_counts_sign_patterns() -> None:
     wrong_once[3] *= -1
     metrics = probe.metrics(torch.stack([right, wrong_once, -right]))
     assert metrics["patterns"].tolist() == [16, 15, 0]
-
-
-def test_patterns_needs_no_batch_of_runs_of_equal_quality() -> None:
-    targets = torch.tensor([[1.0], [0.0]])
-    assert patterns(torch.tensor([[[1.0], [1.0]]]), targets)["patterns"].tolist() == [1]
 
 
 def test_parity8_nests_the_exact_xnor() -> None:

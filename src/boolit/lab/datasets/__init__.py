@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, SerializeAsAny
 from boolit.errors import UserError
 from boolit.lab.common.files import data_folder
 from boolit.lab.common.plugins import Registry
-from boolit.lab.datasets.base import Dataset, Description, Draw, Encode, Probe, Resample, Source, Split, Task
+from boolit.lab.datasets.base import Dataset, Description, Probe, Resample, Source, Split, Task
 from boolit.lab.datasets.download import PublishedDataset, PublishedFile, load_tensors
 
 __all__ = [
@@ -20,8 +20,6 @@ __all__ = [
     "AnySource",
     "Dataset",
     "Description",
-    "Draw",
-    "Encode",
     "Probe",
     "PublishedDataset",
     "PublishedFile",

@@ -49,10 +49,9 @@ class Component:
 
 @dataclass(frozen=True)
 class Layout:
-    """Components in the order in which they are drawn, and the line between them; ``title`` is the paper's (tab:sran)."""
+    """Components in the order in which they are drawn, and the line between them."""
 
     name: str
-    title: str
     components: tuple[Component, ...]
     line: Literal["vertical", "horizontal"] | None = None
 
@@ -72,13 +71,13 @@ _UP, _DOWN = _component("Up", Slot(0.25, 0.5, 0.5)), _component("Down", Slot(0.7
 LAYOUTS: Mapping[str, Layout] = {
     layout.name: layout
     for layout in (
-        Layout("center_single", "Center", (_component("Grid", Slot(0.5, 0.5, 1.0)),)),
-        Layout("distribute_four", "2×2G", (_grid("Grid", (0.25, 0.75), 0.5),)),
-        Layout("distribute_nine", "3×3G", (_grid("Grid", (0.16, 0.5, 0.83), 0.33),)),
-        Layout("in_center_single_out_center_single", "O-IC", (_OUT, _component("In", Slot(0.5, 0.5, 0.33)))),
-        Layout("in_distribute_four_out_center_single", "O-IG", (_OUT, _grid("In", (0.42, 0.58), 0.15, size=(2, 5)))),
-        Layout("left_center_single_right_center_single", "L-R", (_LEFT, _RIGHT), "vertical"),
-        Layout("up_center_single_down_center_single", "U-D", (_UP, _DOWN), "horizontal"),
+        Layout("center_single", (_component("Grid", Slot(0.5, 0.5, 1.0)),)),
+        Layout("distribute_four", (_grid("Grid", (0.25, 0.75), 0.5),)),
+        Layout("distribute_nine", (_grid("Grid", (0.16, 0.5, 0.83), 0.33),)),
+        Layout("in_center_single_out_center_single", (_OUT, _component("In", Slot(0.5, 0.5, 0.33)))),
+        Layout("in_distribute_four_out_center_single", (_OUT, _grid("In", (0.42, 0.58), 0.15, size=(2, 5)))),
+        Layout("left_center_single_right_center_single", (_LEFT, _RIGHT), "vertical"),
+        Layout("up_center_single_down_center_single", (_UP, _DOWN), "horizontal"),
     )
 }
 
