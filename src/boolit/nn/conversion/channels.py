@@ -69,6 +69,7 @@ class Axes:
         self._pins: list[tuple[int, str]] = []
 
     def new(self, size: int, pin: str = "") -> Part:
+        """Return the channels of a new axis, whose number is fixed if ``pin`` is a reason."""
         self._parent.append(len(self._parent))
         part = Part(len(self._parent) - 1, size)
         self.demand([part], 1)
@@ -81,6 +82,7 @@ class Axes:
         return Part(part.axis, size)
 
     def root(self, axis: int) -> int:
+        """Return the axis that stands for the class of an axis."""
         while self._parent[axis] != axis:
             axis = self._parent[axis]
         return axis

@@ -104,6 +104,7 @@ def _likely_shapes(model: nn.Module) -> Iterator[tuple[tuple[int, ...], bool]]:
 
 
 def first_line(error: Exception) -> str:
+    """Return the first line of the message, or the class of an error without one."""
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
