@@ -14,7 +14,7 @@ from math import prod
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import prune
 
@@ -22,7 +22,7 @@ from boolit.nn.conversion.channels import ChannelAnalysis, split_source
 from boolit.nn.conversion.layers import describe, parameter_count, shapes
 from boolit.nn.conversion.recipe import Recipe, apply, from_pretrained, halves, remember, replaced_modules
 from boolit.nn.conversion.sites import PairGate, Site, choose, find_sites
-from boolit.nn.conversion.tracing import Place, first_line, guess_example, run, tensors, trace, undisturbed
+from boolit.nn.conversion.tracing import Node, first_line, guess_example, hidden_from_compile, run, tensors, trace, undisturbed
 from boolit.nn.conversion.weights import ExactGates, transfer
 from boolit.nn.conversion.widths import Scale, Widths, fit_widths, round_widths, width_groups
 from boolit.nn.gates import Activation
@@ -245,7 +245,7 @@ class _Job:
         choice = choose(replace)
         leaves = {module for module in self.model.modules() if isinstance(module, PairGate) or choice.takes(module)}
         self.trace = trace(self.model, guess_example(self.model) if example is None else example, leaves)
-        self.sites = find_sites(self.model, self.trace.graph, choice)
+        self.sites = find_sites(self.model, self.trace.nodes, choice)
         if not self.sites:
             raise ValueError(f"{type(model).__name__} has none of the activations {', '.join(sorted(choice.names))}")
         self.active = list(self.sites)
@@ -280,7 +280,7 @@ class _Job:
         widen = budget == "width" and not (self.exact and self.exact.halves)
         while True:
             self.analysis = ChannelAnalysis(
-                self.model, self.trace.graph, self.active, self.probe, self.products, widen, self.exact is not None
+                self.model, self.trace, self.active, self.probe, self.products, widen, self.exact is not None
             )
             self.groups = width_groups(self.analysis, self.exact.k if self.exact else 0)
             if self.exact:
@@ -297,18 +297,16 @@ class _Job:
                 raise ValueError(self._refusal(refused, skip_pinned))
             self.left |= {site.name: reason for site, reason in refused.items()}
 
-    def _find_products(self, gated: Gated) -> dict[fx.Node, Site]:
+    def _find_products(self, gated: Gated) -> dict[Node, Site]:
         """Return the products to replace: those of an activation, used nowhere else, and a second factor."""
         pairs = self._pairs()
         if gated == "replace" and not pairs:
             raise ValueError(f"gated='replace' needs an activation that reads pairs, and {self.probe.spec} does not")
-        products: dict[fx.Node, Site] = {}
+        products: dict[Node, Site] = {}
         for site in self.active if pairs and not self.exact else ():
             users = [user for node in site.nodes for user in node.users]
-            inputs = [
-                [each.all_input_nodes[0] if each in site.nodes else each for each in user.all_input_nodes] for user in users
-            ]
-            multiplied = all(user.target == "mul" and len(user.all_input_nodes) == 2 for user in users)
+            inputs = [[each.inputs[0] if each in site.nodes else each for each in user.inputs] for user in users]
+            multiplied = all(user.name == "mul" and len(user.inputs) == 2 for user in users)
             if len(users) == len(site.nodes) and not site.pair and multiplied:
                 fused = all(a is not b and split_source(a) is split_source(b) is not None for a, b in inputs)
                 products |= dict.fromkeys(users, site) if fused or gated == "replace" else {}
@@ -382,7 +380,7 @@ class _Job:
             changes.append(Change(path, text, describe(layer), None, (count, count_parameters(layer)), word))
         changes += [Change(path, was[path][0], f"{describe(layers[path])}, strided before its product") for path in safe]
         names = {node: site.name for site in self.sites for node in site.nodes}
-        called = [names.get(node, str(node.target)) for node in self.trace.graph.nodes]
+        called = [names.get(node, node.name) for node in self.trace.nodes]
         return sorted(changes, key=lambda change: called.index(change.layer) if change.layer in called else len(called))
 
     def _recipe(self, sizes: Mapping[str, Any], scale: Scale) -> Recipe:
@@ -393,21 +391,22 @@ class _Job:
             for site, dim in self.analysis.dims.items()
         }
 
-        def redirect(place: Place, **target: Any) -> None:
+        def redirect(place: Any, **target: Any) -> None:
             entry = {"call": place.call, "number": place.number, **target}
             if entry not in calls.setdefault(place.owner, []):
                 calls[place.owner].append(entry)
 
         for site, entry in new.items():
             if site.module is None:
-                hidden = any(node.meta["hidden"] for node in site.nodes)
+                hidden = any(map(hidden_from_compile, site.nodes))
                 redirect(site.place, name=site.name.removeprefix(f"{site.place.owner}."), eager=hidden, **entry)
         for node, site in self.products.items():
-            name, dim = f"pair_gate_{node.meta['place'].number}", self.analysis.dims[site]
-            redirect(node.meta["place"], name=name, eager=False, spec=spec, dim=dim, pair="product")
+            place: Any = node.place
+            name, dim = f"pair_gate_{place.number}", self.analysis.dims[site]
+            redirect(place, name=name, eager=False, spec=spec, dim=dim, pair="product")
         for node, channels in self.analysis.literals.items():
             if scale.size(channels) != channels.size:
-                redirect(node.meta["place"], sizes=[channels.dim, channels.size, scale.size(channels)])
+                redirect(node.place, sizes=[channels.dim, channels.size, scale.size(channels)])
         modules, isolated = replaced_modules(self.model, self.sites, new)
         paths = {path for entry in modules for path in entry["paths"]}
         for owner, entries in calls.items():

@@ -10,10 +10,11 @@ from math import lcm, prod
 from typing import Any, NamedTuple, cast
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 
 from boolit.nn.conversion.layers import CHANNEL_NORMS, CONVOLUTION, FEATURE_NORMS, unresizable, widths
 from boolit.nn.conversion.sites import POINTWISE_NAMES, TABLE, Site
+from boolit.nn.conversion.tracing import Node, Trace
 from boolit.nn.gates import Activation
 
 
@@ -43,7 +44,7 @@ class Channels(NamedTuple):
         return self.times * sum(part.size for part in self.parts)
 
 
-Products = Mapping[fx.Node, Site]  # each with the activation on one side
+Products = Mapping[Node, Site]  # each with the activation on one side
 Value = Channels | None  # None is a tensor without known channels
 
 
@@ -69,6 +70,7 @@ class Axes:
         self._pins: list[tuple[int, str]] = []
 
     def new(self, size: int, pin: str = "") -> Part:
+        """Return the channels of a new axis, whose number is fixed if ``pin`` is a reason."""
         self._parent.append(len(self._parent))
         part = Part(len(self._parent) - 1, size)
         self.demand([part], 1)
@@ -81,6 +83,7 @@ class Axes:
         return Part(part.axis, size)
 
     def root(self, axis: int) -> int:
+        """Return the axis that stands for the class of an axis."""
         while self._parent[axis] != axis:
             axis = self._parent[axis]
         return axis
@@ -138,7 +141,7 @@ class ChannelAnalysis:
     def __init__(
         self,
         model: nn.Module,
-        graph: fx.Graph,
+        trace: Trace,
         sites: Collection[Site],
         new: Activation,
         products: Products,
@@ -148,7 +151,7 @@ class ChannelAnalysis:
         self.model, self._new, self._products, self._widen, self._exact = model, new, products, widen, exact
         self.axes = Axes()
         self.layer_widths: dict[tuple[str, str], Channels] = {}
-        self.literals: dict[fx.Node, Channels] = {}  # widths written in the code of a view or reshape
+        self.literals: dict[Node, Channels] = {}  # widths written in the code of a view or reshape
         self.links: list[Link] = []
         self.dims: dict[Site, int] = {}
         self.widths: dict[Site, int] = {}
@@ -156,76 +159,72 @@ class ChannelAnalysis:
         self.kept_products: dict[Site, str] = {}
         self.flops: Counter[str] = Counter()  # of each layer, per element of its weight
         self._sites = {node: site for site in sites for node in site.nodes}
-        self._values: dict[fx.Node, Value] = {}
-        self._pieces: dict[Any, list[Value]] = {}
+        self._values: dict[Node, Value] = {}
+        self._pieces: dict[Node, list[Value]] = {}
         self._unresizable = unresizable(model)
-        for node in graph.nodes:
+        for node in trace.nodes:
             try:
-                value, shape = self._value(node), node.meta.get("shape")
-                if value is not None and shape is not None and (len(shape) < -value.dim or shape[value.dim] != value.size):
+                value, shape = self._value(node), node.shape
+                if value is not None and shape and (len(shape) < -value.dim or shape[value.dim] != value.size):
                     raise _NotFollowedError
             except _NotFollowedError:
                 value = None
-                self._pin(map(self._values.get, node.all_input_nodes), self._describe(node))
+                self._pin(map(self._values.get, node.inputs), self._describe(node))
             self._values[node] = value
+        self._pin(map(self._values.get, trace.outputs), "the model's output")
 
-    def _value(self, node: fx.Node) -> Value:
-        value, inputs, module = self._input(node), map(self._values.get, node.all_input_nodes), self._layer(node)
-        site = self._products.get(node) or self._sites.get(node)
-        if node.op == "output":
-            self._pin(inputs, "the model's output")
-        if node.op in ("output", "placeholder", "get_attr"):
+    def _value(self, node: Node) -> Value:
+        if not node.inputs:
             return None
+        value, module = self._values[node.inputs[0]], node.module
+        site = self._products.get(node) or self._sites.get(node)
         if site is not None:
             return self._gate(site, node) if node in self._products or site.pair == "product" else self._activate(site, node)
         if module is not None and widths(module):
-            return self._layer_output(node, str(node.target), module, value)
+            return self._layer_output(node, node.name, module, value)
         if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
-            return Channels((self.axes.new(module.embedding_dim, pin=f"the embedding {node.target}"),), -1)
-        name = str(node.target) if module is None else type(module).__name__.casefold()
+            return Channels((self.axes.new(module.embedding_dim, pin=f"the embedding {node.name}"),), -1)
+        name = node.name if module is None else type(module).__name__.casefold()
         if name in _ELEMENTWISE or isinstance(module, _POINTWISE):
             return self._elementwise(node)
         if name in ("cat", "concat", "concatenate"):
             return self._concatenate(node)
         if value is None:
-            if any(inputs):
+            if any(map(self._values.get, node.inputs)):
                 raise _NotFollowedError
             return None
         if isinstance(module, Activation):
             return self._existing(node, module, value)
-        if node.op == "call_function" and node.args[0] in self._pieces:
-            return self._pieces[node.args[0]][cast(int, node.args[1])]
+        if node.place is None and node.inputs[0] in self._pieces:
+            return self._pieces[node.inputs[0]][cast(int, node.key)]
         if name in _MOVES:
             return self._move(node, value)
         spatial = _SPATIAL.fullmatch(name.replace("_", ""))
-        dims = len(_argument(node, 1, "pad", ())) // 2 if name == "pad" else int(spatial[1] or 1) if spatial else -value.dim
+        dims = len(node.argument(1, "pad", ())) // 2 if name == "pad" else int(spatial[1] or 1) if spatial else -value.dim
         if -value.dim > dims:  # it acts on the dimensions after the channels
             return value
         raise _NotFollowedError
 
-    def _input(self, node: fx.Node) -> Value:
-        return self._values[node.all_input_nodes[0]] if node.all_input_nodes else None
-
-    def _describe(self, node: fx.Node) -> str:
-        if node.op == "call_module":
-            return f"the {type(self.model.get_submodule(str(node.target))).__name__} {node.target}"
-        owner = node.meta["place"].owner if "place" in node.meta else ""
-        return f"the call of {node.target}{f' in {owner}' if owner else ''}"
+    def _describe(self, node: Node) -> str:
+        if node.module is not None:
+            return f"the {type(node.module).__name__} {node.name}"
+        owner = node.place.owner if node.place else ""
+        return f"the call of {node.name}{f' in {owner}' if owner else ''}"
 
     # Layers
 
-    def _layer_output(self, node: fx.Node, name: str, layer: nn.Module, value: Value) -> Value:
+    def _layer_output(self, node: Node, name: str, layer: nn.Module, value: Value) -> Value:
         if isinstance(layer, CONVOLUTION):
             return self._convolution(node, name, layer, value)
         if isinstance(layer, (*CHANNEL_NORMS, *FEATURE_NORMS)):
             return self._normalize(node, name, layer, value)
-        self.flops[name] += 2 * prod(node.meta["shape"][:-1])
+        self.flops[name] += 2 * prod(node.shape[:-1])
         self._read(name, value, -1)
         return Channels(self._make(name), -1)
 
-    def _convolution(self, node: fx.Node, name: str, layer: nn.modules.conv._ConvNd, value: Value) -> Channels:
+    def _convolution(self, node: Node, name: str, layer: nn.modules.conv._ConvNd, value: Value) -> Channels:
         dim = -1 - len(layer.kernel_size)
-        shape = (node.all_input_nodes[0] if layer.transposed else node).meta["shape"]
+        shape = (node.inputs[0] if layer.transposed else node).shape
         self.flops[name] += 2 * prod(shape) // shape[dim]
         read = self._read(name, value, dim)
         if layer.groups == layer.in_channels > 1:
@@ -238,7 +237,7 @@ class ChannelAnalysis:
         self.axes.demand((*read, *made), layer.groups)
         return Channels(made, dim)
 
-    def _depthwise_output(self, node: fx.Node, read: Part) -> Part:
+    def _depthwise_output(self, node: Node, read: Part) -> Part:
         """Return the channels that a depthwise layer makes: those it reads, or a new axis between two activations."""
         roots = {self.axes.root(link.after.axis): link.ratio for link in self.links if link.site}
         ratio = roots.get(self.axes.root(read.axis), Fraction(1))
@@ -249,17 +248,14 @@ class ChannelAnalysis:
         self.links.append(Link(None, read, made, 1 / ratio if widened else Fraction(1)))
         return made
 
-    def _feeds_activation(self, node: fx.Node) -> bool:
-        norms = (user for user in node.users if isinstance(self._layer(user), CHANNEL_NORMS))
+    def _feeds_activation(self, node: Node) -> bool:
+        norms = (user for user in node.users if isinstance(user.module, CHANNEL_NORMS))
         return any(user in self._sites for user in node.users) or any(map(self._feeds_activation, norms))
 
-    def _layer(self, node: fx.Node) -> nn.Module | None:
-        return self.model.get_submodule(str(node.target)) if node.op == "call_module" else None
-
-    def _normalize(self, node: fx.Node, name: str, layer: nn.Module, value: Value) -> Value:
+    def _normalize(self, node: Node, name: str, layer: nn.Module, value: Value) -> Value:
         if isinstance(layer, FEATURE_NORMS) and len(layer.normalized_shape) > 1:
             raise _NotFollowedError
-        dim = -1 if isinstance(layer, FEATURE_NORMS) else 1 - len(node.meta["shape"])
+        dim = -1 if isinstance(layer, FEATURE_NORMS) else 1 - len(node.shape)
         if (isinstance(layer, nn.PReLU) and layer.num_parameters == 1) or (value is not None and value.dim != dim):
             return value
         parts = self._read(name, value, dim)
@@ -267,7 +263,7 @@ class ChannelAnalysis:
             self.axes.demand(parts, layer.num_groups)
         return value or Channels(parts, dim)
 
-    def _existing(self, node: fx.Node, module: Activation, value: Channels) -> Value:
+    def _existing(self, node: Node, module: Activation, value: Channels) -> Value:
         if module.channels == (1, 1):
             return value
         dim = -1 if module.dim is None else _negative(module.dim, node)
@@ -311,11 +307,11 @@ class ChannelAnalysis:
 
     # Activations
 
-    def _activate(self, site: Site, node: fx.Node) -> Value:
-        value, ratio, multiple = self._input(node), self._new.feature_factor / site.factor, self._new.width_multiple
+    def _activate(self, site: Site, node: Node) -> Value:
+        value, ratio, multiple = self._values[node.inputs[0]], self._new.feature_factor / site.factor, self._new.width_multiple
         self.dims.setdefault(site, -1)
         if site.pair:  # a GLU, which knows its dimension
-            dim: Any = _argument(node, 1, "dim", -1) if site.module is None else site.module.dim
+            dim: Any = node.argument(1, "dim", -1) if site.module is None else site.module.dim
             self.dims[site] = _negative(dim, node)
             if ratio == 1 and value is None:
                 return None
@@ -336,9 +332,9 @@ class ChannelAnalysis:
             return value._replace(parts=tuple(self._link(site, part, ratio, multiple) for part in value.parts))
         return value
 
-    def _gate(self, site: Site, node: fx.Node) -> Value:
+    def _gate(self, site: Site, node: Node) -> Value:
         """Link a product, or a gate that has replaced one, as a gate over both factors."""
-        values = [value for value in map(self._values.get, node.all_input_nodes) if value is not None]
+        values = [value for value in map(self._values.get, node.inputs) if value is not None]
         reason = ""
         if len(values) < 2 or any(len(value.parts) > 1 for value in values):
             reason = "one factor is not the output of a layer"
@@ -363,60 +359,60 @@ class ChannelAnalysis:
 
     # Functions and methods
 
-    def _name_operation(self, node: fx.Node) -> str:
+    def _name_operation(self, node: Node) -> str:
         words = {"add": "sum", "sub": "difference", "mul": "product", "div": "quotient", "truediv": "quotient"}
-        return f"the {words.get(str(node.target), node.target)} in {node.meta['place'].owner or type(self.model).__name__}"
+        return f"the {words.get(node.name, node.name)} in {(node.place and node.place.owner) or type(self.model).__name__}"
 
-    def _elementwise(self, node: fx.Node) -> Value:
+    def _elementwise(self, node: Node) -> Value:
         """All operands have the same channels, except broadcast ones."""
-        inputs = {each: self._values[each] for each in node.all_input_nodes}
+        inputs = {each: self._values[each] for each in node.inputs}
         values = [each for each in inputs.values() if each is not None]
         if not values:
             return None
         result = max(values, key=lambda value: value.size)
-        shapes = [other.meta.get("shape") for other, each in inputs.items() if each is None]
-        if any(shape is None or (len(shape) >= -result.dim and shape[result.dim] != 1) for shape in shapes):
-            self._pin(values, f"the operand of {node.target} that is not a layer's output")
+        shapes = [other.shape for other, each in inputs.items() if each is None]
+        if any(len(shape) >= -result.dim and shape[result.dim] != 1 for shape in shapes):
+            self._pin(values, f"the operand of {node.name} that is not a layer's output")
         for value in values:
             if value.dim != result.dim or not self._tie(result.parts, value.parts, self._name_operation(node)):
                 broadcast = value.dim == result.dim and value.size == 1
-                self._pin([value] if broadcast else values, f"the call of {node.target} with unlike operands")
+                self._pin([value] if broadcast else values, f"the call of {node.name} with unlike operands")
         return result
 
-    def _concatenate(self, node: fx.Node) -> Value:
-        values = [self._values.get(each) for each in _argument(node, 0, "tensors", ())]
+    def _concatenate(self, node: Node) -> Value:
+        values = [self._values[each] for each in node.inputs]
         known = [value for value in values if value is not None]
         if not known or len(known) < len(values) or len({(value.dim, value.times) for value in known}) > 1:
             raise _NotFollowedError
-        if _negative(_argument(node, 1, "dim", 0), node) == known[0].dim:
+        if _negative(node.argument(1, "dim", 0), node) == known[0].dim:
             return known[0]._replace(parts=tuple(part for value in known for part in value.parts))
         if not all(self._tie(known[0].parts, value.parts, self._name_operation(node)) for value in known):
             raise _NotFollowedError
         return known[0]
 
-    def _move(self, node: fx.Node, value: Channels) -> Value:
+    def _move(self, node: Node, value: Channels) -> Value:
         """Follow the channels through a reshape, slice or mean, by applying it to a tensor that holds their numbers."""
         spans = self._spans(node, value, 1)
         if not spans:
             raise _NotFollowedError
         free = [span and span._replace(length=2 * span.length) for span in spans] == self._spans(node, value, 2)
         pieces = [self._piece(value, span) for span in spans]
-        if not free and pieces[0] and node.target in ("view", "reshape") and pieces[0].parts == value.parts:
+        if not free and pieces[0] and node.name in ("view", "reshape") and pieces[0].parts == value.parts:
             self.literals[node] = pieces[0]
         elif not free:  # the number of channels is written in the code
             self._pin([value], self._describe(node))
         self._pieces[node] = pieces
-        return value if "shape" not in node.meta else pieces[0]
+        return pieces[0] if node.shape else value
 
-    def _spans(self, node: fx.Node, value: Channels, factor: int) -> list[_Span | None]:
+    def _spans(self, node: Node, value: Channels, factor: int) -> list[_Span | None]:
         """Return where the results have the channels, if there were ``factor`` times as many; nothing if that fails."""
-        shape = list(node.all_input_nodes[0].meta["shape"])
+        shape = list(node.inputs[0].shape)
         shape[value.dim] *= factor
         numbers = torch.arange(shape[value.dim]).div(value.times, rounding_mode="floor").double()
         marked = numbers.view(-1, *[1] * (-1 - value.dim)).expand(shape).contiguous()
-        module, (function, args, kwargs) = self._layer(node), node.meta.get("call", (None, (), {}))
+        function, args, kwargs = cast(tuple[Any, Any, Any], node.call)
         try:
-            result = module(marked) if module else function(marked, *args[1:], **kwargs)
+            result = function(marked, *args[1:], **kwargs)
             return [_span(piece) for piece in ([result] if isinstance(result, Tensor) else result)]
         except (IndexError, RuntimeError, TypeError, _NotFollowedError):
             return []
@@ -451,23 +447,15 @@ def _span(marked: Tensor) -> _Span | None:
     return _Span(dim, marked.shape[dim], times)
 
 
-def _negative(dim: int, node: fx.Node) -> int:
-    return dim if dim < 0 else dim - len(node.meta["shape"])
+def _negative(dim: int, node: Node) -> int:
+    return dim if dim < 0 else dim - len(node.shape)
 
 
-def _argument(node: fx.Node, position: int, name: str, default: object) -> Any:
-    """Return an argument given by position, by name or by NumPy's name."""
-    if len(node.args) > position:
-        return node.args[position]
-    numpy_name = {"dim": "axis", "keepdim": "keepdims"}.get(name, name)
-    return node.kwargs.get(name, node.kwargs.get(numpy_name, default))
-
-
-def split_source(node: fx.Node) -> fx.Node | None:
+def split_source(node: Node) -> Node | None:
     """Return the node of which ``node`` is a piece: a chunk, a split, a slice."""
-    is_slice = node.op == "call_method" and node.target in ("getitem", "select")
-    source: Any = node.args[0] if is_slice or node.op == "call_function" else None
-    return source if is_slice or (source is not None and source.target in _SPLITS) else None
+    is_slice = node.place is not None and node.name in ("getitem", "select")
+    is_piece = node.place is None and any(source.name in _SPLITS for source in node.inputs)
+    return node.inputs[0] if is_slice or is_piece else None
 
 
 _SPLITS = ("chunk", "split", "unbind")

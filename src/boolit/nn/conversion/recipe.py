@@ -83,10 +83,12 @@ class RedirectedForward:
         return inspect.signature(self._forward)
 
     @property
-    def __code__(self) -> Any:  # read by torch.export
+    def __code__(self) -> Any:
+        """The code of the original forward, which torch.export reads."""
         return type(self.module).forward.__code__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the original forward with its calls redirected."""
         if self.eager and torch.compiler.is_compiling():
             return torch.compiler.disable(self._run, reason="torch.compile hides its in-place activations")(*args, **kwargs)
         return self._run(*args, **kwargs)

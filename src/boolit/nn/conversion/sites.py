@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 
-from boolit.nn.conversion.tracing import Place, function_name
+from boolit.nn.conversion.tracing import Node, Place, function_name
 from boolit.nn.gates import Activation
 
 _HIDDEN = "ReLU ReLU6 LeakyReLU PReLU RReLU ELU CELU SELU GELU SiLU Mish Hardswish Hardtanh Tanh Softsign"
@@ -100,24 +100,23 @@ class Site:
     name: str
     was: str
     place: Place
-    nodes: tuple[fx.Node, ...]
+    nodes: tuple[Node, ...]
     module: nn.Module | None
     factor: Fraction
     pair: str
 
 
-def find_sites(model: nn.Module, graph: fx.Graph, choice: ActivationChoice) -> list[Site]:
+def find_sites(model: nn.Module, nodes: Iterable[Node], choice: ActivationChoice) -> list[Site]:
     """Return every place where a chosen activation acts, each with a unique name."""
-    calls: dict[Place, list[fx.Node]] = {}
-    for node in graph.nodes:
-        taken = node.op == "call_module" and choice.takes(model.get_submodule(str(node.target)))
-        if taken or (node.op == "call_method" and node.target in choice.names):
-            calls.setdefault(node.meta["place"], []).append(node)
+    calls: dict[Place, list[Node]] = {}
+    for node in nodes:
+        if node.place and (choice.takes(node.module) if node.module else node.name in choice.names):
+            calls.setdefault(node.place, []).append(node)
     names = {name for name, _ in model.named_modules(remove_duplicate=False)}
     sites: list[Site] = []
-    for place, nodes in calls.items():
-        if nodes[0].op == "call_module":
-            module = model.get_submodule(place.call)
+    for place, called in calls.items():
+        module = called[0].module
+        if module is not None:
             first = all(site.place.call != place.call for site in sites)
             gate = module.gate if isinstance(module, PairGate) else module
             was = gate.spec if isinstance(gate, Activation) else repr(gate)
@@ -125,10 +124,10 @@ def find_sites(model: nn.Module, graph: fx.Graph, choice: ActivationChoice) -> l
             factor = gate.feature_factor * (2 if pair else 1) if isinstance(gate, Activation) else Fraction(1, 2 if pair else 1)
             name = place.call if first else _unique(place.call, names)
         else:
-            module, was, pair = None, f"{place.call}(…)", "glu" if place.call == "glu" else ""
+            was, pair = f"{place.call}(…)", "glu" if place.call == "glu" else ""
             factor = Fraction(1, 2 if pair else 1)
             name = _unique(f"{place.owner}.{place.call}" if place.owner else place.call, names)
-        sites.append(Site(name, was, place, tuple(nodes), module, factor, pair))
+        sites.append(Site(name, was, place, tuple(called), module, factor, pair))
     return sites
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-import operator
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from dataclasses import dataclass, field, is_dataclass
 from functools import wraps
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from boolit.nn.conv1x1 import Conv1x1, ConvTranspose1x1
@@ -36,14 +35,40 @@ class Place(NamedTuple):
     number: int
 
 
-class Trace(NamedTuple):
-    """The calls of a model.
+@dataclass(eq=False)
+class Node:
+    """A call of a module or a function, one of the tensors that a call returned, or a tensor that no call made.
 
-    ``graph`` has a node for each call of a layer (call_module) or function (call_method), with ``place`` and ``shape`` in
-    ``meta``. ``functions`` has the names of the functions that each module calls itself.
+    ``inputs`` are the nodes of all tensors among the arguments, ``call`` is the function or module with its arguments. The
+    node of a returned tensor has the call as its only input and the ``key`` of the tensor in the result.
     """
 
-    graph: fx.Graph
+    name: str
+    inputs: Sequence[Node] = ()
+    module: nn.Module | None = None
+    place: Place | None = None
+    call: tuple[Any, tuple[Any, ...], dict[str, Any]] | None = None
+    key: Any = None
+    shape: tuple[int, ...] = ()  # of a tensor
+    users: list[Node] = field(default_factory=list)
+
+    def argument(self, position: int, name: str, default: object) -> Any:
+        """Return an argument of a function that was given by position or by name."""
+        _, args, kwargs = self.call or (None, (), {})
+        return args[position] if len(args) > position else kwargs.get(name, default)
+
+
+def hidden_from_compile(node: Node) -> bool:
+    """Whether torch.compile does not show the call to a mode, as that of ``torch.relu_``."""
+    function: Any = node.call and node.call[0]
+    return function.__name__.endswith("_") and getattr(Tensor, function.__name__, None) is not function
+
+
+class Trace(NamedTuple):
+    """The calls of a model, the nodes of its outputs, and the names of the functions that each module calls itself."""
+
+    nodes: list[Node]
+    outputs: list[Node]
     functions: dict[str, set[str]]
 
 
@@ -57,16 +82,13 @@ def trace(model: nn.Module, example: Any, leaves: Set[nn.Module]) -> Trace:
     """
     recorder = _Recorder(model, leaves)
     with undisturbed(model), recorder.attached():
-        for i, tensor in enumerate(tensors(example)):
-            recorder.name(tensor, recorder.graph.placeholder(f"input_{i}"))
         try:
             with recorder:
                 result = run(model, example)
         except Exception as error:
             advice = "give a tensor, a tuple of positional arguments or a dict of keyword arguments"
             raise ValueError(f"{type(model).__name__} does not run on the example: {first_line(error)}; {advice}") from error
-    recorder.graph.output(recorder.argument(result))
-    return Trace(recorder.graph, recorder.functions)
+    return Trace(recorder.nodes, recorder.nodes_of(result), recorder.functions)
 
 
 def guess_example(model: nn.Module) -> tuple[Tensor, ...]:
@@ -104,6 +126,7 @@ def _likely_shapes(model: nn.Module) -> Iterator[tuple[tuple[int, ...], bool]]:
 
 
 def first_line(error: Exception) -> str:
+    """Return the first line of the message, or the class of an error without one."""
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
@@ -151,10 +174,9 @@ class _Recorder(TorchFunctionMode):
 
     def __init__(self, model: nn.Module, leaves: Set[nn.Module]) -> None:
         super().__init__()
-        self.graph, self._model, self._leaves = fx.Graph(), model, leaves
+        self.nodes, self._model, self._leaves = list[Node](), model, leaves
         self.functions: dict[str, set[str]] = defaultdict(set)
-        self._stored = {id(value): path for path, value in (*model.named_buffers(), *model.named_parameters())}
-        self._nodes: dict[int, tuple[fx.Node, Tensor]] = {}  # holds the tensor so that no other tensor gets its id
+        self._made: dict[int, tuple[Node, Tensor]] = {}  # holds the tensor so that no other tensor gets its id
         self._stack: list[tuple[str, Counter[str]]] = [("", Counter())]  # running modules, and the calls of each by name
         self._in_leaf = False
 
@@ -189,7 +211,7 @@ class _Recorder(TorchFunctionMode):
     def _call(self, path: str, module: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
         if self._in_leaf:
             return forward(*args, **kwargs)
-        place, given = self._place(path), (self.argument(args), self.argument(kwargs))
+        place, inputs = self._place(path), self.nodes_of((args, kwargs))
         self._stack.append((path, Counter()))
         self._in_leaf = is_leaf = self._is_leaf(module)
         try:
@@ -198,7 +220,7 @@ class _Recorder(TorchFunctionMode):
             self._stack.pop()
             self._in_leaf = False
         if is_leaf:
-            self._record("call_module", path, given, place, result)
+            self._record(Node(path, inputs, module, place, (module, args, kwargs)), result)
         return result
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -207,14 +229,11 @@ class _Recorder(TorchFunctionMode):
         self.functions[self._stack[-1][0]].add(name)
         if self._in_leaf:
             return func(*args, **kwargs)
-        given = self.argument(args), self.argument(kwargs)  # before the call, which may be in-place
+        inputs = self.nodes_of((args, kwargs))  # before the call, which may be in-place
         result = func(*args, **kwargs)
         changed = args[0] if func is Tensor.__setitem__ else result
         if any(True for _ in tensors(changed)):
-            node = self._record("call_method", name or str(func), given, self._place(name), changed)
-            node.meta["call"] = func, args, kwargs
-            # torch.compile does not show calls such as torch.relu_ to a mode.
-            node.meta["hidden"] = func.__name__.endswith("_") and getattr(Tensor, func.__name__, None) is not func
+            self._record(Node(name or str(func), inputs, None, self._place(name), (func, args, kwargs)), changed)
         return result
 
     def _place(self, name: str) -> Place:
@@ -222,41 +241,24 @@ class _Recorder(TorchFunctionMode):
         counts[name] += 1
         return Place(owner, name, counts[name] - 1)
 
-    def _record(self, op: str, target: str, given: Any, place: Place, result: Any) -> fx.Node:
-        node = self.graph.create_node(op, target, *given)
-        node.meta["place"] = place
-        self.name(result, node)
-        return node
-
-    def argument(self, value: Any) -> Any:
-        """Return a value as an argument of a node."""
-        if isinstance(value, Tensor):
-            return self._node(value)
-        if isinstance(value, slice):
-            return slice(*map(self.argument, (value.start, value.stop, value.step)))
-        if isinstance(value, (bool, int, float, str, type(...))):
-            return value
-        items = {str(key): self.argument(item) for key, item in _items(value)}
-        if isinstance(value, Mapping):
-            return items
-        kind = type(value) if type(value) in (list, tuple) else tuple
-        return kind(items.values()) if items or isinstance(value, (list, tuple)) else None
-
-    def _node(self, tensor: Tensor) -> fx.Node:
-        if id(tensor) not in self._nodes:
-            path = self._stored.get(id(tensor))
-            stored = path is not None and self.graph.create_node("get_attr", path)
-            self.name(tensor, stored or self.graph.placeholder(f"constant_{len(self._nodes)}"))
-        return self._nodes[id(tensor)][0]
-
-    def name(self, result: Any, node: fx.Node) -> None:
-        """Record which node made a tensor, or the tensors of a collection."""
+    def _record(self, node: Node, result: Any) -> None:
+        """Add a node that made a tensor, or the tensors of a collection."""
+        self.nodes.append(node)
+        for source in node.inputs:
+            source.users.append(node)
         if isinstance(result, Tensor):
-            node.meta["shape"] = tuple(result.shape)
-            self._nodes[id(result)] = node, result
+            node.shape = tuple(result.shape)
+            self._made[id(result)] = node, result
         for key, item in _items(result):
             if any(True for _ in tensors(item)):
-                self.name(item, self.graph.call_function(operator.getitem, (node, key)))
+                self._record(Node("getitem", [node], key=key), item)
+
+    def nodes_of(self, value: Any) -> list[Node]:
+        """Return the nodes of all tensors in a value."""
+        for tensor in tensors(value):
+            if id(tensor) not in self._made:
+                self._record(Node("constant"), tensor)
+        return [self._made[id(tensor)][0] for tensor in tensors(value)]
 
 
 def tensors(value: Any) -> Iterator[Tensor]:
@@ -268,5 +270,5 @@ def tensors(value: Any) -> Iterator[Tensor]:
 
 
 def _items(value: Any) -> Iterable[tuple[Any, Any]]:
-    value = vars(value) if dataclasses.is_dataclass(value) and not isinstance(value, (type, Mapping)) else value
+    value = vars(value) if is_dataclass(value) and not isinstance(value, (type, Mapping)) else value
     return value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, (list, tuple)) else ()

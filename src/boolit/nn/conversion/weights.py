@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, fx, nn
+from torch import Tensor
 
 from boolit.nn.conversion.channels import ChannelAnalysis, Channels, Part
 from boolit.nn.conversion.layers import CHANNEL_NORMS, CONVOLUTION, parameter_axes, widths
@@ -69,8 +69,9 @@ def _old_function(site: Site) -> Callable[[Tensor], Tensor]:
     if site.module is not None:
         return copy.deepcopy(site.module).double()
     function: Any = getattr(F, site.place.call, None) or getattr(torch, site.place.call)
-    options = {name: value for name, value in site.nodes[0].kwargs.items() if name not in ("input", "inplace")}
-    return lambda x: function(x.clone(), *site.nodes[0].args[1:], **options)
+    _, args, kwargs = site.nodes[0].call or (None, (), {})
+    options = {name: value for name, value in kwargs.items() if name not in ("input", "inplace")}
+    return lambda x: function(x.clone(), *args[1:], **options)
 
 
 class _Layout:
@@ -112,8 +113,10 @@ def transfer(
     norms, bare = set(), set()  # norms just before an activation, and axes without one
     for link in analysis.links:
         for node in link.site.nodes if link.site else ():
-            norm = _norm_before(analysis.model, node)
-            (norms.add(norm) if norm else bare.add(axes.root(link.before.axis)))
+            if isinstance(node.inputs[0].module, CHANNEL_NORMS):
+                norms.add(node.inputs[0].name)
+            else:
+                bare.add(axes.root(link.before.axis))
     for path, tensors in old.items():
         layer = analysis.model.get_submodule(path)
         uses = {name: use for (layer_path, name), use in analysis.layer_widths.items() if layer_path == path}
@@ -133,13 +136,6 @@ def transfer(
                     zero = [width.rstrip("/") != outputs or zero_rows or name == "bias" for width in axis_names]
                 exact = [gates is not None and each for each in zero]
                 _fill(getattr(layer, name), tensors[name], [*map(indices.get, axis_names)], exact)
-
-
-def _norm_before(model: nn.Module, node: fx.Node) -> str:
-    """Return the norm whose output an activation reads, if any."""
-    source = node.all_input_nodes[0]
-    is_norm = source.op == "call_module" and isinstance(model.get_submodule(str(source.target)), CHANNEL_NORMS)
-    return str(source.target) if is_norm else ""
 
 
 def _fill(new: Tensor, old: Tensor, indices: Sequence[Tensor | None], zero: Sequence[bool]) -> None:
