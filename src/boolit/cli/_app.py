@@ -101,22 +101,17 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         raise
     except (UserError, OSError, MemoryError, RuntimeError) as error:
-        message = _user_message(error)
-        if message is None or "--debug" in arguments:
+        if "--debug" in arguments:
             raise
-        print_error(message)
+        if isinstance(error, UserError):
+            print_error(error)
+        elif isinstance(error, OSError):
+            print_error(f"{error}; check that file or disk and run the command again (boolit --debug … shows the traceback)")
+        elif lacks_memory(error):
+            print_error("there is not enough memory; use smaller networks, smaller batches or fewer samples")
+        else:
+            raise
     return 2
-
-
-def _user_message(error: Exception) -> str | None:
-    """Return what to tell the user, or None if the error is a bug."""
-    if isinstance(error, UserError):
-        return str(error)
-    if isinstance(error, OSError):
-        return f"{error}; check that file or disk and run the command again (--debug before the command shows the traceback)"
-    if lacks_memory(error):
-        return "there is not enough memory; use smaller networks, smaller batches or fewer samples"
-    return None
 
 
 def _describe(error: Any) -> str:

@@ -156,12 +156,9 @@ def test_an_unknown_name_is_answered_with_near_ones(name: str, near: str, tmp_pa
     assert not list(tmp_path.iterdir())  # nothing is drawn before every name is known
 
 
-def test_an_unknown_format_and_a_file_in_the_way_are_user_errors(tmp_path: Path) -> None:
+def test_an_unknown_format_is_a_user_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="unknown format 'gif'; choose one of png, svg, pdf"):
         draw(["pathways"], tmp_path, "gif")
-    (tmp_path / "file").touch()
-    with pytest.raises(UserError, match=r"cannot write .*choose another folder"):
-        draw(["parity-weights"], tmp_path / "file", "png")
 
 
 def quadrants(model: object, reach: float) -> bool:

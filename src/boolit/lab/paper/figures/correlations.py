@@ -39,8 +39,8 @@ _MANY_PAIRS = 200
 class Correlations:
     """Cosine similarities of the weight rows of one layer, over an activation's runs of one size.
 
-    ``paired`` has the rows that one gate reads, or neighboring rows (0, 1), (2, 3), … if the activation reads one channel at a
-    time. ``others`` has all other pairs of rows.
+    ``paired`` has the rows that one gate reads, or neighboring rows if the activation reads one channel at a time, and
+    ``others`` all other pairs.
     """
 
     activation: str
@@ -56,7 +56,6 @@ class Correlations:
         return {
             "paired_mean": float(self.paired.mean()),
             "paired_sd": _deviation(self.paired),
-            "others_mean": float(self.others.mean()),
             "others_sd": _deviation(self.others),
         }
 
@@ -158,18 +157,18 @@ def draw_correlations(results: Path, out: Path, format: str = "png") -> list[Pat
 
 
 @styled
-def row_correlations(found: Sequence[Correlations]) -> Figure:
+def row_correlations(measured: Sequence[Correlations]) -> Figure:
     """Draw a panel per activation: densities of the cosine similarity of paired rows and of all other pairs."""
-    columns = min(_COLUMNS, len(found))
-    rows = math.ceil(len(found) / columns)
+    columns = min(_COLUMNS, len(measured))
+    rows = math.ceil(len(measured) / columns)
     figure = Figure(figsize=(max(2.7 * columns, 4.4), 1.0 + 1.9 * rows), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True).flatten()
-    several = len({each.study for each in found}) > 1
-    for axes, each in zip(panels, found, strict=False):
+    several = len({each.study for each in measured}) > 1
+    for axes, each in zip(panels, measured, strict=False):
         _panel(axes, each, f"{each.study}: " if several else "")
-    for axes in panels[len(found) :]:
+    for axes in panels[len(measured) :]:
         axes.set_visible(False)
-    for axes in panels[max(0, len(found) - columns) : len(found)]:
+    for axes in panels[max(0, len(measured) - columns) : len(measured)]:
         axes.tick_params(labelbottom=True)  # the lowest of its column
     figure.supxlabel("cosine similarity of two rows of the weight matrix", fontsize=10)
     figure.supylabel("density", fontsize=10)
@@ -188,7 +187,8 @@ def _panel(axes: Axes, each: Correlations, study: str) -> None:
     wider = EDGES[:: 2 if len(each.paired) >= _MANY_PAIRS else 5]  # few pairs in narrow bins are all spikes
     axes.hist(each.paired.numpy(), wider, density=len(each.paired) > 0, **look)
     axes.axvline(0, color="0.4", linewidth=0.6)
-    numbers = f"pairs {metrics['paired_mean']:+.2f}, sd {metrics['paired_sd']:.2f}; others sd {metrics['others_sd']:.2f}"
+    others = f"; others sd {metrics['others_sd']:.2f}" if len(each.others) > 1 else ""
+    numbers = f"pairs {metrics['paired_mean']:+.2f}, sd {metrics['paired_sd']:.2f}{others}"
     axes.set_title(f"{study}{label(each.activation)}, {each.runs} × {each.width} rows", pad=16)
     axes.text(0.5, 1.02, numbers.replace("-", "−"), transform=axes.transAxes, ha="center", va="bottom", fontsize=8)
     axes.set_xlim(-1, 1)

@@ -26,20 +26,14 @@ POINTS = 300  # even, so no grid line lies on an axis, where a relative differen
 
 
 def plane(reach: float = REACH, points: int = POINTS) -> tuple[Tensor, Tensor]:
-    """Return x (growing along columns) and y (growing along rows) of a square around the origin.
-
-    Shape: two of ``(points, points)``.
-    """
+    """Return x (growing along columns) and y (growing along rows) of a square around the origin."""
     line = torch.linspace(-reach, reach, points, dtype=torch.float64)
     y, x = torch.meshgrid(line, line, indexing="ij")
     return x, y
 
 
 def surface(spec: str, x: Tensor, y: Tensor) -> Tensor:
-    """Apply a 2→1 activation to x and y.
-
-    Shape: that of x.
-    """
+    """Apply a 2→1 activation to x and y."""
     output: Tensor = activation(spec)(torch.stack([x, y], -1))
     return output.squeeze(-1)
 

@@ -117,11 +117,9 @@ def xor_decision(models: Mapping[str, Model], points: Tensor, labels: Tensor, no
 
     Args:
         models: by spec or by any name; each maps points to one logit per point, or to two, one per class.
-        points: the training samples.
-        labels: 1 or True for positive samples.
+        points: the training samples, of shape ``(n, 2)``.
+        labels: 1 or True for positive samples, of shape ``(n,)`` or ``(n, 1)``.
         note: written under each title, one for all or one for each model.
-
-    Shape: points ``(n, 2)``, labels ``(n,)`` or ``(n, 1)``.
     """
     positive = labels.flatten().bool()
     columns = min(_MAPS_IN_ROW, len(models))
@@ -144,10 +142,7 @@ def xor_decision(models: Mapping[str, Model], points: Tensor, labels: Tensor, no
 
 
 def probability(model: Model, points: Tensor) -> Tensor:
-    """Return the probability of the positive class from a model with one logit, or two, one per class.
-
-    Shape: ``(n, 2)`` to ``(n,)``.
-    """
+    """Return the probability of the positive class from a model with one logit, or two, one per class."""
     with torch.no_grad():
         logits = model(points).reshape(len(points), -1)
     return torch.sigmoid(logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits[:, 0])
