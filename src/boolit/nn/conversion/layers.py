@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from boolit.nn.conv1x1 import Conv1x1, ConvTranspose1x1
+from boolit.nn.conv1x1 import Conv1x1
 
 CONVOLUTIONS = (
     *(nn.Conv1d, nn.Conv2d, nn.Conv3d, Conv1x1),
-    *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d, ConvTranspose1x1),
+    *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
 )
 CHANNEL_NORMS = (
     *(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm),

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.overrides import TorchFunctionMode
 
-from boolit.nn.conv1x1 import Conv1x1, ConvTranspose1x1
+from boolit.nn.conv1x1 import Conv1x1
 from boolit.nn.conversion.layers import RESIZABLE, behaves_like_its_kind, is_linear_alike, widths
 from boolit.nn.conversion.sites import ActivationChoice, PairGate, function_name
 from boolit.nn.gates import Activation
@@ -163,7 +163,7 @@ class _Recorder(TorchFunctionMode):
         return call
 
     def _is_leaf(self, module: nn.Module) -> bool:
-        boolit = isinstance(module, (Activation, PairGate, Conv1x1, ConvTranspose1x1))
+        boolit = isinstance(module, (Activation, PairGate, Conv1x1))
         torchs = type(module).__module__.startswith("torch.nn.") and not isinstance(module, _CONTAINERS)
         return boolit or torchs or self._choice.takes_module(module)
 
