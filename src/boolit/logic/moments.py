@@ -66,12 +66,8 @@ def check_precision(program: Program, dtype: torch.dtype) -> None:
 @cache
 def derive(base: str, form: str, k: int) -> tuple[float, float]:
     """Mean and sd of OR or XNOR of k operands, computed from their definition."""
-    return {
-        ("or", "ail"): _or_ail,
-        ("xnor", "ail"): _xnor_ail,
-        ("or", "il"): _or_il,
-        ("xnor", "il"): _xnor_il,
-    }[base, form](k)
+    formulas = {("or", "ail"): _or_ail, ("xnor", "ail"): _xnor_ail, ("or", "il"): _or_il, ("xnor", "il"): _xnor_il}
+    return formulas[base, form](k)
 
 
 def _or_ail(k: int) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from html import escape
 
 from boolit.lab.runs import Metric
-from boolit.nn import Activation, Custom, Ensemble, Extremum, Gate, activation, known_specs
+from boolit.nn import Activation, Custom, Ensemble, Gate, Reduction, activation, known_specs
 
 REFERENCE = "relu"
 
@@ -108,7 +108,7 @@ def _module_name(module: Activation, subscript: Callable[[str], str]) -> str:
         return f"{{{', '.join([*names, _module_name(last, subscript)])} ({module.strategy})}}"
     if isinstance(module, Gate):
         return f"{gate_name(module)}{subscript(module.form.upper())}{_group(module.k)}"
-    if isinstance(module, Extremum):
+    if isinstance(module, Reduction) and module.name in ("max", "min"):
         return f"{module.name.capitalize()}{_group(module.k)}"
     if isinstance(module, Custom):
         return module.spec

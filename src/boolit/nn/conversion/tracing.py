@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from boolit.nn.conv1x1 import Conv1x1, ConvTranspose1x1
+from boolit.nn.conv1x1 import Conv1x1
 from boolit.nn.conversion.layers import is_conv1d, widths
 from boolit.nn.gates import Activation
 
@@ -205,7 +205,7 @@ class _Recorder(TorchFunctionMode):
     def _is_leaf(self, module: nn.Module) -> bool:
         torch_class = next(kind for kind in type(module).__mro__ if kind.__module__.startswith("torch.nn."))
         inherited = type(module).forward is torch_class.forward and torch_class not in _CONTAINERS  # type: ignore[attr-defined]
-        ours = isinstance(module, (Activation, Conv1x1, ConvTranspose1x1))
+        ours = isinstance(module, (Activation, Conv1x1))
         return inherited or ours or is_conv1d(module) or module in self._leaves
 
     def _call(self, path: str, module: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
