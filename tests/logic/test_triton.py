@@ -10,7 +10,6 @@ import os
 import re
 import subprocess
 import sys
-from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -110,7 +109,7 @@ def test_boolit_does_not_import_triton() -> None:
 
 def test_the_status_says_why_the_reference_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "_tried", None)
-    assert gpu.status() == KernelStatus(True, f"Triton {metadata.version('triton')}")
+    assert gpu.status() == KernelStatus(True, "Triton")
     monkeypatch.setenv("BOOLIT_KERNELS", "0")
     assert not gpu.is_ready()
     assert "BOOLIT_KERNELS=0" in gpu.status().reason
@@ -120,4 +119,4 @@ def test_the_status_says_why_the_reference_is_used(monkeypatch: pytest.MonkeyPat
 def test_where_a_device_does_not_work_the_reference_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "_tried", None)
     assert not gpu.is_ready()
-    assert re.match(r"Triton \S+ does not work here \(\w+: ", gpu.status().reason)
+    assert re.match(r"Triton does not work here \(\w+: ", gpu.status().reason)

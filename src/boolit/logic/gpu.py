@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Sequence
 from functools import partial
-from importlib import metadata
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -101,10 +101,9 @@ def status() -> KernelStatus:
         return _tried
     if os.environ.get("BOOLIT_KERNELS", "1") == "0":
         return KernelStatus(False, "turned off by BOOLIT_KERNELS=0; unset it to use them")
-    try:
-        return KernelStatus(True, f"Triton {metadata.version('triton')}")
-    except metadata.PackageNotFoundError:
+    if find_spec("triton") is None:
         return KernelStatus(False, "Triton is not installed; torch's builds for CUDA and ROCm have it, or pip install triton")
+    return KernelStatus(True, "Triton")
 
 
 def is_ready() -> bool:

@@ -34,11 +34,6 @@ class Operation:
         """Whether the operation is defined for more than two operands (an implication is not)."""
         return self.flips in ("none", "all")
 
-    def input_signs(self, k: int) -> tuple[int, ...]:
-        """Return the sign that each of the k operands is multiplied with before the base is applied."""
-        flipped = {"none": (), "all": range(k), "first": (0,), "second": (1,)}[self.flips]
-        return tuple(-1 if i in flipped else 1 for i in range(k))
-
     def output_sign(self, k: int) -> int:
         """Return the sign of the result. XOR of k events folds, so its sign alternates with k."""
         if self.name == "xor":

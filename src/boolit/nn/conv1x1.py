@@ -29,6 +29,7 @@ class Conv1x1(nn.Conv2d):
         super().__init__(in_channels, out_channels, 1, stride, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the convolution of the pixels in use."""
         down, right = self.stride
         return F.conv2d(x[..., ::down, ::right], self.weight, self.bias)
 

@@ -57,6 +57,7 @@ class Activation(nn.Module):
         return int(n * self.feature_factor)
 
     def extra_repr(self) -> str:
+        """Return what the module prints."""
         return f"{self.spec!r}, dim={self.dim}, {self.channels[0]}→{self.channels[1]}"
 
     def along(self, dim: int | None) -> Activation:
@@ -93,6 +94,7 @@ class Gate(Activation):
         self.program, self.op, self.form, self.k, self.pairing = program, op, form, program.k, pairing
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the output."""
         return evaluate(x, self.program, self.dim)
 
 
@@ -140,6 +142,7 @@ class Ensemble(Activation):
         return [cast(Activation, member) for member in self.members]
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the output."""
         if self.program is not None:
             return evaluate(x, self.program, self.dim)
         check_channels(x, self.dim, self.width_multiple, self.spec)
@@ -188,6 +191,7 @@ class RReLU(nn.RReLU):
     generator: torch.Generator | None = None
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the output."""
         if self.generator is None or not self.training:
             return super().forward(x)
         slope = torch.empty_like(x, device=self.generator.device)
@@ -228,11 +232,11 @@ class Pointwise(Activation):
         super().__init__(name, (1, 1), dim)
         if not is_pointwise(name):
             raise ValueError(f"unknown activation {name!r}; choose one of {', '.join(POINTWISE)} or threshold_T_V")
-        self.name = name
         match = _THRESHOLD.fullmatch(name)
-        self.function = nn.Threshold(float(match[1]), float(match[2])) if match else POINTWISE[name]()
+        self.name, self.function = name, nn.Threshold(float(match[1]), float(match[2])) if match else POINTWISE[name]()
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the output."""
         return cast(Tensor, self.function(x))
 
 
@@ -264,6 +268,7 @@ class Reduction(Activation):
         self.name, self.k, self.pairing = name, k, pairing
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the output."""
         if self.name == "signed_geomean":
             return signed_geomean(x, self.dim, self.pairing)
         groups, axis = grouped(x, self.k, self.dim, self.pairing)
@@ -291,5 +296,6 @@ class Gated(Activation):
         self.function = GATED[name]()
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the output."""
         value, control = operands(x, 2, self.dim, "halves")
         return cast(Tensor, value * self.function(control))

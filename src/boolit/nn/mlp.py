@@ -74,6 +74,7 @@ class GeneratedDropout(nn.Module):
         self.p, self.generator = p, generator
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return x with entries dropped, or x itself in evaluation mode."""
         if not self.training:
             return x
         kept = torch.empty_like(x, device=self.generator.device).bernoulli_(1 - self.p, generator=self.generator)

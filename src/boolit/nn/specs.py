@@ -126,6 +126,7 @@ class Custom(Activation):
         self.function = function
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the output."""
         if self.dim is None and self.channels != (1, 1):
             position(None, x.shape)  # raises an error if there are more than three dimensions
         if self.dim is None or self.dim in (-1, x.dim() - 1):

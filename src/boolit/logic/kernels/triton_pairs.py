@@ -22,23 +22,23 @@ EXP, ATANH = (tl.constexpr(tuple(float.fromhex(number) for number in series)) fo
 
 
 @triton.jit
-def turn_by(x, y):  # x with its sign changed where y has a minus sign
+def _turn_by(x, y):  # x with its sign changed where y has a minus sign
     sign = y.to(tl.int32, bitcast=True) & -0x80000000
     return (x.to(tl.int32, bitcast=True) ^ sign).to(tl.float32, bitcast=True)
 
 
 @triton.jit
-def most(a, b):  # where either is NaN, b
+def _most(a, b):  # where either is NaN, b
     return tl.where(a > b, a, b)
 
 
 @triton.jit
-def least(a, b):
+def _least(a, b):
     return tl.where(a < b, a, b)
 
 
 @triton.jit
-def polynomial(x, SERIES: tl.constexpr):
+def _polynomial(x, SERIES: tl.constexpr):
     total = tl.full(x.shape, SERIES[0], tl.float32)
     for i in tl.static_range(1, 5):
         total = tl.fma(total, x, SERIES[i])
@@ -46,95 +46,95 @@ def polynomial(x, SERIES: tl.constexpr):
 
 
 @triton.jit
-def expm1_of(x, dropped, LIFTED: tl.constexpr):
+def _expm1_of(x, dropped, LIFTED: tl.constexpr):
     """Return e^(x + dropped), with LIFTED 2^LIFT times as large, and it minus 1, for x ≤ 0."""
     # adding this leaves the nearest integer, and the bias of the exponent, in the low bits of the sum
     shift: tl.constexpr = 3.0 * 2**22 + 127 + (LIFT if LIFTED else 0)
-    x = most(x, LOWEST if LIFTED else LEAST)
+    x = _most(x, LOWEST if LIFTED else LEAST)
     shifted = tl.fma(x, LOG2_E, shift)
     r = tl.fma(shifted - shift, -LN2, x) + dropped  # ln 2 rounded is wrong by less than 5u, as |n| ≤ 151
     scale = (shifted.to(tl.int32, bitcast=True) << 23).to(tl.float32, bitcast=True)
-    p = r + r * r * polynomial(r, EXP)
+    p = r + r * r * _polynomial(r, EXP)
     return tl.fma(scale, p, scale), tl.fma(scale, p, scale - 1.0)
 
 
 @triton.jit
-def atanh_excess(double_s):  # 2 atanh(s) / 2s - 1 from 2s, for |s| ≤ 1/3
+def _atanh_excess(double_s):  # 2 atanh(s) / 2s - 1 from 2s, for |s| ≤ 1/3
     z = double_s * double_s
-    return z * polynomial(z, ATANH)
+    return z * _polynomial(z, ATANH)
 
 
 @triton.jit
-def has_nan(x, y):
+def _has_nan(x, y):
     return (x != x) | (y != y)
 
 
 @triton.jit
-def difference_of(x, y):
+def _difference_of(x, y):
     """Return x - y for x ≤ y and |x| ≥ |y|, and what rounding dropped from it: nothing where e^(x-y) is not a normal number."""
-    rounded = most(x - y, LEAST)
+    rounded = _most(x - y, LEAST)
     return rounded, tl.where(rounded > LEAST, (x - rounded) - y, 0.0)
 
 
 @triton.jit
-def or_il(x, y):
+def _or_il(x, y):
     """Return high + max(low, 0) + log1p(t), t = e^-|low| + e^(min(low, 0) - high), as pairs.h does."""
-    high, low = most(x, y), least(y, x)
-    from_low, _ = expm1_of(-tl.abs(low), 0.0, True)
-    from_gap, _ = expm1_of(least(low, 0.0) - high, 0.0, True)
+    high, low = _most(x, y), _least(y, x)
+    from_low, _ = _expm1_of(-tl.abs(low), 0.0, True)
+    from_gap, _ = _expm1_of(_least(low, 0.0) - high, 0.0, True)
     t = from_low + from_gap
     dropped = (from_gap - (t - from_low)) * SINK  # without it the error exceeds 4u·c where the sum is a little more than ½
     t *= SINK
     c = tl.where(t > 0.5, 1.0, 0.0)
     double_s = tl.div_rn((t - c) + dropped, tl.fma(t + c, 0.5, 1.0))
-    start = high + most(0.0, low) + tl.where(t > 0.5, LN2, 0.0)
-    return tl.fma(double_s, 1.0 + atanh_excess(double_s), start)
+    start = high + _most(0.0, low) + tl.where(t > 0.5, LN2, 0.0)
+    return tl.fma(double_s, 1.0 + _atanh_excess(double_s), start)
 
 
 @triton.jit
-def or_il_gradient(x, y, g):
-    high, low = most(x, y), least(y, x)
-    negative = least(low, 0.0)
-    from_low, _ = expm1_of(-tl.abs(low), 0.0, False)
-    gap, dropped = difference_of(negative, high)
-    from_gap, _ = expm1_of(gap, dropped, False)
+def _or_il_gradient(x, y, g):
+    high, low = _most(x, y), _least(y, x)
+    negative = _least(low, 0.0)
+    from_low, _ = _expm1_of(-tl.abs(low), 0.0, False)
+    gap, dropped = _difference_of(negative, high)
+    from_gap, _ = _expm1_of(gap, dropped, False)
     to_high = 1.0 + from_low
-    unit = tl.where(has_nan(x, y), float("nan"), tl.div_rn(g, to_high + from_gap))
-    to_low = most(from_low, 1.0 + negative) + from_gap  # e^min(low,0) + e^gap, since 1 + x ≤ e^x
+    unit = tl.where(_has_nan(x, y), float("nan"), tl.div_rn(g, to_high + from_gap))
+    to_low = _most(from_low, 1.0 + negative) + from_gap  # e^min(low,0) + e^gap, since 1 + x ≤ e^x
     return tl.where(x >= y, to_high, to_low) * unit, tl.where(x >= y, to_low, to_high) * unit
 
 
 @triton.jit
-def xnor_il(x, y):
+def _xnor_il(x, y):
     """Return the value from sizes m ≤ M with q = e^-m, E = e^(m-M) and Q = Eq, as in pairs.h."""
-    m, large = least(tl.abs(x), tl.abs(y)), most(tl.abs(x), tl.abs(y))
-    q, q_minus_one = expm1_of(-m, 0.0, False)
-    ratio, ratio_minus_one = expm1_of(m - large, 0.0, False)
+    m, large = _least(tl.abs(x), tl.abs(y)), _most(tl.abs(x), tl.abs(y))
+    q, q_minus_one = _expm1_of(-m, 0.0, False)
+    ratio, ratio_minus_one = _expm1_of(m - large, 0.0, False)
     few, large_q = large < 1.0, ratio * q
     minus_not_large = tl.fma(ratio, q_minus_one, ratio_minus_one)
     above = (q_minus_one + q_minus_one) * tl.where(few, minus_not_large, ratio + large_q)
     below = tl.fma(q, large_q, 1.0) + tl.where(few, q + large_q, 1.0 + ratio)
     double_s = tl.div_rn(above, below)
-    size = tl.fma(double_s, atanh_excess(double_s), tl.where(few, 0.0, m) + double_s)
-    return tl.where(has_nan(x, y), float("nan"), turn_by(turn_by(size, x), y))
+    size = tl.fma(double_s, _atanh_excess(double_s), tl.where(few, 0.0, m) + double_s)
+    return tl.where(_has_nan(x, y), float("nan"), _turn_by(_turn_by(size, x), y))
 
 
 @triton.jit
-def xnor_il_gradient(x, y, g):
-    m, large = least(tl.abs(x), tl.abs(y)), most(tl.abs(x), tl.abs(y))
-    q, q_minus_one = expm1_of(-m, 0.0, False)
-    gap, dropped = difference_of(-large, -m)
-    ratio, ratio_minus_one = expm1_of(gap, dropped, False)
+def _xnor_il_gradient(x, y, g):
+    m, large = _least(tl.abs(x), tl.abs(y)), _most(tl.abs(x), tl.abs(y))
+    q, q_minus_one = _expm1_of(-m, 0.0, False)
+    gap, dropped = _difference_of(-large, -m)
+    ratio, ratio_minus_one = _expm1_of(gap, dropped, False)
     large_q, below = ratio * q, 1.0 + ratio
     minus_not_large = tl.fma(ratio, q_minus_one, ratio_minus_one)
-    unit = tl.where(has_nan(x, y), float("nan"), tl.div_rn(-g, tl.fma(below, q * large_q, below)))
+    unit = tl.where(_has_nan(x, y), float("nan"), tl.div_rn(-g, tl.fma(below, q * large_q, below)))
     to_small, to_large = tl.fma(minus_not_large, large_q, minus_not_large), tl.fma(q_minus_one, q, q_minus_one) * ratio
     first = tl.abs(x) <= tl.abs(y)
-    return turn_by(tl.where(first, to_small, to_large) * unit, y), turn_by(tl.where(first, to_large, to_small) * unit, x)
+    return _turn_by(tl.where(first, to_small, to_large) * unit, y), _turn_by(tl.where(first, to_large, to_small) * unit, x)
 
 
 @triton.jit
-def choose(x, y, KIND: tl.constexpr):
+def _choose(x, y, KIND: tl.constexpr):
     """Return the value of an approximate gate and its bits: which operands OR takes; that XNOR takes the second, and a sign."""
     if KIND == OR_AIL:
         either, larger = (x <= 0.0) | (y <= 0.0), (x >= y) | (x != x)
@@ -146,13 +146,13 @@ def choose(x, y, KIND: tl.constexpr):
 
 
 @triton.jit
-def gate_value(x, y, KIND: tl.constexpr, SCALE: tl.constexpr, SHIFT: tl.constexpr, LARGEST: tl.constexpr):
+def _gate_value(x, y, KIND: tl.constexpr, SCALE: tl.constexpr, SHIFT: tl.constexpr, LARGEST: tl.constexpr):
     """Return scale · base + shift, bounded unless an infinite operand makes it infinite, and the bits to keep."""
-    value, first, second = choose(x, y, KIND)
+    value, first, second = _choose(x, y, KIND)
     if KIND == OR_IL:
-        value = or_il(x, y)
+        value = _or_il(x, y)
     elif KIND == XNOR_IL:
-        value = xnor_il(x, y)
+        value = _xnor_il(x, y)
     if KIND == OR_AIL or KIND == OR_IL:  # XNOR is no larger than its operands
         value = tl.where((value > LARGEST_FLOAT) & (x < INFINITY) & (y < INFINITY), LARGEST_FLOAT, value)
     result = value * SCALE + SHIFT
@@ -161,11 +161,11 @@ def gate_value(x, y, KIND: tl.constexpr, SCALE: tl.constexpr, SHIFT: tl.constexp
 
 
 @triton.jit
-def gate_gradient(x, y, first, second, g, KIND: tl.constexpr):
+def _gate_gradient(x, y, first, second, g, KIND: tl.constexpr):
     if KIND == OR_IL:
-        return or_il_gradient(x, y, g)
+        return _or_il_gradient(x, y, g)
     elif KIND == XNOR_IL:
-        return xnor_il_gradient(x, y, g)
+        return _xnor_il_gradient(x, y, g)
     elif KIND == OR_AIL:
         return tl.where(first, g, 0.0), tl.where(second, g, 0.0)
     else:
@@ -179,7 +179,7 @@ def gate_gradient(x, y, first, second, g, KIND: tl.constexpr):
 
 
 @triton.jit
-def places(sizes, PER_UNIT: tl.constexpr, PART: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+def _places(sizes, PER_UNIT: tl.constexpr, PART: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):
     """Return the block's elements, PER_UNIT to a unit, whether each exists, its place among all shares, and its outer index."""
     units, share, row, start = sizes
     element = tl.program_id(0).to(tl.int64 if WIDE else tl.int32) * (PER_UNIT * BLOCK) + tl.arange(0, PER_UNIT * BLOCK)
@@ -189,32 +189,32 @@ def places(sizes, PER_UNIT: tl.constexpr, PART: tl.constexpr, WIDE: tl.constexpr
 
 
 @triton.jit
-def load_pairs(x, sizes, span, SPLIT: tl.constexpr, PART: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+def _load_pairs(x, sizes, span, SPLIT: tl.constexpr, PART: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):
     if SPLIT:  # operands side by side: as long vectors as memory likes best
-        _, exists, at, _ = places(sizes, 2, PART, WIDE, BLOCK)
+        _, exists, at, _ = _places(sizes, 2, PART, WIDE, BLOCK)
         a, b = tl.split(tl.reshape(tl.load(x + at, mask=exists, other=0.0), (BLOCK, 2)))
     else:
-        _, exists, unit, _ = places(sizes, 1, PART, WIDE, BLOCK)
+        _, exists, unit, _ = _places(sizes, 1, PART, WIDE, BLOCK)
         at = x + unit + unit // span * span
         a, b = tl.load(at, mask=exists, other=0.0), tl.load(at + span, mask=exists, other=0.0)
     return a.to(tl.float32), b.to(tl.float32)
 
 
 @triton.jit
-def store_pairs(x, a, b, sizes, span, SPLIT: tl.constexpr, PART: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+def _store_pairs(x, a, b, sizes, span, SPLIT: tl.constexpr, PART: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):
     a, b = a.to(x.dtype.element_ty), b.to(x.dtype.element_ty)
     if SPLIT:
-        _, exists, at, _ = places(sizes, 2, PART, WIDE, BLOCK)
+        _, exists, at, _ = _places(sizes, 2, PART, WIDE, BLOCK)
         tl.store(x + at, tl.reshape(tl.join(a, b), (2 * BLOCK,)), mask=exists)
     else:
-        _, exists, unit, _ = places(sizes, 1, PART, WIDE, BLOCK)
+        _, exists, unit, _ = _places(sizes, 1, PART, WIDE, BLOCK)
         at = x + unit + unit // span * span
         tl.store(at, a, mask=exists)
         tl.store(at + span, b, mask=exists)
 
 
 @triton.jit
-def store_bits(planes, first, second, size, BLOCK: tl.constexpr):
+def _store_bits(planes, first, second, size, BLOCK: tl.constexpr):
     """Store a bit per unit, eight to a byte, in two planes."""
     both = first.to(tl.int32) | (second.to(tl.int32) << 8)
     bits = tl.sum(tl.reshape(both, (BLOCK // 8, 8)) << tl.arange(0, 8)[None, :], axis=1)
@@ -224,7 +224,7 @@ def store_bits(planes, first, second, size, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def load_bits(plane, size, BLOCK: tl.constexpr):
+def _load_bits(plane, size, BLOCK: tl.constexpr):
     at = tl.program_id(0) * (BLOCK // 8) + tl.arange(0, BLOCK // 8)
     eight = tl.load(plane + at, mask=at < size, other=0).to(tl.int32)
     return tl.reshape((eight[:, None] >> tl.arange(0, 8)[None, :]) & 1, (BLOCK,)) != 0
@@ -236,16 +236,16 @@ def forward(x, out, kept, units, share, row, span, start, out_row, MEMBERS: tl.c
             BLOCK: tl.constexpr):  # fmt: skip
     """Compute values and, with KEEP, bits. A member is (kind, whether the signs of its operands change, scale, shift)."""
     sizes = (units, share, row, start)
-    a, b = load_pairs(x, sizes, span, SPLIT, PART, WIDE, BLOCK)
-    unit, exists, _, outer = places(sizes, 1, PART, WIDE, BLOCK)
+    a, b = _load_pairs(x, sizes, span, SPLIT, PART, WIDE, BLOCK)
+    unit, exists, _, outer = _places(sizes, 1, PART, WIDE, BLOCK)
     plane = (units + 7) // 8
     for m in tl.static_range(len(MEMBERS)):
         p, q = -a if MEMBERS[m][1] else a, -b if MEMBERS[m][2] else b
-        value, first, second = gate_value(p, q, MEMBERS[m][0], MEMBERS[m][3], MEMBERS[m][4], LARGEST)
+        value, first, second = _gate_value(p, q, MEMBERS[m][0], MEMBERS[m][3], MEMBERS[m][4], LARGEST)
         target = out + unit + outer * (out_row - share) + start + m * row
         tl.store(target, value.to(out.dtype.element_ty), mask=exists)
         if KEEP:
-            store_bits(kept + 2 * m * plane, first, second, plane, BLOCK)
+            _store_bits(kept + 2 * m * plane, first, second, plane, BLOCK)
 
 
 @triton.jit
@@ -253,24 +253,27 @@ def backward(grad, saved, grad_x, units, share, row, span, start, out_row, MEMBE
              PART: tl.constexpr, KEPT: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """Compute the gradient of x from the bits (KEPT) or from x."""
     sizes = (units, share, row, start)
-    unit, exists, _, outer = places(sizes, 1, PART, WIDE, BLOCK)
+    unit, exists, _, outer = _places(sizes, 1, PART, WIDE, BLOCK)
     plane = (units + 7) // 8
     if not KEPT:
-        a, b = load_pairs(saved, sizes, span, SPLIT, PART, WIDE, BLOCK)
+        a, b = _load_pairs(saved, sizes, span, SPLIT, PART, WIDE, BLOCK)
     for m in tl.static_range(len(MEMBERS)):
         g = tl.load(grad + unit + outer * (out_row - share) + start + m * row, mask=exists, other=0.0)
         g = g.to(tl.float32) * MEMBERS[m][3]
         if KEPT:
             p, q = g, g
-            first, second = load_bits(saved + 2 * m * plane, plane, BLOCK), load_bits(saved + (2 * m + 1) * plane, plane, BLOCK)
+            first, second = (
+                _load_bits(saved + 2 * m * plane, plane, BLOCK),
+                _load_bits(saved + (2 * m + 1) * plane, plane, BLOCK),
+            )
         else:
             p, q = -a if MEMBERS[m][1] else a, -b if MEMBERS[m][2] else b
-            _, first, second = choose(p, q, MEMBERS[m][0])
-        to_a, to_b = gate_gradient(p, q, first, second, g, MEMBERS[m][0])
+            _, first, second = _choose(p, q, MEMBERS[m][0])
+        to_a, to_b = _gate_gradient(p, q, first, second, g, MEMBERS[m][0])
         to_a, to_b = -to_a if MEMBERS[m][1] else to_a, -to_b if MEMBERS[m][2] else to_b
         if m == 0:
             sum_a, sum_b = to_a, to_b
         else:
             sum_a += to_a
             sum_b += to_b
-    store_pairs(grad_x, sum_a, sum_b, sizes, span, SPLIT, PART, WIDE, BLOCK)
+    _store_pairs(grad_x, sum_a, sum_b, sizes, span, SPLIT, PART, WIDE, BLOCK)
