@@ -427,6 +427,14 @@ def test_calls_in_a_module_inside_are_not_those_of_the_module_around_it() -> Non
             torch.testing.assert_close(compiled(x), converted(x))
 
 
+def test_calls_of_a_shared_module_and_of_a_function_are_told_apart() -> None:
+    layers = {"a": nn.Linear(4, 8), "b": nn.Linear(8, 8), "c": nn.Linear(8, 8), "d": nn.Linear(8, 2), "act": nn.ReLU()}
+    model = Sketch(lambda net, x: net.d(F.relu(net.c(net.act(net.b(net.act(net.a(x))))))), **layers)
+    converted, x = convert(model, "max", keep="act_1").model, torch.randn(3, 4)
+    hidden = F.relu(converted.b(converted.a(x).unflatten(-1, (4, 2)).amax(-1)))
+    torch.testing.assert_close(converted(x), converted.d(converted.c(hidden).unflatten(-1, (4, 2)).amax(-1)))
+
+
 @dataclass
 class Output:
     hidden: Tensor

@@ -286,12 +286,12 @@ class _Job:
             if self.exact:
                 self.exact.refuse(self.analysis, self.active, self.groups)
             refused, kept = self.analysis.refusals, self.analysis.kept_products
-            self.products = {node: site for node, site in self.products.items() if site not in (kept or refused)}
-            self.kept_products |= {site.name: reason for site, reason in kept.items()}
-            if kept:
-                continue
-            if not refused:
+            if not refused and not kept:
                 return
+            self.products = {node: site for node, site in self.products.items() if site not in (kept or refused)}
+            if kept:
+                self.kept_products |= {site.name: reason for site, reason in kept.items()}
+                continue
             self.active = [site for site in self.active if site not in refused]
             if not skip_pinned or not self.active:
                 raise ValueError(self._refusal(refused, skip_pinned))

@@ -118,15 +118,15 @@ def find_sites(model: nn.Module, nodes: Iterable[Node], choice: ActivationChoice
         module = called[0].module
         if module is not None:
             first = all(site.place.call != place.call for site in sites)
-            gate = module.gate if isinstance(module, PairGate) else module
+            gate: nn.Module | None = module.gate if isinstance(module, PairGate) else module
             was = gate.spec if isinstance(gate, Activation) else repr(gate)
             pair = "product" if isinstance(module, PairGate) else "glu" if isinstance(module, nn.GLU) else ""
-            factor = gate.feature_factor * (2 if pair else 1) if isinstance(gate, Activation) else Fraction(1, 2 if pair else 1)
             name = place.call if first else _unique(place.call, names)
         else:
-            was, pair = f"{place.call}(…)", "glu" if place.call == "glu" else ""
-            factor = Fraction(1, 2 if pair else 1)
+            gate, was, pair = None, f"{place.call}(…)", "glu" if place.call == "glu" else ""
             name = _unique(f"{place.owner}.{place.call}" if place.owner else place.call, names)
+        factor = gate.feature_factor if isinstance(gate, Activation) else Fraction(1, 2 if pair == "glu" else 1)
+        factor *= 2 if pair == "product" else 1
         sites.append(Site(name, was, place, tuple(called), module, factor, pair))
     return sites
 

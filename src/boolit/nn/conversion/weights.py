@@ -56,9 +56,9 @@ class ExactGates:
             if attribute in ("normalized_shape", "num_channels") or (grouped and self.permutes):
                 for root in factors.keys() & {axes.root(part.axis) for part in use.parts}:
                     factor, group = factors[root]
-                    for link in group.links if factor * self.k != 1 else ():
+                    for site in [link.site for link in group.links if link.site and factor * self.k != 1]:
                         reason = f"{path} treats its channels in groups, so weights='exact' cannot add any"
-                        refusals.setdefault(link.site, reason)  # type: ignore[arg-type]
+                        refusals.setdefault(site, reason)
         for site in sites if self.permutes else ():
             if sum(link.site is site for link in analysis.links) > len(site.nodes):
                 reason = f"it acts on a concatenation, where weights='exact' cannot take {self.gate.spec}"
