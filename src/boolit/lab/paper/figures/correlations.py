@@ -114,9 +114,7 @@ def row_similarities(weights: Tensor, paired: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def channels_read_together(spec: str, channels: int) -> Tensor:
-    """Return which channels an activation reads together: neighbors if it reads one at a time.
-
-    Shape: ``(channels, channels)``, without the diagonal.
+    """Return which channels an activation reads together, without the diagonal: neighbors if it reads one at a time.
 
     Example:
         >>> channels_read_together("or_ail", 4).nonzero().tolist()
