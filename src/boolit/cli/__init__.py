@@ -76,5 +76,4 @@ def print_error(message: object) -> None:
     """Print ``error: …`` on one line of standard error; under torchrun only the first process prints."""
     line = " ".join(str(message).split())
     if not is_follower():
-        shown = line if len(line) <= MAX_ERROR_LENGTH else f"{line[:MAX_ERROR_LENGTH]}…"
-        print("error:", shown, file=sys.stderr)
+        print("error:", line[:MAX_ERROR_LENGTH], file=sys.stderr)

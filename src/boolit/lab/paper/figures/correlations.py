@@ -106,11 +106,6 @@ def row_similarities(weights: Tensor, paired: Tensor) -> tuple[Tensor, Tensor]:
     """Return the cosine similarities of rows that are read together, and of those that are not.
 
     Shape: ``(…, rows, columns)`` and ``(rows, rows)``; all pairs of all matrices, flattened.
-
-    Example:
-        >>> rows = torch.tensor([[1.0, 0.0], [-2.0, 0.0], [0.0, 3.0]])
-        >>> row_similarities(rows, torch.tensor([[0, 1, 0], [1, 0, 0], [0, 0, 0]]).bool())
-        (tensor([-1.]), tensor([0., 0.]))
     """
     unit = torch.nn.functional.normalize(weights.double(), dim=-1)
     similar = (unit @ unit.mT).float()
@@ -119,15 +114,11 @@ def row_similarities(weights: Tensor, paired: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def channels_read_together(spec: str, channels: int) -> Tensor:
-    """Return which channels an activation reads together: neighbors if it reads one at a time.
-
-    Shape: ``(channels, channels)``, without the diagonal.
+    """Return which channels an activation reads together, without the diagonal: neighbors if it reads one at a time.
 
     Example:
         >>> channels_read_together("or_ail", 4).nonzero().tolist()
         [[0, 1], [1, 0], [2, 3], [3, 2]]
-        >>> channels_read_together("glu", 4).nonzero().tolist()
-        [[0, 2], [1, 3], [2, 0], [3, 1]]
     """
     module = boolit.activation(spec)
     if channels == 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -18,8 +18,6 @@ from torch import Tensor
 from boolit.lab.paper.figures.look import DIVERGING, SEQUENTIAL, styled
 from boolit.lab.results.names import label
 from boolit.nn import activation
-
-Extend: TypeAlias = Literal["neither", "min", "max", "both"]
 
 REACH = 5.0
 POINTS = 300  # even, so no grid line lies on an axis, where a relative difference may be 0/0
@@ -70,7 +68,9 @@ def _label_positions(lines: QuadContourSet, reach: float) -> list[tuple[float, f
     return positions
 
 
-def color_bar(figure: Figure, image: AxesImage, panels: Any, label: str = "", extend: Extend = "neither") -> None:
+def color_bar(
+    figure: Figure, image: AxesImage, panels: Any, label: str = "", extend: Literal["neither", "max"] = "neither"
+) -> None:
     """Draw the scale beside its panels."""
     figure.colorbar(image, ax=panels, label=label, extend=extend, pad=0.02, ticks=MaxNLocator(5, steps=[1, 2, 5, 10]))
 
