@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.utils import prune
 
-from boolit.nn import Activation, activation, activations, convert
+from boolit.nn import MLP, Activation, activation, activations, convert
 from boolit.nn.conversion import Conversion
-from boolit.nn.width import count_parameters, mlp_parameters, width_for_budget
+from boolit.nn.width import count_parameters, width_for_budget
 
 SPECS = ["or_ail", "or_and_ail_d", "or_and_xnor_nail_d", "or_xnor_ail_p", "silu", "max_k4"]
 
@@ -222,7 +222,7 @@ def test_params_finds_the_width_that_the_formula_does(width: int, depth: int, sp
     converted, target = convert(model, spec, budget="params").model, count_parameters(model)
 
     def count(n: int) -> int:
-        return mlp_parameters(20, [n] * depth, 5, act, batch_norm=True)
+        return count_parameters(MLP(20, [n] * depth, 5, spec, normalization="batch"))
 
     best = width_for_budget(count, target, act.width_multiple)
     result = [layer.out_features for layer in converted if isinstance(layer, nn.Linear)][:-1]
