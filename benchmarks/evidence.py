@@ -17,7 +17,6 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-import matplotlib as mpl
 import pandas as pd
 
 from boolit.lab.paper.claims import claim_table
@@ -159,44 +158,33 @@ def glance(cells: pd.DataFrame) -> str:
 
 
 def draw(name: str, cells: pd.DataFrame, to: Path = IMAGES) -> None:
-    """Draw our means against the columns of a table, with printed means as hollow marks."""
+    """Draw our mean ± standard error of every activation, one panel per column, with printed means as hollow marks."""
     import matplotlib.pyplot as plt
 
     label = label_of(name)
     ours = cells[cells["label"] == label]
     run = [column for column in columns(label) if column in set(ours["column"])] or sorted(set(ours["column"]), key=int)
-    specs = list(dict.fromkeys(ours["activation"]))
-    by_cell = {(cell["activation"], cell["column"]): cell for cell in ours.to_dict("records")}
+    specs = list(dict.fromkeys(ours["activation"]))[::-1]
     printed = {(cell.activation, cell.column): cell.mean for cell in table(label)} if label in labels() else {}
-    figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
-    for number, spec in enumerate(specs):
-        shift, color = (number - len(specs) / 2) * 0.7 / len(specs), mpl.colormaps["tab20"](number % 20)
-        places = [(place + shift, column) for place, column in enumerate(run) if (spec, column) in by_cell]
-        means = [by_cell[spec, column] for _, column in places]
+    size = (1.8 + 2.1 * len(run), 1.2 + 0.24 * len(specs))
+    figure, panels = plt.subplots(1, len(run), figsize=size, sharey=True, squeeze=False, layout="constrained")
+    for column, axes in zip(run, panels[0], strict=True):
+        part = ours[ours["column"] == column].set_index("activation")
+        rows = [specs.index(spec) for spec in part.index]
         axes.errorbar(
-            [place for place, _ in places],
-            [cell["mean"] for cell in means],
-            [cell["standard_error"] for cell in means],
-            fmt="o",
-            color=color,
-            label=spec,
-            markersize=5,
+            part["mean"], rows, xerr=part["standard_error"], fmt="o", color="#2563a8", markersize=4, label="ours ± s.e."
         )
-        hollow = [(place, printed[spec, column]) for place, column in places if (spec, column) in printed]
-        if hollow:
-            axes.plot(*zip(*hollow, strict=True), "o", color=color, markerfacecolor="none", markersize=9)
-    axes.set_xticks(range(len(run)), run)
-    axes.set_xlabel("hidden layers" if name == "mlp-covtype" else "parameters")
-    axes.set_ylabel("test accuracy (%)")
-    axes.grid(axis="y", alpha=0.3)
-    axes.legend(
-        fontsize=7,
-        loc="center left",
-        bbox_to_anchor=(1, 0.5),
-        title="filled: ours ± s.e.\nhollow: printed" if printed else None,
-    )
+        hollow = [(printed[spec, column], specs.index(spec)) for spec in part.index if (spec, column) in printed]
+        if hollow and set(part["kind"]) == {"reproduction"}:
+            axes.plot(*zip(*hollow, strict=True), "o", color="#b45309", markerfacecolor="none", markersize=8, label="printed")
+        axes.set_title(f"{column} {'layers' if name == 'mlp-covtype' else 'parameters'}", fontsize=9)
+        axes.tick_params(labelsize=8)
+        axes.grid(alpha=0.3)
+    panels[0][0].set_yticks(range(len(specs)), specs, fontsize=8)
+    figure.supxlabel("test accuracy (%)", fontsize=9)
+    figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=8, frameon=False)
     to.mkdir(parents=True, exist_ok=True)
-    figure.savefig(to / f"{name}.png", dpi=110, metadata={"Software": None})
+    figure.savefig(to / f"{name}.png", dpi=120, metadata={"Software": None})
     plt.close(figure)
 
 

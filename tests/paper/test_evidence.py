@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pandas as pd
 import pytest
 
+from boolit.lab.paper import tables
 from boolit.lab.paper.measured import FIGURES, beside_printed, label_of, names, our_cells
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "paper.md"
 
 
-@pytest.fixture(scope="module")
-def evidence():
-    specification = importlib.util.spec_from_file_location("evidence", ROOT / "benchmarks" / "evidence.py")
+def load_script(name: str) -> ModuleType:
+    specification = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
     assert specification is not None
     assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
+    module = sys.modules[name] = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def evidence() -> ModuleType:
+    return load_script("evidence")
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +48,6 @@ def test_the_page_has_the_blocks_that_the_evidence_gives(evidence, cells) -> Non
 
 def test_every_table_of_results_has_a_block(evidence) -> None:
     kinds = [match.groups() for match in evidence.BLOCK.finditer(PAGE.read_text(encoding="utf-8"))]
-    from boolit.lab.paper import tables
-
     assert {name for kind, name in kinds if kind == "table"} == {label[4:] for label in tables()} | set(FIGURES)
 
 
@@ -67,3 +72,20 @@ def test_a_difference_is_in_combined_standard_errors() -> None:
 def test_unprinted_numbers_of_the_page_come_from_a_block(evidence) -> None:
     page = evidence.BLOCK.sub("", PAGE.read_text(encoding="utf-8"))
     assert not re.findall(r"\d\d\.\d+ ± ", page)
+
+
+def test_the_queue_writes_one_row_per_run_and_trains_nothing_twice(tmp_path: Path) -> None:
+    reproduce = load_script("reproduce")
+    job = reproduce.Job("xor", "xor", "paper", 2, ("training.epochs=1",))
+    for commit in ("first", "second"):
+        assert reproduce.run(job, tmp_path / "evidence", tmp_path / "results", commit)
+    rows = pd.read_csv(tmp_path / "evidence" / "xor.csv")
+    assert rows["key"].is_unique
+    assert len(rows) == len(job.plan().runs)
+    assert set(rows["commit"]) == {"first"}
+
+
+def test_an_analogue_of_iraven_has_one_row_per_configuration(make_result) -> None:
+    metrics = {"test_accuracy": 0.3, "test_accuracy_center_single": 0.4, "test_accuracy_distribute_nine": 0.2, "test_loss": 1.0}
+    rows = load_script("reproduce").rows(make_result(metrics=metrics), "commit")
+    assert [row[7:9] for row in rows] == [[name, str(value)] for name, value in list(metrics.items())[:3]]
