@@ -32,6 +32,8 @@ PAGE = ROOT / "docs" / "paper.md"
 IMAGES = ROOT / "docs" / "images" / "paper"
 DRAWN = ("mlp-mnist", "cnn-mnist", "mlp-covtype", "resnet50-cifar10", "jsb")
 BLOCK = re.compile(r"<!-- (table|claims|glance) ?([\w-]*) -->\n.*?<!-- end -->", re.DOTALL)
+# Of a:parity by parameter count: three layers of width w, which gates halve (f = 1/2).
+WIDTHS = {round(9 * w + 2 * (f * w * w + w) + f * w + 1): w for w in (8, 16, 32, 64, 128, 256) for f in (1, 0.5)}
 WIDE = 4  # columns of a printed table in one table of the page
 
 
@@ -83,6 +85,10 @@ def results(name: str, cells: pd.DataFrame) -> str:
     if label not in labels():
         line = f"{len(ours)} cells, n = {', '.join(map(str, sorted(set(ours['n']))))}; the paper prints no numbers.\n"
         wide = ours.assign(text=[_text(*row) for row in zip(ours["mean"], ours["standard_error"], ours["n"], strict=True)])
+        if name == "parity8":
+            wide["column"] = [
+                re.sub(r"^\d+", lambda count: f"width {WIDTHS[int(count[0])]}", column) for column in wide["column"]
+            ]
         grid = wide.pivot(index="activation", columns="column", values="text").fillna("")
         grid = grid[sorted(grid, key=lambda column: (len(column), column))]
         return "\n".join([line, *image, _markdown(["activation", *grid], ([f"`{row}`", *grid.loc[row]] for row in grid.index))])
@@ -194,7 +200,7 @@ def write_paper() -> None:
     SUMMARIES.mkdir(exist_ok=True)
     for path in (EVIDENCE / "paper").glob("*.csv"):
         part = cells[cells["label"] == label_of(path.stem)]
-        part.to_csv(SUMMARIES / path.name, index=False, float_format="%.6g")
+        part.to_csv(SUMMARIES / path.name, index=False, float_format="%.8g")
         if path.stem in DRAWN:
             draw(path.stem, cells)
     PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), cells), encoding="utf-8")

@@ -127,7 +127,7 @@ def summarize(runs: pd.DataFrame, label: str | None = None) -> pd.DataFrame:
     cells = cells.loc[cells.groupby(["label", "column", "activation"], sort=False)["mean"].idxmax()]
     cells[["mean", "best"]] *= np.where(cells["mean"] < 0, -1, 1)[:, None]  # errors were negated
     order = ["label", "column", "activation", "mean", "standard_error", "n", "best", "kind"]
-    return cells[order].reset_index(drop=True)
+    return cells[order].round(6).reset_index(drop=True)  # equal means stay equal, whatever the order of the sum
 
 
 def names() -> list[str]:
