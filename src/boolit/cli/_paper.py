@@ -105,13 +105,15 @@ def paper(
     format: Annotated[  # noqa: A002
         Literal["markdown", "latex", "html", "csv"] | None, options.format_option("for the terminal")
     ] = None,
+    claims: Annotated[bool, typer.Option("--claims", help="Judge the claims of the paper's text instead.")] = False,
     json: options.JsonOption = False,
 ) -> None:
-    """Show a table of the paper, with your results beside it.
+    """Show a table of the paper with our results; with --results, those of a folder as well.
 
     Examples:
       boolit paper
-      boolit paper mlp-covtype
+      boolit paper mlp-mnist
+      boolit paper --claims
       boolit paper mlp-covtype --results results/covertype --format latex
     """
     from boolit.lab.paper import tables
@@ -119,6 +121,9 @@ def paper(
     from boolit.lab.reports.tables import render, terminal_table
     from boolit.lab.results.store import Store
 
+    if claims:
+        _print_claims(json)
+        return
     if label is None:
         print_json({"tables": tables()}) if json else print("\n".join(tables()))
         return
@@ -134,6 +139,21 @@ def paper(
         print(render(table, format), end="")
     else:
         output().print(terminal_table(table, output().width))
+
+
+def _print_claims(json: bool) -> None:
+    from boolit.lab.paper.claims import claim_table
+
+    frame = claim_table()
+    if json:
+        print_json({"claims": frame.astype(object).where(frame.notna(), None).to_dict("records")})
+        return
+    table = plain_table("claim", "printed tables", "our runs", "test", "n", "p", right=("p",))
+    for claim in frame.to_dict("records"):
+        p = "" if math.isnan(claim["p"]) else f"{claim['p']:.1g}"
+        quote = escape(f"{claim['quote']} ({claim['place']})")
+        table.add_row(quote, *(claim[key] for key in ("printed", "ours", "test", "n")), p)
+    output().print(table)
 
 
 def _rows(table: Table) -> list[dict[str, Any]]:
