@@ -145,7 +145,14 @@ def test_tables_of_splits_have_baselines_and_all_pairs() -> None:
         compare_splits(scores, ACCURACY, ResampledSplits(3, 20, 80)), "relu", "guess", "guessing", (), {"max": 1}
     )
     table, pairs = split_tables(result, "Made up", {"relu": 36, "max": 40})
-    assert table.text.columns.tolist() == ["accuracy (%)", "minus ReLU", "p", "p (guess)", "parameters", "diverged"]
+    assert table.text.columns.tolist() == [
+        "accuracy (%)",
+        "difference from ReLU",
+        "p",
+        "p vs guessing",
+        "parameters",
+        "diverged",
+    ]
     assert table.text.loc["max", "parameters"] == "40"
     assert table.text.loc["max", "diverged"] == "1"
     assert len(pairs.text) == 6

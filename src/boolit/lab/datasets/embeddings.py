@@ -200,7 +200,7 @@ def encode_views(
     file, rows = folder / "features", plan.count(views)
     if not (file.is_file() and file.stat().st_size >= rows * ROW_BYTES):
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / "lock"), count_progress(shown, unit="images") as begin:
+        with FileLock(folder / "lock"), count_progress(shown) as begin:
             network = _refreshed_network(folder, plan, encoder(), begin) if refreshed else encoder()
             _encode(file, plan, views, Features(network, present_device()), begin)
     return torch.from_numpy(np.memmap(file, TYPE, "c", shape=(rows, FEATURES)))  # copy-on-write

@@ -37,7 +37,7 @@ from boolit.lab.results.verdicts import ONE_SPLIT, SplitVerdict
 from boolit.lab.runs import Metric
 
 MINUS = " − "  # between the activations of a row that is a difference
-_HIDE_FIRST = ("p (paper)", "effect", "difference", "map", "n", "parameters", "p (guess)")  # on a narrow terminal
+_HIDE_FIRST = ("p (paper)", "effect", "difference", "map", "n", "parameters", "p vs guessing")  # on a narrow terminal
 _WRAPPERS = {"bold": "textbf", "italic": "textit", "underlined": "underline"}
 
 
@@ -276,10 +276,10 @@ def _split_scores(verdict: SplitVerdict, title: str, parameters: Mapping[str, in
     )
     to_reference = [None if name == reference else comparison.pair(name, reference) for name in names]
     _add_estimates(
-        builder, f"minus {paper_name(reference)}", [pair.difference if pair else None for pair in to_reference], form
+        builder, f"difference from {paper_name(reference)}", [pair.difference if pair else None for pair in to_reference], form
     )
     to_guess = [None if name == verdict.guess else comparison.pair(name, verdict.guess) for name in names]
-    for heading, pairs in (("p", to_reference), ("p (guess)", to_guess)):
+    for heading, pairs in (("p", to_reference), ("p vs guessing", to_guess)):
         p = [pair.p_holm if pair else None for pair in pairs]
         builder.add(heading, [_p_text(value) for value in p], value=p)
     counts = [parameters.get(name) for name in names]
