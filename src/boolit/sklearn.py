@@ -39,6 +39,7 @@ Array = npt.NDArray[Any]
 Weights: TypeAlias = "npt.ArrayLike | None"
 
 RELU_WIDTH = 64  # the default budget is that of a ReLU network of this width
+WARM_UP = 0.3  # share of the epochs in which OneCycleLR raises the learning rate; training never stops in it
 MIN_BATCHES, MIN_BATCH, MAX_BATCH = 8, 64, 256
 ROWS_AT_ONCE, MAX_SPEC = 8192, 200  # samples of a prediction; characters of an activation in a saved model
 DTYPES = (np.float64, np.float32)
@@ -106,7 +107,7 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
             max_iter: number of epochs.
             early_stopping: whether to stop when the validation loss no longer falls, and keep the best epoch.
             validation_fraction: share of the samples that is held out for early stopping.
-            patience: epochs without a lower validation loss before training stops.
+            patience: epochs without a lower validation loss before training stops, after 30 % of ``max_iter`` at the earliest.
             standardize: whether the model standardizes inputs and, for regression, targets.
             random_state: an int makes the result reproducible.
             verbose: whether to print a line per epoch.
@@ -134,7 +135,7 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
         steps = self.max_iter * batches
         schedule = torch.optim.lr_scheduler.OneCycleLR(self._optimizer, self.learning_rate, steps, cycle_momentum=False)
         tensors, valid_tensors = self._tensors(*training), self._tensors(*validation) if validation else None
-        while len(self.loss_curve_) < self.max_iter and waited < self.patience:
+        while (n := len(self.loss_curve_)) < self.max_iter and (n < WARM_UP * self.max_iter or waited < self.patience):
             self._epoch(tensors, batches, schedule)
             if valid_tensors is not None:
                 loss = self._validate(*valid_tensors)
@@ -181,7 +182,7 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
         self._network = self._mlp(self._generator).to(choose_device(self.device))
         parameters = [[p for p in self._network.parameters() if (p.ndim > 1) == matrix] for matrix in (True, False)]
         decays = (self.weight_decay, 0.0)  # biases and scales need no weight decay
-        groups = [{"params": own, "weight_decay": decay} for own, decay in zip(parameters, decays, strict=True)]
+        groups = [{"params": group, "weight_decay": decay} for group, decay in zip(parameters, decays, strict=True)]
         self._optimizer = torch.optim.AdamW(groups, lr=self.learning_rate, fused=True)
 
     def _finish(self) -> LogicalMLP:

@@ -61,6 +61,7 @@ def test_a_split_by_time_has_no_intervals(folder: Path, tmp_path: Path) -> None:
         (("--target", "clas"), "did you mean 'class'"),
         (("--target", "class", "--rates", "much"), "--rates much are not numbers"),
         ((), "needs --target"),
+        (("--target", "price", "--metric", "roc_auc"), "--metric roc_auc cannot be computed"),
     ],
 )
 def test_errors_are_one_line(arguments: tuple[str, ...], message: str, folder: Path) -> None:

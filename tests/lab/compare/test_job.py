@@ -227,6 +227,7 @@ def test_tables_with_dots_in_their_names_have_their_own_folders(tmp_path: Path) 
         ({"time": "color"}, "neither dates nor numbers"),
         ({"target": "since"}, "holds dates"),
         ({"target": None}, "needs --target"),
+        ({"path": Path("nothing.csv")}, "nothing.csv does not exist"),
     ],
 )
 def test_impossible_comparisons_are_one_line(options: dict[str, Any], message: str, folder: Path) -> None:

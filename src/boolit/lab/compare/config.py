@@ -85,5 +85,7 @@ class CompareConfig:
             raise UserError(f"--minutes {self.minutes:g} must be above 0")
         if self.groups is not None and self.time is not None:
             raise UserError(f"--groups {self.groups} and --time {self.time} exclude each other")
+        if not self.path.exists():
+            raise UserError(f"{self.path} does not exist")
         if self.path.is_dir() == (self.target is not None):
             raise UserError("a folder of images has no --target" if self.target else "a table needs --target COLUMN")

@@ -103,7 +103,8 @@ class CompareProgress(StudyProgress):
 
     def __init__(self, epochs: float, shown: bool | None = None) -> None:
         # The remaining time follows from the average speed since the start.
-        self._bars = progress_bars(TimeElapsedColumn(), TimeRemainingColumn(), shown=shown, speed_estimate_period=1e6)
+        options: dict[str, Any] = {"shown": shown, "unit": (epochs / 100, " %"), "speed_estimate_period": 1e6}
+        self._bars = progress_bars(TimeElapsedColumn(), TimeRemainingColumn(), **options)
         self._study, self._done = self._bars.add_task("", total=epochs), 0.0
 
     def phase(self, name: str, epochs: int, finished: int = 0) -> None:
@@ -113,15 +114,19 @@ class CompareProgress(StudyProgress):
         self.finish(finished)
 
     def begin(self, cohort: str) -> None:
+        """Show the activation of a cohort."""
         self._bars.update(self._study, description=f"{self._phase}: {cohort.partition(',')[0]}")
 
     def after_step(self, training: Any) -> None:
+        """Update the bar at the end of an epoch."""
         if training.at.step == 0:
             epochs = min(training.job.recipe.epochs, training.at.epoch / STOPPED)
             self._bars.update(self._study, completed=self._done + training.job.runs * epochs)
 
     def show_workers(self, workers: int, running: float) -> None:
+        """Show the number of workers, and how many runs their cohorts amount to so far."""
         super().show_workers(workers, running * self._epochs)
 
     def finish(self, runs: int) -> None:
+        """Count the runs of a cohort as done."""
         super().finish(runs * self._epochs)

@@ -89,7 +89,7 @@ class CompareResult:
 
 @dataclass(frozen=True)
 class CompareJob:
-    """A comparison that is ready to run.
+    r"""A comparison that is ready to run.
 
     Args:
         config: the options.
@@ -101,10 +101,10 @@ class CompareJob:
 
     Example:
         >>> import tempfile
-        >>> rows = "".join(f"{i % 7},{i % 5},{'odd' if (i % 7 + i % 5) % 2 else 'even'}\\n" for i in range(140))
+        >>> rows = "".join(f"{i % 7},{i % 5},{'odd' if (i % 7 + i % 5) % 2 else 'even'}\n" for i in range(140))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = Path(folder, "sums.csv")
-        ...     _ = path.write_text("a,b,sum\\n" + rows)
+        ...     _ = path.write_text("a,b,sum\n" + rows)
         ...     config = CompareConfig(path, "sum", activations=("relu", "xnor_ail"), splits=5, rates=(0.01,), epochs=2)
         ...     result = CompareJob.prepare(config).run(Path(folder, "out"), progress=False)
         >>> sorted(result.verdict.activations), result.model.name, result.summary.trained

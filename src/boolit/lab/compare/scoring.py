@@ -59,7 +59,7 @@ class Scorer:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # such as a predicted class that no test row has; NaN is refused below
                 score = float(self._scorer(estimator, x, y))
-        except ValueError as error:
+        except (AttributeError, TypeError, ValueError) as error:  # the metric does not fit the target
             reason = " ".join(str(error).split())[:200]
             raise UserError(f"--metric {self.name} cannot be computed on the test rows of split {number} ({reason})") from None
         if not math.isfinite(score):

@@ -161,7 +161,7 @@ class Embeddings(Source):
         kept, device = self.folder / "statistics.safetensors", present_device()
         if not kept.is_file():
             order = torch.randperm(len(images), generator=generator(self.seed, "refresh"))
-            with count_progress(unit="images") as begin, atomic_write(kept) as part:
+            with count_progress() as begin, atomic_write(kept) as part:
                 advance = begin("refreshing batch norms", len(images))
 
                 def statistics(rows: Tensor) -> Statistics:
@@ -314,7 +314,7 @@ def encode_blocks(folder: Path, blocks: Sequence[Block], encoder: Callable[[], R
         with FileLock(folder / "lock"):
             device = present_device()
             network = fold_batch_norms(encoder()).to(device)
-            with file.open("ab") as opened, count_progress(shown, unit="images") as begin:
+            with file.open("ab") as opened, count_progress(shown) as begin:
                 done = min(total, opened.tell() // ROW_BYTES)
                 if done < total:  # another process may have written more in the meantime
                     opened.truncate(done * ROW_BYTES)

@@ -237,7 +237,7 @@ class SplitVerdict:
 
     def _nothing_learned(self) -> str:
         best = f"the {self.extreme} mean of a network is {self.score(self.leader)} ({paper_name(self.leader)})"
-        return f"No network beats {self.guess_text} ({self.score(self.guess)}): {best}."
+        return f"No network is significantly better than {self.guess_text} ({self.score(self.guess)}): {best}."
 
     def _win_sentences(self) -> list[str]:
         sentences = [
@@ -264,7 +264,7 @@ class SplitVerdict:
         p = describe_p(self.comparison.pair(self.leader, other).p_holm)
         return [
             f"No evidence of a difference between {join_words([paper_name(name) for name in self.activations])}: {named[0]} "
-            f"has the {self.extreme} mean, {self._distance(self.leader, other)} from {named[1]}'s ({p})."
+            f"has the {self.extreme} mean; the difference from {named[1]} is {self._distance(self.leader, other)} ({p})."
         ]
 
     def _baseline_sentences(self) -> list[str]:
