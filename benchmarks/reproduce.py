@@ -18,9 +18,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from boolit.lab.datasets.iraven.layouts import LAYOUTS
-
 from boolit.errors import UserError
+from boolit.lab.datasets.iraven.rules import LAYOUTS
 from boolit.lab.execute import execute
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Result
