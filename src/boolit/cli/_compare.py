@@ -55,15 +55,6 @@ def compare(
         Path | None, _data(help_="Weights of the ResNet-18 that encodes images.", metavar="FILE", show_default="torchvision's")
     ] = None,
     activations: Annotated[str | None, options.activations_option(", ".join(CompareConfig.activations))] = None,
-    reference: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A",
-            help="Activation that the others are compared with.",
-            show_default="relu, or else the first",
-            autocompletion=options.complete_activations,
-        ),
-    ] = None,
     budget: Annotated[
         int | None,
         training_option("Parameters of each network.", min=1, show_default="10,000, or 50 per feature if that is more"),
@@ -120,7 +111,6 @@ def compare(
         metric=metric,
         class_weight=class_weight,
         activations=options.split_names(activations) or CompareConfig.activations,
-        reference=reference,
         budget=budget,
         layers=layers,
         splits=splits,
@@ -210,7 +200,7 @@ def _print_result(job: CompareJob, result: CompareResult, folder: Path) -> None:
     if result.verdict:
         table = split_tables(result.verdict, job.plan.study.title, job.parameters)[0]
         console.print(terminal_table(table, console.width))
-        console.print(f"\n[bold]{escape(result.text)}[/]\n")
+        console.print(f"\n[bold]{escape(str(result.verdict))}[/]\n")
         for sentence in describe_model(result):
             console.print(f"{escape(sentence)}\n")
     for note in result.notes:

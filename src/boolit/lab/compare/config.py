@@ -11,7 +11,6 @@ from typing import Literal
 from boolit.errors import UserError, user_input
 
 DEFAULT_ACTIVATIONS = ("relu", "silu", "max", "or_ail", "xnor_nail", "or_and_xnor_nail_d")
-DEFAULT_REFERENCE = "relu"
 RATES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)
 SPLITS, SPLITS_OF_MANY_ROWS, MIN_SPLITS, MAX_SPLITS = 10, 5, 5, 50
 MANY_ROWS = 20_000  # from this many rows on, splits differ little, and half as many are enough
@@ -28,13 +27,11 @@ class CompareConfig:
     metric: str | None = None  # a scikit-learn scorer; defaults to accuracy, a metric that suits rare classes, or the RMSE
     class_weight: Literal["balanced"] | None = None  # gives every class the same weight in training
     activations: tuple[str, ...] = DEFAULT_ACTIVATIONS
-    reference: str | None = None  # the activation that others are described against
     budget: int | None = None  # parameters of every network; defaults to 10,000, or 50 per feature if that is more
     layers: int = 2  # hidden layers
     splits: int | None = None  # defaults to 10, or 5 from 20,000 rows on
     test: float = 0.2  # share of the rows to test on
     validation: float = 0.2  # share of the other rows to validate on
-    levels: int = 20  # maximum number of categories of a column that have their own feature
     drop: tuple[str, ...] = ()  # columns to leave out
     keep: tuple[str, ...] = ()  # columns to use even if they look like identifiers
     groups: str | None = None  # column whose equal values stay in the same part of a split
@@ -53,9 +50,9 @@ class CompareConfig:
         return re.sub(r"[^0-9A-Za-z_.-]+", "-", name).strip("-.") or "table"
 
     @property
-    def reference_activation(self) -> str:
+    def reference(self) -> str:
         """The activation that others are described against."""
-        return self.reference or (DEFAULT_REFERENCE if DEFAULT_REFERENCE in self.activations else self.activations[0])
+        return "relu" if "relu" in self.activations else self.activations[0]
 
     def split_numbers(self, rows: int) -> range:
         """Return the numbers of the splits of a table."""
@@ -72,8 +69,6 @@ class CompareConfig:
                 activation(spec)
             if spec in self.activations[:place]:
                 raise UserError(f"the activation {spec!r} is named twice")
-        if self.reference is not None and self.reference not in self.activations:
-            raise UserError(f"the reference {self.reference!r} is not one of the activations {', '.join(self.activations)}")
         if self.splits is not None and not MIN_SPLITS <= self.splits <= MAX_SPLITS:
             raise UserError(f"--splits {self.splits} must be from {MIN_SPLITS} to {MAX_SPLITS}")
         if not self.rates:

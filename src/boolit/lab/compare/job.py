@@ -6,7 +6,6 @@ Everything trained is in the store of the results folder. Killed at any moment, 
 from __future__ import annotations
 
 import json
-import math
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -20,12 +19,10 @@ from safetensors.torch import load_file
 from boolit import __version__
 from boolit.errors import UserError
 from boolit.lab.common.devices import use_device
-from boolit.lab.compare import scoring
+from boolit.lab.common.progress import show_working
+from boolit.lab.compare import runs, scoring
 from boolit.lab.compare.config import RATES, CompareConfig
-from boolit.lab.compare.effort import CompareProgress, Effort, limit_effort, seconds_per_epoch
-from boolit.lab.compare.images import TARGET, image_table
-from boolit.lab.compare.runs import LOSS, ActivationSplit, choose_rates, edge_notes, final_plan, make_plan, place, trial_plan
-from boolit.lab.datasets.table import PreparedTable, TableSource, prepare_table
+from boolit.lab.datasets.table import PreparedTable, prepare_table
 from boolit.lab.execute import ExecutionSummary, execute
 from boolit.lab.results.splits import Estimate, ResampledSplits, SplitVerdict, compare_splits, estimate
 from boolit.lab.results.store import Store
@@ -45,7 +42,7 @@ COLUMN_KINDS = {"number": "numeric", "flag": "true or false", "date": "dates", "
 
 @dataclass(frozen=True)
 class CompareResult:
-    """The result of a comparison; if it was interrupted, only the summary is complete.
+    """The result of a comparison; if it was interrupted, there is only the summary.
 
     Args:
         summary: counts of the runs.
@@ -53,35 +50,29 @@ class CompareResult:
         notes: what the user should know.
         verdict: the verdict with all scores.
         expected: the score to expect of the saved model on new rows.
-        model: the saved model.
+        model: the saved model; None if all networks diverged on the first split.
     """
 
     summary: ExecutionSummary
-    rates: Mapping[ActivationSplit, float] = field(default_factory=dict)
+    rates: Mapping[runs.ActivationSplit, float] = field(default_factory=dict)
     notes: Sequence[str] = ()
     verdict: SplitVerdict | None = None
     expected: Estimate | None = None
     model: Path | None = None
 
-    @property
-    def text(self) -> str:
-        """The verdict in words."""
-        return str(self.verdict or "")
-
     def to_json(self) -> dict[str, Any]:
         """Return the result in numbers and in words."""
         summary = {name: getattr(self.summary, name) for name in ("already", "trained", "diverged", "seconds")}
-        entries = {"complete": self.summary.complete, "summary": summary, "verdict": self.text or None, "notes": [*self.notes]}
+        entries = {"complete": self.summary.complete, "summary": summary, "verdict": None, "notes": [*self.notes]}
         if self.verdict is None:
             return entries
-        comparison = self.verdict.comparison
-        return entries | {
-            "metric": comparison.metric.key,
+        return {
+            **entries,
+            **asdict(self.verdict.comparison),  # scores, estimates and pairs
+            "metric": self.verdict.comparison.metric.key,
+            "verdict": str(self.verdict),
             "claims": self.verdict.wins,
-            "estimates": {name: asdict(score) for name, score in comparison.estimates.items()},
-            "scores": comparison.scores,
             "rates": [[*key, rate] for key, rate in self.rates.items()],
-            "pairs": [asdict(pair) for pair in comparison.pairs],
             "expected": self.expected and asdict(self.expected),
             "model": self.model and str(self.model),
         }
@@ -89,7 +80,7 @@ class CompareResult:
 
 @dataclass(frozen=True)
 class CompareJob:
-    r"""A comparison that is ready to run.
+    """A comparison that is ready to run.
 
     Args:
         config: the options.
@@ -98,17 +89,6 @@ class CompareJob:
         scorer: the metric.
         seconds: approximate duration; 0 until `limit` is called.
         reductions: what was reduced for ``--minutes``.
-
-    Example:
-        >>> import tempfile
-        >>> rows = "".join(f"{i % 7},{i % 5},{'odd' if (i % 7 + i % 5) % 2 else 'even'}\n" for i in range(140))
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = Path(folder, "sums.csv")
-        ...     _ = path.write_text("a,b,sum\n" + rows)
-        ...     config = CompareConfig(path, "sum", activations=("relu", "xnor_ail"), splits=5, rates=(0.01,), epochs=2)
-        ...     result = CompareJob.prepare(config).run(Path(folder, "out"), progress=False)
-        >>> sorted(result.verdict.activations), result.model.name, result.summary.trained
-        (['relu', 'xnor_ail'], 'model.skops', 20)
     """
 
     config: CompareConfig
@@ -122,16 +102,10 @@ class CompareJob:
     def prepare(config: CompareConfig, progress: bool | None = None) -> CompareJob:
         """Read the table or encode the images, check the metric on all splits, and plan."""
         config.validate()
-        names = ("target", "task", "test", "validation", "levels", "drop", "keep", "groups", "time", "class_weight")
-        options = {"path": str(config.path), **{name: getattr(config, name) for name in names}}
-        if config.path.is_dir():
-            path = image_table(config.path, config.weights, progress)
-            options |= {"path": str(path), "target": TARGET, "task": "classify"}
-        source = TableSource(resampled=True, **options)
-        table = prepare_table(source)
+        table = prepare_table(runs.table_source(config, progress))
         if config.class_weight and table.task == "regression":
             raise UserError(f"--class-weight {config.class_weight} needs classes, but {config.target!r} is a number")
-        job = CompareJob(config, table, make_plan(config, source, table), scoring.Scorer(table, config.metric))
+        job = CompareJob(config, table, runs.make_plan(config, table), scoring.Scorer(table, config.metric))
         _ = job.guesses
         return job
 
@@ -194,31 +168,19 @@ class CompareJob:
         """Parameters of the network of every activation."""
         return {run.activation: run.parameters for run in self.plan.runs}
 
-    @property
-    def effort(self) -> Effort:
-        """How much is trained of every activation."""
-        return Effort(len(self.splits), self.config.rates, self.plan.study.training.epochs)
-
     def limit(self, out: Path) -> CompareJob:
         """Return the job with an estimate of its duration, reduced to ``minutes`` if that was asked for."""
-        config, wanted = self.config, self.effort
-        per_epoch = seconds_per_epoch(self.plan, wanted)
+        config = self.config
+        wanted = runs.Effort(len(self.splits), config.rates, self.plan.study.training.epochs)
+        per_epoch = runs.seconds_per_epoch(runs.trial_plan(self.plan, self.splits, config.rates))
         if config.minutes is None:
             return replace(self, seconds=per_epoch * wanted.run_epochs)
         given = {"splits": config.splits is not None, "rates": config.rates != RATES, "epochs": config.epochs is not None}
-        effort = limit_effort(wanted, config.minutes, per_epoch, [name for name in given if given[name]], out)
-        pairs = {
-            "splits": (effort.splits, wanted.splits),
-            "learning rates": (len(effort.rates), len(wanted.rates)),
-            "epochs": (effort.epochs, wanted.epochs),
-        }
-        reduced = [f"{fewer} {name} instead of {full}" for name, (fewer, full) in pairs.items() if fewer < full]
-        notes = [f"to keep to --minutes {config.minutes:g}: {', '.join(reduced)}"] if reduced else []
-        seconds = per_epoch * effort.run_epochs
-        if seconds > 60 * config.minutes:
-            notes.append(f"--minutes {config.minutes:g} is too short; fewer rows or activations help")
-        config = replace(config, **vars(effort))
-        return CompareJob(config, self.table, make_plan(config, self.table.source, self.table), self.scorer, seconds, notes)
+        effort = runs.limit_effort(wanted, config.minutes, per_epoch, [name for name in given if given[name]], out)
+        reduced = f"{effort.splits} splits, {len(effort.rates)} learning rates, at most {effort.epochs} epochs"
+        notes = [f"reduced to fit --minutes {config.minutes:g}: {reduced}"] if effort != wanted else []
+        config, seconds = replace(config, **vars(effort)), per_epoch * effort.run_epochs
+        return replace(self, config=config, plan=runs.make_plan(config, self.table), seconds=seconds, reductions=notes)
 
     def run(
         self,
@@ -230,27 +192,23 @@ class CompareJob:
     ) -> CompareResult:
         """Train what is missing from the results folder, score it, and save the model. Options as for `execute`."""
         self._check_folder(out)
-        bars = CompareProgress(len(self.config.activations) * self.effort.run_epochs, progress)
-
-        def train(phase: str, plan: Plan) -> tuple[ExecutionSummary, list[Result]]:
-            keys = [run.key for run in plan.runs]
-            bars.phase(phase, plan.runs[0].training.epochs, len(store.finished(keys)))
-            return execute(plan, store, progress=bars, cluster=cluster), store.results(keys, history=False)
-
-        with Store(out) as store, use_device(device), store.writing(), bars:
+        with Store(out) as store, use_device(device), store.writing():
             save_study(self.plan, out, "compare", command)
-            summary, trials = train("choosing learning rates", trial_plan(self.plan, self.splits, self.config.rates))
+            plan = runs.trial_plan(self.plan, self.splits, self.config.rates)
+            summary = execute(plan, store, progress=progress, cluster=cluster)
             if not summary.complete:
                 return CompareResult(summary)
-            rates = choose_rates(trials)
-            measured, results = train("training", final_plan(self.plan, rates))
-            summary = _add(summary, measured)
-            notes = [*self.reductions, *edge_notes(rates, self.config.rates)]
+            rates = runs.choose_rates(store.results([run.key for run in plan.runs], history=False))
+            plan = runs.final_plan(self.plan, rates)
+            summary = _add(summary, execute(plan, store, progress=progress, cluster=cluster))
             if not summary.complete:
-                return CompareResult(summary, rates, notes)
-            bars.phase("baselines", 0)
-            result = self._conclude({place(each.config): each for each in results}, store)
-            result = replace(result, summary=summary, rates=rates, notes=[*self.notes, *notes])
+                return CompareResult(summary)
+            results = store.results([run.key for run in plan.runs], history=False)
+            with show_working("scoring networks and baselines", progress):
+                verdict, expected, chosen = self._conclude({runs.place(each.config): each for each in results}, store)
+            model = self._save(chosen, verdict, expected, store) if chosen else None
+            notes = [*self.notes, *self.reductions, *runs.edge_notes(rates, self.config.rates)]
+            result = CompareResult(summary, rates, notes, verdict, expected, model)
             save_study(self.plan, out, "compare", command, **_report_entries(result, [each.key for each in results]))
             return result
 
@@ -265,43 +223,38 @@ class CompareJob:
             other = f"{before[1]!r} of {before[0].name}"
             raise UserError(f"{out} holds the comparison of {other}; choose another folder with --out")
 
-    def _conclude(self, results: Mapping[ActivationSplit, Result], store: Store) -> CompareResult:
-        config, regression = self.config, self.table.task == "regression"
-        scores = {spec: [self._score(results[spec, number], store) for number in self.splits] for spec in config.activations}
-        scores[scoring.GUESS] = self.guesses
+    def _conclude(
+        self, results: Mapping[runs.ActivationSplit, Result], store: Store
+    ) -> tuple[SplitVerdict, Estimate, Result | None]:
+        """Return the verdict, the score to expect of the saved model, and its run; a diverged network scores like guessing."""
+        specs, rows, metric = self.config.activations, self.table.rows(1), self.scorer.metric
+        scores = {spec: [*self.guesses] for spec in (*specs, scoring.GUESS)}
+        diverged, chosen = dict.fromkeys(specs, 0), []
+        for i, number in enumerate(self.splits):
+            usable = {spec: results[spec, number] for spec in specs if runs.finished(results[spec, number])}
+            for spec, result in usable.items():
+                scores[spec][i] = self.scorer(self._network(result, store), number)
+            for spec in specs:
+                diverged[spec] += spec not in usable
+            chosen.append(min(usable.values(), key=lambda result: result.metrics[runs.LOSS], default=None))
         scores |= {name: self._baseline_scores(name) for name in (scoring.LINEAR, scoring.BOOSTING)}
-        rows = self.table.rows(1)
         splits = ResampledSplits(len(self.splits), len(rows["test"]), len(rows["train"]) + len(rows["valid"]))
         verdict = SplitVerdict(
-            compare_splits(scores, self.scorer.metric, splits),
-            config.reference_activation,
+            compare_splits(scores, metric, splits),
+            self.config.reference,
             scoring.GUESS,
-            "guessing the mean" if regression else "guessing the most frequent class",
+            "guessing the mean" if self.table.task == "regression" else "guessing the most frequent class",
             (scoring.LINEAR, scoring.BOOSTING),
-            {spec: sum(not _finished(results[spec, number]) for number in self.splits) for spec in config.activations},
-            one_split=config.time is not None,
+            diverged,
+            one_split=self.config.time is not None,
         )
-        choices = [self._choose(results, number) for number in self.splits]
-        expected = [scores[choice or scoring.GUESS][i] for i, choice in enumerate(choices)]
-        interval = estimate(expected, splits, self.scorer.metric.percent)
-        result = CompareResult(ExecutionSummary(0, 0, 0, 0, 0.0), verdict=verdict, expected=interval)
-        if choices[0] is None:
-            return result
-        return replace(result, model=self._save(results[choices[0], self.splits[0]], result, store))
+        expected = [scores[run.config.activation if run else scoring.GUESS][i] for i, run in enumerate(chosen)]
+        return verdict, estimate(expected, splits, metric.percent), chosen[0]
 
-    def _score(self, result: Result, store: Store) -> float:
-        """Return the score of a network on its test rows; a diverged network scores like guessing."""
-        number = place(result.config)[1]
-        if not _finished(result):
-            return self.guesses[self.splits.index(number)]
-        return self.scorer(scoring.network_estimator(result.config, self.table, load_file(store.weights(result.key))), number)
+    def _network(self, result: Result, store: Store) -> scoring.Estimator:
+        return scoring.network_estimator(result.config, self.table, load_file(store.weights(result.key)))
 
-    def _choose(self, results: Mapping[ActivationSplit, Result], number: int) -> str | None:
-        """Return the activation with the lowest validation loss on a split, or None if all diverged."""
-        finished = {spec: results[spec, number] for spec in self.config.activations if _finished(results[spec, number])}
-        return min(finished, key=lambda spec: finished[spec].metrics[LOSS]) if finished else None
-
-    def _save(self, chosen: Result, result: CompareResult, store: Store) -> Path:
+    def _save(self, chosen: Result, verdict: SplitVerdict, expected: Estimate, store: Store) -> Path:
         run, path = chosen.config, store.folder / MODEL_FILE
         about = {
             "target": self.table.source.target,
@@ -310,12 +263,11 @@ class CompareJob:
             "learning_rate": run.training.learning_rate,
             "chosen": f"lowest validation loss on split {run.split}",
             "metric": self.scorer.metric.key,
-            "expected": asdict(result.expected) if result.expected else None,
-            "verdict": result.text,
+            "expected": asdict(expected),
+            "verdict": str(verdict),
             "versions": {"boolit": __version__, "torch": str(torch.__version__), "python": platform.python_version()},
         }
-        estimator = scoring.network_estimator(run, self.table, load_file(store.weights(chosen.key)))
-        save_model(scoring.pipeline(estimator, run, self.table, about), path)
+        save_model(scoring.pipeline(self._network(chosen, store), run, self.table, about), path)
         return path
 
 
@@ -346,11 +298,7 @@ def _report_entries(result: CompareResult, keys: Sequence[str]) -> dict[str, Any
         **{name: getattr(verdict, name) for name in names},
     }
     paragraphs = [*describe_model(result), *result.notes]
-    return {"keys": [*keys], "comparison": entries, "verdict": result.text, "paragraphs": paragraphs}
-
-
-def _finished(result: Result) -> bool:
-    return result.state == "finished" and math.isfinite(result.metrics[LOSS])
+    return {"keys": [*keys], "comparison": entries, "verdict": str(verdict), "paragraphs": paragraphs}
 
 
 def _add(first: ExecutionSummary, second: ExecutionSummary) -> ExecutionSummary:

@@ -1,4 +1,4 @@
-"""The runs of a comparison: a learning rate for every activation on every split, then the runs that are measured.
+"""From the options to the runs: the data, a plan, trials of learning rates, the runs that are measured, and their duration.
 
 All rates on all splits are one stacked training per activation, a fifth as long as the final one. It never reads test rows,
 and the choice on a split depends on no other split, whose validation rows may be test rows of this one.
@@ -6,25 +6,35 @@ and the choice on a split depends on no other split, whose validation rows may b
 
 from __future__ import annotations
 
+import json
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
 from typing import Any, TypeAlias
 
+import pandas as pd
+
 from boolit.errors import UserError
-from boolit.lab.compare.config import CompareConfig
+from boolit.lab.common.files import atomic_write, cache_key, data_folder
+from boolit.lab.compare.config import MIN_SPLITS, CompareConfig
+from boolit.lab.datasets.embeddings import encode_photographs, files_identity, weights_identity
+from boolit.lab.datasets.images.folder import images_by_class
 from boolit.lab.datasets.table import PreparedTable, TableSource
-from boolit.lab.models import family
 from boolit.lab.results.names import paper_name
-from boolit.lab.runs import Result, RunConfig
+from boolit.lab.runs import Result, RunConfig, job
 from boolit.lab.studies import Plan, StudyFile, cohorts, plan
-from boolit.lab.studies.planner import BUDGET_TOLERANCE
+from boolit.lab.training import Training, train
 from boolit.lab.training.recipe import METRIC_OF_TASK
-from boolit.nn import activation
 
 ActivationSplit: TypeAlias = tuple[str, int]  # an activation on a split
 
-MODEL = {"name": "mlp", "normalization": "batch"}
+IMAGE_TARGET = "class"
 MIN_BUDGET, BUDGET_PER_FEATURE = 10_000, 50
 SAMPLES_SEEN, MAX_EPOCHS, MIN_EPOCHS = 1_500_000, 100, 8
 MIN_BATCH, MAX_BATCH = 16, 512
@@ -32,23 +42,54 @@ PATIENCE_SHARE, MIN_PATIENCE = 0.15, 5
 TRIAL_SHARE, MIN_TRIAL_EPOCHS = 0.2, 2
 WEIGHT_DECAY = 1e-4
 LOSS = "valid_loss"
+EFFORT_FILE = "budget.json"
+MIN_RATES, MIN_LIMITED_EPOCHS = 3, 3
+TIMED_STEPS, TIMED_SECONDS = 5, 0.5
 
 
-def make_plan(config: CompareConfig, source: TableSource, table: PreparedTable) -> Plan:
+def table_source(config: CompareConfig, progress: bool | None = None) -> TableSource:
+    """Return the user's table, or the table of the features of the user's images."""
+    names = ("target", "task", "test", "validation", "drop", "keep", "groups", "time", "class_weight")
+    options = {"path": str(config.path), **{name: getattr(config, name) for name in names}}
+    if config.path.is_dir():
+        path = _encode_images(config.path, str(config.weights) if config.weights else None, progress)
+        options |= {"path": str(path), "target": IMAGE_TARGET, "task": "classify"}
+    return TableSource(resampled=True, **options)
+
+
+def _encode_images(folder: Path, weights: str | None, progress: bool | None) -> Path:
+    """Write the features and classes of all images as a Parquet file in the data folder, once."""
+    classes = images_by_class(folder)
+    files = {"images": [path for paths in classes.values() for path in paths]}
+    _, digest = weights_identity(weights)
+    cache = data_folder() / "embeddings" / cache_key(f"{digest} {files_identity(files)}")
+    table = cache / "table.parquet"
+    if not table.is_file():
+        features = encode_photographs(cache, files, weights, digest, progress)
+        frame = pd.DataFrame(features.float().numpy(), columns=[f"feature {i}" for i in range(features.shape[1])])
+        frame[IMAGE_TARGET] = [name for name, paths in classes.items() for _ in paths]
+        with atomic_write(table) as part:
+            frame.to_parquet(part)
+    return table
+
+
+def make_plan(config: CompareConfig, table: PreparedTable) -> Plan:
     """Plan one run per activation: batch-normalized perceptrons of equal size, stopped early."""
-    features = table.x.shape[1]
-    budget = config.budget or max(MIN_BUDGET, BUDGET_PER_FEATURE * features)
-    _check_budget(config, table, budget)
+    budget = config.budget or max(MIN_BUDGET, BUDGET_PER_FEATURE * table.x.shape[1])
     tables: dict[str, Any] = {
         "title": f"{config.target or 'Classes'} of {config.path.name}",
         "keep_weights": True,
-        "data": source.model_dump(mode="json"),
-        "model": MODEL,
+        "data": table.source.model_dump(mode="json"),
+        "model": {"name": "mlp", "normalization": "batch"},
         "sweep": {"activation": list(config.activations), "params": [budget], "depth": [config.layers], "seeds": 1},
         "training": recipe(len(table.resample(1).rows["train"]), config.epochs),
         "metric": {"name": METRIC_OF_TASK[table.task]},
     }
-    return plan(StudyFile(config.name, config.path, tables))
+    try:
+        return plan(StudyFile(config.name, config.path, tables))
+    except UserError as error:
+        _, is_size, rule = str(error).partition("sweep.params: ")
+        raise UserError(f"--budget {budget} is too small: {rule}") if is_size else error from None
 
 
 def recipe(rows: int, epochs: int | None = None) -> dict[str, Any]:
@@ -71,14 +112,17 @@ def recipe(rows: int, epochs: int | None = None) -> dict[str, Any]:
     }
 
 
-def trial_epochs(epochs: int) -> int:
-    """Return the epochs of a trial of a learning rate."""
+def _patience(epochs: int) -> int:
+    return max(MIN_PATIENCE, round(PATIENCE_SHARE * epochs))
+
+
+def _trial_epochs(epochs: int) -> int:
     return min(epochs, max(MIN_TRIAL_EPOCHS, round(TRIAL_SHARE * epochs)))
 
 
 def trial_plan(planned: Plan, splits: Sequence[int], rates: Sequence[float]) -> Plan:
     """Plan the runs that try every rate of every activation on every split."""
-    epochs = trial_epochs(planned.study.training.epochs)
+    epochs = _trial_epochs(planned.study.training.epochs)
     options = {"epochs": epochs, "patience": _patience(epochs)}
     runs = [
         run.replace(stage="rates", trial=True, seed=split, split=split, training=options | {"learning_rate": rate})
@@ -87,6 +131,18 @@ def trial_plan(planned: Plan, splits: Sequence[int], rates: Sequence[float]) -> 
         for rate in rates
     ]
     return Plan(planned.name, None, planned.study.model_copy(update={"keep_weights": False}), tuple(cohorts(runs)))
+
+
+def choose_rates(trials: Iterable[Result]) -> dict[ActivationSplit, float]:
+    """Return the rate with the lowest validation loss for every activation and split; diverged trials come last.
+
+    Of equal losses, and where all diverged, it is the lowest rate.
+    """
+    losses: dict[ActivationSplit, dict[float, float]] = defaultdict(dict)
+    for trial in trials:
+        rate = float(trial.config.training.learning_rate)
+        losses[place(trial.config)][rate] = trial.metrics[LOSS] if finished(trial) else math.inf
+    return {key: min(sorted(tried), key=lambda rate: tried[rate]) for key, tried in sorted(losses.items())}
 
 
 def final_plan(planned: Plan, rates: Mapping[ActivationSplit, float]) -> Plan:
@@ -99,17 +155,14 @@ def final_plan(planned: Plan, rates: Mapping[ActivationSplit, float]) -> Plan:
     return Plan(planned.name, None, planned.study, tuple(cohorts(runs)))
 
 
-def choose_rates(trials: Iterable[Result]) -> dict[ActivationSplit, float]:
-    """Return the rate with the lowest validation loss for every activation and split; diverged trials come last.
-
-    Of equal losses, and where all diverged, it is the lowest rate.
-    """
-    losses: dict[ActivationSplit, dict[float, float]] = defaultdict(dict)
-    for trial in trials:
-        loss = trial.metrics.get(LOSS, math.nan)
-        rate = float(trial.config.training.learning_rate)
-        losses[place(trial.config)][rate] = loss if trial.state == "finished" and math.isfinite(loss) else math.inf
-    return {where: min(sorted(tried), key=lambda rate: tried[rate]) for where, tried in sorted(losses.items())}
+def edge_notes(rates: Mapping[ActivationSplit, float], tried: Sequence[float]) -> list[str]:
+    """Name the activations whose rate on most splits is the highest or the lowest of those tried."""
+    splits = Counter(spec for spec, _ in rates)
+    at_edge = Counter(spec for (spec, _), rate in rates.items() if rate in (min(tried), max(tried)))
+    names = ", ".join(paper_name(spec) for spec, count in at_edge.items() if 2 * count > splits[spec])
+    if not names or len(tried) < 3:
+        return []
+    return [f"the lowest or highest rate was chosen on most splits for {names}; others may be better (--rates)"]
 
 
 def place(run: RunConfig) -> ActivationSplit:
@@ -118,28 +171,69 @@ def place(run: RunConfig) -> ActivationSplit:
     return run.activation, run.split
 
 
-def edge_notes(rates: Mapping[ActivationSplit, float], tried: Sequence[float]) -> list[str]:
-    """Name the activations whose rate on most splits is the highest or the lowest of those tried."""
-    chosen: dict[str, list[float]] = defaultdict(list)
-    for (spec, _), rate in rates.items():
-        chosen[spec].append(rate)
-    notes = []
-    for word, edge in (("high", max(tried)), ("low", min(tried))) if len(tried) > 1 else ():
-        names = ", ".join(paper_name(spec) for spec, values in chosen.items() if 2 * values.count(edge) > len(values))
-        if names:
-            where = f"the {word}est rate tried, {edge:g}, was chosen on most splits for {names}"
-            notes.append(f"{where}; a {word}er one may be better (--rates)")
-    return notes
+def finished(result: Result) -> bool:
+    """Return whether a run did not diverge."""
+    return result.state == "finished" and math.isfinite(result.metrics[LOSS])
 
 
-def _patience(epochs: int) -> int:
-    return max(MIN_PATIENCE, round(PATIENCE_SHARE * epochs))
+@dataclass(frozen=True)
+class Effort:
+    """How much is trained of every activation."""
+
+    splits: int
+    rates: tuple[float, ...]
+    epochs: int
+
+    @property
+    def run_epochs(self) -> int:
+        """Epochs of all runs of an activation, if none stops early."""
+        return self.splits * (len(self.rates) * _trial_epochs(self.epochs) + self.epochs)
 
 
-def _check_budget(config: CompareConfig, table: PreparedTable, budget: int) -> None:
-    network, ends = family(MODEL), ((table.x.shape[1],), len(table.classes) if table.task == "classes" else 1)
-    for spec in config.activations:
-        function = activation(spec)
-        count = network.parameters(*ends, network.widths_for_budget(budget, config.layers, *ends, function), function)
-        if abs(count - budget) > BUDGET_TOLERANCE * budget:
-            raise UserError(f"--budget {budget} is too small: the smallest network with {spec} has {count} parameters")
+def fit_effort(effort: Effort, run_epochs: float, fixed: Collection[str] = ()) -> Effort:
+    """Return as much of an effort as has at most so many epochs: first fewer splits, then rates, then epochs.
+
+    Example:
+        >>> fit_effort(Effort(10, (0.01, 0.1), 100), 900)
+        Effort(splits=5, rates=(0.01, 0.1), epochs=100)
+    """
+    if "splits" not in fixed and effort.run_epochs > run_epochs:
+        effort = replace(effort, splits=min(effort.splits, MIN_SPLITS))
+    if "rates" not in fixed and effort.run_epochs > run_epochs and len(effort.rates) > MIN_RATES:
+        effort = replace(effort, rates=effort.rates[1::2][-MIN_RATES:])
+    while "epochs" not in fixed and effort.run_epochs > run_epochs and effort.epochs > MIN_LIMITED_EPOCHS:
+        effort = replace(effort, epochs=effort.epochs - 1)
+    return effort
+
+
+def limit_effort(wanted: Effort, minutes: float, per_epoch: float, fixed: Sequence[str], out: Path) -> Effort:
+    """Return the effort for ``--minutes``. It is kept in the results folder, so that the same command resumes."""
+    question = repr((minutes, wanted, fixed))
+    with suppress(OSError, ValueError, KeyError, TypeError):  # there is none, or a damaged one
+        before = json.loads((out / EFFORT_FILE).read_text(encoding="utf-8"))
+        if before["question"] == question:
+            return Effort(before["splits"], tuple(before["rates"]), before["epochs"])
+    effort = fit_effort(wanted, 60 * minutes / per_epoch, fixed)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / EFFORT_FILE).write_text(json.dumps({"question": question, **asdict(effort)}), encoding="utf-8")
+    return effort
+
+
+def seconds_per_epoch(trials: Plan) -> float:
+    """Return about how long one epoch of one run of every activation takes, from a few training steps of each.
+
+    Validation, baselines and the report come on top of the steps, but runs that stop early save about as much.
+    """
+    return sum(_time_epoch(cohort.runs) for cohort in {each.runs[0].activation: each for each in trials.cohorts}.values())
+
+
+def _time_epoch(runs: Sequence[RunConfig]) -> float:
+    work, times = job(runs), [time.monotonic()]
+
+    def watch(training: Training) -> bool:
+        training.loss.cpu()  # waits for the device
+        times.append(time.monotonic())
+        return len(times) <= TIMED_STEPS or times[-1] - times[0] < TIMED_SECONDS
+
+    train(work, callback=watch)
+    return median(after - before for before, after in pairwise(times)) * work.steps_per_epoch / work.runs

@@ -146,7 +146,7 @@ def execute(
     plan: Plan,
     store: Store | None,
     *,
-    progress: StudyProgress | bool | None = None,
+    progress: bool | None = None,
     device: str | torch.device | None = None,
     cluster: Cluster | None = None,
     checkpoint_dir: Path | None = None,
@@ -160,7 +160,7 @@ def execute(
     Args:
         plan: the runs.
         store: where results are recorded. Only one process at a time may write to it.
-        progress: False hides the progress bars; bars that the caller opened are updated instead.
+        progress: False hides the progress bars.
         device: such as ``cpu`` or ``cuda:1``. Defaults to a GPU if there is one. Results depend on it only by rounding.
         cluster: workers that train instead of this process.
         checkpoint_dir: folder of the checkpoints, shared with the workers. Defaults to ``checkpoints`` in the store's folder,
@@ -181,12 +181,7 @@ def execute(
     with use_device(device), store.writing() if store else nullcontext(), stop_requests() as stop:
         missing = _missing(plan, store)
         total, pending = len(plan.runs), sum(len(cohort.runs) for cohort in missing)
-        shown = progress if isinstance(progress, bool | None) and store else False
-        with (
-            nullcontext(progress)
-            if isinstance(progress, StudyProgress)
-            else StudyProgress(total, total - pending, shown) as bars
-        ):
+        with StudyProgress(total, total - pending, progress if store else False) as bars:
             folder = checkpoint_dir
             if folder is None and store is not None and (cluster is None or cluster.local):
                 folder = store.folder / "checkpoints"
