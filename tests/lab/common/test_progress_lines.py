@@ -4,7 +4,7 @@ import io
 
 import pytest
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from boolit.lab.common.progress import LineProgress, count_progress, progress_bars
 
@@ -20,7 +20,8 @@ class Clock:
 
 def lines(seconds_a_step: float, steps: int) -> list[str]:
     clock, file = Clock(), io.StringIO()
-    with LineProgress(Console(file=file, width=40), clock) as bars:
+    columns = (TextColumn("{task.description}", markup=False), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with LineProgress(*columns, console=Console(file=file, width=40), clock=clock) as bars:
         task = bars.add_task(NAME, total=steps)
         for _ in range(steps):
             clock.now += seconds_a_step
@@ -30,9 +31,9 @@ def lines(seconds_a_step: float, steps: int) -> list[str]:
 
 def test_a_line_after_two_seconds_then_every_ten_and_one_at_the_end() -> None:
     assert lines(4.0, 7) == [
-        f"0:00:04 {NAME} 1/7",
-        f"0:00:16 {NAME} 4/7; about 0:00:12 left",
-        f"0:00:28 {NAME} 7/7",
+        f"{NAME} 1/7 0:00:04 -:--:--",
+        f"{NAME} 4/7 0:00:16 0:00:12",
+        f"{NAME} 7/7 0:00:28 0:00:00",
     ]
 
 

@@ -39,14 +39,9 @@ def present_device() -> torch.device:
     return _present.get() or choose_device()
 
 
-def has_float64(device: torch.device) -> bool:
-    """Return whether a device supports double precision; Apple's does not."""
-    return device.type != "mps"
-
-
 def preparation_device(device: torch.device) -> torch.device:
-    """Return the device that stores, draws and encodes samples for ``device``: itself, or the CPU if float64 is missing."""
-    return device if has_float64(device) else torch.device("cpu")
+    """Return the device that prepares samples for ``device``: itself, or the CPU instead of Apple's, which has no float64."""
+    return torch.device("cpu") if device.type == "mps" else device
 
 
 def is_resident(tensors: Iterable[Tensor]) -> bool:

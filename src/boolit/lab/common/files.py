@@ -22,12 +22,7 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def data_folder() -> Path:
-    """Return ``BOOLIT_DATA`` if it is set, else ``boolit`` in the platform's cache folder. It need not exist.
-
-    Example:
-        >>> data_folder().is_absolute()
-        True
-    """
+    """Return ``BOOLIT_DATA`` if it is set, else ``boolit`` in the platform's cache folder. It need not exist."""
     chosen = os.environ.get("BOOLIT_DATA")
     if chosen:
         return Path(chosen).expanduser().absolute()

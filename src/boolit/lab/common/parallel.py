@@ -1,10 +1,8 @@
-"""Ordered maps over threads and processes, and a check that memory suffices."""
+"""Ordered maps over threads and processes."""
 
 from __future__ import annotations
 
-import os
 import signal
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
@@ -19,7 +17,6 @@ from boolit.lab.common.devices import thread_pool
 
 P = TypeVar("P")
 R = TypeVar("R")
-GIB = 2**30
 
 
 def map_in_processes(work: Callable[[P], R], items: Iterable[P], processes: int) -> Iterator[R]:
@@ -55,24 +52,3 @@ def _map_in_order(pool: Executor, work: Callable[[P], R], items: Iterable[P], ah
             yield pending.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def processors() -> int:
-    """Return the number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def machine_bytes() -> int:
-    """Return this machine's memory in bytes, or the largest integer where the system does not say."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return sys.maxsize
-
-
-def require_memory(needed: int, what: str, fix: str) -> None:
-    """Raise `UserError` if ``needed`` bytes exceed this machine's memory."""
-    available = machine_bytes()
-    if needed > available:
-        sizes = f"needs about {needed // GIB:,} GiB of memory, this machine has {available / GIB:,.1f}"
-        raise UserError(f"{what} {sizes}; {fix}")

@@ -11,6 +11,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
@@ -35,18 +36,7 @@ def load_plugins(named: Iterable[str] = ()) -> None:
         _load(f"{entry.name} = {entry.value}", entry.load)
     for name in [*os.environ.get("BOOLIT_PLUGINS", "").split(os.pathsep), *named]:
         if name.strip():
-            load_plugin(name.strip())
-
-
-def load_plugin(name: str) -> None:
-    """Load a plugin: a file if its name ends in .py or contains a folder, otherwise a module."""
-    if not (name.endswith(".py") or "/" in name or os.sep in name):
-        _load(name, lambda: import_module(name))
-        return
-    path = Path(name).resolve()
-    if path.suffix != ".py" or not path.is_file():
-        raise UserError(f"the plugin {name} is not a .py file; give the path of one, or the name of a module")
-    _load(name, lambda: _run_file(path))
+            _load(name.strip(), partial(_import, name.strip()))
 
 
 def loaded_plugins() -> dict[str, str]:
@@ -66,20 +56,23 @@ def _load(name: str, load: Callable[[], object]) -> None:
     _LOADED[name] = hash_file(Path(file))[:16] if file else ""
 
 
-def _run_file(path: Path) -> ModuleType:
+def _import(name: str) -> ModuleType:
+    """Import a file if the name ends in .py or contains a folder, otherwise a module."""
+    if not (name.endswith(".py") or "/" in name or os.sep in name):
+        return import_module(name)
+    path = Path(name).resolve()
     # pydantic looks up the module of a class by name, so it needs a unique one.
-    name = f"boolit_plugin_{path.stem}_{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[name] = module
+    unique = f"boolit_plugin_{path.stem}_{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}"
+    if unique in sys.modules:
+        return sys.modules[unique]
+    spec = spec_from_file_location(unique, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise UserError("there is no such .py file; give the path of one, or the name of a module")
+    module = sys.modules[unique] = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
     except BaseException:
-        del sys.modules[name]
+        del sys.modules[unique]
         raise
     return module
 

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from rich.console import Console
@@ -36,10 +35,10 @@ class Begin(Protocol):
 
 
 @contextmanager
-def count_progress(shown: bool | None = None, lines: bool = True, console: Console | None = None) -> Iterator[Begin]:
+def count_progress(shown: bool | None = None, console: Console | None = None) -> Iterator[Begin]:
     """Yield a function that starts bars which count items."""
     columns = (MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with progress_bars(*columns, shown=shown, lines=lines, console=console, speed_estimate_period=120) as bars:
+    with progress_bars(*columns, shown=shown, console=console, speed_estimate_period=120) as bars:
 
         def begin(what: str, total: int | None = None, done: int = 0) -> Advance:
             task = bars.add_task(what, total=total, completed=done)
@@ -49,43 +48,35 @@ def count_progress(shown: bool | None = None, lines: bool = True, console: Conso
 
 
 @contextmanager
-def show_working(what: str, shown: bool | None = None, console: Console | None = None) -> Iterator[None]:
+def show_working(what: str, shown: bool | None = None) -> Iterator[None]:
     """Show what is being done and for how long, without a total."""
-    with progress_bars(TimeElapsedColumn(), shown=shown, console=console) as bars:
+    with progress_bars(TimeElapsedColumn(), shown=shown) as bars:
         bars.add_task(what, total=None)
         yield
 
 
-def byte_progress(console: Console | None = None) -> Progress:
-    """Return bars that count bytes, or lines that count megabytes."""
-    columns = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    return progress_bars(*columns, console=console, unit=(1e6, " MB"))
+def byte_progress() -> Progress:
+    """Return bars that count bytes."""
+    return progress_bars(DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
 
 
 def progress_bars(
-    *columns: ProgressColumn,
-    shown: bool | None = None,
-    lines: bool = True,
-    console: Console | None = None,
-    unit: tuple[float, str] = (1.0, ""),
-    **options: Any,
+    *columns: ProgressColumn, shown: bool | None = None, console: Console | None = None, **options: Any
 ) -> Progress:
-    """Return transient bars on the error stream, or lines if it is not a terminal and ``lines`` is True.
+    """Return transient bars on the error stream, or lines if it is not a terminal.
 
     Args:
         columns: further columns after the description and the bar.
         shown: False shows nothing.
-        lines: False shows nothing where there is no terminal.
         console: defaults to the error stream.
-        unit: divisor and name of the unit in which lines count.
         options: passed to `rich.progress.Progress`.
     """
     console = console or error_stream()
-    terminal = console.is_terminal and not console.is_dumb_terminal
-    if shown is not False and lines and not terminal:
-        return LineProgress(console, unit=unit, **options)
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(30), *columns)
-    return _BarProgress(*columns, console=console, disable=shown is False or not terminal, transient=True, **options)
+    description = TextColumn("{task.description}", markup=False)
+    if shown is not False and (console.is_dumb_terminal or not console.is_terminal):
+        return LineProgress(description, *columns, console=console, **options)
+    columns = (description, BarColumn(30), *columns)
+    return _BarProgress(*columns, console=console, disable=shown is False, transient=True, **options)
 
 
 def error_stream() -> Console:
@@ -116,22 +107,15 @@ class _BarProgress(Progress):
 class LineProgress(Progress):
     """Tasks printed as a line when they advance: the first after two seconds, then one every ten, and a last one."""
 
-    def __init__(
-        self,
-        console: Console,
-        clock: Callable[[], float] = time.monotonic,
-        unit: tuple[float, str] = (1.0, ""),
-        **options: Any,
-    ) -> None:
-        super().__init__(console=console, disable=True, get_time=clock, **options)
-        self._clock, self._begun = clock, clock()
-        self._divisor, self._unit = unit
-        self._due, self._last = self._begun + SECONDS_TO_FIRST_LINE, ""
+    def __init__(self, *columns: ProgressColumn, console: Console, clock: Callable[[], float] = time.monotonic, **options: Any):
+        super().__init__(*columns, console=console, disable=True, get_time=clock, **options)
+        self._line_columns, self._clock = columns, clock
+        self._due, self._last = clock() + SECONDS_TO_FIRST_LINE, ""
 
     def stop(self) -> None:
         """Print the last line if there was one before."""
         super().stop()
-        if self._last and any(_is_counted(task) for task in self.tasks):
+        if self._last:
             self._print()
         self._last = ""
 
@@ -148,20 +132,11 @@ class LineProgress(Progress):
             self._print()
 
     def _print(self) -> None:
-        now = self._clock()
-        self._due = now + SECONDS_PER_LINE
-        tasks = [task for task in self.tasks if task.visible]
-        line = f"{timedelta(seconds=round(now - self._begun))} {'; '.join(map(self._text, tasks))}"
-        left = tasks[0].time_remaining if tasks and not tasks[0].finished else None
-        line = line if left is None else f"{line}; about {timedelta(seconds=round(left))} left"
+        self._due = self._clock() + SECONDS_PER_LINE
+        line = "; ".join(self._text(task) for task in self.tasks if task.visible)
         if line != self._last:
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)
         self._last = line
 
     def _text(self, task: Task) -> str:
-        count = f" {task.completed / self._divisor:.0f}" if _is_counted(task) else " …"
-        return f"{task.description}{count}" + (f"/{task.total / self._divisor:.0f}{self._unit}" if task.total else "")
-
-
-def _is_counted(task: Task) -> bool:
-    return bool(task.completed or task.total)
+        return " ".join(str(column.render(task)).strip() for column in self._line_columns)

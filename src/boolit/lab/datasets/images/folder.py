@@ -158,7 +158,7 @@ def decode_splits(
     kept, shape = cache / cache_key(VERSION, identity, side, *names), (len(names), 3, side, side)
     if not kept.is_file():
         kept.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(kept) as part, part.open("xb") as file, count_progress(lines=False) as begin:
+        with atomic_write(kept) as part, part.open("xb") as file, count_progress() as begin:
             advance = begin("decoding images", len(names))
             for row, pixels in map_in_threads(partial(_decode_row, side), _wanted(names, files())):
                 file.seek(row * math.prod(shape[1:]))

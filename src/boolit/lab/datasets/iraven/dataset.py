@@ -21,7 +21,7 @@ from torch import Tensor
 
 from boolit.errors import UserError
 from boolit.lab.common.files import atomic_write, data_folder, read_bounded, regular_file
-from boolit.lab.common.parallel import map_in_processes, map_in_threads, processors
+from boolit.lab.common.parallel import map_in_processes, map_in_threads
 from boolit.lab.common.progress import count_progress
 from boolit.lab.common.random import uniform
 from boolit.lab.datasets.base import Dataset, Description, Source, Split
@@ -119,7 +119,7 @@ class Iraven(Source):
         kept.mkdir(parents=True, exist_ok=True)
         with FileLock(kept / "lock"):
             if not files.is_dir():
-                with atomic_write(files) as part, count_progress(lines=False) as begin:
+                with atomic_write(files) as part, count_progress() as begin:
                     part.mkdir()
                     advance = begin(f"problems of {configuration}", count)
                     shape = (count, PANELS, self.side, self.side)
@@ -140,7 +140,7 @@ class Iraven(Source):
             yield from map_in_threads(partial(_read_scaled, self.side), paths)
             return
         batches = [range(start, min(start + BATCH, self.problems)) for start in range(0, self.problems, BATCH)]
-        processes = min(processors(), self.problems // WORTH_A_PROCESS)
+        processes = min(torch.get_num_threads(), self.problems // WORTH_A_PROCESS)
         for batch in map_in_processes(partial(_make_problems, configuration, self.seed, self.side), batches, processes):
             yield from batch
 
