@@ -182,13 +182,14 @@ class BeliefPropagation(nn.Module):
             edges = layer.edges.to(channel.device)
             incoming = sum_rows(prior, messages, layer.before, layer.behind)
             outside = gather(incoming, layer.checks, parse_gate(f"xnor_{self.form}")[0], leave_one_out=True)
-            message = outside * signs[edges] * weights[edges]
+            message = outside * (signs * weights)[edges]
             if self.offset:
                 message = message.sign() * (message.abs() - self.offset).relu()
             if self.damping:
                 message = message * (1 - self.damping) + messages[edges] * self.damping
-            overflowed = message.isinf() & outside.isfinite()
-            messages = messages.index_copy(0, edges, torch.where(overflowed, message.clamp(-largest, largest), message))
+            if message.isinf().any():
+                message = torch.where(outside.isfinite(), message.clamp(-largest, largest), message)
+            messages = message if len(edges) == len(messages) else messages.index_copy(0, edges, message)
         return sum_rows(prior, messages, self.graph.rows), messages
 
     def _decode(self, channel: Tensor, syndromes: Tensor | None, shots: int) -> Decoded:
@@ -246,7 +247,10 @@ def _as_rows(name: str, values: Tensor, columns: int) -> Tensor:
 def sum_rows(prior: Tensor, messages: Tensor, *columns: Tensor) -> Tensor:
     """Return sums of rows of the state, each matrix of row numbers from left to right, and then the sum of these."""
     state = torch.cat([prior, messages, prior.new_zeros(1, prior.shape[1])])
-    return reduce(add, [reduce(add, [state[rows] for rows in matrix.T.to(state.device)]) for matrix in columns])
+    parts = [[state.index_select(0, rows) for rows in matrix.T.to(state.device)] for matrix in columns]
+    total = reduce(torch.add, [reduce(torch.add, part) for part in parts])
+    # Sums rarely overflow. Those that do are computed again with bounds.
+    return total if total.isfinite().all() else reduce(add, [reduce(add, part) for part in parts])
 
 
 class Layer(NamedTuple):
