@@ -10,7 +10,7 @@ corrects bit flips of a random code. The same kind of gate pools bags of instanc
 # Frame-error rates
 # -----------------
 # A decoder sees only the parities of the errors. The exact XNOR (product-sum) corrects
-# more than the approximate one (min-sum). Scaling its messages makes up for much of that.
+# more than the approximate one (min-sum). Scaling its messages helps.
 
 import matplotlib.pyplot as plt
 import torch

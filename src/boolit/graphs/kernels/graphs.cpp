@@ -314,12 +314,14 @@ public:
     void decode(std::atomic<std::int64_t>& next) {
         for (;;) {
             const bool may_start = active == 0 || run.iteration_stride == 0;
+            std::uint32_t started = 0;
             for (int lane = 0; may_start && lane < W; ++lane) {
                 if (shot[lane] >= 0) continue;
                 const std::int64_t taken = next.load(std::memory_order_relaxed) < run.shots ? next.fetch_add(1) : run.shots;
-                if (taken < run.shots) start(lane, taken);
+                if (taken < run.shots) start(lane, taken), started |= std::uint32_t(1) << lane;
             }
             if (active == 0) return;
+            if (started) reset(mask_of<T, 0>(started));
             iterate();
             const std::uint32_t unsatisfied = unsatisfied_lanes();
             for (int lane = 0; lane < W; ++lane) {
@@ -333,12 +335,22 @@ public:
 private:
     void start(int lane, std::int64_t index) {
         const T* given = static_cast<const T*>(run.channel) + index * run.channel_stride;
-        for (std::int64_t v = 0; v < code.variables; ++v) channel[v * W + lane] = state[v * W + lane] = given[v];
-        for (std::int64_t e = code.variables; e < code.variables + code.edges; ++e) state[e * W + lane] = T(0);
+        for (std::int64_t v = 0; run.channel_stride && v < code.variables; ++v) channel[v * W + lane] = given[v];
         const std::uint32_t bit = std::uint32_t(1) << lane;
         for (std::int64_t c = 0; run.syndrome && c < code.checks; ++c)
             syndrome[c] = run.syndrome[index * run.syndrome_stride + c] ? syndrome[c] | bit : syndrome[c] & ~bit;
         shot[lane] = index, round[lane] = 0, ++active;
+    }
+
+    // All lanes that start, at once: numbers of one lane lie in different cache lines.
+    void reset(Int<T> started) {
+        const T* given = static_cast<const T*>(run.channel);
+        for (std::int64_t v = 0; v < code.variables; ++v) {
+            const Real<T> prior = run.channel_stride ? load<T>(&channel[v * W]) : all<T>(given[v]);
+            store<T>(&channel[v * W], prior);
+            store<T>(&state[v * W], bits_of<Real<T>>((bits_of<Int<T>>(prior) & started) | (bits_of<Int<T>>(load<T>(&state[v * W])) & ~started)));
+        }
+        for (std::int64_t e = code.variables; e < code.variables + code.edges; ++e) store<T>(&state[e * W], where<T>(~started, load<T>(&state[e * W])));
     }
 
     void finish(int lane, bool satisfied) {
