@@ -49,7 +49,7 @@ def plain_torch(H: Tensor, iterations: int) -> Callable[[Tensor, Tensor], Tensor
 
 
 def speed() -> Rows:
-    """Time per shot and per edge and iteration at batch 256. Decoders take turns; the fastest of 15 rounds, and medians.
+    """Time per shot and per edge and iteration at batch 256. Decoders take turns; the fastest round, and medians.
 
     The time of the processor tells more than that of the clock where other programs run beside it.
     """
@@ -59,7 +59,7 @@ def speed() -> Rows:
         decoders = timed_decoders(rate, fixed, GROSS.sample(BATCH, rate)[1])
         times: dict[str, list[tuple[float, float]]] = {name: [] for name in decoders}
         counts = {name: run() for name, run in decoders.items()}  # warm up
-        for _ in range(15):
+        for _ in range(10 if fixed else 60):
             for name, run in decoders.items():
                 start, cpu = time.perf_counter(), time.process_time()
                 run()

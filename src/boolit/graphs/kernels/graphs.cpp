@@ -1,7 +1,7 @@
 // Gates over index lists, and belief propagation on parity-check codes, with the batch in the vector lanes.
 //
 // Plain C++17 behind a C interface, without torch or Python headers, compiled once per instruction set like logic/kernels/gates.cpp,
-// whose formulas it shares. boolit/graphs/_lists.py and boolit/graphs/propagation.py call it through ctypes.
+// whose formulas it shares. boolit/graphs/gather.py and boolit/graphs/propagation.py call it through ctypes.
 
 #include <algorithm>
 #include <atomic>
@@ -311,14 +311,14 @@ public:
         std::fill(shot, shot + W, std::int64_t(-1));
     }
 
-    void decode(std::atomic<std::int64_t>& next) {
+    void decode(const std::vector<std::int64_t>& queue, std::atomic<std::int64_t>& next) {
         for (;;) {
             const bool may_start = active == 0 || run.iteration_stride == 0;
             std::uint32_t started = 0;
             for (int lane = 0; may_start && lane < W; ++lane) {
                 if (shot[lane] >= 0) continue;
                 const std::int64_t taken = next.load(std::memory_order_relaxed) < run.shots ? next.fetch_add(1) : run.shots;
-                if (taken < run.shots) start(lane, taken), started |= std::uint32_t(1) << lane;
+                if (taken < run.shots) start(lane, queue[std::size_t(taken)]), started |= std::uint32_t(1) << lane;
             }
             if (active == 0) return;
             if (started) reset(mask_of<T, 0>(started));
@@ -434,10 +434,21 @@ private:
     }
 };
 
+// Shots with many violated checks first: those that take longest should not start last, when other lanes run out of shots.
+inline std::vector<std::int64_t> queue_of(const BoolitCode& code, const BoolitDecoding& run) {
+    std::vector<std::int64_t> queue(std::size_t(run.shots)), violated(std::size_t(run.shots));
+    for (std::int64_t i = 0; i < run.shots; ++i) queue[i] = i;
+    if (!run.syndrome_stride) return queue;
+    for (std::int64_t i = 0; i < run.shots; ++i) violated[i] = std::count(run.syndrome + i * code.checks, run.syndrome + (i + 1) * code.checks, 1);
+    std::stable_sort(queue.begin(), queue.end(), [&](std::int64_t a, std::int64_t b) { return violated[a] > violated[b]; });
+    return queue;
+}
+
 template <class T, int kind>
 void decode(const BoolitCode& code, const BoolitDecoding& run) {
     std::atomic<std::int64_t> next{0};
-    share_out((run.shots + W - 1) / W, code.edges * W * 8, [&](std::int64_t, std::int64_t) { Decoder<T, kind>(code, run).decode(next); });
+    const std::vector<std::int64_t> queue = queue_of(code, run);
+    share_out((run.shots + W - 1) / W, code.edges * W * 8, [&](std::int64_t, std::int64_t) { Decoder<T, kind>(code, run).decode(queue, next); });
 }
 
 }  // namespace
