@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +192,11 @@ def test_inputs() -> None:
     for options in ({"form": "nil"}, {"schedule": "serial"}, {"weights": "all"}, {"damping": 1.0}, {"iterations": 0}):
         with pytest.raises(ValueError, match=next(iter(options))):
             BeliefPropagation(repetition_code(3), **options)
+
+
+def test_boolit_does_not_import_graphs() -> None:
+    code = "import sys, boolit.nn; sys.exit('boolit.graphs' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_codes() -> None:
