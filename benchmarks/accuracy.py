@@ -73,9 +73,15 @@ def compile_reference(folder: Path) -> ctypes.CDLL:
 
 
 def bounds(form: str, k: int) -> tuple[int, int]:
-    """Allowed units of u·c of a value, and of u of a derivative (docs/accuracy.md derives what nil adds)."""
-    rounds = math.ceil(math.log2(k))
-    return 4 * rounds, (16 if k == 2 else 32 * rounds) + (2 if form == "nil" else 0)
+    """Return the allowed units of u·c of a value, and of u · `reach_of` of a derivative."""
+    return 4 * math.ceil(math.log2(k)), 16 + (2 if form == "nil" else 0)
+
+
+def reach_of(points: np.ndarray) -> np.ndarray:
+    """Return the bound of the derivatives of each group over that of a pair (docs/accuracy-and-speed.md derives it)."""
+    k, largest = points.shape[1], np.abs(points).max(1)
+    levels = math.ceil(math.log2(k))
+    return np.ascontiguousarray(levels + 7 / 16 * levels * (levels - 1) * largest + (levels - 1) * 2**levels / 2)
 
 
 def measure(
@@ -94,8 +100,7 @@ def measure(
         value, c, partial = (np.empty(shape, np.longdouble) for shape in (n, n, (n, k)))
         reference.solve(BASES.index(base), n, k, *(array.ctypes.data for array in (points, value, c, partial)))
         x = torch.from_numpy(points).to(dtype)
-        # a node of a tree whose value is off by u·m changes an exponential, and so a derivative, by as much
-        reach = np.ascontiguousarray(1 + np.abs(points).max(1) / 4 if k > 2 else np.ones(n))
+        reach = reach_of(points)
         for form in forms if k <= 60 else ("il",):
             program = Program(((base, form),), k=k)
             mean, sd = moments(base, "il", k) if form == "nil" else (0.0, 1.0)

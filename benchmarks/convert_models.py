@@ -2,14 +2,14 @@
 
 Each converted model must run forward and backward with finite gradients, keep its output shapes and parameter names, and give
 the same outputs after its weights are loaded into a second conversion and after ``save_pretrained``. Writes
-results/convert.json, and prints a table and the step time of a converted MobileNetV2.
+results/convert.csv, and prints a table and the step time of a converted MobileNetV2.
 
     python benchmarks/convert_models.py
 """
 
 from __future__ import annotations
 
-import json
+import csv
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ import torch
 from model_families import FAMILIES, Family
 from torch import Tensor, nn
 
-from boolit.nn import convert
+from boolit.nn import convert, from_pretrained
 from boolit.nn.width import count_parameters
 
 SPECS = ("or_ail", "or_and_ail_d", "silu")
 BUDGETS = ("width", "params", "flops")
-RESULTS = Path(__file__).parent / "results" / "convert.json"
+RESULTS = Path(__file__).parent / "results" / "convert.csv"
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class Row:
 
 
 def outputs(model: nn.Module, example: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors that the model computes from the example."""
     return {name: value for name, value in model(**example).items() if isinstance(value, Tensor)}
 
 
@@ -92,7 +93,7 @@ def try_conversion(family: Family, spec: str, budget: str, folder: Path, *, gate
     torch.testing.assert_close(after, outputs(second, example))
 
     converted.save_pretrained(folder)
-    torch.testing.assert_close(after, outputs(type(converted).from_pretrained(folder).eval(), example))
+    torch.testing.assert_close(after, outputs(from_pretrained(family.model_class, folder).eval(), example))
 
     replaced = sum(change.now.startswith(conversion.spec) for change in conversion.changes)
     resized, left = len(conversion.changes) - replaced, len(conversion.left)
@@ -120,6 +121,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> int:
+    """Try all cases, write the results and print them. Return 1 if a check failed."""
     torch.set_num_threads(1)
     rows, failed = [], 0
     for family in FAMILIES.values():
@@ -134,7 +136,10 @@ def main() -> int:
     if failed:
         print(f"{failed} failed", file=sys.stderr)
         return 1
-    RESULTS.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", encoding="utf-8")
+    with RESULTS.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, [*rows[0]], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
     print(table(rows))
     mobile = FAMILIES["MobileNetV2"]
     images = {"pixel_values": torch.randn(16, 3, 64, 64)}

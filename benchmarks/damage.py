@@ -1,12 +1,12 @@
-"""What random damage does to the files boolit reads: every damaged copy is refused in one line, or read as what it is.
+"""Damage the files that boolit reads at random, and check that each copy is refused in one line or read correctly.
 
-A kind of file is a `Kind` in `KINDS`: a function that makes a valid one, one that reads it as boolit does, and one that says
-what an accepted copy must hold: what the whole file held where the format has a checksum, else what an independent reader finds
-in the damaged bytes. Each damage is drawn from --seed, the kind and its number alone: flipped bits, a cut, a page of zeros, a
-block twice, a length field of a huge value, a block in another's place.
+`KINDS` lists the kinds of files: how to write a valid one, how boolit reads it, and what an accepted copy must contain. That is
+the content of the whole file if the format has a checksum, and otherwise what an independent reader finds in the damaged bytes.
+A damage depends only on --seed, the kind and its number: flipped bits, a cut, a page of zeros, a repeated block, a huge value
+in a length field, or a block in another place.
 
-A damage fails if it raises anything but one line for the user, holds something else, takes more than 30 s or a gibibyte above
-what the process had before, or ends the process. The work is done by processes of --portion damages each.
+A damage fails if reading raises anything but a one-line error, returns other content, takes more than 30 s or a gibibyte of
+additional memory, or ends the process. Every --portion damages run in a process of their own.
 
     python benchmarks/damage.py --count 200 --jobs 2
 """
@@ -40,7 +40,7 @@ from boolit.errors import UserError
 from boolit.lab.datasets.table import TableSource, prepare_table
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Result, RunConfig
-from boolit.lab.training.checkpoint import Checkpoint
+from boolit.lab.training import Checkpoint
 from boolit.tables import TablePreparation, load, read_table, save
 
 SECONDS, BYTES = 30, 2**30
@@ -48,13 +48,19 @@ ROWS = {"a": [1.5, None, -2.0], "b": ["x", "z", "unheard of"]}
 
 
 class RefusedError(Exception):
-    """A reader says in one line what is wrong."""
+    """A reader refused the file with a one-line message."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """``make`` writes a valid file, ``read`` gives what boolit takes from it. ``expect`` gives what must be taken from a copy
-    that is accepted, from its bytes and what the whole file holds; None where nothing can tell, and only crashes count.
+    """A kind of file.
+
+    Args:
+        file: file name.
+        make: writes a valid file.
+        read: returns what boolit reads from it.
+        expect: returns what must be read from an accepted copy, given its bytes and the content of the whole file. None if
+            nothing can tell; then only crashes count.
     """
 
     file: str
@@ -64,7 +70,7 @@ class Kind:
 
 
 def damaged(content: bytes, drawn: random.Random) -> bytes:
-    """The content, damaged in one of six ways."""
+    """Damage the content in one of six ways."""
     size, changed = len(content), bytearray(content)
     place, other, length = drawn.randrange(size), drawn.randrange(size), drawn.randint(1, min(4096, max(1, size // 4)))
     way = drawn.choice(("flip", "cut", "zero", "twice", "length", "splice"))
@@ -230,10 +236,10 @@ def _alarm() -> Iterator[None]:
 
 
 def outcome(kind: Kind, path: Path, whole: Any) -> str:
-    """``refused``, ``read``, or what is wrong."""
+    """Return ``refused``, ``read``, or what is wrong."""
     try:
         with _alarm():
-            found = kind.read(path)
+            content = kind.read(path)
     except (UserError, RefusedError) as error:
         if "\n" in str(error):
             return f"more than one line: {error}"
@@ -247,52 +253,43 @@ def outcome(kind: Kind, path: Path, whole: Any) -> str:
         expected = kind.expect(path.read_bytes(), whole)
     except Exception as error:
         return f"read what another reader refuses ({type(error).__name__}: {error})"
-    return "read" if repr(found) == repr(expected) else "read something else"
+    return "read" if repr(content) == repr(expected) else "read something else"
 
 
 def try_damages(name: str, seed: int, first: int, count: int, folder: Path) -> list[tuple[int, str, float]]:
-    """Number, outcome and seconds of some damages, in this process."""
+    """Return number, outcome and seconds of consecutive damages, tried in this process."""
     kind = KINDS[name]
     path = folder / kind.file
     kind.make(path)
     content, whole = path.read_bytes(), kind.read(path)
     if kind.expect is not None and repr(kind.expect(content, whole)) != repr(whole):
         raise RuntimeError(f"the whole file of {name} is not read as it should be")
-    found = []
+    outcomes = []
     for number in range(first, first + count):
         path.write_bytes(damaged(content, random.Random(f"{seed} {name} {number}")))
         start = time.perf_counter()
-        found.append((number, outcome(kind, path, whole), time.perf_counter() - start))
-    return found
-
-
-def _peak() -> int:
-    """The most memory this process ever had."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+        outcomes.append((number, outcome(kind, path, whole), time.perf_counter() - start))
+    return outcomes
 
 
 def _child(name: str, seed: int, first: int, count: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        try_damages(name, seed, 0, 0, Path(folder))  # what is imported by the first reading is not the damage's
-        before = _peak()
+        try_damages(name, seed, 0, 0, Path(folder))  # imports what reading needs, which the damage must not be charged for
         limit_memory(BYTES)
-        found = try_damages(name, seed, first, count, Path(folder))
-    print(json.dumps({"found": found, "grown": _peak() - before}))
+        print(json.dumps(try_damages(name, seed, first, count, Path(folder))))
 
 
-def _portion(name: str, seed: int, first: int, count: int) -> dict[str, Any]:
+def _portion(name: str, seed: int, first: int, count: int) -> list[tuple[int, str, float]]:
     command = [sys.executable, __file__, "--child", name, str(seed), str(first), str(count)]
     alone = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=alone, timeout=60 + SECONDS * count, check=False)
     if done.returncode:
-        return {"found": [(first, f"the process ended with {done.returncode}: {done.stderr[-300:]}", 0.0)] * count, "grown": 0}
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+        return [(first, f"the process ended with {done.returncode}: {done.stderr[-300:]}", 0.0)] * count
+    return [(number, end, seconds) for number, end, seconds in json.loads(done.stdout)]
 
 
 def main() -> int:
-    """Prints a line for each kind; 1 if a damage failed."""
+    """Print a line for each kind and return 1 if a damage failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=list(KINDS))
     parser.add_argument("--count", type=int, default=200)
@@ -300,25 +297,23 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.child:
-        _child(asked.child[0], *map(int, asked.child[1:]))
+    options = parser.parse_args()
+    if options.child:
+        _child(options.child[0], *map(int, options.child[1:]))
         return 0
     failures = 0
-    with ThreadPoolExecutor(asked.jobs) as pool:
-        firsts = range(0, asked.count, asked.portion)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        firsts = range(0, options.count, options.portion)
         work = {
-            name: [pool.submit(_portion, name, asked.seed, at, min(asked.portion, asked.count - at)) for at in firsts]
-            for name in asked.kinds
+            name: [pool.submit(_portion, name, options.seed, at, min(options.portion, options.count - at)) for at in firsts]
+            for name in options.kinds
         }
         for name, portions in work.items():
-            answers = [portion.result() for portion in portions]
-            found = [entry for answer in answers for entry in answer["found"]]
-            ends = Counter(end for _, end, _ in found)
-            wrong = [(number, end) for number, end, _ in found if end not in ("refused", "read")]
-            slowest, grown = max(seconds for _, _, seconds in found), max(answer["grown"] for answer in answers)
+            outcomes = [entry for portion in portions for entry in portion.result()]
+            ends = Counter(end for _, end, _ in outcomes)
+            wrong = [(number, end) for number, end, _ in outcomes if end not in ("refused", "read")]
             figures = f"refused {ends['refused']:4}  read {ends['read']:3}  wrong {len(wrong):3}"
-            print(f"{name:20} {figures}  slowest {slowest:6.2f} s  memory {grown / 2**20:6.0f} MiB", flush=True)
+            print(f"{name:20} {figures}  slowest {max(seconds for _, _, seconds in outcomes):6.2f} s", flush=True)
             for number, end in wrong[:10]:
                 print(f"  {name} {number}: {end[:300]}")
             failures += len(wrong)

@@ -1,30 +1,49 @@
-"""Write the runs of a results folder as a CSV of docs/evidence.
+"""Write CSVs of docs/evidence, and what is made of them.
 
     boolit run parity --out results/parity
-    python benchmarks/evidence.py results/parity parity    # writes docs/evidence/parity.csv
+    python benchmarks/evidence.py runs results/parity parity    # writes docs/evidence/parity.csv
+    python benchmarks/evidence.py paper                         # summaries, figures and tables of the paper
 
-One row per run: an accuracy is a fraction, and the value of a diverged run is empty. In a comparison, ``seed`` is the number of
-the split.
+``runs`` writes one row per run: an accuracy is a fraction, and the value of a diverged run is empty. In a comparison, ``seed``
+is the number of the split. ``paper`` reads ``docs/evidence/paper`` and writes ``src/boolit/lab/paper/ours``, the figures of
+``docs/images/paper`` and the marked blocks of ``docs/paper.md``.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import re
+from collections.abc import Iterable
 from pathlib import Path
 
+import pandas as pd
+
+from boolit.lab.paper.claims import claim_table
+from boolit.lab.paper.measured import FIGURES, agreement, beside_printed, columns, label_of, summarize
+from boolit.lab.paper.printed import labels, table, tables
 from boolit.lab.results.store import Store
 from boolit.lab.studies import load
 
-EVIDENCE = Path(__file__).resolve().parent.parent / "docs" / "evidence"
+ROOT = Path(__file__).resolve().parent.parent
+EVIDENCE = ROOT / "docs" / "evidence"
+SUMMARIES = ROOT / "src" / "boolit" / "lab" / "paper" / "ours"
+PAGE = ROOT / "docs" / "paper.md"
+IMAGES = ROOT / "docs" / "images" / "paper"
+DRAWN = ("mlp-mnist", "cnn-mnist", "mlp-covtype", "resnet50-cifar10", "jsb")
+BLOCK = re.compile(r"<!-- (table|claims|glance) ?([\w-]*) -->\n.*?<!-- end -->", re.DOTALL)
+# Of a:parity by parameter count: three layers of width w, which gates halve (f = 1/2).
+WIDTHS = {round(9 * w + 2 * (f * w * w + w) + f * w + 1): w for w in (8, 16, 32, 64, 128, 256) for f in (1, 0.5)}
+WIDE = 4  # columns of a printed table in one table of the page
 
 
-def write_evidence(folder: Path, name: str, to: Path = EVIDENCE) -> int:
+def write_runs(folder: Path, name: str, to: Path = EVIDENCE) -> int:
     """Write the runs that are not trials of a search. Return their number."""
     metric = load(folder).plan.study.metric.key
     with Store(folder) as store:
         frame = store.frame()
     frame = frame[~frame["trial"] & frame["stage"].isna()]
-    columns = {
+    values = {
         "study": name,
         "activation": frame["activation"],
         "parameters": frame["size"],
@@ -35,18 +54,172 @@ def write_evidence(folder: Path, name: str, to: Path = EVIDENCE) -> int:
         "seconds": frame["seconds"].map("{:.3g}".format),
     }
     order = ["depth", "parameters", "activation", "seed"]
-    frame.assign(**columns)[list(columns)].sort_values(order).to_csv(to / f"{name}.csv", index=False)
+    frame.assign(**values)[list(values)].sort_values(order).to_csv(to / f"{name}.csv", index=False)
     return len(frame)
 
 
+def cells_of_runs(folder: Path = EVIDENCE / "paper") -> pd.DataFrame:
+    """Return the summaries of all runs of a folder of evidence, one row per cell."""
+    return pd.concat([summarize(pd.read_csv(path), label_of(path.stem)) for path in sorted(folder.glob("*.csv"))])
+
+
+def fill(page: str, cells: pd.DataFrame) -> str:
+    """Return a page with its marked blocks made again from the summaries."""
+
+    def block(match: re.Match[str]) -> str:
+        kind, name = match.groups()
+        text = {"table": lambda: results(name, cells), "claims": lambda: claims(cells), "glance": lambda: glance(cells)}[kind]()
+        return f"<!-- {f'{kind} {name}'.strip()} -->\n{text}\n<!-- end -->"
+
+    return BLOCK.sub(block, page)
+
+
+def results(name: str, cells: pd.DataFrame) -> str:
+    """Return the line and the tables of a table or figure of the paper."""
+    label = label_of(name)
+    ours = cells[cells["label"] == label]
+    picture = IMAGES / f"{name}.png"
+    image = (
+        [f"![{label}: our means, and the printed ones as hollow marks](images/paper/{name}.png)\n"] if picture.exists() else []
+    )
+    if label not in labels():
+        line = f"{len(ours)} cells, n = {', '.join(map(str, sorted(set(ours['n']))))}; the paper prints no numbers.\n"
+        wide = ours.assign(text=[_text(*row) for row in zip(ours["mean"], ours["standard_error"], ours["n"], strict=True)])
+        if name == "parity8":
+            wide["column"] = [
+                re.sub(r"^\d+", lambda count: f"width {WIDTHS[int(count[0])]}", column) for column in wide["column"]
+            ]
+        grid = wide.pivot(index="activation", columns="column", values="text").fillna("")
+        grid = grid[sorted(grid, key=lambda column: (len(column), column))]
+        return "\n".join([line, *image, _markdown(["activation", *grid], ([f"`{row}`", *grid.loc[row]] for row in grid.index))])
+    both = beside_printed(label, cells)
+    if both.empty:
+        return f"Not run yet: 0 of {len(table(label))} cells. The commands are above."
+    run = [column for column in columns(label) if column in set(both["column"])]
+    parts = [_grid(both, run[first : first + WIDE]) for first in range(0, len(run), WIDE)]
+    return "\n".join([f"{agreement(label, cells)}\n", *image, "\n\n".join(parts)])
+
+
+def _text(mean: float, error: float, n: int) -> str:
+    digits = 2 if mean > 1 else 4
+    return f"{mean:.{digits}f} ± {error:.{digits}f} ({n})" if error == error else f"{mean:.{digits}f} ({n})"
+
+
+def _grid(both: pd.DataFrame, shown: list[str]) -> str:
+    compared = both["difference"].notna().any()
+    titles = [f"{column} {part}" for column in shown for part in ("printed", "ours (n)", "Δ / s.e.")[: 3 if compared else 2]]
+    lines = []
+    for spec, group in both[both["column"].isin(shown)].groupby("activation", sort=False):
+        line, by_column = [f"`{spec}`"], group.set_index("column")
+        for column in shown:
+            if column not in by_column.index:
+                line += [""] * (3 if compared else 2)
+                continue
+            cell = by_column.loc[column]
+            error = "" if math.isnan(cell["printed_error"]) else f" ± {cell['printed_error']:.2f}"
+            line += [f"{cell['printed']:.2f}{error}", _text(cell["mean"], cell["standard_error"], cell["n"])]
+            line += [f"{cell['difference']:+.1f}".replace("-", "−")] if compared else []
+        lines.append(line)
+    return _markdown(["activation", *titles], lines)
+
+
+def _markdown(titles: list[str], lines: Iterable[list[str]]) -> str:
+    rows = [titles, ["---", *["---:"] * (len(titles) - 1)], *lines]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def claims(cells: pd.DataFrame) -> str:
+    """Return the table of claims with both verdicts."""
+    frame = claim_table(cells)
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in frame["ours"].value_counts().items())
+    lines = [
+        [
+            f"{row.quote.replace('|', '¦')} ({row.place})",
+            *(row.printed, f"**{row.ours}**" if row.ours in ("confirmed", "contradicted") else row.ours),
+            *(row.test, row.n if len(row.n) < 30 else f"{row.n[:27]}…", "" if math.isnan(row.p) else f"{row.p:.1g}"),
+        ]
+        for row in frame.itertuples()
+    ]
+    titles = ["claim", "follows from the printed tables", "in our runs", "test", "n", "p"]
+    return f"{len(frame)} claims; in our runs: {counts}.\n\n" + _markdown(titles, lines)
+
+
+def glance(cells: pd.DataFrame) -> str:
+    """Return one line for each table of results."""
+    lines = []
+    for name in [*(label.removeprefix("tab:") for label in tables()), *FIGURES]:
+        label = label_of(name)
+        ours = cells[cells["label"] == label]
+        several = int(((beside_printed(label, cells) if label in labels() else ours)["n"] >= 3).sum())
+        if label not in labels():
+            text = f"{len(ours)} cells; no printed numbers"
+        else:
+            text = (
+                agreement(label, cells).partition("; rank")[0].rstrip(".")
+                if len(beside_printed(label, cells))
+                else "not run yet"
+            )
+        lines.append([f"`{label}`", text, str(several)])
+    return _markdown(["table", "our runs", "cells with n ≥ 3"], lines)
+
+
+def draw(name: str, cells: pd.DataFrame, to: Path = IMAGES) -> None:
+    """Draw our mean ± standard error of every activation, one panel per column, with printed means as hollow marks."""
+    import matplotlib.pyplot as plt
+
+    label = label_of(name)
+    ours = cells[cells["label"] == label]
+    run = [column for column in columns(label) if column in set(ours["column"])] or sorted(set(ours["column"]), key=int)
+    specs = list(dict.fromkeys(ours["activation"]))[::-1]
+    printed = {(cell.activation, cell.column): cell.mean for cell in table(label)} if label in labels() else {}
+    size = (1.8 + 2.1 * len(run), 1.2 + 0.24 * len(specs))
+    figure, panels = plt.subplots(1, len(run), figsize=size, sharey=True, squeeze=False, layout="constrained")
+    for column, axes in zip(run, panels[0], strict=True):
+        part = ours[ours["column"] == column].set_index("activation")
+        rows = [specs.index(spec) for spec in part.index]
+        axes.errorbar(
+            part["mean"], rows, xerr=part["standard_error"], fmt="o", color="#2563a8", markersize=4, label="ours ± s.e."
+        )
+        hollow = [(printed[spec, column], specs.index(spec)) for spec in part.index if (spec, column) in printed]
+        if hollow and set(part["kind"]) == {"reproduction"}:
+            axes.plot(*zip(*hollow, strict=True), "o", color="#b45309", markerfacecolor="none", markersize=8, label="printed")
+        axes.set_title(f"{column} {'layers' if name == 'mlp-covtype' else 'parameters'}", fontsize=9)
+        axes.tick_params(labelsize=8)
+        axes.grid(alpha=0.3)
+    panels[0][0].set_yticks(range(len(specs)), specs, fontsize=8)
+    figure.supxlabel("test accuracy (%)", fontsize=9)
+    figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=8, frameon=False)
+    to.mkdir(parents=True, exist_ok=True)
+    figure.savefig(to / f"{name}.png", dpi=120, metadata={"Software": None})
+    plt.close(figure)
+
+
+def write_paper() -> None:
+    """Write the summaries, the figures and the marked blocks of docs/paper.md."""
+    cells = cells_of_runs()
+    SUMMARIES.mkdir(exist_ok=True)
+    for path in (EVIDENCE / "paper").glob("*.csv"):
+        part = cells[cells["label"] == label_of(path.stem)]
+        part.to_csv(SUMMARIES / path.name, index=False, float_format="%.8g")
+        if path.stem in DRAWN:
+            draw(path.stem, cells)
+    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), cells), encoding="utf-8")
+
+
 def main() -> None:
-    """Write the CSV that the command line names."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="a folder that boolit wrote")
-    parser.add_argument("name", help="name of the CSV")
-    parser.add_argument("--to", type=Path, default=EVIDENCE, help="folder of the CSV (default: docs/evidence)")
+    commands = parser.add_subparsers(dest="command", required=True)
+    runs = commands.add_parser("runs", help="write the runs of a results folder as a CSV")
+    runs.add_argument("folder", type=Path, help="a folder that boolit wrote")
+    runs.add_argument("name", help="name of the CSV")
+    runs.add_argument("--to", type=Path, default=EVIDENCE, help="folder of the CSV (default: docs/evidence)")
+    commands.add_parser("paper", help="make summaries, figures and docs/paper.md from docs/evidence/paper")
     options = parser.parse_args()
-    print(f"{options.name}.csv: {write_evidence(options.folder, options.name, options.to)} runs")
+    if options.command == "paper":
+        write_paper()
+    else:
+        print(f"{options.name}.csv: {write_runs(options.folder, options.name, options.to)} runs")
 
 
 if __name__ == "__main__":

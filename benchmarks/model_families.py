@@ -76,32 +76,32 @@ SPECIAL = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 TEXT = {"vocab_size": WORDS, "max_position_embeddings": 40}
 
 
-def words() -> Tensor:
+def _words() -> Tensor:
     return torch.randint(3, WORDS, (2, LENGTH))
 
 
-def text() -> dict[str, Tensor]:
-    return {"input_ids": words(), "attention_mask": torch.ones(2, LENGTH, dtype=torch.long)}
+def _text() -> dict[str, Tensor]:
+    return {"input_ids": _words(), "attention_mask": torch.ones(2, LENGTH, dtype=torch.long)}
 
 
-def two_texts() -> dict[str, Tensor]:
-    return {**text(), "decoder_input_ids": words()}
+def _two_texts() -> dict[str, Tensor]:
+    return {**_text(), "decoder_input_ids": _words()}
 
 
-def picture() -> dict[str, Tensor]:
+def _picture() -> dict[str, Tensor]:
     return {"pixel_values": torch.randn(2, 3, SIDE, SIDE)}
 
 
-def sound() -> dict[str, Tensor]:
+def _sound() -> dict[str, Tensor]:
     return {"input_features": torch.randn(2, 8, 24)}
 
 
-def waves() -> dict[str, Tensor]:
+def _waves() -> dict[str, Tensor]:
     return {"input_values": torch.randn(2, 400)}
 
 
-def text_and_picture() -> dict[str, Tensor]:
-    return {**text(), **picture()}
+def _text_and_picture() -> dict[str, Tensor]:
+    return {**_text(), **_picture()}
 
 
 @dataclass(frozen=True)
@@ -123,34 +123,34 @@ class Family:
 FAMILIES = {
     family.name: family
     for family in (
-        Family("BERT", BertForSequenceClassification, BertConfig(**ENCODER, **TEXT, **NO_DROPOUT), text),
-        Family("RoBERTa", RobertaForMaskedLM, RobertaConfig(**ENCODER, **TEXT, **NO_DROPOUT), text),
+        Family("BERT", BertForSequenceClassification, BertConfig(**ENCODER, **TEXT, **NO_DROPOUT), _text),
+        Family("RoBERTa", RobertaForMaskedLM, RobertaConfig(**ENCODER, **TEXT, **NO_DROPOUT), _text),
         Family(
             "DistilBERT",
             DistilBertForSequenceClassification,
             DistilBertConfig(dim=32, hidden_dim=128, n_layers=2, n_heads=4, **TEXT, dropout=0.0, attention_dropout=0.0),
-            text,
+            _text,
         ),
         Family(
             "GPT-2",
             GPT2LMHeadModel,
             GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=40, vocab_size=WORDS, **SPECIAL),
-            text,
+            _text,
         ),
-        Family("Llama", LlamaForCausalLM, LlamaConfig(**ENCODER, **TEXT, num_key_value_heads=2, **SPECIAL), text, gated=True),
-        Family("Qwen2", Qwen2ForCausalLM, Qwen2Config(**ENCODER, **TEXT, num_key_value_heads=2, **SPECIAL), text, gated=True),
+        Family("Llama", LlamaForCausalLM, LlamaConfig(**ENCODER, **TEXT, num_key_value_heads=2, **SPECIAL), _text, gated=True),
+        Family("Qwen2", Qwen2ForCausalLM, Qwen2Config(**ENCODER, **TEXT, num_key_value_heads=2, **SPECIAL), _text, gated=True),
         Family(
             "Gemma",
             GemmaForCausalLM,
             GemmaConfig(**ENCODER, **TEXT, num_key_value_heads=1, head_dim=8, **SPECIAL),
-            text,
+            _text,
             gated=True,
         ),
         Family(
             "T5",
             T5ForConditionalGeneration,
             T5Config(d_model=32, d_ff=128, d_kv=8, num_heads=4, num_layers=2, vocab_size=WORDS, dropout_rate=0.0),
-            two_texts,
+            _two_texts,
         ),
         Family(
             "T5 gated",
@@ -165,7 +165,7 @@ FAMILIES = {
                 dropout_rate=0.0,
                 feed_forward_proj="gated-gelu",
             ),
-            two_texts,
+            _two_texts,
             gated=True,
         ),
         Family(
@@ -185,36 +185,38 @@ FAMILIES = {
                 decoder_start_token_id=2,
                 forced_eos_token_id=2,
             ),
-            two_texts,
+            _two_texts,
         ),
-        Family("ViT", ViTForImageClassification, ViTConfig(**ENCODER, **NO_DROPOUT, image_size=SIDE, patch_size=8), picture),
-        Family("DeiT", DeiTForImageClassification, DeiTConfig(**ENCODER, **NO_DROPOUT, image_size=SIDE, patch_size=8), picture),
+        Family("ViT", ViTForImageClassification, ViTConfig(**ENCODER, **NO_DROPOUT, image_size=SIDE, patch_size=8), _picture),
+        Family(
+            "DeiT", DeiTForImageClassification, DeiTConfig(**ENCODER, **NO_DROPOUT, image_size=SIDE, patch_size=8), _picture
+        ),
         Family(
             "Swin",
             SwinForImageClassification,
             SwinConfig(
                 image_size=SIDE, patch_size=4, embed_dim=16, depths=[2, 2], num_heads=[2, 4], window_size=4, drop_path_rate=0.0
             ),
-            picture,
+            _picture,
         ),
         Family(
             "ConvNeXt",
             ConvNextForImageClassification,
             ConvNextConfig(image_size=SIDE, num_stages=2, depths=[2, 2], hidden_sizes=[16, 32]),
-            picture,
+            _picture,
         ),
         Family(
             "ResNet",
             ResNetForImageClassification,
             ResNetConfig(embedding_size=16, hidden_sizes=[32, 64], depths=[2, 2], layer_type="bottleneck"),
-            picture,
+            _picture,
             options={"skip_pinned": True},
         ),
         Family(
             "MobileNetV2",
             MobileNetV2ForImageClassification,
             MobileNetV2Config(image_size=SIDE, depth_multiplier=0.25, min_depth=8),
-            picture,
+            _picture,
         ),
         Family(
             "Whisper encoder",
@@ -227,7 +229,7 @@ FAMILIES = {
                 num_mel_bins=8,
                 max_source_positions=12,
             ),
-            sound,
+            _sound,
         ),
         Family(
             "CLIP",
@@ -237,7 +239,7 @@ FAMILIES = {
                 vision_config={**ENCODER, "image_size": SIDE, "patch_size": 8},
                 projection_dim=16,
             ),
-            text_and_picture,
+            _text_and_picture,
         ),
         Family(
             "OPT",
@@ -251,7 +253,7 @@ FAMILIES = {
                 num_attention_heads=4,
                 dropout=0.0,
             ),
-            text,
+            _text,
         ),
         Family(
             "DINOv2, SwiGLU",
@@ -259,7 +261,7 @@ FAMILIES = {
             Dinov2Config(
                 hidden_size=32, num_hidden_layers=2, num_attention_heads=4, image_size=SIDE, patch_size=8, use_swiglu_ffn=True
             ),
-            picture,
+            _picture,
             gated=True,
         ),
         Family(
@@ -276,14 +278,14 @@ FAMILIES = {
                 layerdrop=0.0,
                 apply_spec_augment=False,
             ),
-            waves,
+            _waves,
             options={"skip_pinned": True},
         ),
         Family(
             "Mamba",
             MambaForCausalLM,
             MambaConfig(hidden_size=32, num_hidden_layers=2, vocab_size=WORDS, state_size=8, **SPECIAL),
-            text,
+            _text,
         ),
     )
 }

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from boolit.errors import UserError
+from boolit.lab.datasets.iraven.rules import LAYOUTS
 from boolit.lab.execute import execute
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Result
@@ -27,6 +28,8 @@ from boolit.lab.studies import Cohort, Plan, load_study, plan
 ROOT = Path(__file__).resolve().parent.parent
 EVIDENCE = ROOT / "docs" / "evidence" / "paper"
 COLUMNS = ["key", "study", "profile", "activation", "parameters", "depth", "seed", "metric", "value", "seconds", "commit"]
+# Metrics of the same runs that are columns of tab:sran, tab:tmn-og and tab:tmnx.
+METRIC_COLUMNS = {f"test_accuracy_{name}" for name in LAYOUTS} | {"test_auc", "test_auc2", "test_auc3"}
 TWELVE = [
     *("relu", "silu", "tanh", "max", "max_min_d", "signed_geomean", "or_ail", "xnor_ail", "xnor_nail"),
     *("or_and_ail_d", "or_xnor_ail_d", "or_and_xnor_ail_d"),
@@ -36,14 +39,13 @@ FIRST_CNN = ["or_ail", "silu", "or_and_ail_d", "or_xnor_ail_d"]
 
 @dataclass(frozen=True)
 class Job:
-    """Runs of one study for one table of the paper; ``analogue`` if the networks are smaller than the paper's."""
+    """Runs of one study for one table of the paper. The profile ``analogue`` has smaller networks and data than the paper."""
 
     table: str
     study: str
     profile: str
     seeds: int
     sets: tuple[str, ...] = ()
-    analogue: bool = False
 
     def plan(self) -> Plan:
         """Return the plan of the job."""
@@ -54,28 +56,29 @@ def _set(key: str, value: object) -> str:
     return f"{key}={value!r}"
 
 
-COVERTYPE = (_set("sweep.params", [100_000]), _set("sweep.activation", TWELVE))
+ONE_SIZE = (_set("sweep.params", [100_000]), _set("sweep.activation", TWELVE))
+SMALLEST = _set("sweep.params", [16_384])
 JOBS = [
     Job("mlp-mnist", "mnist-mlp", "paper-16k", 10),
     Job("mlp-mnist", "mnist-mlp", "paper", 10, (_set("sweep.params", [65_536]),)),
     Job("parity", "parity", "paper", 40),
     Job("xor", "xor", "paper", 40),
-    Job("mlp-mnist", "mnist-mlp", "paper", 10, (_set("sweep.params", [262_144]),)),
-    Job("parity8", "parity8", "paper", 10),
     Job("jsb", "chorales", "paper", 10),
-    Job("cnn-mnist", "mnist-cnn", "paper", 5, (_set("sweep.params", [16_384]), _set("sweep.activation", FIRST_CNN))),
-    Job("cnn-mnist", "mnist-cnn", "paper", 5, (_set("sweep.params", [16_384]),)),
-    *(
-        Job(
-            "mlp-covtype", f"covertype-{depth}", "paper", 3, (_set("sweep.params", [100_000]), _set("sweep.activation", TWELVE))
-        )
-        for depth in (1, 2, 3)
-    ),
+    Job("mlp-mnist", "mnist-mlp", "paper", 10, (_set("sweep.params", [262_144]),)),
+    Job("parity8", "parity8", "headline", 10),
+    Job("parity8", "parity8", "paper", 10),
+    Job("parity8", "parity8", "headline", 3, (_set("sweep.activation", ["relu"]), _set("sweep.width", 256))),
+    Job("tmn-og", "composed-tmn", "analogue", 3),
+    Job("tmnx", "composed-tmnx", "analogue", 3),
+    Job("cnn-mnist", "mnist-cnn", "paper", 4, (SMALLEST, _set("sweep.activation", FIRST_CNN))),
+    Job("cnn-mnist", "mnist-cnn", "paper", 4, (SMALLEST,)),
+    Job("sran", "iraven", "analogue", 3),
+    Job("resnet50-cifar10", "cifar10", "analogue", 3),
+    *(Job("mlp-covtype", f"covertype-{depth}", "paper", 3, ONE_SIZE) for depth in (1, 2, 3)),
     Job("transfer-extra", "transfer-cifar10", "paper", 3),
     Job("transfer-head-512", "transfer-cifar10", "paper-512", 3),
     Job("cnn-mnist", "mnist-cnn", "paper-63k", 5),
-    Job("tmn-og", "composed-tmn", "paper", 5, analogue=True),
-    Job("tmnx", "composed-tmnx", "paper", 5, analogue=True),
+    Job("cnn-mnist", "mnist-cnn", "paper", 5, (SMALLEST,)),
     Job("mlp-mnist", "mnist-mlp", "paper", 3, (_set("sweep.params", [4_194_304]),)),
 ]
 
@@ -88,24 +91,28 @@ def known_keys(path: Path) -> set[str]:
         return {row["key"] for row in csv.DictReader(file)}
 
 
-def row(result: Result, commit: str) -> list[str]:
-    """Return a run as a row: an accuracy is a fraction, and the value of a diverged run is empty."""
-    config, value = result.config, result.metrics.get(result.config.metric.key, math.nan)
+def rows(result: Result, commit: str) -> list[list[str]]:
+    """Return one row per metric that is a column of a table: accuracies are fractions, values of diverged runs are empty."""
+    config = result.config
+    metrics = [config.metric.key, *(name for name in result.metrics if name in METRIC_COLUMNS and name != config.metric.key)]
     return [
-        *(config.key, config.study, config.profile or "", config.activation, str(config.size), str(config.depth)),
-        *(str(config.seed), config.metric.key, f"{value:.6g}" if math.isfinite(value) else ""),
-        *(f"{result.seconds:.3g}", commit),
+        [
+            *(config.key, config.study, config.profile or "", config.activation, str(config.size), str(config.depth)),
+            *(str(config.seed), metric, f"{value:.6g}" if math.isfinite(value) else "", f"{result.seconds:.3g}", commit),
+        ]
+        for metric in metrics
+        for value in [result.metrics.get(metric, math.nan)]
     ]
 
 
-def append(path: Path, rows: Iterable[Sequence[str]]) -> None:
+def append(path: Path, lines: Iterable[Sequence[str]]) -> None:
     """Append rows to a CSV, which is created with a header if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     is_new = not path.exists()
     with path.open("a", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerows([COLUMNS] if is_new else [])
-        writer.writerows(rows)
+        writer.writerows(lines)
 
 
 def run(job: Job, evidence: Path, folder: Path, commit: str) -> bool:
@@ -120,7 +127,7 @@ def run(job: Job, evidence: Path, folder: Path, commit: str) -> bool:
             if not execute(part, store).complete:
                 return False
             results = store.results([run.key for run in missing], history=False)
-            append(path, [row(result, commit) for result in results])
+            append(path, [row for result in results for row in rows(result, commit)])
     return True
 
 

@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 
 project = "boolit"
 author = "The boolit authors"
-project_copyright = "The boolit authors; MIT licence"
+project_copyright = "The boolit authors; MIT license"
 version = release = boolit.__version__
 
 extensions = [

@@ -29,7 +29,7 @@ def test_files_are_downloaded_once(tmp_path: Path, capsys: pytest.CaptureFixture
     out = capsys.readouterr().out
     assert f"{tmp_path / 'covertype' / 'covtype.data.gz'}: downloaded" in out
     assert "resnet18-f37072fd.pth: downloaded" in out
-    assert "digits needs no published files" in out
+    assert "digits needs no files" in out
     assert run(["fetch", "covertype"]) == 0
     assert "covtype.data.gz: already here" in capsys.readouterr().out
 

@@ -95,14 +95,13 @@ def test_the_same_command_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert (stopped.returncode, stopped.stderr) == (130, f"{INTERRUPT_MESSAGE}\n")
     assert list((tmp_path / "out" / "checkpoints").iterdir())
     assert run(["run", "parity", "--out", str(tmp_path / "out"), *SMALL]) == 0
-    assert "2 runs trained" in capsys.readouterr().out
+    assert "Trained 2 runs" in capsys.readouterr().out
 
 
 def test_the_script_takes_them_as_the_module_does(tmp_path: Path) -> None:
     script = tmp_path / "boolit"
     script.write_text("from boolit.cli import main\nmain()\n")
-    (tmp_path / "sitecustomize.py").write_text(HOOK)
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "SEND": "2", "AT_EVENT": "import", "AT_NAME": "torch"}
+    _, environment = prepare(tmp_path, signal.SIGINT, "import", "torch")
     done = subprocess.run([sys.executable, str(script), "doctor"], env=environment, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (130, f"{INTERRUPT_MESSAGE}\n")
 

@@ -1,33 +1,27 @@
-"""What the commands print where: colours, widths, completion, the question at the end; and docs/command-line.md on it."""
+"""Colors, widths and shell completion of the commands."""
 
 from __future__ import annotations
 
 import io
 import json
 import os
-import re
 import subprocess
 import sys
-import webbrowser
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-import boolit
-from boolit.cli import _terminal, _verify
+from boolit.cli import _paper
 from boolit.cli._app import COMPLETION, EXIT_CODES, run
-from boolit.cli._terminal import UNCUT, activation_name, has_browser, offer_to_open, output, plain_table
+from boolit.cli._terminal import UNCUT, activation_name, output, plain_table
 from boolit.lab.paper.verification import Check, CheckFamily
 
-SOURCES = Path(boolit.__file__).parent
-PAGE = (Path(__file__).parents[1] / "docs" / "command-line.md").read_text(encoding="utf-8")
 LONG = "a sentence of many words " * 20
 
 
 @pytest.fixture(autouse=True)
 def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+    for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -40,7 +34,9 @@ def test_without_a_terminal_nothing_is_cut(capsys: pytest.CaptureFixture[str]) -
     assert row.rstrip() == f"{'x' * 100}  {LONG}".rstrip()
 
 
-@pytest.mark.parametrize("arguments", [("list",), ("list", "studies"), ("list", "figures"), ("show", "parity"), ("paper",)])
+@pytest.mark.parametrize(
+    "arguments", [("list",), ("list", "studies"), ("list", "figures"), ("run", "parity", "--dry-run"), ("paper",)]
+)
 def test_no_command_cuts_a_word_in_a_pipe(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(arguments) == 0
     assert "…" not in capsys.readouterr().out
@@ -71,7 +67,7 @@ def test_colours(
     monkeypatch.setenv("TERM", "xterm-256color")
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(_verify, "choose", lambda _: (CheckFamily("sample", "Sample", "tab:s", lambda: [Check("x", 1, 1)]),))
+    monkeypatch.setattr(_paper, "choose", lambda _: (CheckFamily("sample", "Sample", "tab:s", lambda: [Check("x", 1, 1)]),))
     assert run(["verify"]) == 0
     assert ("\x1b[32m" in capsys.readouterr().out) == coloured
 
@@ -91,7 +87,7 @@ def test_the_width_is_the_terminal_s_or_that_of_columns(monkeypatch: pytest.Monk
 
 
 def summarise(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *checks: Check) -> tuple[int, str]:
-    monkeypatch.setattr(_verify, "choose", lambda _: (CheckFamily("sample", "A sample", "tab:sample", lambda: checks),))
+    monkeypatch.setattr(_paper, "choose", lambda _: (CheckFamily("sample", "A sample", "tab:sample", lambda: checks),))
     return run(["verify", "--summary"]), capsys.readouterr().out
 
 
@@ -100,68 +96,6 @@ def test_the_summary_counts(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     expected = "all 3 checks agree: 2 printed in the paper, 1 errata of the paper\n"
     assert summarise(monkeypatch, capsys, right, right, erratum) == (0, expected)
     assert summarise(monkeypatch, capsys, right, wrong) == (1, "1 of 2 checks fail: 2 printed in the paper\n")
-
-
-# The offer to open a report.
-
-
-class Answers:
-    """A desktop, a terminal and somebody who answers."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, answer: str, terminal: bool = True, browser: bool = True) -> None:
-        self.asked, self.opened = 0, list[str]()
-        monkeypatch.setattr(_terminal, "has_browser", lambda: browser)
-        for stream in (sys.stdin, sys.stdout):
-            monkeypatch.setattr(stream, "isatty", lambda: terminal, raising=False)
-
-        def ask(_question: str) -> str:
-            self.asked += 1
-            return answer
-
-        monkeypatch.setattr("builtins.input", ask)
-        monkeypatch.setattr(webbrowser, "open", self.opened.append)
-
-
-@pytest.mark.parametrize(("answer", "opens"), [("", False), ("n", False), ("y", True), ("Yes", True), ("what", False)])
-def test_it_opens_on_a_yes_only(answer: str, opens: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = Answers(monkeypatch, answer)
-    offer_to_open(tmp_path / "report.html")
-    assert answers.asked == 1
-    assert answers.opened == ([(tmp_path / "report.html").as_uri()] if opens else [])
-
-
-@pytest.mark.parametrize(("terminal", "browser"), [(False, True), (True, False)])
-def test_nothing_is_asked_where_nobody_could_answer_or_see_it(
-    terminal: bool, browser: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answers = Answers(monkeypatch, "y", terminal, browser)
-    offer_to_open(tmp_path)
-    assert (answers.asked, answers.opened) == (0, [])
-
-
-@pytest.mark.parametrize(
-    ("settings", "found", "has"),
-    [
-        ({}, webbrowser.BackgroundBrowser("firefox"), False),
-        ({"DISPLAY": ":0"}, webbrowser.BackgroundBrowser("firefox"), True),
-        ({"WAYLAND_DISPLAY": "wayland-0"}, webbrowser.BackgroundBrowser("firefox"), True),
-        ({"DISPLAY": ":0"}, webbrowser.GenericBrowser("lynx"), False),
-        ({"DISPLAY": ":0"}, None, False),
-    ],
-)
-def test_a_browser_needs_a_desktop(
-    settings: dict[str, str], found: webbrowser.BaseBrowser | None, has: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def get() -> webbrowser.BaseBrowser:
-        if found is None:
-            raise webbrowser.Error
-        return found
-
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(webbrowser, "get", get)
-    assert has_browser() == has
 
 
 # Completion.
@@ -181,14 +115,10 @@ print(json.dumps([found, "torch" in sys.modules]))
 COMPLETED = {
     "boolit ver": ["verify"],
     "boolit run par": ["parity", "parity8"],
-    "boolit run parity --profile ": ["paper", "quick"],
     "boolit compare t.csv -a relu,signed": ["relu,signed_geomean"],
     "boolit list st": ["studies"],
-    "boolit figures gate-x": ["gate-xnor"],
-    "boolit paper mlp": ["mlp-covtype", "mlp-mnist"],
     "boolit compare t.csv --task ": ["classify", "regress"],
-    "boolit verify --only maps,tra": ["maps,transfer"],
-    "boolit export there --hist": ["--history"],
+    "boolit run parity --dry": ["--dry-run"],
 }
 
 
@@ -208,16 +138,7 @@ def test_there_is_a_script_for_the_shell(shell: str) -> None:
     assert f"complete_{shell}" in done.stdout
 
 
-# The page.
-
-
-def rows(heading: str) -> dict[str, str]:
-    """A table of the page: the first column and the second."""
-    section = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    return dict(re.findall(r"^\| `?([^|`]+?)`? \| (.+?) \|$", section, re.MULTILINE)[1:])
-
-
 def test_the_help_has_every_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     run(["--help"])
-    told = " ".join(capsys.readouterr().out.split())
-    assert all(f"{code} {meaning}" in told for code, meaning in EXIT_CODES.items())
+    text = " ".join(capsys.readouterr().out.split())
+    assert all(f"{code} {meaning}" in text for code, meaning in EXIT_CODES.items())

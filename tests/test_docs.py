@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+import pandas as pd
 import pytest
 import torch
 
@@ -183,3 +184,15 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert file.exists(), f"{page.name} links to {target}"
         if anchor and file.suffix == ".md":
             assert anchor in slugs(file), f"{page.name} links to {target}"
+
+
+def test_numbers_of_the_readme_come_from_the_evidence() -> None:
+    readme = re.sub("<.*?>", "", (ROOT / "README.md").read_text(encoding="utf-8"))
+    runs = {name: pd.read_csv(DOCS / "evidence" / f"{name}.csv") for name in ("parity", "chorales", "covertype-2")}
+    solved = runs["parity"]["value"].ge(0.99).groupby(runs["parity"]["activation"]).sum()
+    assert f"| {solved['relu']} | XNORIL {solved['xnor_il']}, XNORAIL {solved['xnor_ail']} |" in readme
+    quoted = {"chorales": (30_000, 1, "relu xnor_ail"), "covertype-2": (10_000, 2, "relu xnor_nail or_ail silu")}
+    for name, (parameters, digits, specs) in quoted.items():
+        table = runs[name][runs[name]["parameters"] == parameters].groupby("activation")["value"].agg(["mean", "sem"]) * 100
+        for mean, error in table.loc[specs.split()].itertuples(index=False):
+            assert f"{mean:.{digits}f} ± {error:.{digits}f} %" in readme

@@ -11,7 +11,7 @@ import torch
 
 import boolit
 from boolit.functional import combine, gate, or_ail, signed_geomean, xnor_nil
-from boolit.nn import Custom, Ensemble, Extremum, Gate, Gated, Pointwise, SignedGeomean
+from boolit.nn import Custom, Ensemble, Gate, Gated, Pointwise, Reduction
 
 X = torch.zeros(3, 6)
 
@@ -40,7 +40,7 @@ X = torch.zeros(3, 6)
         (
             lambda: or_ail(X.to(torch.float8_e5m2)),
             TypeError,
-            r"logits of torch.float8_e5m2; convert them with x.float\(\) first$",
+            r"got torch.float8_e5m2; convert them with x.float\(\)$",
         ),
         (lambda: combine("or", X, [1.0] * 6), TypeError, r"logits must be a torch.Tensor, got list"),  # type: ignore[arg-type]
         (lambda: signed_geomean(torch.tensor(1.0)), IndexError, r"a tensor of shape \(\) has no channels"),
@@ -51,20 +51,24 @@ X = torch.zeros(3, 6)
         (
             lambda: gate(X.long(), "or_ail"),
             TypeError,
-            r"logits must be floating-point, got torch.int64; convert them with x.float\(\)",
+            r"logits must be float32, float64, bfloat16 or float16, got torch.int64; convert them with x.float\(\)",
         ),
-        (lambda: gate(X.bool(), "or_ail"), TypeError, r"logits must be floating-point, got torch.bool"),
-        (lambda: gate(X.to(torch.complex64), "or_ail"), TypeError, r"logits must be floating-point, got torch.complex64"),
+        (lambda: gate(X.bool(), "or_ail"), TypeError, r"logits must be float32, float64, bfloat16 or float16, got torch.bool"),
+        (
+            lambda: gate(X.to(torch.complex64), "or_ail"),
+            TypeError,
+            r"logits must be float32, float64, bfloat16 or float16, got torch.complex64",
+        ),
         (lambda: gate(X, "or_ail", dim=2), IndexError, r"dim=2 is out of range for a tensor of shape \(3, 6\); use -2 to 1"),
         (lambda: gate(X, "or_ail", dim=-3), IndexError, r"dim=-3 is out of range"),
         (lambda: combine("or", X), ValueError, r"combine\('or', …\) needs at least 2 tensors of logits, got 1"),
         (lambda: combine("ro", X, X), ValueError, r"unknown operation 'ro'"),
         (lambda: combine("or", X, X, form="li"), ValueError, r"unknown form 'li'"),
-        (lambda: combine("or", X.long(), X.long()), TypeError, r"floating-point, got torch.int64"),
+        (lambda: combine("or", X.long(), X.long()), TypeError, r"float32, float64, bfloat16 or float16, got torch.int64"),
         (lambda: signed_geomean(torch.zeros(5)), ValueError, r"multiple of 2 channels, got 5; use 4 or 6"),
         (lambda: signed_geomean(X, pairing="odd"), ValueError, r"unknown pairing 'odd'"),
         (lambda: signed_geomean(X, dim=2), IndexError, r"dim=2 is out of range for a tensor of shape \(3, 6\)"),
-        (lambda: signed_geomean(X.long()), TypeError, r"floating-point, got torch.int64"),
+        (lambda: signed_geomean(X.long()), TypeError, r"float32, float64, bfloat16 or float16, got torch.int64"),
         (lambda: boolit.logic.moments("ro", "il"), ValueError, r"unknown operation 'ro'"),
         (lambda: boolit.logic.moments("or", "li"), ValueError, r"unknown form 'li'"),
         (lambda: boolit.logic.moments("or", "il", 1), ValueError, r"k=1 is not a group size"),
@@ -91,7 +95,7 @@ def test_one_channel_is_not_advised_to_become_none() -> None:
 K: dict[str, Callable[[Any], object]] = {
     "or_ail": lambda k: or_ail(X, k=k),
     "Gate": lambda k: Gate("or", k=k)(X),
-    "Extremum": lambda k: Extremum("max", k=k)(X),
+    "Reduction": lambda k: Reduction("max", k=k)(X),
     "moments": lambda k: boolit.logic.moments("or", "il", k),
 }
 DIM: dict[str, Callable[[Any], object]] = {
@@ -100,10 +104,9 @@ DIM: dict[str, Callable[[Any], object]] = {
     "signed_geomean": lambda dim: signed_geomean(X, dim),
     "Gate": lambda dim: Gate("or", dim=dim)(X),
     "Ensemble": lambda dim: Ensemble([Gate("or", dim=1), Gate("xnor", dim=1)], "d", dim)(X),
-    "Extremum": lambda dim: Extremum("max", dim=dim)(X),
+    "Reduction": lambda dim: Reduction("max", dim=dim)(X),
     "Gated": lambda dim: Gated("glu", dim)(X),
     "Pointwise": lambda dim: Pointwise("relu", dim)(X),
-    "SignedGeomean": lambda dim: SignedGeomean(dim)(X),
     "Custom": lambda dim: Custom(torch.tanh, dim)(X),
     "activation": lambda dim: boolit.activation("or_xnor_ail_d", dim)(X),
 }

@@ -4,7 +4,7 @@ How fast, on this machine?
 
 A measurement: how long each activation takes, forward and backward, as a ratio to ReLU
 on a tensor of the same shape. The numbers are those of the machine that built this
-page, with whatever else it was doing; run the example, or ``boolit bench gates``, to
+page, with whatever else it was doing; run the example, or ``boolit bench``, to
 get yours.
 """
 

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.fx import Proxy
 
 from boolit.logic import PAIRINGS, Program, evaluate, moments
-from boolit.logic.dispatch import check_logits, position, static_shape
-from boolit.logic.operations import as_group_size, check_choice, format_spec, is_approximate, is_normalized, not_a_multiple
+from boolit.logic.dispatch import check_channels, check_logits
+from boolit.logic.operations import as_group_size, check_choice, format_spec, is_approximate, is_normalized
 
 __all__ = [
     *("combine", "gate", "signed_geomean"),
@@ -115,12 +114,7 @@ def grouped(x: Tensor, k: int, dim: int | None, pairing: str) -> tuple[Tensor, i
                 [2., 3.]]), -2)
     """
     check_choice("pairing", pairing, PAIRINGS)
-    if not isinstance(x, Proxy):  # torch.fx traces: no size is known
-        check_logits(x)
-        shape = static_shape(x)
-        channels = shape[position(dim, shape)]
-        if channels % k:
-            raise not_a_multiple(f"a grouping by {k}", k, channels)
+    check_channels(x, dim, k, f"a grouping by {k}")
     dim = -1 if dim is None else dim
     if pairing == "adjacent":  # an axis is counted from the side that dim is counted from, so tracers need no rank
         return x.unflatten(dim, (-1, k)), dim + 1 if dim >= 0 else dim

@@ -30,8 +30,8 @@ except ModuleNotFoundError as error:
 import boolit
 from boolit._devices import choose_device
 from boolit.nn import Activation, Pointwise
-from boolit.nn.mlp import MLP, Standardise, Unstandardise
-from boolit.nn.width import mlp_parameters, width_for_budget
+from boolit.nn.mlp import MLP
+from boolit.nn.width import count_parameters, width_for_budget
 
 __all__ = ["LogicalMLPClassifier", "LogicalMLPRegressor"]
 
@@ -39,6 +39,7 @@ Array = npt.NDArray[Any]
 Weights: TypeAlias = "npt.ArrayLike | None"
 
 RELU_WIDTH = 64  # the default budget is that of a ReLU network of this width
+WARM_UP = 0.3  # share of the epochs in which OneCycleLR raises the learning rate; training never stops in it
 MIN_BATCHES, MIN_BATCH, MAX_BATCH = 8, 64, 256
 ROWS_AT_ONCE, MAX_SPEC = 8192, 200  # samples of a prediction; characters of an activation in a saved model
 DTYPES = (np.float64, np.float32)
@@ -106,7 +107,7 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
             max_iter: number of epochs.
             early_stopping: whether to stop when the validation loss no longer falls, and keep the best epoch.
             validation_fraction: share of the samples that is held out for early stopping.
-            patience: epochs without a lower validation loss before training stops.
+            patience: epochs without a lower validation loss before training stops, after 30 % of ``max_iter`` at the earliest.
             standardize: whether the model standardizes inputs and, for regression, targets.
             random_state: an int makes the result reproducible.
             verbose: whether to print a line per epoch.
@@ -134,7 +135,7 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
         steps = self.max_iter * batches
         schedule = torch.optim.lr_scheduler.OneCycleLR(self._optimizer, self.learning_rate, steps, cycle_momentum=False)
         tensors, valid_tensors = self._tensors(*training), self._tensors(*validation) if validation else None
-        while len(self.loss_curve_) < self.max_iter and waited < self.patience:
+        while (n := len(self.loss_curve_)) < self.max_iter and (n < WARM_UP * self.max_iter or waited < self.patience):
             self._epoch(tensors, batches, schedule)
             if valid_tensors is not None:
                 loss = self._validate(*valid_tensors)
@@ -181,7 +182,7 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
         self._network = self._mlp(self._generator).to(choose_device(self.device))
         parameters = [[p for p in self._network.parameters() if (p.ndim > 1) == matrix] for matrix in (True, False)]
         decays = (self.weight_decay, 0.0)  # biases and scales need no weight decay
-        groups = [{"params": own, "weight_decay": decay} for own, decay in zip(parameters, decays, strict=True)]
+        groups = [{"params": group, "weight_decay": decay} for group, decay in zip(parameters, decays, strict=True)]
         self._optimizer = torch.optim.AdamW(groups, lr=self.learning_rate, fused=True)
 
     def _finish(self) -> LogicalMLP:
@@ -199,24 +200,24 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
         activation = boolit.activation(self.activation)
 
         def count(width: int, spec: Activation = activation) -> int:
-            norm = self.normalization != "none"
-            return mlp_parameters(self.n_features_in_, [width] * self.hidden_layers, outputs, spec, batch_norm=norm)
+            with torch.device("meta"):  # needs neither memory nor random numbers
+                shape = (self.n_features_in_, [width] * self.hidden_layers, outputs, spec)
+                return count_parameters(MLP(*shape, normalization=self.normalization))
 
         budget = self.budget or count(RELU_WIDTH, Pointwise("relu"))
         return [int(self.width or width_for_budget(count, budget, activation.width_multiple))] * self.hidden_layers
 
     def _mlp(self, generator: torch.Generator | None = None) -> MLP:
         shape = (self.n_features_in_, self.widths_, self.n_outputs_, self.activation)
-        return MLP(*shape, normalisation=self.normalization, dropout=self.dropout, generator=generator)
+        return MLP(*shape, normalization=self.normalization, dropout=self.dropout, generator=generator)
 
     def _module(self) -> nn.Sequential:
         """Return the model in float64: in float32, a prediction's last digits would depend on the samples beside it."""
-        zeros, ones = torch.zeros(self.n_features_in_), torch.ones(self.n_features_in_)
         with torch.random.fork_rng(devices=[]):  # the initial weights are replaced
             network = self._mlp()
-        parts = OrderedDict[str, nn.Module](standardize=Standardise(zeros, ones, torch.float64), network=network)
+        parts = OrderedDict[str, nn.Module](standardize=_Standardize(self.n_features_in_), network=network)
         if isinstance(self, RegressorMixin):
-            parts["unstandardize"] = Unstandardise(torch.zeros(self.n_outputs_), torch.ones(self.n_outputs_))
+            parts["unstandardize"] = _Standardize(self.n_outputs_, inverse=True)
         return nn.Sequential(parts).double().eval()
 
     def _tensors(self, *samples: Array) -> tuple[Tensor, Tensor, Tensor]:
@@ -421,6 +422,22 @@ class LogicalMLPRegressor(MultiOutputMixin, RegressorMixin, LogicalMLP):  # type
         """Return the predicted numbers."""
         outputs: Array = self._outputs(X).numpy()
         return outputs.ravel() if outputs.shape[1] == 1 else outputs
+
+
+class _Standardize(nn.Module):
+    """``(x - mean) / scale`` by column, or its inverse, in float64: float32 would lose small differences of large numbers."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, columns: int, inverse: bool = False) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(columns))
+        self.register_buffer("scale", torch.ones(columns))
+        self.inverse = inverse
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.scale + self.mean if self.inverse else (x - self.mean) / self.scale
 
 
 def _set_scaling(layer: Any, values: Array, weight: Array) -> None:

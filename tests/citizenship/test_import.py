@@ -47,7 +47,7 @@ LIGHT = [
     ),
     *(["list", kind, *json_] for kind in ("activations", "studies", "figures") for json_ in ([], ["--json"])),
 ]
-UNUSED = ("bench", "compare", "datasets.iraven", "datasets.czsl", "datasets.images")
+UNUSED = ("compare.job", "datasets.iraven", "datasets.czsl", "datasets.images")
 
 
 def loaded_by(*commands: list[str]) -> dict[str, tuple[int, int, list[str]]]:
@@ -90,10 +90,10 @@ def test_version_help_and_lists_load_neither_torch_nor_what_draws_or_tests() -> 
     assert "typer" not in found["--version"][2]
 
 
-def test_a_study_loads_only_the_rooms_it_uses(tmp_path: Path) -> None:
+def test_a_study_loads_only_the_packages_it_uses(tmp_path: Path) -> None:
     small = ["--seeds", "1", "--set", "training.epochs=1", "--set", "sweep.activation=['relu', 'or_ail']"]
     ((code, _, modules),) = loaded_by(["run", "parity", *small, "--out", str(tmp_path), "--json"]).values()
     ours = [name for name in modules if name.partition(".")[0] == "boolit"]
     assert code == 0
     assert len(ours) <= 120
-    assert not [name for name in ours if name.startswith(tuple(f"boolit.lab.{room}" for room in UNUSED))]
+    assert not [name for name in ours if name.startswith(tuple(f"boolit.lab.{package}" for package in UNUSED))]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
 
 import pytest
 import torch
@@ -44,23 +42,6 @@ def forward_and_backward(module: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
     leaf = x.clone().requires_grad_()
     out = module(leaf)
     return out.detach(), torch.autograd.grad(out.square().sum(), leaf)[0]
-
-
-@pytest.mark.parametrize("spec", SPECS)
-def test_eight_threads_at_once(spec: str) -> None:
-    module = boolit.activation(spec)
-    inputs = [torch.randn(40 + i, 10 * WIDTH) for i in range(8)]  # a plan of its own for each shape
-    expected = [forward_and_backward(boolit.activation(spec), x) for x in inputs]
-    start = Barrier(8)
-
-    def work(x: Tensor) -> list[tuple[Tensor, Tensor]]:
-        start.wait()
-        return [forward_and_backward(module, x) for _ in range(3)]
-
-    with ThreadPoolExecutor(8) as pool:
-        for results, wanted in zip(pool.map(work, inputs), expected, strict=True):
-            for result in results:
-                assert all(torch.equal(actual, value) for actual, value in zip(result, wanted, strict=True))
 
 
 @pytest.mark.parametrize("spec", SPECS)

@@ -9,15 +9,16 @@ import pytest
 import torch
 
 from boolit import activation
-from boolit.lab.common.devices import use_device
+from boolit.lab.common.devices import DeviceCopies, use_device
 from boolit.lab.common.random import generator
 from boolit.lab.datasets import Dataset, Split, load, source
 from boolit.lab.datasets import chorales as chorales_data
+from boolit.lab.datasets.base import look_up_rows
 from boolit.lab.datasets.covertype import COLUMNS, standardizer
-from boolit.lab.datasets.digits import SCALE
-from boolit.lab.datasets.embeddings import Rows, draw_view
-from boolit.lab.datasets.images.normalization import normalizer
-from boolit.lab.datasets.iraven.dataset import LazySplit, PanelLookup, configuration_accuracies, shuffle_panels, stored_samples
+from boolit.lab.datasets.digits import encode_digits
+from boolit.lab.datasets.embeddings import draw_view
+from boolit.lab.datasets.images.folder import normalizer
+from boolit.lab.datasets.iraven.dataset import configuration_accuracies, look_up_panels, shuffle_panels, stored_samples
 from boolit.lab.models import MODELS, family
 from boolit.lab.training import CohortResult, Job, Recipe, train
 
@@ -40,7 +41,7 @@ def images() -> Dataset:
 
 def digits() -> Dataset:
     x = torch.randint(17, (48, 8, 8), generator=DRAWN, dtype=torch.uint8)
-    return Dataset(split(x, 3), "classes", 3, encode=SCALE)
+    return Dataset(split(x, 3), "classes", 3, encode=encode_digits)
 
 
 def covertype() -> Dataset:
@@ -58,21 +59,26 @@ def features() -> Dataset:
     """As `boolit transfer` has them: rows of a table of two views."""
     table = torch.randn(96, 512, generator=DRAWN).half()
     splits = split(torch.arange(48), 3)
-    return Dataset(splits, "classes", 3, encode=Rows(lambda: table), draw=partial(draw_view, 48, 2), input_shape=(512,))
+    return Dataset(
+        splits,
+        "classes",
+        3,
+        encode=partial(look_up_rows, DeviceCopies(table)),
+        draw=partial(draw_view, 48, 2),
+        input_shape=(512,),
+    )
 
 
 def panels() -> Dataset:
     """As I-RAVEN has them: two configurations, whose files are mapped."""
-    arrays = [
-        (torch.randint(256, (24, 16, 9, 9), generator=DRAWN, dtype=torch.uint8), torch.arange(24, dtype=torch.uint8) % 8)
-        for _ in range(2)
-    ]
-    lookup = PanelLookup(lambda: arrays, [24, 24])
+    images = [torch.randint(256, (24, 16, 9, 9), generator=DRAWN, dtype=torch.uint8) for _ in range(2)]
     rows = {"train": torch.arange(0, 48, 2), "valid": torch.arange(1, 48, 4), "test": torch.arange(3, 48, 4)}
-    splits = {name: LazySplit(stored_samples(own), partial(lookup.targets, own)) for name, own in rows.items()}
+    splits = {name: Split(stored_samples(own), own % 8) for name, own in rows.items()}
     owners = {name: (own >= 24).long() for name, own in rows.items()}
     judge = partial(configuration_accuracies, splits, owners, ("one", "two"))
-    return Dataset(splits, "classes", 8, (), lookup, shuffle_panels, extra_metrics=judge, input_shape=(16, 9, 9))
+    return Dataset(
+        splits, "classes", 8, (), partial(look_up_panels, images), shuffle_panels, extra_metrics=judge, input_shape=(16, 9, 9)
+    )
 
 
 def named(**options: Any) -> Callable[[], Dataset]:

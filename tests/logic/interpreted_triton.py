@@ -15,7 +15,7 @@ import pytest
 import test_accuracy
 import torch
 import triton.language as tl
-from gate_cases import DTYPES, assert_agree, ensembles, singles
+from gate_cases import assert_agree, ensembles, singles
 from torch import Tensor
 from triton.runtime import interpreter
 
@@ -63,12 +63,14 @@ def by_triton(
     x: Tensor, program: Program, g: Tensor | None = None, wide: bool = False, block: int = 512
 ) -> tuple[Tensor, Tensor]:
     """Return values, and derivatives times g: from the bits if all gates are approximate."""
-    plan = gpu.Plan(program, x.dtype, x.shape, 1, block, wide)
+    plan = gpu.Plan(program, x.dtype, x.shape, 1, block)
+    plan.constants["WIDE"] = wide
     value, kept = plan.forward(x.contiguous(), True)
     assert (kept is None) is not program.approximate
     return value, plan.backward(torch.ones_like(value) if g is None else g, x.contiguous() if kept is None else kept)
 
 
+TYPES = (torch.float32, torch.bfloat16, torch.float16)
 PROGRAMS = [program for pairing in ("adjacent", "halves") for program in (*singles(2, pairing)[::3], *ensembles(2, pairing))]
 LAYOUTS = ((7,), (3, 5), (2, 8))  # rows and inner extents: with tails, and of whole bytes
 
@@ -79,7 +81,7 @@ def test_gates_and_ensembles_agree_with_the_reference(index: int) -> None:
     program = PROGRAMS[index]
     rows, *inner = LAYOUTS[index % 3]
     groups = 7 if program.strategy in ("pu", "pl") or len(program.members) == 1 else 6
-    dtype = DTYPES[(index + index // 4) % 4]
+    dtype = TYPES[(index + index // 3) % 3]
     x = (2 * torch.randn(rows, groups * 2, *inner)).to(dtype)
     leaf = x.clone().requires_grad_()
     expected = evaluate_reference(leaf, program, 1)
@@ -89,11 +91,10 @@ def test_gates_and_ensembles_agree_with_the_reference(index: int) -> None:
     assert_agree(gradient, torch.autograd.grad(expected, leaf, g)[0])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("base", ["or", "xnor"])
-def test_exact_gates_stay_within_the_bounds(base: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exact_gates_stay_within_the_bounds(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(test_accuracy, "ways", lambda: {"triton": by_triton})
-    test_accuracy.check(base, "il", "triton", *test_accuracy.solved(base, 2, dtype))
+    test_accuracy.check(base, "il", "triton", *test_accuracy.solved(base, 2, torch.float32))
 
 
 @pytest.mark.parametrize("gate", ["or_il", "xnor_nil", "and_nail", "xnor_ail"])

@@ -10,7 +10,6 @@ import os
 import re
 import subprocess
 import sys
-from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,7 +23,7 @@ pytestmark = [pytest.mark.check, pytest.mark.skipif(find_spec("triton") is None,
 
 SPECS = ("or_ail", "xnor_il", "or_and_xnor_ail_d")
 SHAPES = ((1024, 1024), (64, 64, 32, 32))
-TYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float64: "fp64", torch.float16: "fp16"}
+TYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 TARGETS = {"sm_80": ("cuda", 80, 32), "gfx942": ("hip", "gfx942", 64)}
 NAMES = ("units", "share", "row", "span", "start", "out_row")
 
@@ -97,7 +96,7 @@ def test_compiled_for_amd(spec: str) -> None:
 
 @pytest.mark.parametrize(
     ("spec", "dtype"),
-    [("or_il+xnor_ail_pu", torch.float64), ("and_nail_halves", torch.float16), ("implies_nil", torch.float64)],
+    [("or_il+xnor_ail_pu", torch.float32), ("and_nail_halves", torch.float16), ("implies_nil", torch.bfloat16)],
 )
 def test_other_types_and_ensembles_are_compiled(spec: str, dtype: torch.dtype) -> None:
     assert all(kernel["cubin"] for kernel in compile_for("sm_80", spec, dtype, (3, 20, 7)).values())
@@ -110,9 +109,7 @@ def test_boolit_does_not_import_triton() -> None:
 
 def test_the_status_says_why_the_reference_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "_tried", None)
-    assert gpu.status() == KernelStatus(True, f"Triton {metadata.version('triton')}")
-    monkeypatch.setattr(metadata, "version", lambda _: "3.2.1+git")
-    assert gpu.status() == KernelStatus(False, "Triton 3.2.1+git is too old; install 3.4 or later")
+    assert gpu.status() == KernelStatus(True, "Triton")
     monkeypatch.setenv("BOOLIT_KERNELS", "0")
     assert not gpu.is_ready()
     assert "BOOLIT_KERNELS=0" in gpu.status().reason
@@ -122,4 +119,4 @@ def test_the_status_says_why_the_reference_is_used(monkeypatch: pytest.MonkeyPat
 def test_where_a_device_does_not_work_the_reference_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "_tried", None)
     assert not gpu.is_ready()
-    assert re.match(r"Triton \S+ does not work here \(\w+: ", gpu.status().reason)
+    assert re.match(r"Triton does not work here \(\w+: ", gpu.status().reason)

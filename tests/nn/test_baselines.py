@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import boolit
-from boolit.nn import Extremum, Gated, Pointwise
+from boolit.nn import Gated, Pointwise, Reduction
 from boolit.nn.gates import GATED, POINTWISE
 from boolit.nn.width import count_parameters
 
@@ -65,10 +65,10 @@ def test_rrelu_draws_from_the_generator_of_a_network() -> None:
     assert 1 / 8 <= slopes.min() < 0.14 < 0.32 < slopes.max() <= 1 / 3
 
 
-def test_a_misspelt_normalisation_is_named() -> None:
+def test_a_misspelt_normalization_is_named() -> None:
     """It was a bare KeyError."""
-    with pytest.raises(ValueError, match="unknown normalisation 'bacth'; choose one of none, batch, layer"):
-        boolit.nn.MLP(4, [8], 1, normalisation="bacth")
+    with pytest.raises(ValueError, match="unknown normalization 'bacth'; choose one of none, batch, layer"):
+        boolit.nn.MLP(4, [8], 1, normalization="bacth")
 
 
 @pytest.mark.parametrize("name", OF_TORCH)
@@ -87,9 +87,9 @@ def test_prelu_alone_has_a_parameter() -> None:
 def test_extrema(k: int) -> None:
     x = torch.randn(2, 12, 5)
     grouped = x.unflatten(1, (12 // k, k))
-    assert torch.equal(Extremum("max", k, 1)(x), grouped.amax(2))
-    assert torch.equal(Extremum("min", k, 1)(x), grouped.amin(2))
-    assert torch.equal(Extremum("max", k, 1, "halves")(x), x.unflatten(1, (k, 12 // k)).amax(1))
+    assert torch.equal(Reduction("max", k, 1)(x), grouped.amax(2))
+    assert torch.equal(Reduction("min", k, 1)(x), grouped.amin(2))
+    assert torch.equal(Reduction("max", k, 1, "halves")(x), x.unflatten(1, (k, 12 // k)).amax(1))
 
 
 def test_max_min_duplicate_is_groupsort_up_to_a_permutation() -> None:
@@ -125,10 +125,10 @@ def test_gradients(name: str) -> None:
     [
         (lambda: Pointwise("rellu"), "unknown activation 'rellu'; choose one of relu,"),
         (lambda: Gated("gluu"), "unknown activation 'gluu'; choose one of glu,"),
-        (lambda: Extremum("mean"), "unknown extremum 'mean'; choose one of max, min"),
-        (lambda: Extremum("max", 1), "k=1 is not a group size: max reads at least 2 channels"),
-        (lambda: Extremum("max", pairing="odd")(torch.zeros(4)), "unknown pairing 'odd'; choose one of adjacent, halves"),
-        (lambda: Extremum("max")(torch.zeros(5)), "multiple of 2 channels, got 5; use 4 or 6"),
+        (lambda: Reduction("mean"), "unknown reduction 'mean'; choose one of max, min, signed_geomean"),
+        (lambda: Reduction("max", 1), "k=1 is not a group size: max reads at least 2 channels"),
+        (lambda: Reduction("max", pairing="odd")(torch.zeros(4)), "unknown pairing 'odd'; choose one of adjacent, halves"),
+        (lambda: Reduction("max")(torch.zeros(5)), "multiple of 2 channels, got 5; use 4 or 6"),
         (lambda: Gated("glu")(torch.zeros(1)), "multiple of 2 channels, got 1; use 2"),
     ],
 )

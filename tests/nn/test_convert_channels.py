@@ -281,7 +281,6 @@ def test_a_fused_gated_layer_gets_a_gate_of_its_halves(spelling: str, budget: st
     assert (both.w_in.out_features, both.w_out.in_features) == (16, 16)
     again = convert(both, "or_ail").model
     assert (again.w_in.out_features, again.w_out.in_features) == (16, 8)
-    check_runs(convert(model, lambda x: x[..., ::2] * x[..., 1::2], budget=budget), model, x)
 
 
 def test_a_product_of_a_tensor_with_itself_is_not_a_gated_layer() -> None:
@@ -359,14 +358,8 @@ def test_the_model_given_and_the_generator_are_undisturbed() -> None:
     assert [module.training for module in model.modules()] == modes
 
 
-class Scaled(nn.Linear):
-    def forward(self, x: Tensor) -> Tensor:
-        return 2 * super().forward(x)
-
-
 class Renamed(nn.Linear):
-    def forward(self, x: Tensor) -> Tensor:
-        return x @ self.weight.T + self.bias
+    """A subclass that computes what its base does."""
 
 
 class Recurrent(nn.Module):
@@ -395,7 +388,6 @@ class InADict(nn.Module):
     [
         (Recurrent, (2, 5, 4), "fc2", 12),
         (lambda: nn.Sequential(Renamed(4, 8), nn.ReLU(), Renamed(8, 2)), (2, 4), "2", 4),
-        (lambda: nn.Sequential(Scaled(4, 8), nn.ReLU(), Scaled(8, 2)), (2, 4), "2", 4),
         (lambda: nn.Sequential(weight_normed(4, 8), nn.ReLU(), nn.Linear(8, 2)), (2, 4), "2", 4),
     ],
 )
@@ -435,16 +427,12 @@ def test_calls_in_a_module_inside_are_not_those_of_the_module_around_it() -> Non
             torch.testing.assert_close(compiled(x), converted(x))
 
 
-def test_an_activation_inside_a_layer_of_the_users_own_is_seen() -> None:
-    class Activated(nn.Linear):
-        def forward(self, x: Tensor) -> Tensor:
-            return F.relu(super().forward(x))
-
-    model, x = nn.Sequential(Activated(4, 8), nn.Linear(8, 2)), torch.randn(3, 4)
-    for example in (None, x):
-        converted = convert(model, "max", example=example).model
-        hidden = F.linear(x, converted[0].weight, converted[0].bias).unflatten(-1, (4, 2)).amax(-1)
-        torch.testing.assert_close(converted(x), converted[1](hidden))
+def test_calls_of_a_shared_module_and_of_a_function_are_told_apart() -> None:
+    layers = {"a": nn.Linear(4, 8), "b": nn.Linear(8, 8), "c": nn.Linear(8, 8), "d": nn.Linear(8, 2), "act": nn.ReLU()}
+    model = Sketch(lambda net, x: net.d(F.relu(net.c(net.act(net.b(net.act(net.a(x))))))), **layers)
+    converted, x = convert(model, "max", keep="act_1").model, torch.randn(3, 4)
+    hidden = F.relu(converted.b(converted.a(x).unflatten(-1, (4, 2)).amax(-1)))
+    torch.testing.assert_close(converted(x), converted.d(converted.c(hidden).unflatten(-1, (4, 2)).amax(-1)))
 
 
 @dataclass
@@ -547,12 +535,9 @@ def test_a_budget_that_cannot_be_kept_is_refused() -> None:
         convert(model, "or_ail", budget="flops")
 
 
-def test_models_that_do_not_run_are_refused_unless_no_width_changes() -> None:
+def test_models_that_do_not_run_are_refused() -> None:
     with pytest.raises(ValueError, match=r"Sequential does not run on the example: .*keyword"):
         convert(mlp(), "or_ail", example=torch.randn(2, 5))
     model = Sketch(lambda net, x: net.b(net.act(net.a(x["input"]))), a=nn.Linear(4, 8), act=nn.ReLU(), b=nn.Linear(8, 2))
     with pytest.raises(ValueError, match="cannot tell what Sketch reads; pass example="):
         convert(model, "or_ail")
-    conversion = convert(model, "silu")
-    assert [change.layer for change in conversion.changes] == ["act"]
-    assert "Sketch" in conversion.left

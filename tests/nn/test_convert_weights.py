@@ -155,6 +155,13 @@ def test_what_cannot_be_exact_is_refused(layers: tuple[nn.Module, ...], spec: st
         convert(nn.Sequential(*layers, nn.Linear(8, 2)), spec, weights="exact", **options)
 
 
+def test_exact_weights_refuse_a_group_norm_after_a_depthwise_layer() -> None:
+    depthwise = nn.Conv2d(8, 8, 3, groups=8)
+    model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.ReLU(), depthwise, nn.GroupNorm(2, 8), nn.ReLU(), nn.Conv2d(8, 2, 1))
+    with pytest.raises(ValueError, match=r"at 1 .*: 3 treats its channels in groups"):
+        convert(model, "or_ail", weights="exact")
+
+
 def test_kept_weights_are_the_first_rows_and_columns() -> None:
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 5))
     small = convert(model, "or_ail", weights="keep", example=images())

@@ -13,7 +13,7 @@ from torch import nn
 import boolit
 from boolit.functional import combine, gate
 from boolit.logic.operations import format_spec
-from boolit.nn import Activation, Ensemble, Extremum, Gate, Gated, Pointwise
+from boolit.nn import Activation, Ensemble, Gate, Gated, Pointwise, Reduction
 
 
 def logits(channels: int, dim: int = -1) -> torch.Tensor:
@@ -52,7 +52,7 @@ def test_duplicate_members_act_on_everything_in_order(form: str) -> None:
 
 
 def test_members_of_any_kind() -> None:
-    members: list[Activation] = [Gate("or", "ail", 3), Extremum("max"), Gated("glu"), Pointwise("tanh")]
+    members: list[Activation] = [Gate("or", "ail", 3), Reduction("max"), Gated("glu"), Pointwise("tanh")]
     x = logits(24)
     duplicate, partition = Ensemble(members, "d"), Ensemble(members, "p")
     assert duplicate.program is None
@@ -147,15 +147,19 @@ def test_the_example_of_a_network_trains() -> None:
             ValueError,
             r"members act along dims \[1, 2\]; give the ensemble its dim",
         ),
-        (lambda: Ensemble([Gate("or"), Extremum("max")], "pu"), ValueError, "uneven partition takes gates of one"),
-        (lambda: Ensemble([Gate("or", pairing="halves"), Extremum("max")], "p"), ValueError, "partition by halves takes gates"),
+        (lambda: Ensemble([Gate("or"), Reduction("max")], "pu"), ValueError, "uneven partition takes gates of one"),
+        (
+            lambda: Ensemble([Gate("or", pairing="halves"), Reduction("max")], "p"),
+            ValueError,
+            "by halves takes gates",
+        ),
         (lambda: Gate("ro"), ValueError, "unknown operation 'ro'; choose one of and, or"),
         (lambda: Gate("or", "li"), ValueError, "unknown form 'li'; choose one of il, ail"),
         (lambda: Gate("or", k=1), ValueError, "k=1 is not a group size"),
         (lambda: Gate("or", pairing="odd"), ValueError, "unknown pairing 'odd'; choose one of adjacent, halves"),
         (lambda: Gate("or")(torch.zeros(2, 3)), ValueError, "multiple of 2 channels, got 3; use 2 or 4"),
         (lambda: Gate("or", dim=1)(torch.zeros(4)), IndexError, r"dim=1 is out of range for a tensor of shape \(4,\)"),
-        (lambda: Gate("or")(torch.zeros(4, dtype=torch.int32)), TypeError, "floating-point, got torch.int32; convert them"),
+        (lambda: Gate("or")(torch.zeros(4, dtype=torch.int32)), TypeError, "float16, got torch.int32; convert them"),
         (lambda: boolit.activation("max+glu_p")(torch.zeros(2, 6)), ValueError, r"multiple of 4 channels, got 6; use 4 or 8"),
     ],
 )

@@ -176,7 +176,7 @@ def test_damaged_specs_fail_kindly(text: str, data: st.DataObject) -> None:
         ("or_and_d", r"unknown activation 'or_and_d'"),
         ("max_min_ail_d", r"unknown activation 'max_min_ail_d'"),
         ("relu_k3", r"unknown activation 'relu_k3'"),
-        ("signed_geomean_k3", r"unknown activation 'signed_geomean_k3'"),
+        ("signed_geomean_k3", r"signed_geomean reads 2 channels, so k=3 has no meaning for it; use k=2"),
         ("or_ail_k1", r"k=1 is not a group size"),
         ("max_k1", r"k=1 is not a group size"),
         ("threshold", r"unknown activation 'threshold'"),

@@ -102,8 +102,8 @@ def test_ensembles_agree(name: str, spec: str) -> None:
 def test_baselines_agree() -> None:
     x = torch.randn(50, 12, 3, dtype=torch.float64, requires_grad=True)
     for k in (2, 3, 4):
-        assert torch.equal(boolit.nn.Extremum("max", k, 1)(x), published.MaxOut(k=k, dim=1)(x))
-        assert torch.equal(boolit.nn.Extremum("min", k, 1)(x), published.MinOut(k=k, dim=1)(x))
+        assert torch.equal(boolit.nn.Reduction("max", k, 1)(x), published.MaxOut(k=k, dim=1)(x))
+        assert torch.equal(boolit.nn.Reduction("min", k, 1)(x), published.MinOut(k=k, dim=1)(x))
     mine, geomean = signed_geomean(x, dim=1), published.SignedGeomean(dim=1)(x)
     torch.testing.assert_close(mine, geomean)
     torch.testing.assert_close(*(torch.autograd.grad(value.sum(), x)[0] for value in (mine, geomean)))

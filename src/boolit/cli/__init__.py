@@ -1,4 +1,4 @@
-"""The command ``boolit``: it parses, calls the lab and prints."""
+"""The command ``boolit``: parse the arguments, call the library and print the result."""
 
 from __future__ import annotations
 
@@ -13,25 +13,18 @@ from boolit.errors import EXTRAS, IMPORTED_AS
 
 __all__ = ["main", "print_error"]
 
-LONGEST = 1_000  # characters of an error
+MAX_ERROR_LENGTH = 1_000
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run one command and exit: 0 done, 1 a check failed, 2 bad input, 3 workers failed, 130 interrupted, 141 broken pipe."""
+    """Run one command and exit with its code; `boolit.cli._app.EXIT_CODES` lists the codes."""
     for name in ("stdout", "stderr"):  # None if the shell closed it
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     if arguments is None:
         INTERRUPTS.exit_at_once()
     try:
-        given = list(sys.argv[1:] if arguments is None else arguments)
-        if given == ["--version"]:  # needs neither the extra nor its time
-            print(f"boolit {__version__}")
-            code = 0
-        else:
-            from boolit.cli._app import run
-
-            code = run(given)
+        code = _dispatch(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except ModuleNotFoundError as error:
         module = (error.name or "").partition(".")[0]
@@ -39,17 +32,18 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         extra = next((name for name in ("lab", "cluster") if package in EXTRAS[name]), None)
         if extra is None:
             raise
-        who = "boolit's commands need" if extra == "lab" else "--workers and --cluster need"
-        print(f"{who} the extra: pip install 'boolit[{extra}]' ({package} is missing)", file=sys.stderr)
+        feature = "boolit's commands need" if extra == "lab" else "--workers and --cluster need"
+        print(f"{feature} the extra: pip install 'boolit[{extra}]' ({package} is missing)", file=sys.stderr)
         code = 2
     except BrokenPipeError:
         code = _discard_output(READER_GONE)
-    except OSError as error:  # of the last flush: `run` tells of its own
+    except OSError as error:  # from the last flush; `_app.run` reports all others
         print_error(f"standard output cannot be written ({error.strerror}); free some space")
         code = _discard_output(2)
     except BaseException as error:
-        # An extension that is being imported may turn the interrupt into an error of its own.
-        if not (INTERRUPTS.received or isinstance(error, KeyboardInterrupt)):
+        # A compiled module that is interrupted while it is imported raises one of these instead of KeyboardInterrupt.
+        failed_import = INTERRUPTS.received and isinstance(error, ImportError | SystemError)
+        if not (failed_import or isinstance(error, KeyboardInterrupt)):
             raise
         print_interrupted()
         code = INTERRUPTED
@@ -57,14 +51,29 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(code)
 
 
+def _dispatch(arguments: list[str]) -> int:
+    """Run `--version` and `doctor` without the packages of the extra, and all other commands with them."""
+    if arguments == ["--version"]:
+        print(f"boolit {__version__}")
+    elif arguments in (["doctor"], ["doctor", "--json"]):
+        from boolit.cli._doctor import print_facts
+
+        print_facts(json="--json" in arguments)
+    else:
+        from boolit.cli._app import run
+
+        return run(arguments)
+    return 0
+
+
 def _discard_output(code: int) -> int:
-    """Discards what is left in the buffer of standard output: Python would try to write it again, and complain."""
+    """Discard the rest of standard output, which Python would otherwise try to write again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
 
 def print_error(message: object) -> None:
-    """``error: …`` on standard error, on one line whatever the message holds; of several processes, one says it."""
+    """Print ``error: …`` on one line of standard error; under torchrun only the first process prints."""
     line = " ".join(str(message).split())
     if not is_follower():
-        print("error:", line if len(line) <= LONGEST else f"{line[:LONGEST]}…", file=sys.stderr)
+        print("error:", line[:MAX_ERROR_LENGTH], file=sys.stderr)

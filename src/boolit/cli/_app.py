@@ -1,178 +1,133 @@
-"""The commands, gathered; and what becomes of their errors.
+"""All commands as one Typer application, and the reporting of their errors.
 
-A command is a function in a file of this folder, named in `COMMANDS`; its file is imported when the command or its help is
-asked for. It imports the lab inside the function, so that no help waits for torch; it raises `UserError` for bad input and
-``typer.Exit(code)`` to end early. Its docstring ends with examples, which a test parses.
+A command is a function that imports torch and the lab when it is called, so that help is quick. It raises `UserError` for
+invalid input and ``typer.Exit(code)`` to end early.
 """
 
 from __future__ import annotations
 
-import codecs
 import io
 import os
 import re
 import sys
-import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
 from boolit import __version__
 from boolit.cli import print_error
-from boolit.cli._help import HelpLayout, explain, write_commands
+from boolit.cli._bench import bench
+from boolit.cli._compare import compare, predict
+from boolit.cli._list import doctor, fetch, list_
 from boolit.cli._options import UNFINISHED
+from boolit.cli._paper import figures, paper, verify
+from boolit.cli._results import export, report, watch
+from boolit.cli._run import run as run_study
+from boolit.cli._run import search
 from boolit.cli._signals import INTERRUPTED, INTERRUPTS, READER_GONE
 from boolit.errors import UserError, lacks_memory
 
-# Newer typers carry click inside themselves, older ones use the package: the base of BadParameter is right in both.
-ParsingError = cast("type[Exception]", typer.BadParameter.__mro__[2])
-
-# By group, and by the headings of its help; a command is a function of a module in this folder, or another group.
-COMMANDS: dict[str, dict[str, dict[str, str]]] = {
-    "boolit": {
-        "Compare on your own data": {
-            "compare": "_compare:compare",
-            "predict": "_compare:predict",
-        },
-        "Studies": {"run": "_run:run", "show": "_run:show", "search": "_run:search", "list": "_list:list_"},
-        "Results": {
-            "report": "_report:report",
-            "watch": "_report:watch",
-            "export": "_results:export",
-            "correlations": "_results:correlations",
-        },
-        "The paper": {"verify": "_verify:verify", "paper": "_results:paper", "figures": "_results:figures"},
-        "This machine": {"doctor": "_list:doctor", "fetch": "_data:fetch", "bench": "_bench:bench"},
-    },
+COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {  # by the headings of the help
+    "Your data": (compare, predict),
+    "Studies": (run_study, search, list_),
+    "Results": (report, watch, export),
+    "The paper": (verify, paper, figures),
+    "This machine": (fetch, bench, doctor),
 }
-HELP = {
-    "boolit": """Logical activation functions for PyTorch, and the lab to test them.
-
-Examples:
-  boolit compare wine.csv --target quality
-  boolit run parity
-  boolit list studies
-  boolit verify --summary""",
-}
-WITHOUT_TORCH = ("_list:list_",)
 EXIT_CODES = {
     0: "done",
     1: "a check failed",
-    2: "bad input, or what the system refused",
+    2: "bad input or a system error",
     UNFINISHED: "workers failed",
     INTERRUPTED: "interrupted",
     READER_GONE: "the reader of the output left",
 }
-
-COMPLETION = "_BOOLIT_COMPLETE"  # set by the script that --install-completion gives a shell
-_SUBSCRIPT = re.compile("[ₐᵢₗₙ]+")  # as in the paper's names
-_EMPTY_OPTION = re.compile(r"--[a-z-]+=")
+COMPLETION = "_BOOLIT_COMPLETE"  # set by the script that --install-completion adds to a shell
+UsageError: Any = typer.BadParameter.__mro__[1]  # which typer does not export
 
 
 def application() -> typer.Typer:
-    """The command line, with every command."""
+    """Return the application with every command."""
     codes = ", ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
-    settings = {"help_option_names": ["-h", "--help"]}
-    return _group("boolit", _root, epilog=f"Exit codes: {codes}.", context_settings=settings, add_completion=True)
-
-
-def _group(name: str, callback: Any, add_completion: bool = False, **settings: Any) -> typer.Typer:
     app = typer.Typer(
-        name=name,
-        cls=_Group,
-        help=HELP[name],
-        add_completion=add_completion,
+        name="boolit",
+        epilog=f"Exit codes: {codes}.",
+        context_settings={"help_option_names": ["-h", "--help"]},
+        rich_markup_mode="rich",
         pretty_exceptions_enable=False,
-        rich_markup_mode=None,
-        **settings,
     )
-    app.callback(invoke_without_command=True)(callback)
+    app.callback(invoke_without_command=True)(_root)
+    for heading, commands in COMMANDS.items():
+        for command in commands:
+            name = command.__name__.rstrip("_")
+            app.command(name, cls=TyperCommand if command is list_ else _TorchCommand, rich_help_panel=heading)(command)
     return app
 
 
-class _Group(HelpLayout, TyperGroup):
-    """A group whose commands are imported when they are used."""
+class _TorchCommand(TyperCommand):
+    """A command that needs torch. A signal ends the process at once until torch is imported."""
 
-    def __init__(self, *, name: str, **settings: Any) -> None:
-        super().__init__(name=name, **settings)
-        self.places = {name: place for places in COMMANDS[name].values() for name, place in places.items()}
-        self.commands = cast(Any, dict.fromkeys(self.places))  # the names alone
-
-    def list_commands(self, _context: object) -> list[str]:
-        return list(self.places)
-
-    def get_command(self, _context: object, name: str) -> Any:
-        place = self.places.get(name)
-        if place is None:
-            return None
-        module, _, function = place.partition(":")
-        if not function:
-            return typer.main.get_command(_group(module, _print_help))
-        app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        kind = _Command if place in WITHOUT_TORCH else _TorchCommand
-        app.command(name, cls=kind)(getattr(import_module(f"boolit.cli.{module}"), function))
-        return typer.main.get_command(app)
-
-    def format_commands(self, context: Any, formatter: Any) -> None:
-        for heading, places in COMMANDS[str(self.name)].items():
-            write_commands(formatter, heading, [(name, self.get_command(context, name)) for name in places])
-
-
-class _Command(HelpLayout, TyperCommand):
-    """A command with its options in groups and its examples last."""
-
-
-class _TorchCommand(_Command):
-    """A command that needs torch, which is imported while a signal still ends the process at once."""
-
-    def invoke(self, context: Any) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         import_module("boolit.nn")
         INTERRUPTS.raise_interrupt()
-        return super().invoke(context)
+        return super().invoke(ctx)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one command and returns its exit code; an exception that is not the user's to mend passes through.
+    """Run one command and return its exit code.
 
-    What the system refuses (a full disk, a file in a folder's place, no memory) is the user's to mend.
+    Invalid input and errors of the system, such as a full disk, become one line on standard error. With ``--debug``, and for
+    every other exception, the traceback is shown.
     """
-    _tolerate_narrow_encodings()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # "?" for a character that the terminal does not have
     command = typer.main.get_command(application())
     if COMPLETION in os.environ:
-        command.main([], prog_name="boolit")  # answers the shell and ends
+        command.main([], prog_name="boolit")  # answers the shell and exits
     try:
-        _refuse_empty(arguments)
-        # Not command.main, which ends the process by itself where the reader of standard output has left.
+        _check_not_empty(arguments)
+        # command.main would exit by itself when the reader of standard output leaves.
         with command.make_context("boolit", list(arguments)) as context:
             code = command.invoke(context)
-    except UserError as error:
-        print_error(error)
-    except ParsingError as error:
-        print_error(explain(cast(typer.BadParameter, error), arguments))
+            return code if isinstance(code, int) else 0
     except typer.Exit as end:
         return end.exit_code
+    except UsageError as error:
+        print_error(_describe(error))
     except BrokenPipeError:
         raise
-    except OSError as error:
-        print_error(f"{error}; see to that file or disk, and run the same command again")
-    except (MemoryError, RuntimeError) as error:
-        if not lacks_memory(error):
+    except (UserError, OSError, MemoryError, RuntimeError) as error:
+        if "--debug" in arguments:
             raise
-        print_error("there is not enough memory for this; ask for less: smaller networks, batches or fewer samples")
-    else:
-        return code if isinstance(code, int) else 0
+        if isinstance(error, UserError):
+            print_error(error)
+        elif isinstance(error, OSError):
+            print_error(f"{error}; check that file or disk and run the command again (boolit --debug … shows the traceback)")
+        elif lacks_memory(error):
+            print_error("there is not enough memory; use smaller networks, smaller batches or fewer samples")
+        else:
+            raise
     return 2
 
 
-def _refuse_empty(arguments: Sequence[str]) -> None:
-    """An empty argument is a variable that a script forgot to set; as a path it would mean the present folder."""
+def _describe(error: Any) -> str:
+    """Format a parsing error with the value that was given, which newer versions of typer leave out."""
+    invalid = getattr(error.__cause__, "errors", None)  # of pydantic
+    message, value = error.format_message().rstrip("."), repr(invalid()[0]["input"]) if invalid else ""
+    got = "" if value in message else f" (got {value})"
+    return f"{message.replace('Value error, ', '')}{got}; see {error.ctx.command_path if error.ctx else 'boolit'} --help"
+
+
+def _check_not_empty(arguments: Sequence[str]) -> None:
+    """Refuse empty values: usually an unset shell variable, and as a path it would mean the current folder."""
     for place, argument in enumerate(arguments):
-        if argument == "" or _EMPTY_OPTION.fullmatch(argument):
+        if argument == "" or re.fullmatch("--[a-z-]+=", argument):
             name = argument.rstrip("=") or (arguments[place - 1] if place else "the first argument")
-            raise UserError(f"{name} is followed by '', an empty value; give one or leave the option out")
+            raise UserError(f"{name} is followed by '', an empty value; give a value or leave the option out")
 
 
 def _root(
@@ -183,35 +138,22 @@ def _root(
         typer.Option(
             "--plugin",
             metavar="FILE",
-            help="A .py file or module that registers activations, datasets or models of your own; may be repeated. "
-            "BOOLIT_PLUGINS names them for every command.",
+            help="Load a .py file or module that registers activations, datasets or models. May be repeated; "
+            "the variable BOOLIT_PLUGINS names plugins for every command.",
         ),
     ] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of every error.")] = False,  # noqa: ARG001
 ) -> None:
+    """Logical activation functions for PyTorch, and the lab to test them.
+
+    Start with: boolit compare TABLE.csv --target COLUMN, boolit run parity,
+    or boolit list studies. Every command has its own --help with examples.
+    """
     if version:
         print(f"boolit {__version__}")
         raise typer.Exit
     from boolit.lab.common.plugins import load_plugins
 
     load_plugins(plugins or ())
-    _print_help(context)
-
-
-def _print_help(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         print(context.get_help())
-
-
-def _tolerate_narrow_encodings() -> None:
-    """A terminal that has no → shows a ? for it, instead of ending the command, and XNOR_ail for the paper's subscript."""
-    codecs.register_error("boolit", _spell_out)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="boolit")
-
-
-def _spell_out(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeEncodeError)
-    missing = error.object[error.start : error.end]
-    spelled = _SUBSCRIPT.sub(lambda found: f"_{unicodedata.normalize('NFKD', found[0])}", missing)
-    return "".join(letter if letter.isascii() else "?" for letter in spelled), error.end

@@ -1,164 +1,112 @@
-"""``boolit compare`` and ``boolit predict``: the user's own tables and images."""
+"""``boolit compare`` and ``boolit predict``: activations on the user's own tables and images."""
 
 from __future__ import annotations
 
 import sys
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
 
-from boolit.cli._options import (
-    RESULTS,
-    TRAINING,
-    WHAT,
-    ClusterOption,
-    DeviceOption,
-    Task,
-    WorkersOption,
-    activations_option,
-    complete_activations,
-    out_option,
-    split_names,
-    values,
-)
+from boolit.cli import _options as options
+from boolit.cli._options import training_option
 from boolit.cli._run import end_unless_complete, local_device, open_cluster, this_command
-from boolit.cli._terminal import OUTPUT, JsonOption, activation_name, output, print_json, progress, wrap
+from boolit.cli._terminal import activation_name, output, print_json
 from boolit.errors import UserError, user_input
-from boolit.lab.common.progress import show_working
+from boolit.lab.common.progress import error_stream, show_working
 from boolit.lab.compare.config import MANY_ROWS, MAX_SPLITS, MIN_SPLITS, SPLITS, SPLITS_OF_MANY_ROWS, CompareConfig
 
 if TYPE_CHECKING:
     from boolit.lab.compare.job import CompareJob, CompareResult
 
-DATA = "The data"
 
-
-class ClassWeight(str, Enum):
-    """Weights of the classes in training."""
-
-    BALANCED = "balanced"
-
-
-def _data(*names: str, help_: str, metavar: str = "COLUMN", **settings: Any) -> Any:
-    return typer.Option(*names, metavar=metavar, help=help_, rich_help_panel=DATA, **settings)
+def _data(*names: str, help_: str, metavar: str | None = "COLUMN", **settings: Any) -> Any:
+    return typer.Option(*names, metavar=metavar, help=help_, rich_help_panel="Data", **settings)
 
 
 def compare(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A CSV, TSV or Parquet file, or a folder of images by class.")],
-    target: Annotated[str | None, _data("--target", "-t", help_="The column to predict; images have none.")] = None,
+    target: Annotated[str | None, _data("--target", "-t", help_="Column to predict; images have none.")] = None,
     task: Annotated[
-        Task | None,
-        _data("--task", help_="Predict a class or a number.", metavar=values(Task), show_default="what the target looks like"),
+        Literal["classify", "regress"] | None,
+        _data(help_="Predict a class or a number.", metavar=None, show_default="depends on the target"),
     ] = None,
     metric: Annotated[
         str | None,
         _data(
-            "--metric",
-            help_="Any scorer of scikit-learn, such as roc_auc, balanced_accuracy, neg_log_loss or r2.",
+            help_="A scorer of scikit-learn, such as roc_auc, balanced_accuracy, neg_log_loss or r2.",
             metavar="NAME",
             show_default="accuracy, roc_auc for a rare class, or RMSE",
         ),
     ] = None,
     class_weight: Annotated[
-        ClassWeight | None, _data("--class-weight", help_="Give all classes the same weight.", metavar="balanced")
+        Literal["balanced"] | None, _data(help_="Give all classes the same weight in training.", metavar=None)
     ] = None,
-    drop: Annotated[list[str] | None, _data("--drop", help_="A column to leave out; may be repeated.")] = None,
-    keep: Annotated[list[str] | None, _data("--keep", help_="A column to use even if it looks like an ID.")] = None,
-    groups: Annotated[str | None, _data("--groups", help_="Rows with the same value here stay together.")] = None,
-    time: Annotated[str | None, _data("--time", help_="Order rows by this column and test on the latest.")] = None,
-    levels: Annotated[
-        int, _data("--levels", help_="Categories of a column that have their own feature.", metavar="N", min=1)
-    ] = CompareConfig.levels,
-    test: Annotated[
-        float, _data("--test", help_="The share of rows to test on.", metavar="X", min=0.01, max=0.9)
-    ] = CompareConfig.test,
+    drop: Annotated[list[str] | None, _data(help_="Column to leave out. May be repeated.")] = None,
+    keep: Annotated[list[str] | None, _data(help_="Column to use even if it looks like an ID. May be repeated.")] = None,
+    groups: Annotated[str | None, _data(help_="Keep rows with the same value of this column together.")] = None,
+    time: Annotated[str | None, _data(help_="Order rows by this column and test on the latest.")] = None,
+    test: Annotated[float, _data(help_="Share of the rows to test on.", metavar="X", min=0.01, max=0.9)] = CompareConfig.test,
     validation: Annotated[
-        float, _data("--validation", help_="The share of the other rows to validate on.", metavar="X", min=0.01, max=0.9)
+        float, _data(help_="Share of the other rows to validate on.", metavar="X", min=0.01, max=0.9)
     ] = CompareConfig.validation,
     weights: Annotated[
-        Path | None,
-        _data("--weights", help_="Weights of the ResNet-18 that encodes images.", metavar="FILE", show_default="torchvision's"),
+        Path | None, _data(help_="Weights of the ResNet-18 that encodes images.", metavar="FILE", show_default="torchvision's")
     ] = None,
-    activations: Annotated[str, activations_option()] = ", ".join(CompareConfig.activations),
+    activations: Annotated[str | None, options.activations_option(", ".join(CompareConfig.activations))] = None,
     reference: Annotated[
         str | None,
         typer.Option(
-            "--reference",
             metavar="A",
-            help="The activation that the others are described against.",
+            help="Activation that the others are compared with.",
             show_default="relu, or else the first",
-            autocompletion=complete_activations,
-            rich_help_panel=WHAT,
+            autocompletion=options.complete_activations,
         ),
     ] = None,
     budget: Annotated[
         int | None,
-        typer.Option(
-            "--budget",
-            min=1,
-            metavar="N",
-            help="Parameters of each network.",
-            show_default="10,000, or 50 per feature if that is more",
-            rich_help_panel=WHAT,
-        ),
+        training_option("Parameters of each network.", min=1, show_default="10,000, or 50 per feature if that is more"),
     ] = None,
-    layers: Annotated[
-        int, typer.Option("--layers", min=1, max=20, metavar="N", help="Hidden layers.", rich_help_panel=WHAT)
-    ] = CompareConfig.layers,
+    layers: Annotated[int, training_option("Hidden layers.", min=1, max=20)] = CompareConfig.layers,
     splits: Annotated[
         int | None,
-        typer.Option(
-            "--splits",
+        training_option(
+            "Random splits of the rows.",
             min=MIN_SPLITS,
             max=MAX_SPLITS,
-            metavar="N",
-            help="Number of random splits of the rows.",
             show_default=f"{SPLITS}; {SPLITS_OF_MANY_ROWS} from {MANY_ROWS:,} rows on",
-            rich_help_panel=TRAINING,
         ),
     ] = None,
     epochs: Annotated[
-        int | None,
-        typer.Option("--epochs", min=1, metavar="N", help="Epochs at most.", show_default="by rows", rich_help_panel=TRAINING),
+        int | None, training_option("Maximum number of epochs.", min=1, show_default="depends on the rows")
     ] = None,
     rates: Annotated[
         str | None,
-        typer.Option(
-            "--rates",
-            metavar="X,Y,...",
-            help="Learning rates to try, with commas between.",
-            show_default=", ".join(f"{rate:g}" for rate in CompareConfig.rates),
-            rich_help_panel=TRAINING,
+        training_option(
+            "Learning rates to try.", "X,Y,...", show_default=", ".join(f"{rate:g}" for rate in CompareConfig.rates)
         ),
     ] = None,
     minutes: Annotated[
-        float | None,
-        typer.Option(
-            "--minutes",
-            metavar="X",
-            help="About how long it may take; splits, rates and epochs are reduced to fit.",
-            rich_help_panel=TRAINING,
-        ),
+        float | None, training_option("Approximate time limit; splits, rates and epochs are reduced to fit.", "X")
     ] = None,
-    device: DeviceOption = "auto",
-    workers: WorkersOption = None,
-    cluster: ClusterOption = None,
-    out: Annotated[Path | None, out_option("results/NAME")] = None,
-    json: JsonOption = False,
+    device: options.DeviceOption = "auto",
+    workers: options.WorkersOption = None,
+    cluster: options.ClusterOption = None,
+    out: Annotated[Path | None, options.out_option("results/NAME")] = None,
+    json: options.JsonOption = False,
 ) -> None:
-    """Find out which activation is better on your own table or images.
+    """Compare activations on your own table or images.
 
-    Networks of equal size train on several splits of the rows, with learning rates chosen on validation rows. The result is a
-    table with baselines, a verdict, figures, and a model for boolit.load and boolit predict. Interrupted, the same command
-    resumes.
+    Networks of equal size train on several splits of the rows, with learning
+    rates chosen on validation rows. The result is a table with baselines, a
+    verdict, figures, and a model for boolit.load and boolit predict. After an
+    interruption, the same command resumes.
 
     Examples:
       boolit compare wine.csv --target quality
       boolit compare patients.csv -t relapse --metric roc_auc --groups patient
-      boolit compare houses.parquet -t price --task regress --time sold --minutes 10
+      boolit compare houses.parquet -t price --time sold --minutes 10
       boolit compare flowers/
     """
     from boolit.lab.common.devices import use_device
@@ -166,29 +114,28 @@ def compare(
     from boolit.lab.reports.report import write_report
 
     config = CompareConfig(
-        path,
-        target,
-        None if task is None else task.value,
-        metric,
-        None if class_weight is None else class_weight.value,
-        split_names(activations),
-        reference,
-        budget,
-        layers,
-        splits,
-        test,
-        validation,
-        levels,
-        tuple(drop or ()),
-        tuple(keep or ()),
-        groups,
-        time,
-        epochs,
-        CompareConfig.rates if rates is None else _rates(rates),
-        minutes,
-        weights,
+        path=path,
+        target=target,
+        task=task,
+        metric=metric,
+        class_weight=class_weight,
+        activations=options.split_names(activations) or CompareConfig.activations,
+        reference=reference,
+        budget=budget,
+        layers=layers,
+        splits=splits,
+        test=test,
+        validation=validation,
+        drop=tuple(drop or ()),
+        keep=tuple(keep or ()),
+        groups=groups,
+        time=time,
+        epochs=epochs,
+        rates=CompareConfig.rates if rates is None else _rates(rates),
+        minutes=minutes,
+        weights=weights,
     )
-    shown, folder = False if json else None, out or RESULTS / config.name
+    shown, folder = False if json else None, out or options.RESULTS / config.name
     with use_device(local_device(device, cluster)):
         with show_working("reading", shown):
             job = CompareJob.prepare(config, shown)
@@ -197,36 +144,27 @@ def compare(
         with show_working("estimating the time", shown):
             job = job.limit(folder)
         if not json:
-            progress().print(f"Expected time: {_duration(job.seconds)}\n")
-        with open_cluster(workers, cluster, device) as on:
-            result = job.run(folder, shown, cluster=on, command=this_command())
+            error_stream().print(f"Expected time: {_duration(job.seconds)}\n")
+        with open_cluster(workers, cluster, device) as workers_used:
+            result = job.run(folder, shown, cluster=workers_used, command=this_command())
     report = write_report(folder) if result.verdict else None
     if json:
         print_json(job.to_json() | result.to_json() | {"report": str(folder / "report") if report else None})
     else:
-        _print(job, result, folder)
+        _print_result(job, result, folder)
     end_unless_complete(result.summary)
 
 
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model.skops that boolit compare wrote.")],
     table: Annotated[Path, typer.Argument(metavar="TABLE", help="A CSV, TSV or Parquet file.")],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help="The CSV file to write.",
-            show_default="standard output",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
+    out: Annotated[Path | None, options.out_option("standard output", "CSV file to write.", "FILE")] = None,
 ) -> None:
-    """Predict the target of every row of a table with a saved model, as CSV.
+    """Predict the target of every row of a table, as CSV.
 
-    One column with the prediction and, for classes, one with the probability of each. A note on standard error names
-    categories that the model does not know.
+    The output has a column with the prediction and, for classes, one with the
+    probability of each class. Notes about unknown categories go to standard
+    error.
 
     Examples:
       boolit predict results/wine/model.skops new.csv --out answers.csv
@@ -243,14 +181,14 @@ def predict(
             with atomic_write(out) as part, part.open("w", newline="", encoding="utf-8") as file:
                 notes = write_predictions(loaded, table, file)
     for note in notes:
-        progress().print(f"Note: {escape(note)}", soft_wrap=True)
+        error_stream().print(f"Note: {escape(note)}", soft_wrap=True)
 
 
 def _rates(text: str) -> tuple[float, ...]:
     try:
         return tuple(float(rate) for rate in text.split(",") if rate.strip())
     except ValueError:
-        raise UserError(f"--rates {text} are not numbers with commas between, such as 0.003,0.01,0.03") from None
+        raise UserError(f"--rates {text} are not numbers with commas between; write them as 0.003,0.01,0.03") from None
 
 
 def _duration(seconds: float) -> str:
@@ -258,13 +196,13 @@ def _duration(seconds: float) -> str:
 
 
 def _describe(job: CompareJob) -> None:
-    console = progress()
+    console = error_stream()
     parameters = ", ".join(f"{activation_name(spec, console)} {count:,}" for spec, count in job.parameters.items())
     for line in [*job.description(), *(f"Note: {note}" for note in job.notes), f"Parameters: {parameters}"]:
         console.print(escape(line), soft_wrap=True)
 
 
-def _print(job: CompareJob, result: CompareResult, folder: Path) -> None:
+def _print_result(job: CompareJob, result: CompareResult, folder: Path) -> None:
     from boolit.lab.compare.job import describe_model
     from boolit.lab.reports.tables import split_tables, terminal_table
 
@@ -272,14 +210,14 @@ def _print(job: CompareJob, result: CompareResult, folder: Path) -> None:
     if result.verdict:
         table = split_tables(result.verdict, job.plan.study.title, job.parameters)[0]
         console.print(terminal_table(table, console.width))
-        console.print(f"\n[bold]{escape(wrap(result.text, console.width))}[/]\n", soft_wrap=True)
+        console.print(f"\n[bold]{escape(result.text)}[/]\n")
         for sentence in describe_model(result):
-            console.print(f"{escape(wrap(sentence, console.width))}\n", soft_wrap=True)
+            console.print(f"{escape(sentence)}\n")
     for note in result.notes:
         if note not in job.notes:  # those were printed before the training
             console.print(f"Note: {escape(note)}", soft_wrap=True)
     summary = result.summary
-    console.print(f"{summary.trained:,} runs trained in {summary.seconds:.0f} s, {summary.already:,} were in {folder}.")
+    console.print(f"Trained {summary.trained:,} runs in {summary.seconds:.0f} s; {summary.already:,} were already done.")
     if result.model:
         console.print(f"Model: {escape(str(result.model))}", soft_wrap=True)
         console.print(f"Report: {escape(str(folder / 'report' / 'report.html'))}", soft_wrap=True)

@@ -1,150 +1,131 @@
-"""``boolit list`` and ``boolit doctor``: what there is to choose from, and what is active on this machine."""
+"""``boolit list``, ``fetch`` and ``doctor``: what can be chosen, downloaded and used on this machine."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any
+from itertools import groupby
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 from rich.markup import escape
 
-from boolit.cli._options import Kind, values
-from boolit.cli._terminal import OUTPUT, JsonOption, output, plain_table, print_json
+from boolit.cli._options import JsonOption
+from boolit.cli._terminal import output, plain_table, print_json
 from boolit.lab.catalogue import list_activations, list_studies
 
-if TYPE_CHECKING:
-    from boolit.lab.doctor import Fact, Section
 
-NOTES = {
-    "activations": (
-        "channels: in → out of a group; factor: channels out per channel in; a width is a multiple of the width multiple.",
-        "Endings: _kN for groups of N channels (or_ail_k3), _halves for channel i with i + C/k as in GLU (xnor_il_halves).",
-        "Duplicates (_d) give every gate every group, partitions (_p; _pu if uneven) give each its share.",
-        "Any other ensemble: gates joined by _ (and_xor_il_d), members of any kind by + (max+xnor_ail_d).",
-    ),
-    "studies": ("boolit run STUDY trains one; your own .toml file works too.",),
-    "figures": ("boolit figures NAME draws one.",),
-}
+class Listing(NamedTuple):
+    """A list for programs (``entries``) and for people. The first cell of a row is the heading of its group."""
+
+    entries: list[dict[str, Any]]
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    notes: str
 
 
 def list_(
-    kind: Annotated[Kind, typer.Argument(metavar=values(Kind), help="What to list.")] = Kind.ACTIVATIONS,
-    json: Annotated[bool, typer.Option("--json", help="Print a JSON list for programs.", rich_help_panel=OUTPUT)] = False,
+    kind: Annotated[Literal["activations", "studies", "figures"], typer.Argument(help="What to list.")] = "activations",
+    json: JsonOption = False,
 ) -> None:
-    """Show what there is to choose from.
-
-    Activations come with their maps (channels in → out) and what they compute.
+    """List activations, studies or figures.
 
     Examples:
       boolit list
       boolit list studies
       boolit list figures --json
     """
-    entries, columns, groups = LISTINGS[kind.value]()
+    listing = LISTINGS[kind]()
     if json:
-        print_json(entries)
-    else:
-        _print_groups(columns, groups, NOTES[kind.value])
-
-
-Listing = tuple[list[dict[str, Any]], tuple[str, ...], dict[str, list[tuple[str, ...]]]]  # entries, columns, groups of rows
+        print_json(listing.entries)
+        return
+    table = plain_table(*listing.columns)
+    for heading, rows in groupby(listing.rows, key=lambda row: row[0]):
+        if heading:
+            table.add_row(f"\n[bold]{escape(heading)}[/]")
+        for _, *cells in rows:
+            table.add_row(*map(escape, cells))
+    output().print(table)
+    output().print(f"\n{listing.notes}", markup=False, style="dim")
 
 
 def _activations() -> Listing:
-    groups: dict[str, list[tuple[str, ...]]] = {}
-    entries = []
+    rows, entries = [], []
     for facts in list_activations():
         arrow, factor = f"{facts.channels[0]}→{facts.channels[1]}", Fraction(facts.channels[1], facts.channels[0])
-        row = (facts.spec, arrow, str(facts.width_multiple), str(factor), facts.description)
-        groups.setdefault(f"{arrow} {facts.kind}s", []).append(row)
+        rows.append((f"{arrow} {facts.kind}s", facts.spec, arrow, str(facts.width_multiple), str(factor), facts.description))
         entries.append({**vars(facts), "feature_factor": float(factor)})
-    return entries, ("spec", "channels", "width multiple", "factor", "computes"), groups
+    notes = (
+        "channels: in → out of a group. factor: channels out per channel in. A width is a multiple of the width multiple.\n"
+        "Suffixes: _kN groups N channels (or_ail_k3); _halves pairs channel i with i + C/2, as GLU does (xnor_il_halves).\n"
+        "Duplicates (_d) give every gate every group; partitions (_p, or _pu if uneven) give each gate its share.\n"
+        "Other ensembles: join gates with _ (and_xor_il_d), or any activations with + (max+xnor_ail_d)."
+    )
+    return Listing(entries, ("spec", "channels", "width multiple", "factor", "computes"), rows, notes)
 
 
 def _studies() -> Listing:
     entries = list_studies()
-    rows: list[tuple[str, ...]] = [(entry["name"], ", ".join(entry["profiles"]), entry["title"]) for entry in entries]
-    return entries, ("study", "profiles", "title"), {"studies": rows}
+    rows = [("", entry["name"], ", ".join(entry["profiles"]), entry["title"]) for entry in entries]
+    return Listing(entries, ("study", "profiles", "title"), rows, "boolit run STUDY trains a study, or your own .toml file.")
 
 
 def _figures() -> Listing:
     from boolit.lab.paper.figures import FIGURES
 
-    entries = [{"name": name, "label": entry.label, "caption": entry.caption} for name, entry in FIGURES.items()]
-    rows: list[tuple[str, ...]] = [(name, entry.label or "–", entry.caption) for name, entry in FIGURES.items()]
-    return entries, ("figure", "in the paper", "shows"), {"figures": rows}
+    entries = [{"name": name, "label": figure.label, "caption": figure.caption} for name, figure in FIGURES.items()]
+    rows = [("", name, figure.label or "–", figure.caption.partition(". ")[0]) for name, figure in FIGURES.items()]
+    return Listing(entries, ("figure", "in the paper", "shows"), rows, "boolit figures NAME draws a figure.")
 
 
 LISTINGS = {"activations": _activations, "studies": _studies, "figures": _figures}
 
 
-def _print_groups(columns: Sequence[str], groups: Mapping[str, Sequence[Sequence[str]]], notes: Sequence[str]) -> None:
-    console = output()
-    widths = [max(map(len, column)) for column in zip(columns, *chain(*groups.values()), strict=True)]
-    for heading, rows in groups.items():
-        table = plain_table(*columns)
-        table.show_header = heading == next(iter(groups))
-        for column, width in zip(table.columns[:-1], widths[:-1], strict=True):  # the last one may wrap
-            column.min_width = width
-        for row in rows:
-            table.add_row(*map(escape, row))
-        console.print(f"[bold]{escape(heading)}[/]")
-        console.print(table)
-        console.print()
-    for note in notes:
-        console.print(note, markup=False, style="dim")
+def fetch(
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Datasets such as mnist, or weights (of the encoder).")],
+) -> None:
+    """Download the files of datasets, or tell how to get them by hand.
+
+    Files are kept in the folder BOOLIT_DATA. A study downloads what it needs
+    by itself.
+
+    Examples:
+      boolit fetch mnist
+      boolit fetch cifar10 weights
+    """
+    from boolit.errors import UserError, user_input
+    from boolit.lab.datasets import PublishedDataset, download, source_type
+    from boolit.lab.datasets.embeddings import WEIGHTS
+
+    files: dict[str, Sequence[download.PublishedFile]] = {}
+    with user_input():
+        for name in names:
+            kind = None if name == WEIGHTS.dataset else source_type(name)
+            files[name] = (WEIGHTS,) if kind is None else kind.files if issubclass(kind, PublishedDataset) else ()
+    missing = [file for needed in files.values() for file in needed if file.here is None]
+    by_hand = [file for file in missing if not file.urls]
+    for file in by_hand:
+        print(f"{file.name} of {file.dataset} has to be fetched by hand: {file.fix}")
+    for name, needed in files.items():
+        if not needed:
+            print(f"{name} needs no files")
+        for file in needed:
+            if file not in by_hand:
+                print(f"{download.fetch(file)}: {'downloaded' if file in missing else 'already here'}")
+    if by_hand:
+        raise UserError(f"{', '.join(file.name for file in by_hand)} cannot be downloaded; fetch by hand what is listed above")
 
 
 def doctor(json: JsonOption = False) -> None:
-    """Show what is active on this machine, and why not.
+    """Show what is active on this machine, and what is missing.
 
-    Versions, compiled kernels and their threads, devices, optional packages, the folder for data. What is amiss is a
-    warning with its fix; the exit code is 0 all the same.
+    Versions, compiled kernels, devices, optional packages and the data folder.
+    Problems are warnings with their fixes; the exit code is always 0.
 
     Examples:
       boolit doctor
       boolit doctor --json
     """
-    from boolit.lab.doctor import examine
+    from boolit.cli._doctor import print_facts
 
-    sections = examine()
-    if json:
-        facts = {section.name: section.facts for section in sections}
-        print_json({**facts, "warnings": [line for section in sections for line in section.warnings]})
-    else:
-        _print_sections(sections)
-
-
-def _print_sections(sections: list[Section]) -> None:
-    console = output()
-    for section in sections:
-        table = plain_table("name", "value")
-        table.show_header = False
-        table.columns[0].min_width = 2 + max(len(name) for each in sections for name in each.facts)
-        table.columns[1].overflow = "fold"  # a path is to be seen to its end
-        for name, fact in section.facts.items():
-            label = name if name.isupper() else name.replace("_", " ")  # an environment variable keeps its name
-            table.add_row(f"  {label}", escape(_in_words(fact)))
-        console.print(f"[bold]{section.name}[/bold]")
-        console.print(table)
-    warnings = [line for section in sections for line in section.warnings]
-    console.print()
-    for line in warnings:
-        console.print(f"[yellow]warning:[/yellow] {escape(line)}", soft_wrap=True)
-    if not warnings:
-        console.print("[green]all is well[/green]")
-
-
-def _in_words(fact: Fact) -> str:
-    if fact is None:
-        return "–"
-    if isinstance(fact, bool):
-        return "yes" if fact else "no"
-    if isinstance(fact, str | int):
-        return str(fact)
-    present = [f"{package} {version}" for package, version in fact.items() if version is not None]
-    absent = [package for package, version in fact.items() if version is None]
-    fix = [f"not installed: pip install {' '.join(absent)}"] if absent else []
-    return "; ".join([*([", ".join(present)] if present else []), *fix])
+    print_facts(json)

@@ -1,198 +1,120 @@
-"""``boolit figures``, ``paper``, ``correlations`` and ``export``: what is made of finished runs."""
+"""``boolit report``, ``watch`` and ``export``: read results folders."""
 
 from __future__ import annotations
 
-import math
+import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.markup import escape
 
-from boolit.cli._options import (
-    RESULTS,
-    DrawingFormat,
-    FolderArgument,
-    RunsFormat,
-    TableFormat,
-    complete_figures,
-    complete_tables,
-    out_option,
-    values,
-)
-from boolit.cli._terminal import OUTPUT, JsonOption, activation_name, output, plain_table, print_json
-from boolit.lab.common.progress import count_progress, show_working
+from boolit.cli import _options as options
+from boolit.cli._terminal import output, print_json
+from boolit.errors import UserError
+from boolit.lab.common.progress import error_stream, show_working
 
 if TYPE_CHECKING:
-    from boolit.lab.paper.figures.correlations import Correlations
+    from boolit.lab.reports.page import Section
+
+FoldersArgument = Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders that boolit run, compare or search wrote.")]
+OpenOption = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
 
 
-def figures(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="NAME", help="Which; boolit list figures names them.", show_default="all", autocompletion=complete_figures
-        ),
-    ] = None,
-    out: Annotated[Path, out_option("results/figures", "Folder to write to.")] = RESULTS / "figures",
-    format: Annotated[  # noqa: A002
-        DrawingFormat,
-        typer.Option("--format", "-f", metavar=values(DrawingFormat), help="How to write them.", rich_help_panel=OUTPUT),
-    ] = DrawingFormat.PNG,
+def report(
+    folders: FoldersArgument,
+    out: Annotated[Path | None, options.out_option("DIR/report/report.html", "Page to write.", "FILE.html")] = None,
+    open: OpenOption = False,  # noqa: A002
+    json: options.JsonOption = False,
 ) -> None:
-    """Draw the paper's figures that need no training.
+    """Write the report of one or more results folders as an HTML page.
+
+    Nothing is trained, and an unfinished study has a report, too. Several
+    folders need --out. Runs of one study in several folders are compared
+    together; different studies have a section each.
 
     Examples:
-      boolit figures
-      boolit figures gate-or gate-xnor --format svg --out figures
+      boolit report results/parity-quick
+      boolit report results/parity-quick --open
+      boolit report results/wine results/parity-quick --out both.html
     """
-    from boolit.lab.paper.figures import FIGURES, draw
-
-    with count_progress() as begin:
-        advance = begin("drawing figures", len(names or FIGURES))
-        paths = draw(names or [], out, format.value, lambda _: advance(1))
-    for path in paths:
-        output().print(escape(str(path)), soft_wrap=True)
-
-
-def paper(
-    label: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="TABLE",
-            help="A table's label, such as mlp-mnist.",
-            show_default="a list of them",
-            autocompletion=complete_tables,
-        ),
-    ] = None,
-    results: Annotated[
-        Path | None,
-        typer.Option("--results", "-r", metavar="DIR", help="A folder that boolit run wrote, to set beside it."),
-    ] = None,
-    format: Annotated[  # noqa: A002
-        TableFormat | None,
-        typer.Option(
-            "--format",
-            "-f",
-            metavar=values(TableFormat),
-            help="How to write it.",
-            show_default="for a terminal",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    json: JsonOption = False,
-) -> None:
-    """Show a table of the paper; with --results, your own numbers beside the paper's.
-
-    Examples:
-      boolit paper
-      boolit paper mlp-covtype
-      boolit paper mlp-covtype --results results/covertype --format latex
-    """
-    from boolit.lab.paper import tables
-    from boolit.lab.paper.comparison import paper_table
-    from boolit.lab.reports.tables import render, terminal_table
-    from boolit.lab.results.store import Store
-
-    if label is None:
-        print_json({"tables": tables()}) if json else print("\n".join(tables()))
-        return
-    label = label if label.startswith("tab:") else f"tab:{label}"
-    if results is None:
-        table = paper_table(label)
-    else:
-        with Store(results) as store, show_working("reading the runs", False if json else None):
-            table = paper_table(label, store)
+    with show_working("writing the report", False if json else None):
+        page, sections = _write_report(folders, out)
     if json:
-        print_json({"table": render(table, "csv"), "notes": list(table.notes)})
-    elif format is not None:
-        print(render(table, format.value), end="")
+        names = ("title", "kind", "verdict", "unfinished", "done", "planned", "command")
+        entries = [
+            {name: None if getattr(section, name) == "" else getattr(section, name) for name in names} for section in sections
+        ]
+        print_json({"page": str(page), "sections": entries})
     else:
-        output().print(terminal_table(table, output().width))
+        for section in sections:
+            output().print(f"[bold]{escape(section.title)}[/]: {escape(section.verdict or section.unfinished)}")
+        output().print(f"Report: {escape(str(page))}", soft_wrap=True)
+    if open:
+        _open(page.resolve().as_uri())
 
 
-def correlations(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A folder that boolit run wrote, with the weights kept (keep_weights).")
-    ],
-    layer: Annotated[
-        int, typer.Option("--layer", min=1, metavar="N", help="Which hidden layer's weights, counted from 1.")
-    ] = 1,
-    json: JsonOption = False,
+def watch(
+    folders: FoldersArgument,
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="Port.", show_default="a free one")] = 0,
+    open: OpenOption = False,  # noqa: A002
 ) -> None:
-    """Compare the weight rows that a gate reads together with all other pairs of rows.
+    """Serve the report of a running study until Ctrl-C.
 
-    For every study and activation, at its largest size and over all seeds: the cosine similarity of rows, as a table and as a
-    histogram in DIR/report.
+    The page updates when runs are added. It is served at 127.0.0.1, which
+    other machines cannot reach.
 
     Examples:
-      boolit correlations results/parity-quick
-      boolit correlations results/parity-quick --layer 2 --json
+      boolit watch results/parity-quick
+      boolit watch results/parity-quick --port 8000 --open
     """
-    from boolit.lab.paper.figures.correlations import measure_correlations, write_correlations
-    from boolit.lab.results.store import Store
+    from boolit.lab.reports.server import ReportServer
 
-    with Store(folder) as store, show_working("comparing weights", False if json else None):
-        found = measure_correlations(store, layer)
-        figure = write_correlations(found, folder, layer)
-    if json:
-        print_json({"layer": layer, "activations": [_entry(each) for each in found], "figure": str(figure)})
-    else:
-        _print(found)
-        output().print(f"Figure: {escape(str(figure))}", soft_wrap=True)
-
-
-def _entry(each: Correlations) -> dict[str, Any]:
-    named = {"study": each.study, "activation": each.activation, "width": each.width, "runs": each.runs}
-    return named | {name: value if math.isfinite(value) else None for name, value in each.metrics().items()}
-
-
-def _print(found: list[Correlations]) -> None:
-    headings = ("width", "runs", "paired", "of them negative", "others")
-    console = output()
-    table = plain_table("study", "activation", *headings, right=headings)
-    for each in found:
-        metrics = each.metrics()
-        table.add_row(
-            escape(each.study),
-            escape(activation_name(each.activation, console)),
-            str(each.width),
-            str(each.runs),
-            f"{metrics['paired_mean']:+.3f} ± {metrics['paired_sd']:.3f}",
-            f"{100 * metrics['paired_negative']:.0f} %",
-            f"{metrics['others_mean']:+.3f} ± {metrics['others_sd']:.3f}",
-        )
-    console.print(table)
-    console.print("Cosine similarity of weight rows, mean ± sd: rows that one gate reads, and all other pairs of rows.")
+    with ReportServer(folders, port) as server:
+        names = escape(", ".join(map(str, folders)))
+        error_stream().print(f"Watching {names}: {server.url} (stop with Ctrl-C)", soft_wrap=True)
+        if open:
+            _open(server.url)
+        server.serve_forever(poll_interval=0.2)
 
 
 def export(
-    folder: FolderArgument,
-    format: Annotated[  # noqa: A002
-        RunsFormat,
-        typer.Option("--format", "-f", metavar=values(RunsFormat), help="How to write it.", rich_help_panel=OUTPUT),
-    ] = RunsFormat.CSV,
-    to: Annotated[
-        Path | None,
-        typer.Option("--to", metavar="FILE", help="The file to write.", show_default="DIR/runs.FORMAT", rich_help_panel=OUTPUT),
-    ] = None,
-    history: Annotated[
-        bool, typer.Option("--history", help="Also write every metric by epoch.", rich_help_panel=OUTPUT)
-    ] = False,
+    folder: options.FolderArgument,
+    format: Annotated[Literal["csv", "parquet", "json"], options.format_option()] = "csv",  # noqa: A002
+    to: Annotated[Path | None, typer.Option(metavar="FILE", help="File to write.", show_default="DIR/runs.FORMAT")] = None,
 ) -> None:
-    """Write a folder's runs as a table: one row per run.
+    """Write the runs of a results folder as a table with one row per run.
 
     Examples:
       boolit export results/parity-quick
-      boolit export results/parity-quick --format parquet --history
+      boolit export results/parity-quick --format parquet --to runs.parquet
     """
-    from boolit.lab.results.export import export as write
     from boolit.lab.results.store import Store
+    from boolit.lab.results.store import export as write
 
-    path = to or folder / f"runs.{format.value}"
     with Store(folder) as store, show_working("exporting the runs"):
-        paths = [write(store.frame(), path, format.value)]
-        if history:
-            paths.append(write(store.curves(), path.with_name(f"{path.stem}-history{path.suffix}"), format.value))
-    for path in paths:
-        output().print(escape(str(path)), soft_wrap=True)
+        path = write(store.frame(), to or folder / f"runs.{format}", format)
+    output().print(escape(str(path)), soft_wrap=True)
+
+
+def _write_report(folders: list[Path], out: Path | None) -> tuple[Path, list[Section]]:
+    from boolit.lab.paper.figures.trained import pictures
+    from boolit.lab.reports.report import read_section, write_page, write_report
+
+    if out is not None and out.suffix != ".html":
+        raise UserError(f"--out {out} is not the name of a page; it must end in .html")
+    if out is None and len(folders) > 1:
+        raise UserError(f"the report of {len(folders)} folders needs a file name; add --out report.html")
+    if out is None:
+        report = write_report(folders[0], pictures)
+        if report.page is None:
+            raise UserError(f"{folders[0]} has no finished runs to report")
+        return report.page, [report.section]
+    sections = [read_section(folder, pictures) for folder in folders]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    return write_page(sections, out), sections
+
+
+def _open(url: str) -> None:
+    if not webbrowser.open(url):
+        raise UserError(f"there is no browser to open {url} in; leave out --open")

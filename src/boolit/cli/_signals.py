@@ -1,4 +1,4 @@
-"""What ends the command ``boolit`` early: Ctrl-C, SIGTERM, or a closed pipe."""
+"""Reactions to Ctrl-C, SIGTERM and closed pipes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import signal
 from types import FrameType
 
 INTERRUPTED = 130
-READER_GONE = 141  # what a shell reports for a program that SIGPIPE has ended
-INTERRUPT_MESSAGE = "interrupted: nothing that was finished is lost; the same command goes on from there"
+READER_GONE = 141  # as a shell reports for a program that SIGPIPE has ended
+INTERRUPT_MESSAGE = "interrupted: finished runs are kept, and the same command continues"
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def is_follower() -> bool:
-    """Return whether torchrun started this process as another than the first, which speaks for all."""
+    """Return whether torchrun started this process and it is not the first, which prints for all."""
     return os.environ.get("RANK", "0") != "0"
 
 
@@ -24,13 +24,13 @@ def print_interrupted() -> None:
 
 
 class InterruptHandler:
-    """The reaction to Ctrl-C and SIGTERM, from the start of the command on. Without a command, signals are left alone."""
+    """The reaction to Ctrl-C and SIGTERM while a command runs. A program that only imports boolit keeps its own."""
 
     received = False
     installed = False
 
     def exit_at_once(self) -> None:
-        """End the process at a signal, since an import cannot be interrupted safely."""
+        """End the process at a signal, since importing torch cannot be interrupted safely."""
         self.installed = True
         self._install(self._exit)
 
@@ -55,9 +55,9 @@ class InterruptHandler:
 
     def _install(self, action: object) -> None:
         for number in SIGNALS:
-            # A follower that waits for the others in native code would not notice: the system ends it.
+            # A follower may wait for the others in native code and would not notice SIGTERM, so the system ends it.
             by_system = is_follower() and number == signal.SIGTERM
-            if signal.getsignal(number) is not signal.SIG_IGN and not by_system:  # ignored ones, as under nohup, stay so
+            if signal.getsignal(number) is not signal.SIG_IGN and not by_system:  # nohup and scripts ignore signals
                 signal.signal(number, action)  # type: ignore[arg-type]
 
 

@@ -91,7 +91,9 @@ class BpOsd:
 
 
 def sinter_decoder(osd_method: str | None = None, osd_order: int = 0, **options: Any) -> SinterDecoder:
-    """Return a decoder for ``sinter.collect(…, custom_decoders={"boolit": sinter_decoder()})``.
+    """Return a decoder for sinter.
+
+    Pass it as ``custom_decoders={"boolit": sinter_decoder()}`` to sinter.collect.
 
     Args:
         osd_method: If given, shots that do not converge are decoded by `bp_osd` with this method.

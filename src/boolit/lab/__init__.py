@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from boolit.lab.reports.report import write_report
     from boolit.lab.reports.tables import register as register_table
     from boolit.lab.results.statistics import compare as compare_runs
+    from boolit.lab.results.statistics import verdict
     from boolit.lab.results.store import Store
-    from boolit.lab.results.verdicts import verdict
     from boolit.lab.runs import Metric, Result, RunConfig
     from boolit.lab.studies import load_study, plan
 
@@ -44,9 +44,8 @@ _MODULES = {  # `name=attribute` where a subpackage has the name of the attribut
     "models": "Family register_model=register",
     "reports.report": "write_report",
     "reports.tables": "register_table=register",
-    "results.statistics": "compare_runs=compare",
+    "results.statistics": "compare_runs=compare verdict",
     "results.store": "Store",
-    "results.verdicts": "verdict",
     "runs": "Metric Result RunConfig",
     "studies": "load_study plan",
 }

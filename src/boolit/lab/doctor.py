@@ -14,7 +14,6 @@ import torch
 from boolit import __version__
 from boolit._devices import automatic_device, available_devices
 from boolit.errors import EXTRAS
-from boolit.lab.common.files import data_folder
 from boolit.logic import cpu
 
 Fact: TypeAlias = "str | int | bool | Mapping[str, str | None] | None"
@@ -72,6 +71,10 @@ def _version(package: str) -> str | None:
 
 
 def _data() -> Section:
+    try:
+        from boolit.lab.common.files import data_folder
+    except ModuleNotFoundError:  # the lab is not installed
+        return Section("data", {"folder": None})
     folder = data_folder()
     existing = next(place for place in (folder, *folder.parents) if place.exists())
     usable = existing.is_dir() and os.access(existing, os.W_OK)

@@ -146,7 +146,7 @@ class Plan:
         return out, kept
 
     def backward(self, grad: Tensor, saved: Tensor) -> Tensor:
-        """Return the gradient of x from the kept bits or, if ``saved`` is no bits, from x."""
+        """Return the gradient of x from the kept bits or, if ``saved`` is not bits, from x."""
         self._check(grad, saved)
         if not (grad.data_ptr() and saved.data_ptr()) and grad.numel():
             raise RuntimeError("the gradient or the saved tensor has no memory")
@@ -197,21 +197,15 @@ def kept_bytes(program: Program, shape: Sequence[int], dim: int) -> int:
     """Return the size of the bits that a forward keeps, for symbolic shapes too: two bits for each pair of each gate."""
     if not program.approximate:
         return 0
-    inner = outer = 1
-    for size in shape[:dim]:
-        outer *= size
-    for size in shape[dim + 1 :]:
-        inner *= size
-    groups = program.groups(shape[dim])
+    outer, inner, groups = math.prod(shape[:dim]), math.prod(shape[dim + 1 :]), program.groups(shape[dim])
+    joined = program.strategy != "d" or len(program.members) == 1  # a gate on rows that follow each other has one long run
     total = 0
     for _, size in program.shares(groups):
         if program.pairing == "halves":
-            plane = outer * ((size * inner + 7) // 8)
+            runs, lanes = outer, size * inner
         elif inner != 1:
-            plane = outer * size * ((inner + 7) // 8)
-        elif size == groups and (program.strategy != "d" or len(program.members) == 1):
-            plane = (outer * size + 7) // 8  # one gate on rows that follow each other
+            runs, lanes = outer * size, inner
         else:
-            plane = outer * ((size + 7) // 8)
-        total += 2 * (program.k - 1) * plane
+            runs, lanes = (1, outer * size) if joined and size == groups else (outer, size)
+        total += 2 * (program.k - 1) * runs * ((lanes + 7) // 8)
     return total

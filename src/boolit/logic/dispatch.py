@@ -23,11 +23,10 @@ from torch.overrides import has_torch_function_unary
 
 from boolit.logic import cpu, gpu
 from boolit.logic.moments import check_precision
-from boolit.logic.operations import Program, as_int
+from boolit.logic.operations import Program, as_int, not_a_multiple
 from boolit.logic.reference import FORMULAS, evaluate_reference
 
 Plan = cpu.Plan | gpu.Plan
-FLOATS = tuple(cpu.TYPES)
 MAX_PLANS = 1024  # of one program
 
 _NO_OVERRIDE = torch._C._disabled_torch_function_impl
@@ -254,18 +253,26 @@ def check_logits(x: object) -> None:
     if not isinstance(x, Tensor):
         fix = "torch.from_numpy(x)" if type(x).__module__ == "numpy" else "torch.tensor(x)"
         raise TypeError(f"logits must be a torch.Tensor, got {type(x).__name__}; make one with {fix}")
-    if x.is_quantized:
-        raise TypeError(f"logits must be floating-point, got {x.dtype}; convert them with x.dequantize()")
-    if not x.is_floating_point():
-        raise TypeError(f"logits must be floating-point, got {x.dtype}; convert them with x.float()")
-    if x.dtype not in FLOATS:
-        raise TypeError(f"torch cannot compute with logits of {x.dtype}; convert them with x.float() first")
+    if x.dtype not in cpu.TYPES:
+        fix = "dequantize" if x.is_quantized else "float"
+        raise TypeError(f"logits must be float32, float64, bfloat16 or float16, got {x.dtype}; convert them with x.{fix}()")
     if x.is_nested:
         raise TypeError("logits must be one dense tensor, got a nested one; apply the gate to x.values() or each of x.unbind()")
     if x.layout is not torch.strided:
         raise TypeError(f"logits must be a dense tensor, got one of layout {x.layout}; convert it with x.to_dense()")
     if not is_dynamo_compiling() and is_ordinary(x):
         _check_memory(x)
+
+
+def check_channels(x: Tensor, dim: int | None, width_multiple: int, reader: str) -> None:
+    """Raise an error if x does not hold logits or the number of channels along ``dim`` is not a multiple."""
+    if isinstance(x, Proxy):  # torch.fx traces: no size is known
+        return
+    check_logits(x)
+    shape = static_shape(x)
+    channels = shape[position(dim, shape)]
+    if channels % width_multiple:
+        raise not_a_multiple(reader, width_multiple, channels)
 
 
 def _check_memory(x: Tensor) -> None:

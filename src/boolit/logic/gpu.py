@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Sequence
 from functools import partial
-from importlib import metadata
+from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from boolit.logic.cpu import TYPES, KernelStatus, gate_constants, out_shape
+from boolit.logic.cpu import KernelStatus, gate_constants, out_shape
 from boolit.logic.operations import OPERATIONS, Program
 from boolit.logic.reference import evaluate_reference
 
-OLDEST_TRITON = (3, 4)  # constants of a kernel may be tuples of tuples
+TYPES = (torch.float32, torch.bfloat16, torch.float16)  # float64 is rare on GPUs: the reference computes it
 WARPS = 4
 VECTOR = 16  # bytes a thread reads or writes at once, at best
 
@@ -29,31 +28,28 @@ VECTOR = 16  # bytes a thread reads or writes at once, at best
 class Plan:
     """A program laid out for contiguous tensors of one type and shape: one launch, or one for each share of a partition."""
 
-    def __init__(
-        self, program: Program, dtype: torch.dtype, shape: torch.Size, dim: int, block: int = 0, wide: bool | None = None
-    ) -> None:
+    def __init__(self, program: Program, dtype: torch.dtype, shape: torch.Size, dim: int, block: int = 0) -> None:
+        from boolit.logic.kernels import triton_pairs  # takes a second
+
+        self.kernels: Any = triton_pairs
         self.program, self.dtype, self.shape, self.dim = program, dtype, shape, dim
         self.out_shape = torch.Size(out_shape(program, shape, dim))
         self.kept_bytes = kept_bytes(program, shape, dim)
         groups, outer, inner = program.groups(shape[dim]), math.prod(shape[:dim]), math.prod(shape[dim + 1 :])
-        row, span = groups * inner, groups * inner if program.pairing == "halves" else inner
-        out_row = self.out_shape[dim] * inner
+        span = groups * inner if program.pairing == "halves" else inner
         members = tuple(_member(*member) for member in program.members)
         shares: list[tuple[tuple[Any, ...], int, int]] = [(members, 0, groups)]
         if program.strategy != "d":
             shares = [((member,), *share) for member, share in zip(members, program.shares(groups), strict=True)]
-        block = block or WARPS * (64 if torch.version.hip else 32) * max(1, VECTOR // dtype.itemsize)
-        wide = max(math.prod(shape), math.prod(self.out_shape)) >= 2**31 if wide is None else wide
-        from boolit.logic.kernels import triton_pairs  # takes a second
-
-        self.kernels: Any = triton_pairs
+        block = block or WARPS * (64 if torch.version.hip else 32) * VECTOR // dtype.itemsize
+        wide = max(math.prod(shape), math.prod(self.out_shape)) >= 2**31
         self.constants = {"SPLIT": span == 1, "PART": len(shares) > 1, "WIDE": wide, "BLOCK": block}
         self.options = {"num_warps": WARPS, "enable_fp_fusion": False}  # kernels say themselves what is fused
         self.launches: list[tuple[tuple[int], tuple[Any, ...], tuple[int, ...], int]] = []
         kept = 0
         for gates, start, size in shares:
             units = outer * size * inner
-            sizes = (units, size * inner, row, span, start * inner, out_row)
+            sizes = (units, size * inner, groups * inner, span, start * inner, self.out_shape[dim] * inner)
             if units:
                 self.launches.append(((-(-units // block),), gates, sizes, kept))
             kept += 2 * len(gates) * ((units + 7) // 8)
@@ -69,7 +65,7 @@ class Plan:
         return out, kept if keep else None
 
     def backward(self, grad: Tensor, saved: Tensor) -> Tensor:
-        """Return the gradient of x from the kept bits or, if ``saved`` is no bits, from x."""
+        """Return the gradient of x from the kept bits or, if ``saved`` is not bits, from x."""
         grad, saved, from_bits = grad.contiguous(), saved.contiguous(), saved.dtype == torch.uint8
         grad_x = grad.new_empty(self.shape)
         with torch.cuda.device_of(grad):
@@ -90,9 +86,7 @@ def kept_bytes(program: Program, shape: Sequence[int], dim: int) -> int:
     """Return the size of the bits that a forward keeps, for symbolic shapes too."""
     if not program.approximate:
         return 0
-    positions = 1
-    for size in (*shape[:dim], *shape[dim + 1 :]):
-        positions *= size
+    positions = math.prod(shape[:dim]) * math.prod(shape[dim + 1 :])
     return sum(2 * ((size * positions + 7) // 8) for _, size in program.shares(program.groups(shape[dim])))
 
 
@@ -107,13 +101,9 @@ def status() -> KernelStatus:
         return _tried
     if os.environ.get("BOOLIT_KERNELS", "1") == "0":
         return KernelStatus(False, "turned off by BOOLIT_KERNELS=0; unset it to use them")
-    try:
-        version = metadata.version("triton")
-    except metadata.PackageNotFoundError:
+    if find_spec("triton") is None:
         return KernelStatus(False, "Triton is not installed; torch's builds for CUDA and ROCm have it, or pip install triton")
-    if tuple(int(number) for number in re.findall(r"\d+", version)[:2]) < OLDEST_TRITON:
-        return KernelStatus(False, f"Triton {version} is too old; install {'.'.join(map(str, OLDEST_TRITON))} or later")
-    return KernelStatus(True, f"Triton {version}")
+    return KernelStatus(True, "Triton")
 
 
 def is_ready() -> bool:
@@ -122,15 +112,15 @@ def is_ready() -> bool:
     if _tried is None:
         if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
             return False  # nothing may be tried now; the reference is captured as well as a kernel
-        found = status()
-        if found.active:
+        result = status()
+        if result.active:
             try:
                 with _disable_current_modes(), torch.no_grad():
                     check()
             except Exception as error:  # no compiler for launches, an unknown device, wrong results: the reference works
                 first_line = str(error).strip().split("\n")[0]
-                found = KernelStatus(False, f"{found.reason} does not work here ({type(error).__name__}: {first_line})")
-        _tried = found
+                result = KernelStatus(False, f"{result.reason} does not work here ({type(error).__name__}: {first_line})")
+        _tried = result
     return _tried.active
 
 

@@ -1,6 +1,6 @@
 """Mean and standard deviation of every gate under independent N(0,1) operands (a:normalization).
 
-`moments` reads moments.csv for k = 2…64 and derives larger k once. ``python -m boolit.logic.moments`` prints the table anew.
+`moments` reads moments.csv for k = 2…64 and derives larger k once. ``python -m boolit.logic.moments`` prints the table.
 Every integrand below is smooth and decays fast at both ends, where the trapezoid rule converges faster than any power of
 its step: no nodes or weights are needed. With u = 2⁻⁵³ and k operands, rounding leaves every number right to (32 k + 128) u:
 a factor of a product of k is an exponential (its argument is at most 40 where it matters: 40 u) summed in pairs (12 u), the
@@ -33,7 +33,7 @@ _TABLE = _read_table()  # at import: torch.compile traces `moments` and cannot r
 
 
 def moments(op: str, form: str, k: int = 2) -> tuple[float, float]:
-    """Mean and standard deviation of a gate of k independent N(0,1) logits.
+    """Return the mean and standard deviation of a gate of k independent N(0,1) logits.
 
     Example:
         >>> mean, sd = moments("or", "ail")
@@ -65,17 +65,13 @@ def check_precision(program: Program, dtype: torch.dtype) -> None:
 
 @cache
 def derive(base: str, form: str, k: int) -> tuple[float, float]:
-    """Mean and sd of OR or XNOR of k operands, computed from their definition."""
-    return {
-        ("or", "ail"): _or_ail,
-        ("xnor", "ail"): _xnor_ail,
-        ("or", "il"): _or_il,
-        ("xnor", "il"): _xnor_il,
-    }[base, form](k)
+    """Return the mean and sd of OR or XNOR of k operands, computed from their definition."""
+    formulas = {("or", "ail"): _or_ail, ("xnor", "ail"): _xnor_ail, ("or", "il"): _or_il, ("xnor", "il"): _xnor_il}
+    return formulas[base, form](k)
 
 
 def _or_ail(k: int) -> tuple[float, float]:
-    """The positives' sum has moments in closed form; what is left is the maximum where all k are negative.
+    """Add the moments of the positives' sum, in closed form, and of the maximum where all k are negative.
 
     That maximum has distribution Φᵏ, so its moments follow by parts: -∫Φᵏ and -2∫xΦᵏ over the negative axis.
     """
@@ -90,7 +86,7 @@ def _or_ail(k: int) -> tuple[float, float]:
 
 
 def _xnor_ail(k: int) -> tuple[float, float]:
-    """±min|xᵢ| has mean 0 by symmetry, and E[min²] = ∫ 2m P(|x| > m)ᵏ dm."""
+    """Use that ±min|xᵢ| has mean 0 by symmetry, and E[min²] = ∫ 2m P(|x| > m)ᵏ dm."""
     if k == 2:
         return 0.0, math.sqrt(1 - 2 / math.pi)
     m, weight = _half_line(40.0)
@@ -98,7 +94,7 @@ def _xnor_ail(k: int) -> tuple[float, float]:
 
 
 def _xnor_il(k: int) -> tuple[float, float]:
-    """f = 2 atanh(Π tᵢ), tᵢ = tanh(xᵢ/2), and atanh²(u) = Σₙ (1 + 1/3 + … + 1/(2n-1)) u²ⁿ / n.
+    """Use f = 2 atanh(Π tᵢ), tᵢ = tanh(xᵢ/2), and atanh²(u) = Σₙ (1 + 1/3 + … + 1/(2n-1)) u²ⁿ / n.
 
     The tᵢ are independent, so E[f²] = 4 Σₙ (…)/n · E[t²ⁿ]ᵏ: positive terms, hence full relative accuracy at any k, even
     where f itself is of the order 1e-24.
@@ -111,7 +107,9 @@ def _xnor_il(k: int) -> tuple[float, float]:
 
 
 def _or_il(k: int) -> tuple[float, float]:
-    """f = log(eˢ-1) = s+g with s = Σ softplus(xᵢ), g = log(1 - e⁻ˢ) = -Σₙ e⁻ⁿˢ / n and g² = 2 Σₙ (1 + … + 1/(n-1)) e⁻ⁿˢ / n.
+    """Use f = log(eˢ-1) = s + g with s = Σ softplus(xᵢ) and g = log(1 - e⁻ˢ) = -Σₙ e⁻ⁿˢ / n.
+
+    Its square is g² = 2 Σₙ (1 + … + 1/(n-1)) e⁻ⁿˢ / n.
 
     The xᵢ are independent, so E[e⁻ⁿˢ] = aₙᵏ and E[s e⁻ⁿˢ] = k bₙ aₙᵏ⁻¹ with aₙ = E[σ(-x)ⁿ] and bₙ = E[softplus(x) σ(-x)ⁿ]: no
     operand is integrated over but one at a time. a₁ = 1/2, so what g adds vanishes as 2⁻ᵏ.
@@ -126,7 +124,7 @@ def _or_il(k: int) -> tuple[float, float]:
 
 @cache
 def _softplus_moments() -> tuple[float, float, Tensor, Tensor]:
-    """Mean and variance of softplus(x), and aₙ and bₙ of `_or_il`."""
+    """Return the mean and variance of softplus(x), and aₙ and bₙ of `_or_il`."""
     x = torch.cat([-_NORMAL[1:].flip(0), _NORMAL])
     weight = torch.cat([_WEIGHT[1:].flip(0), _WEIGHT])
     softplus = torch.logaddexp(x, torch.zeros_like(x))
@@ -137,12 +135,12 @@ def _softplus_moments() -> tuple[float, float, Tensor, Tensor]:
 
 
 def _orders() -> Tensor:
-    """The terms of a series: the n-th has at most Φ(-log n)² < 1e-30 after the last of them."""
+    """Return the orders of a series: the n-th has at most Φ(-log n)² < 1e-30 after the last of them."""
     return torch.arange(1, 3001, dtype=torch.float64)
 
 
 def _half_line(reach: float) -> tuple[Tensor, Tensor]:
-    """Points and weights for ∫₀^∞ of a function smooth on it but not across 0: tanh-sinh after x = exp(u - e⁻ᵘ)."""
+    """Return points and weights for ∫₀^∞ of a function smooth on it but not across 0: tanh-sinh after x = exp(u - e⁻ᵘ)."""
     u = torch.linspace(-4.0, math.log(reach), 4001, dtype=torch.float64)
     x = torch.exp(u - torch.exp(-u))
     return x, x * (1 + torch.exp(-u)) * (u[1] - u[0])

@@ -1,12 +1,7 @@
 """Boolean operations, their forms, and the programs that gates and ensembles are made of.
 
 In logit space NOT is a change of sign, so one exact and one approximate formula for OR and for XNOR give every operation.
-This file also reads and writes specs, the names of gates and ensembles::
-
-    OP_FORM                       or_ail, xnor_nil, implies_il
-    OP_OP…_FORM_STRATEGY          or_and_xnor_nail_d, or_xnor_ail_p
-    SPEC+SPEC…_STRATEGY           or_ail+xnor_il_d: members of different forms
-    _kN and _halves at the end    or_ail_k3, xnor_il_halves, or_xnor_ail_d_k4
+This file also reads and writes specs, the names of gates and ensembles; boolit/nn/specs.py explains them.
 """
 
 from __future__ import annotations
@@ -20,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 from torch.compiler import is_dynamo_compiling
 
 FORMS = ("il", "ail", "nil", "nail")
+EXTREMA = ("max", "min")
 PAIRINGS = ("adjacent", "halves")
 STRATEGIES = ("d", "p", "pu", "pl")
 
@@ -37,11 +33,6 @@ class Operation:
     def any_k(self) -> bool:
         """Whether the operation is defined for more than two operands (an implication is not)."""
         return self.flips in ("none", "all")
-
-    def input_signs(self, k: int) -> tuple[int, ...]:
-        """Return the sign that each of the k operands is multiplied with before the base is applied."""
-        flipped = {"none": (), "all": range(k), "first": (0,), "second": (1,)}[self.flips]
-        return tuple(-1 if i in flipped else 1 for i in range(k))
 
     def output_sign(self, k: int) -> int:
         """Return the sign of the result. XOR of k events folds, so its sign alternates with k."""
@@ -161,11 +152,10 @@ def _parse_program(spec: str) -> Program:
         if len({(program.k, program.pairing, program.strategy, len(program.members)) for program in programs}) == 1:
             members = tuple(program.members[0] for program in programs)
             return Program(members, parts.strategy, programs[0].k, programs[0].pairing)
-    words = split_words(parts.body, (*OPERATIONS, *FORMS))
-    names, form = words[:-1], words[-1] if words else ""
-    if not names or form not in FORMS or any(name in FORMS for name in names) or (len(names) > 1 and not parts.strategy):
+    members = tuple(split_members(parts.body))
+    if not members or not all(form for _, form in members) or (len(members) > 1 and not parts.strategy):
         raise ValueError(f"{spec!r} is not a gate or an ensemble of gates of one group size")
-    return Program(tuple((name, form) for name in names), parts.strategy or "d", parts.k, parts.pairing)
+    return Program(members, parts.strategy or "d", parts.k, parts.pairing)
 
 
 _cached_program = lru_cache(maxsize=4096)(_parse_program)
@@ -196,17 +186,20 @@ def split_spec(spec: str) -> SpecParts:
     return SpecParts(body, strategy, k, pairing, has_k or pairing == "halves")
 
 
-def split_words(text: str, vocabulary: Iterable[str]) -> list[str]:
-    """Split text at underscores into known words, longest first (``implied_by`` contains one). Return [] if it cannot be."""
-    words, rest = [], f"{text}_"
-    longest_first = sorted(vocabulary, key=len, reverse=True)
+def split_members(body: str) -> list[tuple[str, str]]:
+    """Split words such as ``or_max_ail`` into members (name, form). Extrema have the form ``""``; [] means no valid spec."""
+    words, rest = [], f"{body}_"
+    vocabulary = sorted((*OPERATIONS, *FORMS, *EXTREMA), key=len, reverse=True)  # implied_by before its parts
     while rest:
-        word = next((word for word in longest_first if rest.startswith(f"{word}_")), None)
+        word = next((word for word in vocabulary if rest.startswith(f"{word}_")), None)
         if word is None:
             return []
         words.append(word)
         rest = rest[len(word) + 1 :]
-    return words
+    form = words.pop() if words[-1] in FORMS else ""
+    if any(word in FORMS for word in words) or any(word in OPERATIONS for word in words) != bool(form):
+        return []
+    return [(word, form if word in OPERATIONS else "") for word in words]
 
 
 def format_spec(members: Sequence[tuple[str, str]], strategy: str | None, k: int, pairing: str) -> str:
@@ -232,16 +225,11 @@ def check_choice(argument: str, value: object, choices: Iterable[str]) -> None:
 
 
 def as_int(name: str, value: object) -> int:
-    """Return an argument as an int. Integers of numpy are accepted, 2.0 and True are not."""
-    if type(value) is int:
-        return value
+    """Return an argument as an int. Integers of numpy are accepted, 2.0 is not."""
     try:
-        if not isinstance(value, bool):
-            return operator.index(value)  # type: ignore[arg-type]
+        return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        pass
-    fix = f"write {name}={int(value)}" if isinstance(value, float) and value.is_integer() else "give an int"
-    raise TypeError(f"{name}={value!r} is not an integer; {fix}")
+        raise TypeError(f"{name}={value!r} is not an integer; give an int") from None
 
 
 def as_group_size(k: object, reader: str = "a gate") -> int:

@@ -42,11 +42,11 @@ def evaluate_reference(x: Tensor, program: Program, dim: int, joins: dict[tuple[
 def _gate(operands: Tensor, name: str, form: str, joins: dict[tuple[str, str], Join]) -> Tensor:
     k = operands.shape[0]
     operation = OPERATIONS[name]
-    signs = operation.input_signs(k)
     if operation.flips == "all":
         operands = -operands
-    elif -1 in signs:
-        operands = torch.stack([operand if sign > 0 else -operand for operand, sign in zip(operands, signs, strict=True)])
+    elif operation.flips != "none":  # implications have two operands
+        first, second = operands[0], operands[1]
+        operands = torch.stack([-first, second] if operation.flips == "first" else [first, -second])
     value = join_tree(operands, joins[operation.base, form.removeprefix("n")])
     if operation.output_sign(k) < 0:
         value = -value

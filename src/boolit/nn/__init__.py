@@ -2,14 +2,14 @@
 
 Example:
     >>> import torch
-    >>> net = MLP(8, [64, 64], 1, "or_and_xnor_nail_d", normalisation="batch")
+    >>> net = MLP(8, [64, 64], 1, "or_and_xnor_nail_d", normalization="batch")
     >>> net(torch.zeros(5, 8)).shape
     torch.Size([5, 1])
 """
 
 from typing import TYPE_CHECKING, Any
 
-from boolit.nn.gates import Activation, Ensemble, Extremum, Gate, Gated, Pointwise, SignedGeomean
+from boolit.nn.gates import Activation, Ensemble, Gate, Gated, Pointwise, Reduction
 from boolit.nn.mlp import MLP
 from boolit.nn.specs import Custom, activation, known_specs, register
 
@@ -22,11 +22,10 @@ __all__ = [
     "Conversion",
     "Custom",
     "Ensemble",
-    "Extremum",
     "Gate",
     "Gated",
     "Pointwise",
-    "SignedGeomean",
+    "Reduction",
     "activation",
     "activations",
     "convert",
@@ -37,12 +36,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in (
-        "Conversion",
-        "activations",
-        "convert",
-        "from_pretrained",
-    ):  # loaded when used, so that `import boolit` need not wait for them
+    if name in ("Conversion", "activations", "convert", "from_pretrained"):  # slow to import, so loaded when used
         from boolit.nn import conversion
 
         return getattr(conversion, name)

@@ -11,12 +11,11 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.fx import Proxy
 
 from boolit.functional import grouped, operands, signed_geomean
 from boolit.logic import PAIRINGS, Program, evaluate
-from boolit.logic.dispatch import check_logits, position, static_shape
-from boolit.logic.operations import STRATEGIES, as_group_size, as_int, check_choice, format_spec, not_a_multiple
+from boolit.logic.dispatch import check_channels
+from boolit.logic.operations import EXTREMA, STRATEGIES, as_group_size, as_int, check_choice, format_spec, not_a_multiple
 
 
 class Activation(nn.Module):
@@ -58,18 +57,18 @@ class Activation(nn.Module):
         return int(n * self.feature_factor)
 
     def extra_repr(self) -> str:
+        """Return what the module prints."""
         return f"{self.spec!r}, dim={self.dim}, {self.channels[0]}→{self.channels[1]}"
 
-
-def with_dim(module: Activation, dim: int | None) -> Activation:
-    """Return the module if it already acts along ``dim``, or if that is None; else a copy that does."""
-    if dim is None or module.dim == dim:
-        return module
-    copy = deepcopy(module)
-    for part in copy.modules():
-        if isinstance(part, Activation):
-            part.dim = as_int("dim", dim)
-    return copy
+    def along(self, dim: int | None) -> Activation:
+        """Return the module if it already acts along ``dim``, or if that is None; else a copy that does."""
+        if dim is None or self.dim == dim:
+            return self
+        copy = deepcopy(self)
+        for part in copy.modules():
+            if isinstance(part, Activation):
+                part.dim = as_int("dim", dim)
+        return copy
 
 
 class Gate(Activation):
@@ -95,6 +94,7 @@ class Gate(Activation):
         self.program, self.op, self.form, self.k, self.pairing = program, op, form, program.k, pairing
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the output."""
         return evaluate(x, self.program, self.dim)
 
 
@@ -133,7 +133,7 @@ class Ensemble(Activation):
         super().__init__(
             _spec(members, strategy), _channels(members, strategy), dims[0] if dim is None else dim, width_multiple
         )
-        self.members = nn.ModuleList(with_dim(member, dim) for member in members)
+        self.members = nn.ModuleList(member.along(dim) for member in members)
         self.strategy, self.program = strategy, program
 
     @property
@@ -142,12 +142,10 @@ class Ensemble(Activation):
         return [cast(Activation, member) for member in self.members]
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the output."""
         if self.program is not None:
             return evaluate(x, self.program, self.dim)
-        if not isinstance(x, Proxy):  # torch.fx traces: no size is known
-            check_logits(x)
-            shape = static_shape(x)
-            self.out_features(shape[position(self.dim, shape)])
+        check_channels(x, self.dim, self.width_multiple, self.spec)
         dim = -1 if self.dim is None else self.dim
         if self.strategy == "d":
             return torch.cat([member(x) for member in self.members], dim)
@@ -167,7 +165,9 @@ def _fuse(members: Sequence[Activation], strategy: str) -> Program | None:
 
 
 def _spec(members: Sequence[Activation], strategy: str) -> str:
-    words = [member for member in members if isinstance(member, (Gate, Extremum))]
+    words = [
+        member for member in members if isinstance(member, Gate) or (isinstance(member, Reduction) and member.name in EXTREMA)
+    ]
     if len(words) < len(members) or len({(word.k, word.pairing) for word in words}) > 1:
         return f"{'+'.join(member.spec for member in members)}_{strategy}"
     names = [(word.op, word.form) if isinstance(word, Gate) else (word.name, "") for word in words]
@@ -191,6 +191,7 @@ class RReLU(nn.RReLU):
     generator: torch.Generator | None = None
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the output."""
         if self.generator is None or not self.training:
             return super().forward(x)
         slope = torch.empty_like(x, device=self.generator.device)
@@ -198,33 +199,13 @@ class RReLU(nn.RReLU):
         return torch.where(x < 0, x * slope.to(x.device), x)
 
 
-POINTWISE: dict[str, Callable[[], nn.Module]] = {
-    "relu": nn.ReLU,
-    "relu6": nn.ReLU6,
-    "leaky_relu": nn.LeakyReLU,
-    "prelu": nn.PReLU,
-    "rrelu": RReLU,
-    "softplus": nn.Softplus,
-    "elu": nn.ELU,
-    "celu": nn.CELU,
-    "selu": nn.SELU,
-    "gelu": nn.GELU,
-    "silu": nn.SiLU,
-    "hardswish": nn.Hardswish,
-    "mish": nn.Mish,
-    "softsign": nn.Softsign,
-    "tanh": nn.Tanh,
-    "hardtanh": nn.Hardtanh,
-    "tanhshrink": nn.Tanhshrink,
-    "hardshrink": nn.Hardshrink,
-    "softshrink": nn.Softshrink,
-    "sigmoid": nn.Sigmoid,
-    "hardsigmoid": nn.Hardsigmoid,
-    "logsigmoid": nn.LogSigmoid,
-    "identity": nn.Identity,
-}
+_TORCH = "ReLU ReLU6 PReLU Softplus ELU CELU SELU GELU SiLU Hardswish Mish Softsign Tanh Hardtanh Tanhshrink Hardshrink"
+_TORCH += " Softshrink Sigmoid Hardsigmoid LogSigmoid Identity"
+POINTWISE: dict[str, type[nn.Module]] = {name.lower(): getattr(nn, name) for name in _TORCH.split()}
+POINTWISE |= {"leaky_relu": nn.LeakyReLU, "rrelu": RReLU}
 _THRESHOLD = re.compile(r"threshold_(-?[0-9.]+)_(-?[0-9.]+)")
 
+REDUCTIONS = (*EXTREMA, "signed_geomean")
 GATED: dict[str, Callable[[], nn.Module]] = {"glu": nn.Sigmoid, "swiglu": nn.SiLU, "geglu": nn.GELU, "bilinear": nn.Identity}
 
 
@@ -251,63 +232,47 @@ class Pointwise(Activation):
         super().__init__(name, (1, 1), dim)
         if not is_pointwise(name):
             raise ValueError(f"unknown activation {name!r}; choose one of {', '.join(POINTWISE)} or threshold_T_V")
-        self.name = name
         match = _THRESHOLD.fullmatch(name)
-        self.function = nn.Threshold(float(match[1]), float(match[2])) if match else POINTWISE[name]()
+        self.name, self.function = name, nn.Threshold(float(match[1]), float(match[2])) if match else POINTWISE[name]()
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the output."""
         return cast(Tensor, self.function(x))
 
 
-class Extremum(Activation):
-    """The maximum (MaxOut) or minimum of k channels; ``max`` and ``min`` duplicated are GroupSort up to a permutation.
+class Reduction(Activation):
+    """The maximum (MaxOut) or minimum of k channels, or the signed geometric mean ``sgn(x y) √|x y|`` of two.
+
+    ``max`` and ``min`` duplicated are GroupSort up to a permutation.
 
     Args:
-        name: ``max`` or ``min``.
-        k: Number of channels that each reads.
+        name: ``max``, ``min`` or ``signed_geomean``.
+        k: Number of channels that each output reads.
         dim: Dimension of the channels; see `Activation`.
         pairing: ``adjacent`` or ``halves``, as in `Gate`.
 
     Shape: ``(…, C, …)`` to ``(…, C/k, …)``.
 
     Example:
-        >>> Extremum("max")(torch.tensor([1.0, 2.0, -1.0, -3.0]))
+        >>> Reduction("max")(torch.tensor([1.0, 2.0, -1.0, -3.0]))
         tensor([ 2., -1.])
     """
 
     def __init__(self, name: str, k: int = 2, dim: int | None = None, pairing: str = "adjacent") -> None:
-        check_choice("extremum", name, ("max", "min"))
+        check_choice("reduction", name, REDUCTIONS)
         check_choice("pairing", pairing, PAIRINGS)
         k = as_group_size(k, name)
+        if name == "signed_geomean" and k > 2:
+            raise ValueError(f"signed_geomean reads 2 channels, so k={k} has no meaning for it; use k=2")
         super().__init__(format_spec([(name, "")], None, k, pairing), (k, 1), dim)
         self.name, self.k, self.pairing = name, k, pairing
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the output."""
+        if self.name == "signed_geomean":
+            return signed_geomean(x, self.dim, self.pairing)
         groups, axis = grouped(x, self.k, self.dim, self.pairing)
         return groups.amax(axis) if self.name == "max" else groups.amin(axis)  # equal operands share the gradient
-
-
-class SignedGeomean(Activation):
-    """``sgn(x y) √|x y|`` of pairs of channels, as `boolit.functional.signed_geomean` computes it.
-
-    Args:
-        dim: Dimension of the channels; see `Activation`.
-        pairing: ``adjacent`` or ``halves``, as in `Gate`.
-
-    Shape: ``(…, C, …)`` to ``(…, C/2, …)``.
-
-    Example:
-        >>> SignedGeomean()(torch.tensor([4.0, -1.0]))
-        tensor([-2.])
-    """
-
-    def __init__(self, dim: int | None = None, pairing: str = "adjacent") -> None:
-        check_choice("pairing", pairing, PAIRINGS)
-        super().__init__(format_spec([("signed_geomean", "")], None, 2, pairing), (2, 1), dim)
-        self.pairing = pairing
-
-    def forward(self, x: Tensor) -> Tensor:
-        return signed_geomean(x, self.dim, self.pairing)
 
 
 class Gated(Activation):
@@ -331,5 +296,6 @@ class Gated(Activation):
         self.function = GATED[name]()
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the output."""
         value, control = operands(x, 2, self.dim, "halves")
         return cast(Tensor, value * self.function(control))

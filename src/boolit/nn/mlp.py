@@ -1,4 +1,4 @@
-"""Multi-layer perceptrons with any activation, and the standardization around them."""
+"""Multi-layer perceptrons with any activation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from boolit.logic.operations import check_choice
 from boolit.nn.gates import Activation, RReLU
 from boolit.nn.specs import activation as activation_of
 
-NORMALISATIONS: dict[str, type[nn.BatchNorm1d | nn.LayerNorm]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
+NORMALIZATIONS: dict[str, type[nn.BatchNorm1d | nn.LayerNorm]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
 
 
 class MLP(nn.Sequential):
@@ -25,7 +25,7 @@ class MLP(nn.Sequential):
         widths: Widths of the hidden layers before each activation; multiples of its ``width_multiple``.
         out_features: Columns of the output.
         activation: What `boolit.activation` takes. Each layer has its own copy.
-        normalisation: ``batch``, ``layer`` or ``none``.
+        normalization: ``batch``, ``layer`` or ``none``.
         dropout: Probability of a 0 after each activation.
         generator: Source of initial weights (torch's usual distribution), dropout and RReLU's slopes, in float32. The global
             generator is then neither used nor changed.
@@ -33,7 +33,7 @@ class MLP(nn.Sequential):
     Shape: ``(…, in_features)`` to ``(…, out_features)``.
 
     Example:
-        >>> MLP(8, [64, 64], 3, "or_ail", normalisation="batch")(torch.zeros(5, 8)).shape
+        >>> MLP(8, [64, 64], 3, "or_ail", normalization="batch")(torch.zeros(5, 8)).shape
         torch.Size([5, 3])
     """
 
@@ -44,18 +44,18 @@ class MLP(nn.Sequential):
         out_features: int,
         activation: str | type[nn.Module] | Activation = "relu",
         *,
-        normalisation: str = "none",
+        normalization: str = "none",
         dropout: float = 0.0,
         generator: torch.Generator | None = None,
     ) -> None:
-        check_choice("normalisation", normalisation, ("none", *NORMALISATIONS))
+        check_choice("normalization", normalization, ("none", *NORMALIZATIONS))
         dtype = torch.float32 if generator else None
         function = activation_of(activation, dim=-1)
         layers: list[nn.Module] = []
         for width in widths:
             layers.append(_linear(in_features, width, generator))
-            if normalisation != "none":
-                layers.append(NORMALISATIONS[normalisation](width, dtype=dtype))
+            if normalization != "none":
+                layers.append(NORMALIZATIONS[normalization](width, dtype=dtype))
             layers.append(deepcopy(function).to(dtype))
             if dropout:
                 layers.append(GeneratedDropout(dropout, generator) if generator else nn.Dropout(dropout))
@@ -74,51 +74,11 @@ class GeneratedDropout(nn.Module):
         self.p, self.generator = p, generator
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return x with entries dropped, or x itself in evaluation mode."""
         if not self.training:
             return x
         kept = torch.empty_like(x, device=self.generator.device).bernoulli_(1 - self.p, generator=self.generator)
         return x * kept.div_(1 - self.p).to(x.device)
-
-
-class Standardise(nn.Module):
-    """``(x − mean) / scale`` by column, in float64, since float32 would lose small differences of large numbers.
-
-    Shape: ``(…, columns)``, unchanged; the result has the type ``dtype``.
-
-    Example:
-        >>> Standardise(torch.tensor([1.0]), torch.tensor([2.0]))(torch.tensor([[5.0]]))
-        tensor([[2.]])
-    """
-
-    mean: Tensor
-    scale: Tensor
-
-    def __init__(self, mean: Tensor, scale: Tensor, dtype: torch.dtype = torch.float32) -> None:
-        super().__init__()
-        self.register_buffer("mean", mean.to(torch.float64))
-        self.register_buffer("scale", scale.to(torch.float64))
-        self.dtype = dtype
-
-    def forward(self, x: Tensor) -> Tensor:
-        return ((x - self.mean) / self.scale).to(self.dtype)
-
-
-class Unstandardise(nn.Module):
-    """``x · scale + mean`` by column, in float64: the inverse of `Standardise`.
-
-    Shape: ``(…, columns)``, unchanged.
-    """
-
-    mean: Tensor
-    scale: Tensor
-
-    def __init__(self, mean: Tensor, scale: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("mean", mean.to(torch.float64))
-        self.register_buffer("scale", scale.to(torch.float64))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * self.scale + self.mean
 
 
 def _linear(inputs: int, outputs: int, generator: torch.Generator | None) -> nn.Linear:

@@ -22,20 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from boolit.logic.dispatch import position
-from boolit.logic.operations import FORMS, OPERATIONS, SpecParts, as_group_size, as_int, split_spec, split_words
-from boolit.nn.gates import (
-    GATED,
-    POINTWISE,
-    Activation,
-    Ensemble,
-    Extremum,
-    Gate,
-    Gated,
-    Pointwise,
-    SignedGeomean,
-    is_pointwise,
-    with_dim,
-)
+from boolit.logic.operations import FORMS, OPERATIONS, as_int, split_members, split_spec
+from boolit.nn.gates import GATED, POINTWISE, REDUCTIONS, Activation, Ensemble, Gate, Gated, Pointwise, Reduction, is_pointwise
 
 _REGISTERED: dict[str, Callable[[int | None], Activation]] = {}
 
@@ -63,13 +51,12 @@ def activation(spec: str | type[nn.Module] | Callable[[Tensor], Tensor], dim: in
     """
     dim = dim if dim is None else as_int("dim", dim)
     if isinstance(spec, Activation):
-        return with_dim(spec, dim)
+        return spec.along(dim)
     if isinstance(spec, str):
         return _parse(spec, dim)
-    if isinstance(spec, type):
-        if issubclass(spec, nn.Module):
-            return Custom(spec(), dim)
-    elif callable(spec):
+    if isinstance(spec, type) and issubclass(spec, nn.Module):
+        return Custom(spec(), dim)
+    if callable(spec) and not isinstance(spec, type):
         return Custom(spec, dim)
     raise TypeError(f"an activation is a spec (a string), an nn.Module class or a callable, got {spec!r}")
 
@@ -139,6 +126,7 @@ class Custom(Activation):
         self.function = function
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the output."""
         if self.dim is None and self.channels != (1, 1):
             position(None, x.shape)  # raises an error if there are more than three dimensions
         if self.dim is None or self.dim in (-1, x.dim() - 1):
@@ -190,25 +178,14 @@ def _built_in(spec: str, dim: int | None) -> Activation | None:
     if spec in GATED:
         return Gated(spec, dim)
     parts = split_spec(spec)
-    if parts.body == "signed_geomean" and parts.strategy is None and parts.k == 2:
-        return SignedGeomean(dim, parts.pairing)
     if "+" in parts.body and parts.strategy is not None and not parts.has_ending:
         return Ensemble([_parse(member, dim) for member in parts.body.split("+")], parts.strategy, dim)
-    members = _members(parts, dim)
+    if parts.body in REDUCTIONS and parts.strategy is None:
+        return Reduction(parts.body, parts.k, dim, parts.pairing)
+    members = [
+        Gate(name, form, parts.k, dim, parts.pairing) if form else Reduction(name, parts.k, dim, parts.pairing)
+        for name, form in split_members(parts.body)
+    ]
     if parts.strategy is not None and members:
         return Ensemble(members, parts.strategy, dim)
     return members[0] if len(members) == 1 else None
-
-
-def _members(parts: SpecParts, dim: int | None) -> list[Activation]:
-    """Return the gates and extrema that words name, such as ``or_max_ail``; none if they make no sense together."""
-    words = split_words(parts.body, (*OPERATIONS, *FORMS, "max", "min"))
-    form = words.pop() if words and words[-1] in FORMS else ""
-    gates = [word for word in words if word in OPERATIONS]
-    if any(word in FORMS for word in words) or bool(gates) != bool(form):
-        return []
-    k = as_group_size(parts.k)
-    return [
-        Gate(word, form, k, dim, parts.pairing) if word in OPERATIONS else Extremum(word, k, dim, parts.pairing)
-        for word in words
-    ]

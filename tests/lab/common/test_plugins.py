@@ -86,8 +86,8 @@ def test_a_dataset_and_a_model_of_two_plugins(
     study = blocks("extend.md", "toml")[0].replace('"checkers"\nfields = 4', '"ring"').replace('"mlp"', '"perceptron"')
     study = study.replace(', "soft_xnor"', "").replace("params = [1000]", "width = [4]").replace("depth = 2\n", "")
     (tmp_path / "own.toml").write_text(study)
-    given = ["--plugin", str(tmp_path / "ring.py"), "--plugin", "of_a_module", "show", str(tmp_path / "own.toml"), "--json"]
-    assert run(given) == 0
+    plugins = ["--plugin", str(tmp_path / "ring.py"), "--plugin", "of_a_module"]
+    assert run([*plugins, "run", str(tmp_path / "own.toml"), "--dry-run", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert [row["parameters"] for row in shown["runs"]] == [17, 15]
 

@@ -18,11 +18,9 @@ class Clock:
         return self.now
 
 
-def lines(seconds_a_step: float, steps: int, first: str = "") -> list[str]:
+def lines(seconds_a_step: float, steps: int) -> list[str]:
     clock, file = Clock(), io.StringIO()
     with LineProgress(Console(file=file, width=40), clock) as bars:
-        if first:
-            bars.print_now(first)
         task = bars.add_task(NAME, total=steps)
         for _ in range(steps):
             clock.now += seconds_a_step
@@ -41,10 +39,6 @@ def test_a_line_after_two_seconds_then_every_ten_and_one_at_the_end() -> None:
 @pytest.mark.parametrize(("seconds", "steps"), [(0.03, 50), (1.9, 1)])
 def test_short_work_prints_nothing(seconds: float, steps: int) -> None:
     assert lines(seconds, steps) == []
-
-
-def test_a_line_printed_at_once_is_followed_by_a_last_one() -> None:
-    assert lines(0.5, 1, first="starting") == ["0:00:00 starting", f"0:00:00 {NAME} 1/1"]
 
 
 def test_lines_where_there_is_no_terminal_or_one_that_cannot_draw(monkeypatch: pytest.MonkeyPatch) -> None:

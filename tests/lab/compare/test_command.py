@@ -51,7 +51,7 @@ def test_a_split_by_time_has_no_intervals(folder: Path, tmp_path: Path) -> None:
     arguments = ("compare", folder / "table.csv", "-t", "price", "--time", "since", *SMALL, "--out", tmp_path / "out")
     out, _ = run(*arguments)
     assert "Mean ± standard deviation over 5 seeds" in out
-    assert "p (guess)" not in out
+    assert "p vs guessing" not in out
     assert "significantly" not in out
 
 
@@ -61,6 +61,7 @@ def test_a_split_by_time_has_no_intervals(folder: Path, tmp_path: Path) -> None:
         (("--target", "clas"), "did you mean 'class'"),
         (("--target", "class", "--rates", "much"), "--rates much are not numbers"),
         ((), "needs --target"),
+        (("--target", "price", "--metric", "roc_auc"), "--metric roc_auc cannot be computed"),
     ],
 )
 def test_errors_are_one_line(arguments: tuple[str, ...], message: str, folder: Path) -> None:

@@ -34,7 +34,7 @@ def test_a_folder_of_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     )
     job = CompareJob.prepare(config, progress=False)
     assert (config.name, job.table.classes, job.table.x.shape) == ("pictures", ["bright", "dark"], (20, 512))
-    monkeypatch.setattr("boolit.lab.compare.images.load_encoder", lambda *_: pytest.fail("encoded again"))
+    monkeypatch.setattr("boolit.lab.compare.images.encode_photographs", lambda *_: pytest.fail("encoded again"))
     result = CompareJob.prepare(config, progress=False).run(tmp_path / "out", progress=False)
     assert result.verdict is not None
     assert len(result.verdict.comparison.scores["relu"]) == 5

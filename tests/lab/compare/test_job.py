@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -115,7 +116,7 @@ def independent(name: str, estimator: Any, x: Any, y: Any) -> float:
 def test_any_scorer(target: str, name: str, goal: str, folder: Path) -> None:
     job = CompareJob.prepare(config(folder, target=target, metric=name))
     assert job.scorer.metric.goal == goal
-    fitted = scoring.fit_baseline(scoring.baselines(job.table)[scoring.BOOSTING], job.table, 2)
+    fitted = scoring.fit_baseline(scoring.BOOSTING, job.table, 2)
     rows = job.table.rows(2)["test"]
     x, y = job.table.features(rows, job.table.resample(2)), scoring.targets(job.table)[rows]
     assert job.scorer(fitted, 2) == pytest.approx(independent(name, fitted, x, y))
@@ -186,7 +187,19 @@ def test_a_planted_difference_is_found(tmp_path: Path) -> None:
 def test_one_rate_has_no_edges() -> None:
     """7fbaaa9 said for --rates 0.01 that a higher one and that a lower one may be better."""
     assert edge_notes({("relu", 1): 0.01}, [0.01]) == []
-    assert len(edge_notes({("relu", 1): 0.01}, [0.01, 0.1])) == 1
+    (note,) = edge_notes({("relu", 1): 0.1, ("relu", 2): 0.1, ("relu", 3): 0.01}, [0.01, 0.1, 0.03])
+    assert note == "the highest rate tried, 0.1, was chosen on most splits for ReLU; a higher one may be better (--rates)"
+
+
+def test_a_class_may_be_missing_from_the_test_rows(folder: Path) -> None:
+    """Balanced accuracy warns if a class is predicted that no test row has."""
+    job = CompareJob.prepare(config(folder, target="color", metric="balanced_accuracy", drop=()))
+    rows, boosting = job.table.rows(1), scoring.fit_baseline(scoring.BOOSTING, job.table, 1)
+    classes = scoring.targets(job.table)[rows["test"]]
+    for absent in set(classes):
+        rest = {**rows, "test": rows["test"][classes != absent]}
+        job.scorer.table = replace(job.table, splitter=SimpleNamespace(rows=lambda _, rest=rest: rest))
+        assert 0 <= job.scorer(boosting, 1) <= 1
 
 
 def test_tables_with_dots_in_their_names_have_their_own_folders(tmp_path: Path) -> None:
@@ -214,6 +227,7 @@ def test_tables_with_dots_in_their_names_have_their_own_folders(tmp_path: Path) 
         ({"time": "color"}, "neither dates nor numbers"),
         ({"target": "since"}, "holds dates"),
         ({"target": None}, "needs --target"),
+        ({"path": Path("nothing.csv")}, "nothing.csv does not exist"),
     ],
 )
 def test_impossible_comparisons_are_one_line(options: dict[str, Any], message: str, folder: Path) -> None:

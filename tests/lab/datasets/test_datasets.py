@@ -12,7 +12,7 @@ from boolit.errors import UserError
 from boolit.lab.common.random import keys
 from boolit.lab.datasets import DATASETS, Description, Source, dataset_names, describe, load, register, source
 from boolit.lab.datasets.base import Dataset, Split
-from boolit.lab.datasets.boolean import even_parity, nested_xnor, patterns
+from boolit.lab.datasets.boolean import even_parity, nested_xnor
 from boolit.lab.datasets.images.augmentation import JITTER, jitter
 
 
@@ -46,11 +46,6 @@ def test_the_probe_counts_sign_patterns() -> None:
     wrong_once[3] *= -1
     metrics = probe.metrics(torch.stack([right, wrong_once, -right]))
     assert metrics["patterns"].tolist() == [16, 15, 0]
-
-
-def test_patterns_needs_no_batch_of_runs_of_equal_quality() -> None:
-    targets = torch.tensor([[1.0], [0.0]])
-    assert patterns(torch.tensor([[[1.0], [1.0]]]), targets)["patterns"].tolist() == [1]
 
 
 def test_parity8_nests_the_exact_xnor() -> None:
@@ -134,7 +129,7 @@ def test_a_source_describes_what_it_loads(table: dict[str, object]) -> None:
 def test_data_that_is_not_as_described_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = source({"name": "xor", "seed": 123})
     monkeypatch.setattr(type(wanted), "describe", lambda _: Description((3,), 1, "binary", {"train": 1, "test": 1}))
-    with pytest.raises(UserError, match=r"xor has samples of shape \(2,\), not \(3,\)"):
+    with pytest.raises(UserError, match=r"xor has inputs \(2,\), not \(3,\)"):
         load(wanted)
 
 
@@ -146,7 +141,7 @@ def test_a_source_that_says_nothing_beforehand_is_loaded(monkeypatch: pytest.Mon
 
 def test_one_dataset_is_loaded_without_the_others() -> None:
     """Each more of them adds its own file only."""
-    own = {"parity": "boolean", "chorales": "chorales", "cifar10": "images.small"}
+    own = {"parity": "boolean", "chorales": "chorales", "covertype": "covertype"}
     get = "".join(f"DATASETS.get({name!r}); print(*sys.modules); " for name in own)
     script = f"import sys; from boolit.lab.datasets import DATASETS; {get}"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

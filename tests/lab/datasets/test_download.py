@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from boolit.errors import UserError
-from boolit.lab.datasets.download import PublishedFile, fetch, load_tensors, read_file, read_members
+from boolit.lab.datasets.download import PublishedFile, fetch, load_tensors, read_contents
 
 CONTENT = b"some published content" * 100
 
@@ -64,15 +64,15 @@ def test_a_file_without_an_address_is_to_be_fetched_by_hand() -> None:
 def test_a_repacked_copy_is_compared_by_its_content() -> None:
     published = PublishedFile("sample", "a.gz", sha256(b"another packing"), content=sha256(CONTENT))
     place(published, gzip.compress(CONTENT, 1))
-    assert read_file(published) == CONTENT
+    assert read_contents(published) == {"a.gz": CONTENT}
     for damaged, fault in (
-        (gzip.compress(CONTENT[1:]), "its content has another hash"),
+        (gzip.compress(CONTENT[1:]), "is not as published: the content of a.gz has another hash"),
         (gzip.compress(CONTENT)[:-9], "cannot be read"),
         (b"not gzip", "cannot be read"),
     ):
         place(published, damaged)
         with pytest.raises(UserError, match=rf"a\.gz .*{fault}"):
-            read_file(published)
+            read_contents(published)
 
 
 def tarball(files: dict[str, bytes]) -> bytes:
@@ -88,16 +88,16 @@ def tarball(files: dict[str, bytes]) -> bytes:
 def test_an_archive_and_its_folder_are_read_alike_and_nothing_is_unpacked(folder: Path) -> None:
     published = PublishedFile("sample", "a.tar.gz", unpacked="a", members={"a/one": "", "a/two": ""})
     place(published, tarball({"a/one": b"1", "./a/two": b"2", "../evil": b"3"}))
-    assert read_members(published) == {"a/one": b"1", "a/two": b"2"}
+    assert read_contents(published) == {"a/one": b"1", "a/two": b"2"}
     assert [path.name for path in (folder / "sample").iterdir()] == ["a.tar.gz"]
     published.path.unlink()
     for name in ("one", "two"):
         path = folder / "sample" / "a" / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"1" if name == "one" else b"2")
-    assert read_members(published) == {"a/one": b"1", "a/two": b"2"}
+    assert read_contents(published) == {"a/one": b"1", "a/two": b"2"}
     with pytest.raises(UserError, match="lacks a/three"):
-        read_members(replace(published, members={"a/three": ""}))
+        read_contents(replace(published, members={"a/three": ""}))
 
 
 @pytest.mark.usefixtures("folder")
@@ -106,7 +106,7 @@ def test_a_damaged_archive_is_refused() -> None:
     for content in (b"", b"not an archive", tarball({"a": CONTENT})[:-60]):
         place(published, content)
         with pytest.raises(UserError, match=r"a\.tar\.gz is not a whole archive|lacks a"):
-            read_members(published)
+            read_contents(published)
 
 
 @pytest.mark.usefixtures("folder")

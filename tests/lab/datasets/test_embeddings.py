@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from boolit.errors import UserError
 from boolit.lab.common.random import keys
 from boolit.lab.datasets import Dataset, Source, Split, embeddings, load, register, source
-from boolit.lab.datasets.embeddings import Embeddings, Features, batch_statistics, mean_statistics, read_weights
-from boolit.lab.datasets.images.normalization import normalizer
+from boolit.lab.datasets.embeddings import Embeddings, batch_statistics, encode_blocks, mean_statistics, read_weights
+from boolit.lab.datasets.images.folder import normalizer
 from boolit.lab.models.resnet18 import Resnet18
 
 
@@ -58,12 +58,12 @@ def test_features_are_those_of_the_network(small: dict[str, Any], weights: Path)
 def test_more_views_are_appended_and_one_is_drawn_in_a_step(small: dict[str, Any]) -> None:
     first = source(small)
     assert isinstance(first, Embeddings)
-    first.prepare()
+    first.load()
     before = (first.folder / "features").read_bytes()
     more = source(small | {"views": 3})
     assert isinstance(more, Embeddings)
     assert more.folder == first.folder
-    more.prepare()
+    more.load()
     after = (more.folder / "features").read_bytes()
     assert after[: len(before)] == before
     assert len(after) == (10 + 3 * 20) * 1024
@@ -78,11 +78,11 @@ def test_more_views_are_appended_and_one_is_drawn_in_a_step(small: dict[str, Any
 def test_a_cut_file_is_continued(small: dict[str, Any]) -> None:
     wanted = source(small)
     assert isinstance(wanted, Embeddings)
-    wanted.prepare()
+    wanted.load()
     file = wanted.folder / "features"
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) // 2 + 100])
-    wanted.prepare()
+    wanted.load()
     rows = [np.frombuffer(content, np.float16).astype(np.float32) for content in (file.read_bytes(), whole)]
     np.testing.assert_allclose(*rows, rtol=2e-3, atol=2e-3)
 
@@ -103,7 +103,7 @@ def test_other_data_and_weights_are_refused(small: dict[str, Any], weights: Path
     wanted = source(small)
     torch.save({name: value + 1 for name, value in Resnet18().state_dict().items()}, weights)
     with pytest.raises(UserError, match="the weights here are not those with the digest"):
-        wanted.prepare()
+        wanted.load()
 
 
 def test_statistics_are_the_mean_over_batches() -> None:
@@ -122,10 +122,10 @@ class Explosive(nn.Module):
         return x.flatten(1)[:, :512] * 1e9
 
 
-def test_features_beyond_float16_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_features_beyond_float16_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(embeddings, "fold_batch_norms", lambda _: Explosive())
     with pytest.raises(UserError, match="not finite in float16"):
-        Features(Resnet18())(torch.zeros(1, 3, 32, 32, dtype=torch.uint8))
+        encode_blocks(tmp_path, [(1, lambda _: torch.zeros(1, 3, 32, 32, dtype=torch.uint8))], Resnet18)
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,9 @@ def test_features_beyond_float16_are_refused(monkeypatch: pytest.MonkeyPatch) ->
     [
         ({"conv1.weight": torch.zeros(3)}, r"is not a ResNet-18: conv1.weight has the shape \(3,\), not \(64, 3, 7, 7\)"),
         ([1], r"conv1.weight has the shape None"),
-        (Explosive(), "holds more than tensors and could run code"),
-        (b"no file of torch", "is not a weights file|holds more than tensors"),
-        (None, "there is no weights file"),
+        (Explosive(), "cannot be loaded as tensors"),
+        (b"no file of torch", "cannot be loaded as tensors"),
+        (None, "cannot be loaded as tensors"),
     ],
     ids=["shape", "list", "module", "bytes", "missing"],
 )

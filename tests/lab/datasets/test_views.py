@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageEnhance
 
-from boolit.lab.datasets.base import Split
-from boolit.lab.datasets.views import NUMBERS, ORDERS, TRIES, ViewBatch, ViewPlan, augmented_view, boxes, jitter_colors
+from boolit.lab.datasets.embeddings import NUMBERS, ORDERS, TRIES, augmented_view, boxes, jitter_colors, resize
 
 PICTURES = torch.randint(256, (6, 3, 40, 40), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
 
@@ -59,8 +58,7 @@ def test_the_first_crop_that_fits_is_taken() -> None:
 
 
 def test_whole_images_are_scaled_as_pillow_scales_them() -> None:
-    plan = ViewPlan({"test": Split(PICTURES, torch.zeros(6))}, 23, flip=False, seed=0)
-    scaled = plan.views(ViewBatch("test", range(6), None))
+    scaled = resize(PICTURES, 23)
     theirs = [np.asarray(image(p).resize((23, 23), Image.Resampling.BILINEAR)).transpose(2, 0, 1) for p in PICTURES]
     assert (scaled.int() - torch.from_numpy(np.stack(theirs)).int()).abs().max() <= 1
 

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from boolit.lab.common import progress
-from boolit.lab.execute.progress import StudyProgress
+from boolit.lab.execute.local import StudyProgress
 
 
 def shown(console: Console, enabled: bool | None = None) -> str:

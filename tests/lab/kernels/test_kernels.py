@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from boolit.lab import kernels
 from boolit.lab.kernels import ONE_PIXEL, OptimizerStep, batch_norm, look_up
 
-pytestmark = pytest.mark.skipif(kernels.LIBRARY is None, reason=kernels.STATUS)
+pytestmark = pytest.mark.skipif(kernels.LIBRARY is None, reason="the kernels are not built or turned off")
 
 SIZES = [(5, 7), (1,), (4099,)]
 NUMBERS = torch.tensor(  # decay, momentum or 1 - beta1, 1 - beta2, beta2, eps, -rate, root, rate * decay

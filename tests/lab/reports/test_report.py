@@ -17,9 +17,8 @@ from boolit.lab.reports import server as server_module
 from boolit.lab.reports.page import html_page
 from boolit.lab.reports.report import compare_section, read_section, search_section, study_section, write_report
 from boolit.lab.reports.server import ReportServer
-from boolit.lab.results.splits import ResampledSplits, compare_splits
+from boolit.lab.results.splits import ResampledSplits, SplitVerdict, compare_splits
 from boolit.lab.results.store import Store
-from boolit.lab.results.verdicts import SplitVerdict
 from boolit.lab.runs import Metric, Result
 from boolit.lab.studies import Plan, load_study, plan, save
 

@@ -12,9 +12,8 @@ from rich.console import Console
 from boolit.errors import UserError
 from boolit.lab.reports.tables import Table, comparison_table, register, render, search_table, split_tables, study_tables
 from boolit.lab.reports.tables import terminal_table as terminal
-from boolit.lab.results.splits import ResampledSplits, compare_splits
+from boolit.lab.results.splits import ResampledSplits, SplitVerdict, compare_splits
 from boolit.lab.results.statistics import Summary, compare, compare_summaries
-from boolit.lab.results.verdicts import SplitVerdict
 from boolit.lab.runs import Metric
 
 ACCURACY = Metric(name="accuracy")
@@ -54,6 +53,14 @@ def test_the_papers_test_is_beside_ours_and_called_the_papers() -> None:
     assert table.data.loc["b", "p (paper)"] < 0.05 < table.data.loc["b", "p"]
     assert table.mark("b", "test accuracy (%)") == "italic"
     assert "decides nothing" in table.notes[-1]
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_one_or_two_seeds_have_a_table_without_a_test(runs: int) -> None:
+    few = compare_summaries([Summary("a", runs, 0.9, 0.01), Summary("b", runs, 0.5, 0.01)], Metric(name="accuracy"))
+    table = comparison_table(few, "Made up")
+    assert table.text.loc["b", "p"] == "no test"
+    assert math.isnan(table.data.loc["b", "effect"])
 
 
 def test_diverged_and_solved_runs_are_counted() -> None:
@@ -145,7 +152,14 @@ def test_tables_of_splits_have_baselines_and_all_pairs() -> None:
         compare_splits(scores, ACCURACY, ResampledSplits(3, 20, 80)), "relu", "guess", "guessing", (), {"max": 1}
     )
     table, pairs = split_tables(result, "Made up", {"relu": 36, "max": 40})
-    assert table.text.columns.tolist() == ["accuracy (%)", "minus ReLU", "p", "p (guess)", "parameters", "diverged"]
+    assert table.text.columns.tolist() == [
+        "accuracy (%)",
+        "difference from ReLU",
+        "p",
+        "p vs guessing",
+        "parameters",
+        "diverged",
+    ]
     assert table.text.loc["max", "parameters"] == "40"
     assert table.text.loc["max", "diverged"] == "1"
     assert len(pairs.text) == 6

@@ -14,8 +14,7 @@ from scipy import stats
 
 from boolit.errors import UserError
 from boolit.lab.results.names import format_p
-from boolit.lab.results.statistics import Summary, compare, compare_summaries, hedges_g, sidak, student_p, welch_p
-from boolit.lab.results.verdicts import verdict
+from boolit.lab.results.statistics import Summary, compare, compare_summaries, hedges_g, sidak, student_p, verdict, welch_p
 from boolit.lab.runs import Metric
 
 ACCURACY, RMSE = Metric(name="accuracy"), Metric(name="rmse")

@@ -18,8 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boolit.errors import UserError
-from boolit.lab.results.export import export
-from boolit.lab.results.store import Store
+from boolit.lab.results.store import Store, export
 
 
 @pytest.fixture
@@ -219,12 +218,6 @@ def test_a_read_only_folder_can_be_read(filled: Store) -> None:
         assert len(Store(filled.folder).frame()) == 7
     finally:
         filled.folder.chmod(0o700)
-
-
-def test_keys_name_files_and_nothing_else(tmp_path: Path) -> None:
-    assert Store(tmp_path).weights("ab12").name == "ab12.safetensors"
-    with pytest.raises(ValueError, match="not a key"):
-        Store(tmp_path).checkpoint("../elsewhere")
 
 
 @pytest.mark.parametrize(("suffix", "read"), [("csv", pd.read_csv), ("json", pd.read_json), ("parquet", pd.read_parquet)])

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from boolit.errors import UserError
-from boolit.lab.training import Job, bytes_per_run, find_learning_rate, train
+from boolit.lab.training import Job, find_learning_rate, train
 
 MakeJob = Callable[..., Job]
 
@@ -20,12 +20,6 @@ def test_it_finds_a_rate_that_learns(make_job: MakeJob, precision: str) -> None:
     result = train(job)
     assert result is not None
     assert result.outcomes[0].metrics["learning_rate"] == rate
-
-
-def test_memory_changes_the_number_of_trainings_only(make_job: MakeJob) -> None:
-    job = make_job(learning_rate="find")
-    needed = bytes_per_run(job.dataset.description, job.family, job.activation, job.widths, job.recipe.batch)
-    assert find_learning_rate(job) == find_learning_rate(job, memory=20 * needed)
 
 
 def test_a_prelude_and_patience_do_not_matter(make_job: MakeJob) -> None:

@@ -1,14 +1,16 @@
-"""The device that the lab trains on.
+"""The device and the threads that the lab trains with.
 
-Results depend on it only through rounding, so it is not part of a run's key. Random numbers come from CPU generators or from
-integer arithmetic, which is the same on every device.
+Results depend on them only through rounding, so they are not part of a run's key. Random numbers come from CPU
+generators or from integer arithmetic, which is the same on every device.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import Barrier
 
 import torch
 from torch import Tensor
@@ -72,3 +74,30 @@ class DeviceCopies:
         """
         table = self.on(rows.device) if is_resident([self._first]) else self._first
         return table.index_select(0, rows.to(table.device)).to(rows.device)
+
+
+@contextmanager
+def torch_threads(number: int | None) -> Iterator[None]:
+    """Set the number of torch threads within the block; None leaves it as it is."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def thread_pool(workers: int, threads: int = 1, name: str = "") -> ThreadPoolExecutor:
+    """Return a pool whose workers use ``threads`` torch threads each; the calling thread keeps its number."""
+    before, all_started = torch.get_num_threads(), Barrier(workers)
+
+    def start() -> None:
+        torch.get_num_threads()  # a new thread takes over the global number at its first query, and not again
+        torch.set_num_threads(threads)
+        all_started.wait()
+
+    pool = ThreadPoolExecutor(workers, name, start)
+    for started in [pool.submit(int) for _ in range(workers)]:
+        started.result()
+    torch.set_num_threads(before)  # threads that start later inherit the number that was set last
+    return pool

@@ -7,31 +7,19 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from multiprocessing import get_context
-from threading import Barrier
 from typing import TypeVar
 
 import torch
 
 from boolit.errors import UserError
+from boolit.lab.common.devices import thread_pool
 
 P = TypeVar("P")
 R = TypeVar("R")
 GIB = 2**30
-
-
-@contextmanager
-def torch_threads(number: int | None) -> Iterator[None]:
-    """Set the number of torch threads within the block; None leaves it as it is."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(number or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def map_in_processes(work: Callable[[P], R], items: Iterable[P], processes: int) -> Iterator[R]:
@@ -67,22 +55,6 @@ def _map_in_order(pool: Executor, work: Callable[[P], R], items: Iterable[P], ah
             yield pending.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def thread_pool(workers: int, threads: int = 1, name: str = "") -> ThreadPoolExecutor:
-    """Return a pool whose workers use ``threads`` torch threads each; the calling thread keeps its number."""
-    before, all_started = torch.get_num_threads(), Barrier(workers)
-
-    def start() -> None:
-        torch.get_num_threads()  # a new thread takes over the global number at its first query, and not again
-        torch.set_num_threads(threads)
-        all_started.wait()
-
-    pool = ThreadPoolExecutor(workers, name, start)
-    for started in [pool.submit(int) for _ in range(workers)]:
-        started.result()
-    torch.set_num_threads(before)  # threads that start later inherit the number that was set last
-    return pool
 
 
 def processors() -> int:

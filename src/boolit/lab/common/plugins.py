@@ -1,24 +1,31 @@
-"""Plugins: Python files or modules that register activations, datasets or models before a command runs.
+"""Plugins, which register activations, datasets or models before a command runs, and the registries of datasets and models.
 
-A plugin is named by ``--plugin``, by the variable BOOLIT_PLUGINS (several separated by the path separator), or by an installed
-package as an entry point of the group ``boolit.plugins``.
+A plugin is a Python file or module. It is named by ``--plugin``, by the variable BOOLIT_PLUGINS (several separated by the path
+separator), or by an installed package as an entry point of the group ``boolit.plugins``.
 """
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from boolit.errors import UserError, one_line
 from boolit.lab.common.files import hash_file
 
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+T = TypeVar("T", bound="BaseModel")
+S = TypeVar("S", bound="BaseModel")
 _LOADED: dict[str, str] = {}  # names of loaded plugins, with the hash of their file if they have one
 
 
@@ -75,3 +82,36 @@ def _run_file(path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+class Registry(Generic[T]):
+    """Classes by the default of their field ``name``; ``built_in`` maps names to ``module:Class``, imported on first use."""
+
+    def __init__(self, what: str, built_in: Mapping[str, str]) -> None:
+        self.what = what
+        self.built_in = dict(built_in)
+        self.registered: dict[str, type[T]] = {}
+
+    def register(self, kind: type[S]) -> type[S]:
+        """Register a class under the default of its field ``name``."""
+        name = kind.model_fields["name"].default
+        if name in self.built_in:
+            raise ValueError(f"{name!r} is already a {self.what} of boolit; choose another name")
+        self.registered[name] = kind  # type: ignore[assignment]  # S is a T, which a type variable cannot say
+        return kind
+
+    def names(self) -> list[str]:
+        """Return all names."""
+        return sorted({*self.built_in, *self.registered})
+
+    def get(self, name: object) -> type[T]:
+        """Return the class with a name; the error for an unknown name suggests close ones."""
+        known = self.names()
+        if not isinstance(name, str) or name not in known:
+            near = difflib.get_close_matches(str(name), known, n=2) or known
+            raise ValueError(f"unknown {self.what} {name!r}; choose {' or '.join(near)}")
+        if name in self.registered:
+            return self.registered[name]
+        module, _, kind = self.built_in[name].partition(":")
+        result: type[T] = getattr(import_module(module), kind)
+        return result

@@ -23,7 +23,6 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
-from rich.text import Text
 
 SECONDS_PER_LINE = 10.0
 SECONDS_TO_FIRST_LINE = 2.0
@@ -37,11 +36,9 @@ class Begin(Protocol):
 
 
 @contextmanager
-def count_progress(
-    shown: bool | None = None, lines: bool = True, unit: str = "", console: Console | None = None
-) -> Iterator[Begin]:
-    """Yield a function that starts bars which count items, with items per second if a ``unit`` is given."""
-    columns = (MofNCompleteColumn(), *((_Speed(unit),) if unit else ()), TimeElapsedColumn(), TimeRemainingColumn())
+def count_progress(shown: bool | None = None, lines: bool = True, console: Console | None = None) -> Iterator[Begin]:
+    """Yield a function that starts bars which count items."""
+    columns = (MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with progress_bars(*columns, shown=shown, lines=lines, console=console, speed_estimate_period=120) as bars:
 
         def begin(what: str, total: int | None = None, done: int = 0) -> Advance:
@@ -96,16 +93,6 @@ def error_stream() -> Console:
     return Console(stderr=True, highlight=False, force_terminal=sys.stderr is not None and sys.stderr.isatty())
 
 
-class _Speed(ProgressColumn):
-    def __init__(self, unit: str) -> None:
-        super().__init__()
-        self.unit = unit
-
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:.1f} {self.unit}/s")
-
-
 class _BarProgress(Progress):
     """Bars of which only the innermost are drawn, since two live displays would overwrite each other."""
 
@@ -137,42 +124,39 @@ class LineProgress(Progress):
         **options: Any,
     ) -> None:
         super().__init__(console=console, disable=True, get_time=clock, **options)
-        self._clock = clock
+        self._clock, self._begun = clock, clock()
         self._divisor, self._unit = unit
-        self._begun = self._printed = clock()
-        self._last = ""
+        self._due, self._last = self._begun + SECONDS_TO_FIRST_LINE, ""
 
     def stop(self) -> None:
+        """Print the last line if there was one before."""
         super().stop()
         if self._last and any(_is_counted(task) for task in self.tasks):
-            self.print_now(self._status())
+            self._print()
         self._last = ""
 
     def update(self, task_id: TaskID, **changes: Any) -> None:
+        """Update a task, and print a line if it is time."""
         super().update(task_id, **changes)
-        self._print_if_due()
+        if self._clock() >= self._due:
+            self._print()
 
     def advance(self, task_id: TaskID, advance: float = 1) -> None:
+        """Advance a task, and print a line if it is time."""
         super().advance(task_id, advance)
-        self._print_if_due()
+        if self._clock() >= self._due:
+            self._print()
 
-    def print_now(self, line: str) -> None:
-        """Print a line and restart the interval."""
-        self._printed = self._clock()
-        line = f"{timedelta(seconds=round(self._printed - self._begun))} {line}"
+    def _print(self) -> None:
+        now = self._clock()
+        self._due = now + SECONDS_PER_LINE
+        tasks = [task for task in self.tasks if task.visible]
+        line = f"{timedelta(seconds=round(now - self._begun))} {'; '.join(map(self._text, tasks))}"
+        left = tasks[0].time_remaining if tasks and not tasks[0].finished else None
+        line = line if left is None else f"{line}; about {timedelta(seconds=round(left))} left"
         if line != self._last:
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)
         self._last = line
-
-    def _print_if_due(self) -> None:
-        if self._clock() - self._printed >= (SECONDS_PER_LINE if self._last else SECONDS_TO_FIRST_LINE):
-            self.print_now(self._status())
-
-    def _status(self) -> str:
-        tasks = [task for task in self.tasks if task.visible]
-        line = "; ".join(self._text(task) for task in tasks)
-        left = tasks[0].time_remaining if tasks and not tasks[0].finished else None
-        return line if left is None else f"{line}; about {timedelta(seconds=round(left))} left"
 
     def _text(self, task: Task) -> str:
         count = f" {task.completed / self._divisor:.0f}" if _is_counted(task) else " …"

@@ -20,54 +20,29 @@ SUFFIXES = (".csv", ".tsv", ".parquet", ".gz", ".bz2", ".xz")
 
 @dataclass(frozen=True)
 class CompareConfig:
-    """What to compare, on which data, and how large and how often.
+    """What to compare, on which data, and how large and how often."""
 
-    Args:
-        path: a CSV, TSV or Parquet file, or a folder with one folder of images per class.
-        target: the column to predict; not needed for images.
-        task: ``classify`` or ``regress``. Defaults to what the target looks like.
-        metric: name of a scikit-learn scorer, such as ``roc_auc`` or ``r2``. Defaults to accuracy, to a metric that suits rare
-            classes, or to the RMSE.
-        class_weight: ``balanced`` gives every class the same weight in training.
-        activations: specs of the activations.
-        reference: the activation that others are described against. Defaults to relu if it is one of them, else to the first.
-        budget: parameters of every network. Defaults to 10,000, or 50 per feature if that is more.
-        layers: number of hidden layers.
-        splits: number of random splits. Defaults to 10, or 5 from 20,000 rows on.
-        test: share of the rows to test on.
-        validation: share of the other rows to validate on.
-        levels: maximum number of categories of a column that have their own feature.
-        drop: columns to leave out.
-        keep: columns to use even if they look like identifiers.
-        groups: column whose equal values stay in the same part of a split.
-        time: column by which rows are ordered; later rows are tested on.
-        epochs: maximum number of epochs. Defaults to as many as see 1.5 million rows, at least 8 and at most 100.
-        rates: learning rates to try.
-        minutes: approximate limit of the duration; splits, rates and epochs at their defaults are reduced to fit.
-        weights: file with the weights of the image encoder. Defaults to torchvision's ResNet-18.
-    """
-
-    path: Path
-    target: str | None = None
-    task: Literal["classify", "regress"] | None = None
-    metric: str | None = None
-    class_weight: Literal["balanced"] | None = None
+    path: Path  # a CSV, TSV or Parquet file, or a folder with one folder of images per class
+    target: str | None = None  # the column to predict; images have none
+    task: Literal["classify", "regress"] | None = None  # defaults to what the target looks like
+    metric: str | None = None  # a scikit-learn scorer; defaults to accuracy, a metric that suits rare classes, or the RMSE
+    class_weight: Literal["balanced"] | None = None  # gives every class the same weight in training
     activations: tuple[str, ...] = DEFAULT_ACTIVATIONS
-    reference: str | None = None
-    budget: int | None = None
-    layers: int = 2
-    splits: int | None = None
-    test: float = 0.2
-    validation: float = 0.2
-    levels: int = 20
-    drop: tuple[str, ...] = ()
-    keep: tuple[str, ...] = ()
-    groups: str | None = None
-    time: str | None = None
-    epochs: int | None = None
-    rates: tuple[float, ...] = RATES
-    minutes: float | None = None
-    weights: Path | None = None
+    reference: str | None = None  # the activation that others are described against
+    budget: int | None = None  # parameters of every network; defaults to 10,000, or 50 per feature if that is more
+    layers: int = 2  # hidden layers
+    splits: int | None = None  # defaults to 10, or 5 from 20,000 rows on
+    test: float = 0.2  # share of the rows to test on
+    validation: float = 0.2  # share of the other rows to validate on
+    levels: int = 20  # maximum number of categories of a column that have their own feature
+    drop: tuple[str, ...] = ()  # columns to leave out
+    keep: tuple[str, ...] = ()  # columns to use even if they look like identifiers
+    groups: str | None = None  # column whose equal values stay in the same part of a split
+    time: str | None = None  # column by which rows are ordered; later rows are tested on
+    epochs: int | None = None  # at most; defaults to as many as see 1.5 million rows, at least 8 and at most 100
+    rates: tuple[float, ...] = RATES  # learning rates to try
+    minutes: float | None = None  # approximate limit; splits, rates and epochs at their defaults are reduced to fit
+    weights: Path | None = None  # weights of the image encoder; defaults to torchvision's ResNet-18
 
     @property
     def name(self) -> str:
@@ -110,5 +85,7 @@ class CompareConfig:
             raise UserError(f"--minutes {self.minutes:g} must be above 0")
         if self.groups is not None and self.time is not None:
             raise UserError(f"--groups {self.groups} and --time {self.time} exclude each other")
+        if not self.path.exists():
+            raise UserError(f"{self.path} does not exist")
         if self.path.is_dir() == (self.target is not None):
             raise UserError("a folder of images has no --target" if self.target else "a table needs --target COLUMN")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
 from boolit.lab.common.files import atomic_write, cache_key, data_folder
-from boolit.lab.datasets.embeddings import encode_views, load_encoder, weights_identity
+from boolit.lab.datasets.embeddings import encode_photographs, files_identity, weights_identity
 from boolit.lab.datasets.images.folder import images_by_class
-from boolit.lab.datasets.views import PhotographPlan
 
 TARGET = "class"
 
@@ -24,13 +22,13 @@ def image_table(folder: Path, weights: Path | None, shown: bool | None = None) -
         shown: False hides the progress.
     """
     classes = images_by_class(folder)
-    plan = PhotographPlan.of({"images": [path for paths in classes.values() for path in paths]})
-    _, digest = weights_identity(None if weights is None else str(weights))
-    cache = data_folder() / "embeddings" / cache_key(f"{digest} {plan.identity()}")
+    files = {"images": [path for paths in classes.values() for path in paths]}
+    own_weights = None if weights is None else str(weights)
+    _, digest = weights_identity(own_weights)
+    cache = data_folder() / "embeddings" / cache_key(f"{digest} {files_identity(files)}")
     table = cache / "table.parquet"
     if not table.is_file():
-        encoder = partial(load_encoder, None if weights is None else str(weights), digest)
-        features = encode_views(cache, plan, 0, encoder, refreshed=False, shown=shown is not False)
+        features = encode_photographs(cache, files, own_weights, digest, shown)
         frame = pd.DataFrame(features.float().numpy(), columns=[f"feature {i}" for i in range(features.shape[1])])
         frame[TARGET] = [name for name, paths in classes.items() for _ in paths]
         with atomic_write(table) as part:

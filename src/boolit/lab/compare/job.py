@@ -22,26 +22,13 @@ from boolit.errors import UserError
 from boolit.lab.common.devices import use_device
 from boolit.lab.compare import scoring
 from boolit.lab.compare.config import RATES, CompareConfig
-from boolit.lab.compare.effort import CompareProgress, Effort, choose_effort, describe_effort
+from boolit.lab.compare.effort import CompareProgress, Effort, limit_effort, seconds_per_epoch
 from boolit.lab.compare.images import TARGET, image_table
-from boolit.lab.compare.runs import (
-    LOSS,
-    ActivationSplit,
-    choose_rates,
-    edge_notes,
-    final_plan,
-    make_plan,
-    place,
-    trial_epochs,
-    trial_plan,
-)
+from boolit.lab.compare.runs import LOSS, ActivationSplit, choose_rates, edge_notes, final_plan, make_plan, place, trial_plan
 from boolit.lab.datasets.table import PreparedTable, TableSource, prepare_table
 from boolit.lab.execute import ExecutionSummary, execute
-from boolit.lab.results.splits import Estimate as Interval
-from boolit.lab.results.splits import ResampledSplits, compare_splits
-from boolit.lab.results.splits import estimate as interval
+from boolit.lab.results.splits import Estimate, ResampledSplits, SplitVerdict, compare_splits, estimate
 from boolit.lab.results.store import Store
-from boolit.lab.results.verdicts import SplitVerdict
 from boolit.lab.runs import Result
 from boolit.lab.studies import Plan
 from boolit.lab.studies import save as save_study
@@ -53,19 +40,18 @@ if TYPE_CHECKING:
     from boolit.lab.execute.cluster import Cluster
 
 MODEL_FILE = "model.skops"
-PHASES = ("choosing learning rates", "training", "baselines")
+COLUMN_KINDS = {"number": "numeric", "flag": "true or false", "date": "dates", "category": "categories"}
 
 
 @dataclass(frozen=True)
 class CompareResult:
-    """The result of a comparison; all but the summary is missing if it was interrupted.
+    """The result of a comparison; if it was interrupted, only the summary is complete.
 
     Args:
         summary: counts of the runs.
         rates: chosen learning rates by activation and split.
         notes: what the user should know.
         verdict: the verdict with all scores.
-        text: the verdict in words.
         expected: the score to expect of the saved model on new rows.
         model: the saved model.
     """
@@ -74,9 +60,13 @@ class CompareResult:
     rates: Mapping[ActivationSplit, float] = field(default_factory=dict)
     notes: Sequence[str] = ()
     verdict: SplitVerdict | None = None
-    text: str = ""
-    expected: Interval | None = None
+    expected: Estimate | None = None
     model: Path | None = None
+
+    @property
+    def text(self) -> str:
+        """The verdict in words."""
+        return str(self.verdict or "")
 
     def to_json(self) -> dict[str, Any]:
         """Return the result in numbers and in words."""
@@ -84,13 +74,13 @@ class CompareResult:
         entries = {"complete": self.summary.complete, "summary": summary, "verdict": self.text or None, "notes": [*self.notes]}
         if self.verdict is None:
             return entries
-        comparison, rates = self.verdict.comparison, [[*where, rate] for where, rate in self.rates.items()]
+        comparison = self.verdict.comparison
         return entries | {
             "metric": comparison.metric.key,
             "claims": self.verdict.wins,
             "estimates": {name: asdict(score) for name, score in comparison.estimates.items()},
             "scores": comparison.scores,
-            "rates": rates,
+            "rates": [[*key, rate] for key, rate in self.rates.items()],
             "pairs": [asdict(pair) for pair in comparison.pairs],
             "expected": self.expected and asdict(self.expected),
             "model": self.model and str(self.model),
@@ -99,22 +89,22 @@ class CompareResult:
 
 @dataclass(frozen=True)
 class CompareJob:
-    """A comparison that is ready to run.
+    r"""A comparison that is ready to run.
 
     Args:
         config: the options.
         table: the prepared table.
         plan: one run per activation, repeated on every split.
         scorer: the metric.
-        seconds: expected duration; 0 until `limit` is called.
+        seconds: approximate duration; 0 until `limit` is called.
         reductions: what was reduced for ``--minutes``.
 
     Example:
         >>> import tempfile
-        >>> rows = "".join(f"{i % 7},{i % 5},{'odd' if (i % 7 + i % 5) % 2 else 'even'}\\n" for i in range(140))
+        >>> rows = "".join(f"{i % 7},{i % 5},{'odd' if (i % 7 + i % 5) % 2 else 'even'}\n" for i in range(140))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = Path(folder, "sums.csv")
-        ...     _ = path.write_text("a,b,sum\\n" + rows)
+        ...     _ = path.write_text("a,b,sum\n" + rows)
         ...     config = CompareConfig(path, "sum", activations=("relu", "xnor_ail"), splits=5, rates=(0.01,), epochs=2)
         ...     result = CompareJob.prepare(config).run(Path(folder, "out"), progress=False)
         >>> sorted(result.verdict.activations), result.model.name, result.summary.trained
@@ -153,32 +143,32 @@ class CompareJob:
     @cached_property
     def guesses(self) -> list[float]:
         """Scores of guessing on every split."""
-        make = scoring.baselines(self.table)[scoring.GUESS]
-        return [self.scorer(scoring.fit_baseline(make, self.table, number), number) for number in self.splits]
+        return self._baseline_scores(scoring.GUESS)
+
+    def _baseline_scores(self, name: str) -> list[float]:
+        return [self.scorer(scoring.fit_baseline(name, self.table, number), number) for number in self.splits]
 
     @cached_property
     def notes(self) -> list[str]:
         """What to know before training: how columns were read, what is left out, possible leaks and rare classes."""
-        table = self.table
+        table, regression = self.table, self.table.task == "regression"
         notes = [f"{table.without_target:,} rows without a target are left out"] if table.without_target else []
         notes += [f"column {name!r} is not used: {reason}" for name, reason in table.unused.items()]
         notes += table.preparation.notes_
         if self.config.path.is_file():
-            score = "R²" if table.task == "regression" else "balanced accuracy"
-            for name, value in leaks(table.columns, scoring.targets(table), table.task == "regression").items():
+            for name, value in leaks(table.columns, scoring.targets(table), regression).items():
+                score = f"{'R²' if regression else 'balanced accuracy'} {value:.3f}"
                 notes.append(
-                    f"column {name!r} alone predicts the target almost perfectly ({score} {value:.3f}); "
+                    f"column {name!r} alone predicts the target almost perfectly ({score}); "
                     f"if it is not known beforehand, leave it out with --drop {name!r}"
                 )
-        notes += [self.scorer.note] if self.scorer.note else []
-        return notes
+        return [*notes, self.scorer.note] if self.scorer.note else notes
 
     def description(self) -> list[str]:
         """Return lines on target, rows and columns."""
         table, rows = self.table, self.table.rows(1)
         kinds = list(table.preparation.kinds_.values())
-        names = {"number": "numeric", "flag": "true or false", "date": "dates", "category": "categories"}
-        columns = ", ".join(f"{kinds.count(kind)} {name}" for kind, name in names.items() if kind in kinds)
+        columns = ", ".join(f"{kinds.count(kind)} {name}" for kind, name in COLUMN_KINDS.items() if kind in kinds)
         parts = {"train": "train", "valid": "validate", "test": "test"}
         return [
             f"Target: {table.source.target}, {f'{len(table.classes)} classes' if table.classes else 'a number'}",
@@ -204,19 +194,31 @@ class CompareJob:
         """Parameters of the network of every activation."""
         return {run.activation: run.parameters for run in self.plan.runs}
 
+    @property
+    def effort(self) -> Effort:
+        """How much is trained of every activation."""
+        return Effort(len(self.splits), self.config.rates, self.plan.study.training.epochs)
+
     def limit(self, out: Path) -> CompareJob:
         """Return the job with an estimate of its duration, reduced to ``minutes`` if that was asked for."""
-        config = self.config
-        wanted = Effort(len(self.splits), config.rates, self.plan.study.training.epochs)
+        config, wanted = self.config, self.effort
+        per_epoch = seconds_per_epoch(self.plan, wanted)
+        if config.minutes is None:
+            return replace(self, seconds=per_epoch * wanted.run_epochs)
         given = {"splits": config.splits is not None, "rates": config.rates != RATES, "epochs": config.epochs is not None}
-        fixed = [name for name, is_given in given.items() if is_given]
-        effort, seconds = choose_effort(self.plan, wanted, config.minutes, fixed, out)
-        notes = describe_effort(effort, wanted, config.minutes, seconds)
-        if effort == wanted:
-            return replace(self, seconds=seconds, reductions=notes)
+        effort = limit_effort(wanted, config.minutes, per_epoch, [name for name in given if given[name]], out)
+        pairs = {
+            "splits": (effort.splits, wanted.splits),
+            "learning rates": (len(effort.rates), len(wanted.rates)),
+            "epochs": (effort.epochs, wanted.epochs),
+        }
+        reduced = [f"{fewer} {name} instead of {full}" for name, (fewer, full) in pairs.items() if fewer < full]
+        notes = [f"to keep to --minutes {config.minutes:g}: {', '.join(reduced)}"] if reduced else []
+        seconds = per_epoch * effort.run_epochs
+        if seconds > 60 * config.minutes:
+            notes.append(f"--minutes {config.minutes:g} is too short; fewer rows or activations help")
         config = replace(config, **vars(effort))
-        plan = make_plan(config, self.table.source, self.table)
-        return CompareJob(config, self.table, plan, self.scorer, seconds, notes)
+        return CompareJob(config, self.table, make_plan(config, self.table.source, self.table), self.scorer, seconds, notes)
 
     def run(
         self,
@@ -228,35 +230,29 @@ class CompareJob:
     ) -> CompareResult:
         """Train what is missing from the results folder, score it, and save the model. Options as for `execute`."""
         self._check_folder(out)
-        with Store(out) as store, use_device(device), store.writing(), self._progress(progress) as bars:
-            trials = trial_plan(self.plan, self.splits, self.config.rates)
+        bars = CompareProgress(len(self.config.activations) * self.effort.run_epochs, progress)
+
+        def train(phase: str, plan: Plan) -> tuple[ExecutionSummary, list[Result]]:
+            keys = [run.key for run in plan.runs]
+            bars.phase(phase, plan.runs[0].training.epochs, len(store.finished(keys)))
+            return execute(plan, store, progress=bars, cluster=cluster), store.results(keys, history=False)
+
+        with Store(out) as store, use_device(device), store.writing(), bars:
             save_study(self.plan, out, "compare", command)
-            before = self._execute(trials, store, bars, PHASES[0], cluster)
-            if not before.complete:
-                return CompareResult(before)
-            rates = choose_rates(store.results([run.key for run in trials.runs], history=False))
-            final = final_plan(self.plan, rates)
-            summary = _add(before, self._execute(final, store, bars, PHASES[1], cluster))
+            summary, trials = train("choosing learning rates", trial_plan(self.plan, self.splits, self.config.rates))
+            if not summary.complete:
+                return CompareResult(summary)
+            rates = choose_rates(trials)
+            measured, results = train("training", final_plan(self.plan, rates))
+            summary = _add(summary, measured)
             notes = [*self.reductions, *edge_notes(rates, self.config.rates)]
             if not summary.complete:
                 return CompareResult(summary, rates, notes)
-            bars.phase(PHASES[2])
-            results = {place(each.config): each for each in store.results([run.key for run in final.runs], history=False)}
-            outcome = self._conclude(results, store)
-            result = replace(outcome, summary=summary, rates=rates, notes=[*self.notes, *notes])
-            save_study(self.plan, out, "compare", command, **self._report_entries(result, final))
+            bars.phase("baselines", 0)
+            result = self._conclude({place(each.config): each for each in results}, store)
+            result = replace(result, summary=summary, rates=rates, notes=[*self.notes, *notes])
+            save_study(self.plan, out, "compare", command, **_report_entries(result, [each.key for each in results]))
             return result
-
-    def _execute(
-        self, plan: Plan, store: Store, bars: CompareProgress, phase: str, cluster: Cluster | None
-    ) -> ExecutionSummary:
-        bars.phase(phase, len(plan.runs) - len(store.finished([run.key for run in plan.runs])))
-        return execute(plan, store, progress=bars, cluster=cluster)
-
-    def _progress(self, shown: bool | None) -> CompareProgress:
-        epochs = self.plan.study.training.epochs
-        work = (len(self.config.rates) * trial_epochs(epochs), epochs, 0.1 * epochs)
-        return CompareProgress(dict(zip(PHASES, work, strict=True)), shown)
 
     def _check_folder(self, out: Path) -> None:
         """Refuse to overwrite the model of another table or target."""
@@ -270,39 +266,35 @@ class CompareJob:
             raise UserError(f"{out} holds the comparison of {other}; choose another folder with --out")
 
     def _conclude(self, results: Mapping[ActivationSplit, Result], store: Store) -> CompareResult:
-        scores, config = dict[str, list[float]](), self.config
-        for spec in config.activations:
-            scores[spec] = [self._score(results[spec, number], store) for number in self.splits]
-        for name, make in scoring.baselines(self.table).items():
-            fitted = (scoring.fit_baseline(make, self.table, number) for number in self.splits)
-            scores[name] = self.guesses if name == scoring.GUESS else list(map(self.scorer, fitted, self.splits))
+        config, regression = self.config, self.table.task == "regression"
+        scores = {spec: [self._score(results[spec, number], store) for number in self.splits] for spec in config.activations}
+        scores[scoring.GUESS] = self.guesses
+        scores |= {name: self._baseline_scores(name) for name in (scoring.LINEAR, scoring.BOOSTING)}
         rows = self.table.rows(1)
         splits = ResampledSplits(len(self.splits), len(rows["test"]), len(rows["train"]) + len(rows["valid"]))
-        diverged = {spec: sum(not _finished(results[spec, number]) for number in self.splits) for spec in config.activations}
         verdict = SplitVerdict(
             compare_splits(scores, self.scorer.metric, splits),
             config.reference_activation,
             scoring.GUESS,
-            scoring.GUESS_TEXTS[self.table.task == "regression"],
+            "guessing the mean" if regression else "guessing the most frequent class",
             (scoring.LINEAR, scoring.BOOSTING),
-            diverged,
+            {spec: sum(not _finished(results[spec, number]) for number in self.splits) for spec in config.activations},
             one_split=config.time is not None,
         )
-        picks = [self._choose(results, number) for number in self.splits]
-        expected = [self.guesses[i] if spec is None else scores[spec][i] for i, spec in enumerate(picks)]
-        result = CompareResult(ExecutionSummary(0, 0, 0, 0, 0.0), verdict=verdict, text=str(verdict))
-        result = replace(result, expected=interval(expected, splits, self.scorer.metric.percent))
-        if picks[0] is None:
+        choices = [self._choose(results, number) for number in self.splits]
+        expected = [scores[choice or scoring.GUESS][i] for i, choice in enumerate(choices)]
+        interval = estimate(expected, splits, self.scorer.metric.percent)
+        result = CompareResult(ExecutionSummary(0, 0, 0, 0, 0.0), verdict=verdict, expected=interval)
+        if choices[0] is None:
             return result
-        return replace(result, model=self._save(results[picks[0], self.splits[0]], result, store))
+        return replace(result, model=self._save(results[choices[0], self.splits[0]], result, store))
 
     def _score(self, result: Result, store: Store) -> float:
         """Return the score of a network on its test rows; a diverged network scores like guessing."""
         number = place(result.config)[1]
         if not _finished(result):
             return self.guesses[self.splits.index(number)]
-        estimator = scoring.network_estimator(result.config, self.table, load_file(store.weights(result.key)))
-        return self.scorer(estimator, number)
+        return self.scorer(scoring.network_estimator(result.config, self.table, load_file(store.weights(result.key))), number)
 
     def _choose(self, results: Mapping[ActivationSplit, Result], number: int) -> str | None:
         """Return the activation with the lowest validation loss on a split, or None if all diverged."""
@@ -326,28 +318,6 @@ class CompareJob:
         save_model(scoring.pipeline(estimator, run, self.table, about), path)
         return path
 
-    def _report_entries(self, result: CompareResult, final: Plan) -> dict[str, Any]:
-        """Return what the report needs besides the runs."""
-        assert result.verdict is not None
-        verdict, comparison = result.verdict, result.verdict.comparison
-        return {
-            "keys": [run.key for run in final.runs],
-            "comparison": {
-                "metric": comparison.metric.model_dump(),
-                "scores": {name: list(scores) for name, scores in comparison.scores.items()},
-                "tested": comparison.splits.tested,
-                "others": comparison.splits.others,
-                "reference": verdict.reference,
-                "guess": verdict.guess,
-                "guess_text": verdict.guess_text,
-                "baselines": list(verdict.baselines),
-                "diverged": verdict.diverged,
-                "one_split": verdict.one_split,
-            },
-            "verdict": result.text,
-            "paragraphs": [*describe_model(result), *result.notes],
-        }
-
 
 def describe_model(result: CompareResult) -> list[str]:
     """Return a sentence on the saved model and the score to expect of it."""
@@ -363,10 +333,26 @@ def describe_model(result: CompareResult) -> list[str]:
     ]
 
 
+def _report_entries(result: CompareResult, keys: Sequence[str]) -> dict[str, Any]:
+    """Return what the report needs besides the runs."""
+    assert result.verdict is not None
+    verdict, comparison = result.verdict, result.verdict.comparison
+    names = ("reference", "guess", "guess_text", "baselines", "diverged", "one_split")
+    entries = {
+        "metric": comparison.metric.model_dump(),
+        "scores": comparison.scores,
+        "tested": comparison.splits.tested,
+        "others": comparison.splits.others,
+        **{name: getattr(verdict, name) for name in names},
+    }
+    paragraphs = [*describe_model(result), *result.notes]
+    return {"keys": [*keys], "comparison": entries, "verdict": result.text, "paragraphs": paragraphs}
+
+
 def _finished(result: Result) -> bool:
     return result.state == "finished" and math.isfinite(result.metrics[LOSS])
 
 
 def _add(first: ExecutionSummary, second: ExecutionSummary) -> ExecutionSummary:
     counts = {name: getattr(first, name) + getattr(second, name) for name in ("already", "trained", "diverged", "seconds")}
-    return ExecutionSummary(**counts, remaining=second.remaining, failures=second.failures)
+    return replace(second, **counts)

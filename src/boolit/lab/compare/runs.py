@@ -19,7 +19,7 @@ from boolit.lab.results.names import paper_name
 from boolit.lab.runs import Result, RunConfig
 from boolit.lab.studies import Plan, StudyFile, cohorts, plan
 from boolit.lab.studies.planner import BUDGET_TOLERANCE
-from boolit.lab.training.metrics import METRIC_OF_TASK
+from boolit.lab.training.recipe import METRIC_OF_TASK
 from boolit.nn import activation
 
 ActivationSplit: TypeAlias = tuple[str, int]  # an activation on a split
@@ -119,12 +119,7 @@ def place(run: RunConfig) -> ActivationSplit:
 
 
 def edge_notes(rates: Mapping[ActivationSplit, float], tried: Sequence[float]) -> list[str]:
-    """Name the activations whose rate on most splits is the highest or the lowest of those tried.
-
-    Example:
-        >>> edge_notes({("relu", 1): 0.1, ("relu", 2): 0.1, ("relu", 3): 0.01}, [0.01, 0.1, 0.03])
-        ['the highest rate tried, 0.1, was chosen on most splits for ReLU; a higher one may be better (--rates)']
-    """
+    """Name the activations whose rate on most splits is the highest or the lowest of those tried."""
     chosen: dict[str, list[float]] = defaultdict(list)
     for (spec, _), rate in rates.items():
         chosen[spec].append(rate)

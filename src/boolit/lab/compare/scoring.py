@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, TypeAlias
 
@@ -29,7 +29,6 @@ Estimator: TypeAlias = Any
 PERCENT = ("accuracy", "balanced_accuracy")
 RARE, DOMINANT = 0.1, 0.8  # share of a rare class among two; share of the largest of several
 GUESS, LINEAR, BOOSTING = "guessing", "linear model", "gradient boosting"
-GUESS_TEXTS = {True: "guessing the mean", False: "guessing the most frequent class"}
 
 
 class Scorer:
@@ -58,9 +57,9 @@ class Scorer:
         x, y = self.table.features(rows, self.table.resample(number)), targets(self.table)[rows]
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("error")
+                warnings.simplefilter("ignore")  # such as a predicted class that no test row has; NaN is refused below
                 score = float(self._scorer(estimator, x, y))
-        except (ValueError, Warning) as error:
+        except (AttributeError, TypeError, ValueError) as error:  # the metric does not fit the target
             reason = " ".join(str(error).split())[:200]
             raise UserError(f"--metric {self.name} cannot be computed on the test rows of split {number} ({reason})") from None
         if not math.isfinite(score):
@@ -86,32 +85,27 @@ def targets(table: PreparedTable) -> Any:
     return table.labels if table.task == "regression" else table.y.flatten().long().numpy()
 
 
-def baselines(table: PreparedTable) -> dict[str, Callable[[], Estimator]]:
-    """Return models that show what networks have to beat."""
-    weight = table.source.class_weight
-    if table.task == "regression":
-        return {
-            GUESS: DummyRegressor,
-            LINEAR: lambda: make_pipeline(StandardScaler(), Ridge()),
-            BOOSTING: lambda: HistGradientBoostingRegressor(random_state=0),
-        }
-    return {
-        GUESS: lambda: DummyClassifier(strategy="prior"),
-        LINEAR: lambda: make_pipeline(StandardScaler(), LogisticRegression(max_iter=200, class_weight=weight)),
-        BOOSTING: lambda: HistGradientBoostingClassifier(
-            max_iter=max(20, 200 // len(table.classes)), class_weight=weight, random_state=0
-        ),
-    }
+def _baseline(name: str, table: PreparedTable) -> Estimator:
+    weight, regression = table.source.class_weight, table.task == "regression"
+    if name == GUESS:
+        return DummyRegressor() if regression else DummyClassifier(strategy="prior")
+    if name == LINEAR:
+        linear = Ridge() if regression else LogisticRegression(max_iter=200, class_weight=weight)
+        return make_pipeline(StandardScaler(), linear)
+    if regression:
+        return HistGradientBoostingRegressor(random_state=0)
+    rounds = max(20, 200 // len(table.classes))  # each grows one tree per class
+    return HistGradientBoostingClassifier(max_iter=rounds, class_weight=weight, random_state=0)
 
 
-def fit_baseline(make: Callable[[], Estimator], table: PreparedTable, number: int) -> Estimator:
-    """Fit a baseline on all rows of a split that are not test rows."""
+def fit_baseline(name: str, table: PreparedTable, number: int) -> Estimator:
+    """Fit a model that shows what networks have to beat on all rows of a split that are not test rows."""
     parts = table.rows(number)
     rows = np.sort(np.concatenate([parts["train"], parts["valid"]]))
     # Several threads of OpenMP beside those of torch wait for each other and take up to 20 times as long.
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a linear model that has not converged is still a baseline
-        return make().fit(table.features(rows, table.resample(number)), targets(table)[rows])
+        return _baseline(name, table).fit(table.features(rows, table.resample(number)), targets(table)[rows])
 
 
 def network_estimator(run: RunConfig, table: PreparedTable, weights: Mapping[str, Tensor]) -> Estimator:

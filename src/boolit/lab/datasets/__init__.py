@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -12,9 +11,8 @@ from pydantic import BeforeValidator, SerializeAsAny
 
 from boolit.errors import UserError
 from boolit.lab.common.files import data_folder
-from boolit.lab.common.parallel import require_memory
-from boolit.lab.common.registry import Registry
-from boolit.lab.datasets.base import Dataset, Description, Draw, Encode, PixelScale, Probe, Resample, Source, Split, Task
+from boolit.lab.common.plugins import Registry
+from boolit.lab.datasets.base import Dataset, Description, Probe, Resample, Source, Split, Task
 from boolit.lab.datasets.download import PublishedDataset, PublishedFile, load_tensors
 
 __all__ = [
@@ -22,9 +20,6 @@ __all__ = [
     "AnySource",
     "Dataset",
     "Description",
-    "Draw",
-    "Encode",
-    "PixelScale",
     "Probe",
     "PublishedDataset",
     "PublishedFile",
@@ -32,7 +27,6 @@ __all__ = [
     "Source",
     "Split",
     "Task",
-    "check_memory",
     "dataset_names",
     "describe",
     "load",
@@ -50,8 +44,8 @@ DATASETS: Registry[Source] = Registry(
             "caltech101": "images.photographs:Caltech101",
             "cars": "images.photographs:Cars",
             "chorales": "chorales:Chorales",
-            "cifar10": "images.small:Cifar10",
-            "cifar100": "images.small:Cifar100",
+            "cifar10": "images.arrays:Cifar10",
+            "cifar100": "images.arrays:Cifar100",
             "composed": "czsl.composed:Composed",
             "covertype": "covertype:Covertype",
             "digits": "digits:Digits",
@@ -60,12 +54,12 @@ DATASETS: Registry[Source] = Registry(
             "holdout": "holdout:Holdout",
             "iraven": "iraven.dataset:Iraven",
             "mitstates": "czsl.mitstates:MitStates",
-            "mnist": "images.mnist:Mnist",
+            "mnist": "images.arrays:Mnist",
             "parity": "boolean:Parity",
             "parity8": "boolean:Parity8",
             "pictures": "images.folder:ImageFolder",
-            "stl10": "images.small:Stl10",
-            "svhn": "images.small:Svhn",
+            "stl10": "images.arrays:Stl10",
+            "svhn": "images.arrays:Svhn",
             "table": "table:TableSource",
             "xor": "boolean:Xor",
         }.items()
@@ -124,10 +118,12 @@ AnySource = Annotated[SerializeAsAny[Source], BeforeValidator(_nested_source)]  
 @lru_cache(maxsize=8)
 def load(wanted: Source) -> Dataset:
     """Load a dataset; later calls return the same tensors."""
-    check_memory(wanted)
     dataset, described = wanted.load(), wanted.describe()
     if described is not None:
-        _compare(wanted.name, described, dataset)
+        for what in ("inputs", "outputs", "task"):
+            expected, actual = getattr(described, what), getattr(dataset, what)
+            if expected != actual:
+                raise UserError(f"the data of {wanted.name} has {what} {actual}, not {expected}; put the published files there")
     return dataset
 
 
@@ -146,24 +142,3 @@ def describe(wanted: Source) -> Description:
 def _cached_description(wanted: Source, _folder: Path) -> Description:
     described = wanted.describe()
     return load(wanted).description if described is None else described
-
-
-def check_memory(wanted: Source) -> None:
-    """Raise `UserError` if generated data does not fit into memory."""
-    described = wanted.describe() if wanted.generated else None
-    if described is not None:
-        numbers = sum(described.samples.values()) * math.prod(described.inputs)
-        # 4 bytes per number, for the samples and for what they are made from.
-        require_memory(2 * 4 * numbers, f"the data {wanted.name}", "ask for fewer samples")
-
-
-def _compare(name: str, described: Description, dataset: Dataset) -> None:
-    pairs = {
-        "samples of shape": (described.inputs, dataset.inputs),
-        "outputs": (described.outputs, dataset.outputs),
-        "the task": (described.task, dataset.task),
-        "the splits": (sorted(described.samples), sorted(dataset.splits)),
-    }
-    for what, (expected, actual) in pairs.items():
-        if expected != actual:
-            raise UserError(f"the data of {name} has {what} {actual}, not {expected}; put the published files there")

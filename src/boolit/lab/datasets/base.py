@@ -6,11 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
+
+from boolit.lab.common.devices import DeviceCopies
 
 Task = Literal["binary", "classes", "regression"]
 Encode = Callable[[Tensor], Tensor]
@@ -91,20 +93,9 @@ def identity(x: Tensor) -> Tensor:
     return x
 
 
-@dataclass(frozen=True)
-class PixelScale:
-    """An encoding of bytes as ``x · scale − shift``."""
-
-    scale: float
-    shift: float
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return (x.clone() if x.is_floating_point() else x.float()).mul_(self.scale).sub_(self.shift)
-
-    @cached_property
-    def table(self) -> Tensor:
-        """The encoding of every byte, of shape ``(256,)``."""
-        return self(torch.arange(256, dtype=torch.uint8))
+def pixel_scale(scale: float, shift: float) -> Encode:
+    """Return an encoding of bytes as ``x · scale − shift``."""
+    return lambda x: (x.clone() if x.is_floating_point() else x.float()).mul_(scale).sub_(shift)
 
 
 @dataclass(frozen=True)
@@ -185,8 +176,6 @@ class Source(BaseModel, ABC):
 
     name: str
 
-    generated: ClassVar[bool] = False  # whether `load` makes all samples at once, as floats
-
     @abstractmethod
     def load(self) -> Dataset:
         """Return the data; equal options must give equal data."""
@@ -198,11 +187,17 @@ class Source(BaseModel, ABC):
         """
         return None
 
-    def prepare(self) -> None:
-        """Do work that is slow and only needed for training; by default it is done when the first sample is encoded."""
+
+def split_sizes(samples: Mapping[str, int], validation: float, subset: float) -> dict[str, int]:
+    """Return the number of samples by split after ``validation`` and ``subset`` are applied to the split ``train``."""
+    held_out = round(validation * samples["train"])
+    train = max(1, round(subset * (samples["train"] - held_out)))
+    return {**samples, "train": train} | ({"valid": held_out} if held_out else {})
 
 
-def training_sizes(count: int, validation: float, subset: float = 1.0) -> tuple[int, int]:
-    """Return how many of ``count`` training rows are trained on and how many are held out."""
-    held_out = round(validation * count)
-    return max(1, round(subset * (count - held_out))), held_out
+def look_up_rows(table: DeviceCopies, rows: Tensor) -> Tensor:
+    """Return rows of a table by number, as float32.
+
+    Shape: ``(…)`` numbers to ``(…, features)``.
+    """
+    return table.take(rows.flatten()).float().view(*rows.shape, -1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import product
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -27,12 +27,12 @@ class Xor(Source):
     spread: float = Field(0.25, ge=0)
     seed: int = 0
 
-    generated: ClassVar[bool] = True
-
     def describe(self) -> Description:
+        """Describe the data."""
         return Description((2,), 1, "binary", {"train": self.train, "test": self.test})
 
     def load(self) -> Dataset:
+        """Load the data."""
         splits = {"train": self._draw("train", self.train), "test": self._draw("test", self.test)}
         return Dataset(splits, "binary", 1)
 
@@ -57,12 +57,12 @@ class Parity(Source):
     test: int = Field(2048, ge=1)
     seed: int = 0
 
-    generated: ClassVar[bool] = True
-
     def describe(self) -> Description:
+        """Describe the data."""
         return Description((self.inputs,), 1, "binary", {"train": self.train, "test": self.test})
 
     def load(self) -> Dataset:
+        """Load the data."""
         signs = torch.tensor(list(product((-1.0, 1.0), repeat=self.inputs)))
         splits = {"train": self._draw("train", self.train), "test": self._draw("test", self.test)}
         return Dataset(splits, "binary", 1, (Probe(signs, lambda outputs: patterns(outputs, even_parity(signs))),))
@@ -110,12 +110,12 @@ class Parity8(Source):
     scale: float = Field(5.0, gt=0)
     seed: int = 0
 
-    generated: ClassVar[bool] = True
-
     def describe(self) -> Description:
+        """Describe the data."""
         return Description((INPUTS,), 1, "regression", {"train": self.train, "test": self.test})
 
     def load(self) -> Dataset:
+        """Load the data."""
         splits = {"train": self._draw("train", self.train), "test": self._draw("test", self.test)}
         return Dataset(splits, "regression", 1)
 

@@ -1,4 +1,4 @@
-"""Bach's chorales: is an excerpt of four steps genuine, or were some of its notes changed? (s:chorales, a:jsb)
+"""Bach's chorales (s:chorales, a:jsb): is an excerpt of four steps genuine, or were some of its notes changed?
 
 NOTE[paper]: the weights .6, .2, .2 and .1 of the mixture sum to 1.1; they are rescaled. 2 and 3 changed notes are equally
 likely, and so are the 16 notes of the excerpt; each is changed in view of the genuine excerpt. Every change does change the
@@ -46,8 +46,9 @@ VERSION = 1
 
 
 class Chorales(PublishedDataset):
-    """Every excerpt of four steps on a ``grid``; 1 is genuine, 0 changed. Training excerpts are transposed, and half of them
-    changed, in every step; those of the other splits once, with ``seed``.
+    """Every excerpt of four steps on a ``grid``; 1 is genuine, 0 changed.
+
+    Training excerpts are transposed, and half of them changed, in every step; those of the other splits once, with ``seed``.
 
     NOTE[paper]: the grid is not given. On sixteenths a fifth of the excerpts repeats one chord, so quarters are the default.
     NOTE[paper]: which class is 1 and how test excerpts were drawn is not given: here like those of the training.
@@ -62,10 +63,12 @@ class Chorales(PublishedDataset):
     files: ClassVar[tuple[PublishedFile, ...]] = published_files("chorales")
 
     def describe(self) -> Description:
+        """Describe the data."""
         samples = self.samples if self.grid == "quarter" else SIXTEENTH_SAMPLES
         return Description((CELLS * TOKENS,), 1, self.task, samples)
 
     def load(self) -> Dataset:
+        """Load the data."""
         tensors = load_tensors(self.files, VERSION, parse)
         splits = {}
         for name in SPLITS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 import torch
@@ -11,18 +11,15 @@ from torch import Tensor
 
 from boolit.lab.common.devices import DeviceCopies
 from boolit.lab.common.random import generator
-from boolit.lab.datasets.base import Dataset, Description, Split, Subset, Validation, training_sizes
-from boolit.lab.datasets.download import PublishedDataset, PublishedFile, Tensors, load_tensors, published_files
+from boolit.lab.datasets.base import Encode
+from boolit.lab.datasets.download import ArrayDataset, PublishedFile, Tensors, published_files
 
 COLUMNS, CONTINUOUS = 54, 10  # the continuous columns come first, then 4 areas and 40 soils as 0 or 1
-CLASSES = 7
 TEST_SHARE = 0.2
-VERSION = 1
 
 
-class Covertype(PublishedDataset):
-    """A fixed random 80:20 split. ``validation`` is the share of the training rows to hold out, ``subset`` the share of the
-    others to train on.
+class Covertype(ArrayDataset):
+    """A fixed random 80:20 split.
 
     NOTE[paper]: the scaling of the columns is not given. The continuous ones get mean 0 and standard deviation 1 over the rows
     that are trained on. The others stay 0 and 1: soil 15 occurs 3 times in 581,012 rows and would get values of 440.
@@ -30,40 +27,32 @@ class Covertype(PublishedDataset):
     """
 
     name: Literal["covertype"] = "covertype"
-    subset: Subset = 1.0
-    validation: Validation = 0.0
 
-    files: ClassVar[tuple[PublishedFile, ...]] = published_files("covertype")
+    inputs: ClassVar[tuple[int, ...]] = (COLUMNS,)
+    classes: ClassVar[int] = 7
+    ordered: ClassVar[bool] = True
     samples: ClassVar[Mapping[str, int]] = {"train": 464_810, "test": 116_202}
+    files: ClassVar[tuple[PublishedFile, ...]] = published_files("covertype")
 
-    def describe(self) -> Description:
-        train, valid = training_sizes(self.samples["train"], self.validation, self.subset)
-        samples = {"train": train, "test": self.samples["test"]} | ({"valid": valid} if valid else {})
-        return Description((COLUMNS,), CLASSES, self.task, samples)
+    @staticmethod
+    def _parse(contents: Mapping[str, bytes]) -> Tensors:
+        import pandas as pd
 
-    def load(self) -> Dataset:
-        tensors = load_tensors(self.files, VERSION, parse)
-        x, y = tensors["x"], tensors["y"]
-        rows = len(x) - int(TEST_SHARE * len(x))
-        train, valid = training_sizes(rows, self.validation, self.subset)
-        splits = {"train": Split(x[:train], y[:train]), "test": Split(x[rows:], y[rows:])}
-        if valid:
-            splits["valid"] = Split(x[rows - valid : rows], y[rows - valid : rows])
-        return Dataset(splits, self.task, CLASSES, encode=standardizer(splits["train"].x))
+        (content,) = contents.values()
+        table = torch.from_numpy(pd.read_csv(io.BytesIO(content), header=None, dtype="int16").to_numpy())
+        shuffled = table[torch.randperm(len(table), generator=generator(0, "covertype", "split"))]
+        test = int(TEST_SHARE * len(table))
+        tensors = {}
+        for name, rows in zip(("train", "test"), shuffled.split([len(table) - test, test]), strict=True):
+            tensors[f"{name}_x"] = rows[:, :COLUMNS].contiguous()
+            tensors[f"{name}_y"] = rows[:, COLUMNS].long() - 1
+        return tensors
 
-
-def parse(contents: Mapping[str, bytes]) -> Tensors:
-    """Return all rows in a random order whose last fifth is the test split."""
-    import pandas as pd
-
-    (content,) = contents.values()
-    table = torch.from_numpy(pd.read_csv(io.BytesIO(content), header=None, dtype="int16").to_numpy())
-    order = torch.randperm(len(table), generator=generator(0, "covertype", "split"))
-    shuffled = table[order]
-    return {"x": shuffled[:, :COLUMNS].contiguous(), "y": shuffled[:, COLUMNS].long() - 1}
+    def _encoding(self, train: Tensor) -> Encode:
+        return standardizer(train)
 
 
-def standardizer(train: Tensor) -> Callable[[Tensor], Tensor]:
+def standardizer(train: Tensor) -> Encode:
     """Return an encoding that gives the continuous columns mean 0 and standard deviation 1 over ``train``.
 
     Shape: ``(rows, columns)``; the encoding takes ``(…, columns)``.

@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 import torch
+from torch import Tensor
 
 from boolit.lab.common.random import generator
-from boolit.lab.datasets.base import Dataset, Description, PixelScale, Source, Split, Validation, training_sizes
+from boolit.lab.datasets.base import Encode, pixel_scale
+from boolit.lab.datasets.download import ArrayDataset, PublishedFile, Tensors
 
-TRAIN, TEST = 1_437, 360
-SCALE = PixelScale(2 / 16, 1.0)  # grey levels 0 … 16 to −1 … 1
+encode_digits = pixel_scale(2 / 16, 1.0)  # grey levels 0 … 16 to −1 … 1
 
 
-class Digits(Source):
-    """A fixed random 80:20 split; ``validation`` is the share of the training images to hold out."""
+class Digits(ArrayDataset):
+    """A fixed random 80:20 split."""
 
     name: Literal["digits"] = "digits"
-    validation: Validation = 0.0
 
-    def describe(self) -> Description:
-        train, valid = training_sizes(TRAIN, self.validation)
-        samples = {"train": train, "test": TEST} | ({"valid": valid} if valid else {})
-        return Description((8, 8), 10, "classes", samples)
+    inputs: ClassVar[tuple[int, ...]] = (8, 8)
+    ordered: ClassVar[bool] = True
+    samples: ClassVar[Mapping[str, int]] = {"train": 1_437, "test": 360}
+    files: ClassVar[tuple[PublishedFile, ...]] = ()
 
-    def load(self) -> Dataset:
+    @staticmethod
+    def _parse(_contents: Mapping[str, bytes]) -> Tensors:
         from sklearn.datasets import load_digits
 
         digits = load_digits()
         x, y = torch.from_numpy(digits.images).to(torch.uint8), torch.from_numpy(digits.target).long()
-        train, valid = training_sizes(TRAIN, self.validation)
-        order = torch.randperm(len(x), generator=generator(0, "digits", "split"))
-        parts = dict(zip(("train", "valid", "test"), order.split([train, valid, TEST]), strict=True))
-        splits = {name: Split(x[rows], y[rows]) for name, rows in parts.items() if len(rows)}
-        return Dataset(splits, "classes", 10, encode=SCALE)
+        train, test = torch.randperm(len(x), generator=generator(0, "digits", "split")).split([1_437, 360])
+        return {"train_x": x[train], "train_y": y[train], "test_x": x[test], "test_y": y[test]}
+
+    def _encoding(self, _train: Tensor) -> Encode:
+        return encode_digits

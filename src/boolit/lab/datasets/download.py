@@ -14,7 +14,7 @@ import sys
 import tarfile
 import zipfile
 import zlib
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -24,14 +24,15 @@ from typing import IO, Any, ClassVar, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from rich.progress import Progress
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from boolit.errors import UserError
 from boolit.lab.common.files import atomic_write, cache_key, data_folder
 from boolit.lab.common.progress import byte_progress
-from boolit.lab.datasets.base import Source, Task
+from boolit.lab.common.random import stratified_order
+from boolit.lab.datasets.base import Dataset, Description, Encode, Source, Split, Subset, Task, Validation, split_sizes
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -98,14 +99,6 @@ class PublishedFile:
     def error(self, path: Path, fault: str) -> UserError:
         """Return the error for a damaged copy."""
         return UserError(f"{path} {fault}; {self.fix}")
-
-
-class PublishedDataset(Source, ABC):
-    """A dataset in published files; ``samples`` counts the samples by split with the default options."""
-
-    files: ClassVar[tuple[PublishedFile, ...]]
-    task: ClassVar[Task] = "classes"
-    samples: ClassVar[Mapping[str, int]]
 
 
 def published_files(dataset: str) -> tuple[PublishedFile, ...]:
@@ -184,30 +177,27 @@ class _FileBar:
         pass
 
 
-def read_file(published: PublishedFile) -> bytes:
-    """Return the content of a file, decompressed if it is a ``.gz``; another hash than the published one is an error."""
-    path = fetch(published)
-    try:
-        content = path.read_bytes()
-        if published.name.endswith(".gz"):
-            content = gzip.decompress(content)
-    except DAMAGE as error:
-        raise published.error(path, f"cannot be read ({error})") from None
-    expected = published.content or published.hash
-    if expected and not _has_hash(content, expected):
-        raise published.error(path, "is not the published file: its content has another hash")
-    return content
+def read_contents(published: PublishedFile) -> dict[str, bytes]:
+    """Return the content of a file, or of the ``members`` of an archive, by name; a ``.gz`` file is decompressed.
 
-
-def read_members(published: PublishedFile) -> dict[str, bytes]:
-    """Return the contents of an archive's ``members``; those with another MD5 than the published one are an error."""
+    A content with another hash than the published one is an error.
+    """
     path = fetch(published)
-    contents = {name: read() for name, read in archive_files(published) if name in published.members}
-    for name, expected in published.members.items():
+    expected = published.members or {published.name: published.content or published.hash}
+    if published.members:
+        contents = {name: read() for name, read in archive_files(published) if name in expected}
+    else:
+        try:
+            content = path.read_bytes()
+            contents = {published.name: gzip.decompress(content) if path.suffix == ".gz" else content}
+        except DAMAGE as error:
+            raise published.error(path, f"cannot be read ({error})") from None
+    for name, known in expected.items():
         if name not in contents:
             raise published.error(path, f"lacks {name}")
-        if expected.startswith("md5:") and not _has_hash(contents[name], expected):
-            raise published.error(path, f"holds {name}, which is not the published file: its content has another hash")
+        algorithm, _, digest = known.rpartition(":")
+        if digest and algorithm != "arrays" and hashlib.new(algorithm or "sha256", contents[name]).hexdigest() != digest:
+            raise published.error(path, f"is not as published: the content of {name} has another hash")
     return contents
 
 
@@ -238,25 +228,20 @@ def archive_files(published: PublishedFile) -> Iterator[tuple[str, Callable[[], 
 
 def note_unverified(published: PublishedFile) -> None:
     """Log a note if a copy on disk is not the published archive or cannot be compared with it."""
+    import pooch
+
     path = fetch(published)
-    if path.is_dir():
-        logger.warning("%s is an unpacked folder, which has no published hash; it is read as it is", path)
-    elif not published.hash:
+    if path.is_dir() or not published.hash:
         logger.warning("%s has no published hash; it is read as it is", path)
-    elif not _file_has_hash(path, published.hash):
+    elif not pooch.hashes.hash_matches(str(path), published.hash):
         logger.warning("%s is not the published archive (its hash differs); it is read as it is", path)
 
 
-def _file_has_hash(path: Path, expected: str) -> bool:
-    import pooch
-
-    algorithm, _, digest = expected.rpartition(":")
-    return bool(pooch.file_hash(str(path), algorithm or "sha256") == digest)
-
-
-def _has_hash(content: bytes, expected: str) -> bool:
-    algorithm, _, digest = expected.rpartition(":")
-    return hashlib.new(algorithm or "sha256", content, usedforsecurity=False).hexdigest() == digest
+def file_stamp(path: Path) -> str:
+    """Return a hash of the size and time of a file, or of all files in a folder."""
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    states = ((file.relative_to(path), file.stat()) for file in files if file.is_file())
+    return cache_key(*(f"{name} {state.st_size} {state.st_mtime_ns}" for name, state in states))
 
 
 def load_tensors(files: Sequence[PublishedFile], version: int, parse: Callable[[Mapping[str, bytes]], Tensors]) -> Tensors:
@@ -270,41 +255,66 @@ def load_tensors(files: Sequence[PublishedFile], version: int, parse: Callable[[
         version: to be increased whenever ``parse`` returns something else.
         parse: maps contents by name to tensors by name.
     """
-    paths = [fetch(published) for published in files]
+    stamps = [file_stamp(fetch(published)) for published in files]
     digests = (digest for published in files for digest in (published.content or published.hash, *published.members.values()))
-    cache = files[0].path.parent / "parsed" / f"{cache_key(version, *digests)}.safetensors"
-    stamp = _stamp(files, paths)
-    mapped = _map(cache, stamp)
-    if mapped is not None:
-        return mapped
-    contents: dict[str, bytes] = {}
-    for published in files:
-        contents |= read_members(published) if published.members else {published.name: read_file(published)}
-    tensors = parse(contents)
-    try:
-        cache.parent.mkdir(exist_ok=True)
-        with atomic_write(cache) as part:
-            save_file(tensors, part, stamp)
-    except (OSError, SafetensorError):  # the folder may be read-only
-        return tensors
-    return _map(cache, stamp) or tensors
+    cache = files[0].path.parent / "parsed" / f"{cache_key(version, *digests, *stamps)}.safetensors"
+    if not cache.is_file():
+        tensors = parse({name: content for published in files for name, content in read_contents(published).items()})
+        try:
+            cache.parent.mkdir(exist_ok=True)
+            with atomic_write(cache) as part:
+                save_file(tensors, part)
+        except (OSError, SafetensorError):  # the folder may be read-only
+            return tensors
+    return load_file(cache)
 
 
-def _stamp(files: Sequence[PublishedFile], paths: Sequence[Path]) -> dict[str, str]:
-    read = (
-        path.parent / name
-        for file, path in zip(files, paths, strict=True)
-        for name in (file.members if path.is_dir() else [path])
-    )
-    states = {path.name: path.stat() for path in read if path.is_file()}
-    return {name: f"{state.st_size} {state.st_mtime_ns}" for name, state in states.items()}
+class PublishedDataset(Source, ABC):
+    """A dataset in published files; ``samples`` counts the samples by split with the default options."""
+
+    files: ClassVar[tuple[PublishedFile, ...]]
+    task: ClassVar[Task] = "classes"
+    samples: ClassVar[Mapping[str, int]]
 
 
-def _map(cache: Path, stamp: dict[str, str]) -> Tensors | None:
-    try:
-        with safe_open(cache, "pt") as file:
-            if file.metadata() != stamp:
-                return None
-        return load_file(cache)
-    except (OSError, SafetensorError):
-        return None
+class ArrayDataset(PublishedDataset, ABC):
+    """A dataset with a training and a test part, each of which is one array.
+
+    ``validation`` is the share of the training samples to hold out: the same of every class, or the last ones if ``ordered``.
+    ``subset`` is the share of the others to train on, the first ones.
+    """
+
+    validation: Validation = 0.0
+    subset: Subset = 1.0
+
+    inputs: ClassVar[tuple[int, ...]]
+    classes: ClassVar[int] = 10
+    ordered: ClassVar[bool] = False
+
+    @staticmethod
+    @abstractmethod
+    def _parse(contents: Mapping[str, bytes]) -> Tensors:
+        """Return the tensors ``train_x``, ``train_y``, ``test_x`` and ``test_y``, given the contents of the files."""
+
+    @abstractmethod
+    def _encoding(self, train: Tensor) -> Encode:
+        """Return the encoding of samples, given those to train on."""
+
+    def describe(self) -> Description:
+        """Describe the data."""
+        return Description(self.inputs, self.classes, self.task, split_sizes(self.samples, self.validation, self.subset))
+
+    def load(self) -> Dataset:
+        """Load the data."""
+        tensors = load_tensors(self.files, 2, self._parse) if self.files else self._parse({})
+        x, y = tensors["train_x"], tensors["train_y"]
+        sizes = split_sizes({"train": len(x)}, self.validation, self.subset)
+        train, valid = sizes["train"], sizes.get("valid", 0)
+        if self.ordered or not valid:  # slices of the mapped file instead of copies
+            splits = {"train": Split(x[:train], y[:train])} | ({"valid": Split(x[-valid:], y[-valid:])} if valid else {})
+        else:
+            order = stratified_order(y, 0, self.name, "validation")
+            rows = {"train": order[valid:].sort().values[:train], "valid": order[:valid].sort().values}
+            splits = {name: Split(x[taken], y[taken]) for name, taken in rows.items()}
+        splits["test"] = Split(tensors["test_x"], tensors["test_y"])
+        return Dataset(splits, self.task, self.classes, encode=self._encoding(splits["train"].x))

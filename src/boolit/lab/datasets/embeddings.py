@@ -1,5 +1,10 @@
 """Features of images from a frozen ResNet-18: the inputs of the heads in the transfer experiments (s:transfer).
 
+A training image is seen in several augmented views. A view is a crop with a share of 0.7 to 1 of the image's area and an aspect
+ratio of 3:4 to 4:3, scaled to a square; mirrored or not; with brightness, contrast and saturation each changed by a factor of
+0.6 to 1.4, in any order. It depends only on seed, image and number of the view. NOTE[paper]: "colour jitter (intensity 0.4)"
+does not say whether hue is included; these three are what that number stands for in timm, whose names the other settings have.
+
 The features are stored row by row in a file whose length tells how many are complete. A killed process loses a batch at most,
 and further views of the same images are appended.
 """
@@ -7,15 +12,18 @@ and further views of the same images are appended.
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
-import pickle
-from collections.abc import Callable, Iterable
-from functools import cached_property, partial
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import permutations
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from filelock import FileLock
 from pydantic import Field, model_validator
 from safetensors.torch import load_file, save_file
@@ -23,24 +31,36 @@ from torch import Tensor, nn
 
 from boolit.errors import UserError
 from boolit.lab.common.devices import DeviceCopies, present_device
-from boolit.lab.common.files import atomic_write, cache_key, data_folder, file_digest, regular_file
+from boolit.lab.common.files import atomic_write, cache_key, data_folder, file_digest, name_bytes, read_bounded, regular_file
 from boolit.lab.common.parallel import map_in_threads
-from boolit.lab.common.progress import Begin, count_progress
-from boolit.lab.common.random import uniform
+from boolit.lab.common.progress import count_progress
+from boolit.lab.common.random import generator, keys, uniform
 from boolit.lab.datasets import AnySource, describe, load
-from boolit.lab.datasets.base import Dataset, Description, Source, Split
-from boolit.lab.datasets.download import fetch, published_files, read_file
-from boolit.lab.datasets.images.normalization import normalizer
-from boolit.lab.datasets.views import ViewPlan
+from boolit.lab.datasets.base import Dataset, Description, Source, Split, look_up_rows
+from boolit.lab.datasets.download import fetch, published_files, read_contents
+from boolit.lab.datasets.images.augmentation import adjust_brightness, adjust_contrast, adjust_saturation
+from boolit.lab.datasets.images.folder import decode_image, normalizer
 from boolit.lab.models.resnet18 import FEATURES, Resnet18, fold_batch_norms
 
 VERSION = 1  # to be increased whenever the features of an image change
 RULE = "an encoder takes color images with classes, such as cifar10 or pictures"
 TYPE = np.dtype("<f2")
 ROW_BYTES = FEATURES * TYPE.itemsize
+BATCH = 64
+SCALED, SEEN = 256, 224  # side of a decoded photograph, and of the square that is cut from its center
 CPU = torch.device("cpu")
 Origin = Literal["published", "reconstructed", "own"]
 Statistics: TypeAlias = dict[str, Tensor]
+# A number of images, and a function that returns those with some numbers as bytes (images, 3, size, size).
+Block: TypeAlias = tuple[int, Callable[[Sequence[int]], Tensor]]
+
+SMALLEST_AREA, LARGEST_AREA = 0.7, 1.0
+WIDEST = 4 / 3
+JITTER = 0.4
+TRIES = 10  # crops drawn until one fits into its image; otherwise the whole image is taken
+NUMBERS = 2 * TRIES + 2 + 1 + 4  # per view: crops, place, mirrored, three factors and their order
+CHANGES: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (adjust_brightness, adjust_contrast, adjust_saturation)
+ORDERS = list(permutations(range(len(CHANGES))))
 
 # NOTE[paper]: a:transfer says ResNet50; the text and the parameter counts of the tables say ResNet-18.
 (WEIGHTS,) = published_files("weights")
@@ -48,9 +68,9 @@ BACKBONE = "resnet18-backbone.pth"  # a reconstruction beside the published file
 
 
 class Embeddings(Source):
-    """Features of the images ``of`` another dataset: of several augmented ``views`` of each training image, one of which is
-    drawn in every step, and of the other images as a whole.
+    """Features of the images ``of`` another dataset.
 
+    Each training image has several augmented ``views``, one of which is drawn in every step; other images are seen whole.
     ``size`` is the side of what the encoder sees, ``flip`` whether views may be mirrored. With ``refresh``, one pass over the
     training images first replaces the statistics of its batch norms. ``weights`` is a file instead of torchvision's; a file
     resnet18-backbone.pth in its place counts as a reconstruction. ``origin`` and ``digest`` identify the weights; they are
@@ -87,51 +107,71 @@ class Embeddings(Source):
         return data_folder() / "embeddings" / cache_key(identity)
 
     def describe(self) -> Description:
+        """Describe the data."""
         images = describe(self.of)
         if images.task != "classes" or len(images.inputs) != 3 or images.inputs[0] != 3:
             raise UserError(f"{self.of.name} has samples of the shape {images.inputs}: {RULE}")
         return Description((FEATURES,), images.outputs, "classes", images.samples)
 
-    def prepare(self) -> None:
-        self._features(load(self.of), shown=True)
-
     def load(self) -> Dataset:
+        """Load the data."""
         images = load(self.of)
-        x = images.splits["train"].x
-        if images.task != "classes" or x.dtype != torch.uint8 or x.dim() != 4 or x.shape[1] != 3:
-            raise UserError(f"{self.of.name} has samples of {x.dtype} and shape {tuple(x.shape[1:])}: {RULE}")
-        plan = ViewPlan(images.splits, self.size, self.flip, self.seed)
-        splits = {
-            name: Split(torch.arange(len(split)) + plan.first_row(name), split.y) for name, split in images.splits.items()
-        }
+        train = images.splits["train"]
+        if images.task != "classes" or train.x.dtype != torch.uint8 or train.x.dim() != 4 or train.x.shape[1] != 3:
+            raise UserError(f"{self.of.name} has samples of {train.x.dtype} and shape {tuple(train.x.shape[1:])}: {RULE}")
+        # The other splits come first, by name, and then every view of all training images.
+        blocks: list[Block] = []
+        splits: dict[str, Split] = {}
+        first = 0
+        for name in sorted(images.splits, key=lambda name: (name == "train", name)):
+            x, y = images.splits[name].x, images.splits[name].y
+            splits[name] = Split(torch.arange(first, first + len(x)), y)
+            views = range(self.views) if name == "train" else [None]
+            blocks += [(len(x), partial(self._see, x, view)) for view in views]
+            first += len(x)
+        table = encode_blocks(self.folder, blocks, partial(self._encoder, train.x))
         return Dataset(
-            splits,
+            {name: splits[name] for name in images.splits},
             "classes",
             images.outputs,
-            encode=Rows(partial(self._features, images, shown=False)),
-            draw=partial(draw_view, len(splits["train"]), self.views),
+            encode=partial(look_up_rows, DeviceCopies(table)),
+            draw=partial(draw_view, len(train), self.views),
             input_shape=(FEATURES,),
         )
 
-    def _features(self, images: Dataset, shown: bool) -> Tensor:
-        plan = ViewPlan(images.splits, self.size, self.flip, self.seed)
-        encoder = partial(load_encoder, self.weights, self.digest)
-        return encode_views(self.folder, plan, self.views, encoder, self.refresh, shown)
+    def _see(self, images: Tensor, view: int | None, rows: Sequence[int]) -> Tensor:
+        """Return images as the encoder sees them: whole, or in the view with a number.
 
+        NOTE[paper]: how test images are cut is not given; they are scaled as a whole.
+        """
+        if view is not None:
+            return self._augment(images, "view", view, rows)
+        chosen = images[rows[0] : rows[-1] + 1]
+        return chosen if chosen.shape[-1] == chosen.shape[-2] == self.size else resize(chosen, self.size)
 
-class Rows:
-    """Rows of a table that is made when the first one is needed. Shape: ``(…)`` row numbers to ``(…, 512)``."""
+    def _augment(self, images: Tensor, purpose: str, view: int, rows: Sequence[int]) -> Tensor:
+        numbers = uniform(keys(rows, purpose, self.seed), view, (NUMBERS,))
+        return augmented_view(images[torch.tensor(rows)], numbers, self.size, self.flip)
 
-    def __init__(self, table: Callable[[], Tensor]) -> None:
-        self._make = table
+    def _encoder(self, images: Tensor) -> Resnet18:
+        """Return the encoder; with ``refresh``, its batch norms have the statistics of a further view of all images."""
+        network = load_encoder(self.weights, self.digest)
+        if not self.refresh:
+            return network
+        kept, device = self.folder / "statistics.safetensors", present_device()
+        if not kept.is_file():
+            order = torch.randperm(len(images), generator=generator(self.seed, "refresh"))
+            with count_progress() as begin, atomic_write(kept) as part:
+                advance = begin("refreshing batch norms", len(images))
 
-    @cached_property
-    def table(self) -> DeviceCopies:
-        """The whole table."""
-        return DeviceCopies(self._make())
+                def statistics(rows: Tensor) -> Statistics:
+                    result = batch_statistics(network, self._augment(images, "refresh", 0, rows.tolist()), device)
+                    advance(len(rows))
+                    return result
 
-    def __call__(self, rows: Tensor) -> Tensor:
-        return self.table.take(rows.flatten()).float().view(*rows.shape, FEATURES)
+                save_file(mean_statistics(map_in_threads(statistics, order.tensor_split(-(-len(order) // BATCH)))), part)
+        network.load_state_dict(load_file(kept), strict=False)
+        return network
 
 
 def draw_view(samples: int, views: int, x: Tensor, y: Tensor, run_keys: Tensor, step: int) -> tuple[Tensor, Tensor]:
@@ -141,6 +181,57 @@ def draw_view(samples: int, views: int, x: Tensor, y: Tensor, run_keys: Tensor, 
     """
     view = (uniform(run_keys, step, x.shape[1:]) * views).long()
     return x + samples * view, y
+
+
+def augmented_view(images: Tensor, numbers: Tensor, size: int, flip: bool) -> Tensor:
+    """Return a view of every image.
+
+    Shape: ``(n, 3, height, width)`` bytes and ``(n, 27)`` numbers in [0, 1) to ``(n, 3, size, size)`` bytes.
+    """
+    crops, place, mirrored, colors = numbers.split([2 * TRIES, 2, 1, 4], 1)
+    corners = boxes(crops.unflatten(1, (TRIES, 2)), place, *images.shape[-2:]).tolist()
+    cut = (image[:, y : y + h, x : x + w] for image, (y, x, h, w) in zip(images, corners, strict=True))
+    views = torch.cat([resize(crop.unsqueeze(0), size) for crop in cut])
+    if flip:
+        views = torch.where((mirrored < 0.5).view(-1, 1, 1, 1), views.flip(-1), views)
+    return jitter_colors(views, colors)
+
+
+def boxes(crops: Tensor, place: Tensor, height: int, width: int) -> Tensor:
+    """Return random crops as top, left, height and width; areas and the logarithms of aspect ratios are uniform.
+
+    Shape: ``(n, tries, 2)`` and ``(n, 2)`` numbers in [0, 1) to ``(n, 4)`` integers.
+    """
+    area = (SMALLEST_AREA + (LARGEST_AREA - SMALLEST_AREA) * crops[..., 0]) * height * width
+    ratio = (math.log(WIDEST) * (2 * crops[..., 1] - 1)).exp()
+    tall, wide = (area / ratio).sqrt().round().long(), (area * ratio).sqrt().round().long()
+    fits = (tall <= height) & (wide <= width)
+    first, any_fits = fits.int().argmax(1, keepdim=True), fits.any(1)
+    tall = torch.where(any_fits, tall.gather(1, first).squeeze(1), height)
+    wide = torch.where(any_fits, wide.gather(1, first).squeeze(1), width)
+    top, left = (place[:, 0] * (height - tall + 1)).long(), (place[:, 1] * (width - wide + 1)).long()
+    return torch.stack([top, left, tall, wide], 1)
+
+
+def jitter_colors(images: Tensor, numbers: Tensor) -> Tensor:
+    """Change brightness, contrast and saturation of every image.
+
+    Shape: ``(n, 3, height, width)`` bytes and ``(n, 4)`` numbers in [0, 1) to images of the same shape.
+    """
+    factors, order = 1 + JITTER * (2 * numbers[:, :3] - 1), (numbers[:, 3] * len(ORDERS)).long()
+    result = torch.empty_like(images)
+    for number, changes in enumerate(ORDERS):
+        rows = (order == number).nonzero().squeeze(1)
+        changed = images[rows]
+        for change in changes if len(rows) else ():
+            changed = CHANGES[change](changed, factors[rows, change])
+        result[rows] = changed
+    return result
+
+
+def resize(images: Tensor, size: int) -> Tensor:
+    """Scale images to a square. Shape: ``(n, 3, height, width)`` bytes to ``(n, 3, size, size)``."""
+    return F.interpolate(images, (size, size), mode="bilinear", antialias=True)
 
 
 def weights_identity(weights: str | None) -> tuple[Origin, str]:
@@ -159,7 +250,7 @@ def load_encoder(weights: str | None, digest: str) -> Resnet18:
     if actual != digest:
         raise UserError(f"the weights here are not those with the digest {digest}; put that file back, or plan again")
     if origin == "published":
-        read_file(WEIGHTS)  # verifies it
+        read_contents(WEIGHTS)  # verifies it
     path = Path(weights) if weights else fetch(WEIGHTS) if origin == "published" else WEIGHTS.path.with_name(BACKBONE)
     with torch.random.fork_rng(devices=[]):  # the layers draw initial weights
         network = Resnet18()
@@ -169,16 +260,11 @@ def load_encoder(weights: str | None, digest: str) -> Resnet18:
 
 def read_weights(path: Path) -> dict[str, Tensor]:
     """Return the weights of a ResNet-18 without its last layer, by torchvision's names, as float32."""
+    regular_file(path)
     try:
-        values = torch.load(regular_file(path), map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise UserError(f"there is no weights file {path}; check the path") from None
-    except pickle.UnpicklingError:  # torch's own message recommends to load without the safeguard
-        raise UserError(f"{path} holds more than tensors and could run code; give a file of tensors") from None
-    except UserError:
-        raise
-    except Exception as error:  # a damaged file may raise anything
-        raise UserError(f"{path} is not a weights file ({type(error).__name__}); give another, or fetch it again") from None
+        values = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged file may raise anything; torch's own message recommends to load it unsafely
+        raise UserError(f"{path} cannot be loaded as tensors ({type(error).__name__}); give another weights file") from None
     with torch.device("meta"):
         expected = {name: value for name, value in Resnet18().state_dict().items() if not name.endswith("batches_tracked")}
     values = values if isinstance(values, dict) else {}
@@ -190,49 +276,76 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     return {name: values[name].float() for name in expected}
 
 
-def encode_views(
-    folder: Path, plan: ViewPlan, views: int, encoder: Callable[[], Resnet18], refreshed: bool, shown: bool
+def encode_photographs(
+    folder: Path, files: Mapping[str, Sequence[Path]], weights: str | None, digest: str, shown: bool | None = None
 ) -> Tensor:
-    """Return the features of all views, encoding those that are not in the folder yet.
+    """Return the features of photographs, scaled to 256 with the central 224 × 224 cut out; ``folder`` stores them.
 
-    Shape: ``(views of all images, 512)``, float16, in the order of `ViewPlan`.
+    Shape: ``(files, 512)``, float16, in the order of the files.
     """
-    file, rows = folder / "features", plan.count(views)
-    if not (file.is_file() and file.stat().st_size >= rows * ROW_BYTES):
+
+    def decode(paths: Sequence[Path], rows: Sequence[int]) -> Tensor:
+        edge = (SCALED - SEEN) // 2
+        images = [torch.from_numpy(decode_image(read_bounded(paths[row]), str(paths[row]), SCALED)) for row in rows]
+        return torch.stack(images)[..., edge : edge + SEEN, edge : edge + SEEN].contiguous()
+
+    blocks: list[Block] = [(len(paths), partial(decode, paths)) for paths in files.values()]
+    return encode_blocks(folder, blocks, partial(load_encoder, weights, digest), shown)
+
+
+def files_identity(files: Mapping[str, Sequence[Path]]) -> str:
+    """Return a hash of the names, sizes and times of files by split."""
+    digest = hashlib.sha256()
+    for split, paths in files.items():
+        for path in paths:
+            state, file = path.stat(), f"{path.parent.name}/{path.name}"
+            digest.update(name_bytes(f"{split}\n{file}\n{state.st_size} {state.st_mtime_ns}\n"))
+    return digest.hexdigest()
+
+
+def encode_blocks(folder: Path, blocks: Sequence[Block], encoder: Callable[[], Resnet18], shown: bool | None = None) -> Tensor:
+    """Return the features of all images, encoding those that are not in the folder yet.
+
+    Shape: ``(images of all blocks, 512)``, float16.
+    """
+    file, total = folder / "features", sum(count for count, _ in blocks)
+    if not (file.is_file() and file.stat().st_size >= total * ROW_BYTES):
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / "lock"), count_progress(shown, unit="images") as begin:
-            network = _refreshed_network(folder, plan, encoder(), begin) if refreshed else encoder()
-            _encode(file, plan, views, Features(network, present_device()), begin)
-    return torch.from_numpy(np.memmap(file, TYPE, "c", shape=(rows, FEATURES)))  # copy-on-write
+        with FileLock(folder / "lock"):
+            device = present_device()
+            network = fold_batch_norms(encoder()).to(device)
+            with file.open("ab") as opened, count_progress(shown) as begin:
+                done = min(total, opened.tell() // ROW_BYTES)
+                if done < total:  # another process may have written more in the meantime
+                    opened.truncate(done * ROW_BYTES)
+                advance = begin("encoding images", total, done)
+                work = partial(_encode_batch, network, device)
+                for rows in map_in_threads(work, _batches(blocks, done)):
+                    opened.write(rows.numpy().astype(TYPE, copy=False).tobytes())
+                    opened.flush()
+                    advance(len(rows))
+    return torch.from_numpy(np.memmap(file, TYPE, "c", shape=(total, FEATURES)))  # copy-on-write
 
 
-def _encode(file: Path, plan: ViewPlan, views: int, features: Features, begin: Begin) -> None:
-    total = plan.count(views)
-    with file.open("ab") as opened:
-        done = min(total, opened.tell() // ROW_BYTES)
-        if done < total:  # another process may have written more in the meantime
-            opened.truncate(done * ROW_BYTES)
-        advance = begin("encoding images", total, done)
-        for rows in map_in_threads(lambda batch: features(plan.views(batch)), plan.batches(views, done)):
-            opened.write(rows.numpy().astype(TYPE, copy=False).tobytes())
-            opened.flush()
-            advance(len(rows))
+def _batches(blocks: Sequence[Block], done: int) -> Iterator[Callable[[], Tensor]]:
+    """Yield functions that return the images of a batch, after the first ``done`` images."""
+    for count, images in blocks:
+        for first in range(min(done, count), count, BATCH):
+            yield partial(images, range(first, min(first + BATCH, count)))
+        done = max(0, done - count)
 
 
-def _refreshed_network(folder: Path, plan: ViewPlan, network: Resnet18, begin: Begin) -> Resnet18:
-    kept, device = folder / "statistics.safetensors", present_device()
-    if not kept.is_file():
-        advance = begin("refreshing batch norms", len(plan.splits["train"]), 0)
+def _encode_batch(network: nn.Module, device: torch.device, images: Callable[[], Tensor]) -> Tensor:
+    """Return the features of a batch as float16.
 
-        def statistics(rows: Tensor) -> Statistics:
-            result = batch_statistics(network, plan.refresh_views(rows), device)
-            advance(len(rows))
-            return result
-
-        with atomic_write(kept) as part:
-            save_file(mean_statistics(map_in_threads(statistics, plan.refresh_batches())), part)
-    network.load_state_dict(load_file(kept), strict=False)
-    return network
+    Its rounding of 0.05 % is far below the difference between two views of an image (80 % of their length on CIFAR-10), and its
+    range far above the features (at most 25 there).
+    """
+    with torch.no_grad():
+        features: Tensor = network(_normalized(images(), device)).half().cpu()
+    if not bool(features.isfinite().all()):
+        raise UserError("the encoder's features of some images are not finite in float16; use other weights")
+    return features
 
 
 def batch_statistics(network: Resnet18, images: Tensor, device: torch.device = CPU) -> Statistics:
@@ -265,26 +378,6 @@ def mean_statistics(batches: Iterable[Statistics]) -> Statistics:
         sums = {name: sums.get(name, 0) + values.double() for name, values in statistics.items()}
         count += 1
     return {name: (values / count).float() for name, values in sums.items()}
-
-
-class Features:
-    """The features of images by a network, as float16.
-
-    Its rounding of 0.05 % is far below the difference between two views of an image (80 % of their length on CIFAR-10), and its
-    range far above the features (at most 25 there).
-
-    Shape: ``(n, 3, size, size)`` bytes to ``(n, 512)``.
-    """
-
-    def __init__(self, network: Resnet18, device: torch.device = CPU) -> None:
-        self._network, self._device = fold_batch_norms(network).to(device), device
-
-    def __call__(self, images: Tensor) -> Tensor:
-        with torch.no_grad():
-            features: Tensor = self._network(_normalized(images, self._device)).half().cpu()
-        if not bool(features.isfinite().all()):
-            raise UserError("the encoder's features of some images are not finite in float16; use other weights")
-        return features
 
 
 def _normalized(images: Tensor, device: torch.device) -> Tensor:

@@ -30,10 +30,8 @@ class Holdout(Source):
     share: float | None = Field(SHARE, gt=0, lt=1)
     seed: int = 0
 
-    def prepare(self) -> None:
-        self.of.prepare()
-
     def describe(self) -> Description:
+        """Describe the data."""
         whole = describe(self.of)
         rows, valid = whole.samples["train"], whole.samples.get("valid", 0)
         if self.share is not None:
@@ -42,6 +40,7 @@ class Holdout(Source):
         return replace(whole, samples={"train": rows, "valid": valid})
 
     def load(self) -> Dataset:
+        """Load the data."""
         whole = load(self.of)
         if self.share is not None:
             return replace(whole, splits=self._cut(whole, self.share))

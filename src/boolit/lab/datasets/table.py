@@ -83,6 +83,7 @@ class TableSource(Source):
         return options
 
     def load(self) -> Dataset:
+        """Load the data."""
         table = prepare_table(self)
         first = table.resample(1)
         if self.resampled:
@@ -232,23 +233,9 @@ def prepare_table(source: TableSource) -> PreparedTable:
         raise UserError(f"the target {target!r} is the same in all training rows; more rows are needed")
     x, offsets, units = _stored_features(features, preparation)
     tensor = torch.from_numpy(y).long() if task == "classes" else torch.from_numpy(y).float().unsqueeze(1)
-    left_out = int((~known).sum())
+    missing = int((~known).sum())
     return PreparedTable(
-        source,
-        features,
-        preparation,
-        x,
-        tensor,
-        labels,
-        classes,
-        task,
-        offsets,
-        units,
-        offset,
-        unit,
-        splitter,
-        unused,
-        left_out,
+        source, features, preparation, x, tensor, labels, classes, task, offsets, units, offset, unit, splitter, unused, missing
     )
 
 

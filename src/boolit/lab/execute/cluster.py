@@ -26,12 +26,10 @@ from distributed.system import MEMORY_LIMIT
 
 import boolit
 from boolit.errors import UserError, one_line
-from boolit.lab.common.devices import use_device
-from boolit.lab.common.parallel import torch_threads
+from boolit.lab.common.devices import torch_threads, use_device
 from boolit.lab.common.plugins import load_plugins, loaded_plugins
 from boolit.lab.datasets import describe
-from boolit.lab.execute.local import Failed, Stop, Trained, environment
-from boolit.lab.execute.progress import StudyProgress
+from boolit.lab.execute.local import Failed, Stop, StudyProgress, Trained, environment
 from boolit.lab.runs import JSON, RunConfig, job
 from boolit.lab.studies import Cohort
 from boolit.lab.studies.planner import COHORT_BYTES, cohorts, divide
@@ -66,10 +64,10 @@ class Cluster(AbstractContextManager["Cluster"]):
 
     Example:
         >>> import tempfile
-        >>> from boolit.lab import Store, execute, load_study, plan
+        >>> from boolit.lab import Store, execute_plan, load_study, plan
         >>> planned = plan(load_study("xor"), seeds=2, sets=["training.epochs=1", "sweep.activation=['relu', 'xnor_ail']"])
         >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder)) as store, Cluster.open(workers=1) as cluster:
-        ...     execute(planned, store, progress=False, cluster=cluster).trained
+        ...     execute_plan(planned, store, progress=False, cluster=cluster).trained
         4
     """
 
@@ -126,8 +124,8 @@ class Cluster(AbstractContextManager["Cluster"]):
             states = self.client.run_on_scheduler(look)
         except (OSError, TimeoutError) as error:
             raise UserError(f"the scheduler of {self.name} is gone; {RESUMES}") from error
-        found = {name: WorkerState(*state) for name, state in states.items()}
-        return {name: state for name, state in found.items() if self.resources.keys() <= state.resources.keys()}
+        workers = {name: WorkerState(*state) for name, state in states.items()}
+        return {name: state for name, state in workers.items() if self.resources.keys() <= state.resources.keys()}
 
     def check(self) -> dict[str, WorkerState]:
         """Return the workers, or raise UserError if there is none and none will come."""

@@ -8,13 +8,15 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, TimeElapsedColumn, TimeRemainingColumn
 from safetensors.torch import save_file
 
 from boolit import __version__
@@ -23,7 +25,7 @@ from boolit.errors import UserError, lacks_memory
 from boolit.lab.common.devices import present_device, use_device
 from boolit.lab.common.files import atomic_write
 from boolit.lab.common.plugins import loaded_plugins
-from boolit.lab.execute.progress import StudyProgress
+from boolit.lab.common.progress import progress_bars
 from boolit.lab.reports.report import Report, write_report
 from boolit.lab.results.store import Store
 from boolit.lab.runs import JSON, Result, RunConfig, job
@@ -90,6 +92,56 @@ class ExecutionSummary:
         return f"{self.failed:,} runs failed: {first.cohort}: {first.reason}" + (f" (and {more} more)" if more else "")
 
 
+class StudyProgress(AbstractContextManager["StudyProgress"]):
+    """Two bars on the error stream, or a line every ten seconds if it is not a terminal.
+
+    Args:
+        total: the runs of the plan.
+        done: those that are in the store already.
+        shown: False hides everything.
+        console: defaults to the error stream.
+    """
+
+    def __init__(self, total: int, done: int = 0, shown: bool | None = None, console: Console | None = None) -> None:
+        columns = (MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        self._bars = progress_bars(*columns, shown=shown, console=console)
+        self._study = self._bars.add_task("runs", total=total, completed=done)
+        self._cohort = self._bars.add_task("epochs", total=None, visible=False)
+        self._done = float(done)
+
+    def __enter__(self) -> StudyProgress:
+        self._bars.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._bars.stop()
+
+    def note(self, line: str) -> None:
+        """Print a line above the bars."""
+        self._bars.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def begin(self, cohort: str) -> None:
+        """Start the bar of a cohort."""
+        self._bars.reset(self._cohort, description=f"{cohort}: epochs", total=None, visible=True)
+
+    def after_step(self, training: Training) -> None:
+        """Update both bars at the end of an epoch of a training."""
+        if training.at.step == 0:
+            epoch, epochs = training.at.epoch, training.job.recipe.epochs
+            self._bars.update(self._cohort, completed=epoch, total=epochs)
+            self._bars.update(self._study, completed=self._done + training.job.runs * epoch / epochs)
+
+    def show_workers(self, workers: int, running: float) -> None:
+        """Show the number of workers, and how many runs their cohorts amount to so far."""
+        label = f"{workers} worker{'' if workers == 1 else 's'}: runs" if workers else "waiting for a worker: runs"
+        self._bars.update(self._study, description=label, completed=self._done + running)
+
+    def finish(self, runs: int) -> None:
+        """Count the runs of a cohort as done."""
+        self._done += runs
+        self._bars.update(self._study, completed=self._done)
+
+
 def execute(
     plan: Plan,
     store: Store | None,
@@ -117,10 +169,10 @@ def execute(
 
     Example:
         >>> import tempfile
-        >>> from boolit.lab import Store, execute, load_study, plan
+        >>> from boolit.lab import Store, execute_plan, load_study, plan
         >>> planned = plan(load_study("xor"), seeds=2, sets=["training.epochs=1", "sweep.activation=['relu', 'xnor_ail']"])
         >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder)) as store:
-        ...     execute(planned, store, progress=False).trained, execute(planned, store, progress=False).already
+        ...     execute_plan(planned, store, progress=False).trained, execute_plan(planned, store, progress=False).already
         (4, 4)
     """
     started = time.monotonic()
@@ -229,9 +281,6 @@ def _missing(plan: Plan, store: Store | None) -> list[Cohort]:
 def _train_here(
     missing: Sequence[Cohort], folder: Path | None, seconds: float, keep_weights: bool, bars: StudyProgress, stop: Stop
 ) -> Generator[Trained | Failed, None, None]:
-    if missing:
-        missing[0].runs[0].data.prepare()
-
     def callback(training: Training) -> bool:
         bars.after_step(training)
         return not stop()

@@ -48,26 +48,20 @@ class _Warp(ctypes.Structure):
     ]
 
 
-def _load() -> tuple[ctypes.CDLL | None, str]:
-    if os.environ.get("BOOLIT_KERNELS", "1") == "0":
-        return None, "turned off by BOOLIT_KERNELS=0"
+def _load() -> ctypes.CDLL | None:
     path = Path(__file__).with_name(f"_training{sysconfig.get_config_var('EXT_SUFFIX')}")
-    if not path.exists():
-        return None, "not built; reinstall boolit with a C++ compiler"
-    try:
-        library = ctypes.CDLL(str(path))
-        abi = int(library.boolit_training_abi())
-    except (OSError, AttributeError) as error:
-        return None, f"{path.name} does not load ({error}); reinstall boolit"
-    if abi != ABI:
-        return None, f"{path.name} belongs to another version of boolit; reinstall boolit"
+    if os.environ.get("BOOLIT_KERNELS", "1") == "0" or not path.exists():
+        return None
+    library = ctypes.CDLL(str(path))
+    if library.boolit_training_abi() != ABI:  # left over from another version of boolit
+        return None
     for name in ("step", "normalize", "normalize_backward", "look_up"):
         function = getattr(library, f"boolit_{name}")
         function.argtypes, function.restype = [ctypes.c_void_p], None
-    return library, "built and loaded"
+    return library
 
 
-LIBRARY, STATUS = _load()
+LIBRARY = _load()
 
 
 def usable(*tensors: Tensor) -> bool:
@@ -143,10 +137,7 @@ def batch_norm(
 ) -> Tensor:
     """Apply batch normalization in training mode to every run's features and update the running statistics.
 
-    Args:
-        x: ``(runs, features, batch)``.
-        running_mean, running_var, weight, bias: ``(runs, features)``.
-        momentum, eps: as in ``F.batch_norm``.
+    The arguments are those of ``F.batch_norm``: ``x`` is ``(runs, features, batch)``, the others are ``(runs, features)``.
     """
     if x.shape[2] > 1 and usable(x, weight, bias) and weight.stride(1) == bias.stride(1) == 1:
         out: Tensor = _BatchNorm.apply(x, weight, bias, running_mean, running_var, momentum, eps)  # type: ignore[no-untyped-call]

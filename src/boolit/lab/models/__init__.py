@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BeforeValidator, SerializeAsAny
 from torch import Tensor, nn
 
-from boolit.lab.common.registry import Registry
+from boolit.lab.common.plugins import Registry
 from boolit.lab.models.base import Family, Stacked
 
 __all__ = ["MODELS", "AnyFamily", "Family", "Stacked", "family", "family_type", "register", "restore"]

@@ -7,20 +7,20 @@ judges the printed tables (mean, standard error, n) and our runs (the same three
 from __future__ import annotations
 
 import math
-import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from importlib import resources
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import pandas as pd
 from scipy import stats
 
+from boolit.lab.paper.measured import columns, our_cells, summarize
 from boolit.lab.paper.printed import labels, table
 
 if sys.version_info >= (3, 11):
@@ -31,7 +31,6 @@ else:
 HOLDS, DOES_NOT_FOLLOW, NOT_TESTABLE = "holds", "does not follow", "not testable"
 CONFIRMED, NOT_CONFIRMED, CONTRADICTED, NOT_TESTABLE_HERE = "confirmed", "not confirmed", "contradicted", "not testable here"
 ALPHA = 0.05
-NEAR = 1.25  # runs belong to the column "65k" if their size differs from it by at most this factor
 
 
 @dataclass(frozen=True)
@@ -125,13 +124,17 @@ def claims() -> list[Claim]:
 
 
 def claim_table(ours: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Return one row per claim with the verdict on the printed tables and, given runs, the verdict on them."""
-    rows = []
+    """Return one row per claim with the verdict on the printed tables and the verdict on our runs.
+
+    Args:
+        ours: Runs or summaries, as in `evaluate`. Defaults to the summaries that ship with the package.
+    """
+    rows, cells = [], our_cells() if ours is None else ours
     for claim in claims():
-        printed, here = evaluate(claim), Verdict(NOT_TESTABLE_HERE) if ours is None else evaluate(claim, ours)
-        verdicts = {"printed": printed.verdict, "printed_details": printed.details, "ours": here.verdict}
+        printed, measured = evaluate(claim), evaluate(claim, cells)
+        verdicts = {"printed": printed.verdict, "printed_details": printed.details, "ours": measured.verdict}
         about = {key: getattr(claim, key) for key in ("id", "quote", "place", "table", "reading")}
-        rows.append({**about, **verdicts, "test": here.test, "n": here.n, "p": here.p, "details": here.details})
+        rows.append({**about, **verdicts, "test": measured.test, "n": measured.n, "p": measured.p, "details": measured.details})
     return pd.DataFrame(rows)
 
 
@@ -143,8 +146,8 @@ def evaluate(claim: Claim, ours: pd.DataFrame | None = None) -> Verdict:
     favor, and contradicted if one is significant against it after Šidák's correction.
 
     Args:
-        ours: One row per run with columns activation, parameters, depth, metric, value, and study: a label of the paper or the
-            name of a study. A column "column" overrides the table's column that follows from these.
+        claim: The claim.
+        ours: Runs, with the columns that `boolit.lab.paper.measured.summarize` expects, or the summaries that it returns.
     """
     test, names = claim.test, claim.table.split()
     if test is None:
@@ -167,37 +170,11 @@ def _printed_cells(tables: Sequence[str]) -> Cells:
 
 
 def _measured_cells(tables: Sequence[str], ours: pd.DataFrame, lower: bool) -> Cells:
-    values: dict[tuple[str, str, str, int], list[float]] = defaultdict(list)
-    for run in ours[ours["value"].notna()].to_dict("records"):
-        label, _, column = _file()["studies"].get(run["study"], run["study"]).partition(" ")
-        if label in tables:
-            column = run.get("column") or column or _column(label, run)
-            values[label, column, run["activation"], run["parameters"]].append((-1) ** lower * run["value"])
-    cells: Cells = {}
-    for (*key, _), runs in values.items():  # the best of the sizes that share a column, as in the paper
-        error = stdev(runs) / math.sqrt(len(runs)) if len(runs) > 1 else math.nan
-        cell, (label, column, spec) = Cell(fmean(runs), error, len(runs), max(runs)), key
-        cells[label, column, spec] = max(cell, cells.get((label, column, spec), cell), key=lambda each: each.mean)
-    return cells
-
-
-@lru_cache
-def _columns(label: str) -> list[str]:
-    return list(dict.fromkeys(cell.column for cell in table(label))) if label in labels() else []
-
-
-def _column(label: str, run: Mapping[Hashable, Any]) -> str:
-    """Return the column of a table that a run belongs to: a metric, a number of layers, or a size."""
-    columns = _columns(label)
-    for name in (_file()["metrics"].get(run["metric"]), str(run["depth"])):
-        if name in columns:
-            return str(name)
-    for column in columns:
-        if match := re.fullmatch(r"(\d+)([kM])", column):
-            size = int(match[1]) * {"k": 1e3, "M": 1e6}[match[2]]
-            if 1 / NEAR <= run["parameters"] / size <= NEAR:
-                return column
-    return str(run["parameters"])
+    cells, sign = ours if "mean" in ours else summarize(ours), (-1) ** lower
+    chosen = cells[cells["label"].isin(tables)]
+    keys = zip(chosen["label"], chosen["column"], chosen["activation"], strict=True)
+    values = zip(chosen["mean"], chosen["standard_error"], chosen["n"], chosen["best"], strict=True)
+    return {key: Cell(sign * mean, error, n, sign * best) for key, (mean, error, n, best) in zip(keys, values, strict=True)}
 
 
 def _prepare(test: Criterion, cells: Cells) -> Cells:
@@ -209,7 +186,7 @@ def _prepare(test: Criterion, cells: Cells) -> Cells:
     rows: dict[tuple[str, str], list[Cell]] = defaultdict(list)
     for (label, _, spec), cell in cells.items():
         rows[label, spec].append(cell)
-    complete = {key: row for key, row in rows.items() if len(row) >= len(_columns(key[0]))}
+    complete = {key: row for key, row in rows.items() if len(row) >= len(columns(key[0]))}
     if test.columns == "best":
         return {(t, "best", a): max(row, key=lambda cell: cell.mean) for (t, a), row in complete.items()}
     averages: Cells = {}

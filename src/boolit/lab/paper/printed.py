@@ -29,8 +29,8 @@ class PrintedCell:
     """A cell of a table of results, in the table's own unit.
 
     Example:
-        >>> from boolit.lab import paper_table
-        >>> [(cell.activation, cell.mean) for cell in paper_table("tab:mlp-covtype") if cell.column == "1" and cell.bold]
+        >>> from boolit.lab.paper import table
+        >>> [(cell.activation, cell.mean) for cell in table("tab:mlp-covtype") if cell.column == "1" and cell.bold]
         [('signed_geomean', 94.7213)]
     """
 
@@ -53,8 +53,8 @@ def tables() -> list[str]:
     """Return the labels of the printed tables of results.
 
     Example:
-        >>> from boolit.lab import paper_tables
-        >>> "tab:mlp-covtype" in paper_tables()
+        >>> from boolit.lab.paper import tables
+        >>> "tab:mlp-covtype" in tables()
         True
     """
     return [label for label in labels() if label not in HIDDEN and _lines(label)[0].endswith("italic")]
@@ -83,8 +83,8 @@ def table(label: str) -> list[PrintedCell]:
     """Return the cells of a table of results by its LaTeX label.
 
     Example:
-        >>> from boolit.lab import paper_table
-        >>> paper_table("tab:mlp-covtype")[0]  # doctest: +ELLIPSIS
+        >>> from boolit.lab.paper import table
+        >>> table("tab:mlp-covtype")[0]  # doctest: +ELLIPSIS
         PrintedCell(activation='relu', column='1', mean=92.0644, standard_error=0.07, n=5, bold=False, ...)
     """
     header, *rows = csv.reader(_lines(label))

@@ -26,13 +26,14 @@ from boolit.lab.reports.style import dark_color, style
 from boolit.lab.results.names import metric_label, paper_name
 from boolit.lab.results.statistics import size_groups
 from boolit.lab.runs import Metric
-from boolit.lab.training.metrics import METRICS
+from boolit.lab.training.recipe import METRICS
 
 DRAWN = 200  # runs of an activation and size that are drawn one by one; more dots would hide each other
 LOW, HIGH = 0.25, 0.75  # quantiles of a band
 EPOCHS = 60  # points of a curve
 DIGITS = 5
 ROW, HEIGHT = 26, 300  # pixels
+TICKS: dict[str, Any] = {"tickCount": 6, "labelOverlap": "greedy", "labelSeparation": 8}  # no colliding labels
 GOLDEN = 0.618034  # its multiples modulo 1 lie evenly: a reproducible jitter
 FORMATS = ("png", "svg", "pdf")
 
@@ -151,7 +152,7 @@ def bar_chart(name: str, title: str, values: Mapping[str, tuple[float, float | N
     rows = alt.Y("activation:N", scale=alt.Scale(domain=names), title=None, axis=alt.Axis(labelLimit=260))
     bars = alt.Chart().mark_bar(height={"band": 0.6}).encode(x=alt.X("value:Q", title=axis), y=rows, color=plots.color)
     ticks = alt.Chart().mark_tick(thickness=3, height=18, color="#888").encode(x="limit:Q", y=rows)
-    return plots.finish(name, title, f"{title}. A gray tick is the limit.", alt.layer(bars, ticks), table, ROW * len(names))
+    return plots.finish(name, title, f"{title}. A gray tick is the limit.", alt.layer(bars, ticks), table, rows=len(names))
 
 
 def _with_panels(frame: pd.DataFrame, metric: Metric) -> pd.DataFrame:
@@ -234,9 +235,9 @@ class _Plots:
         )
         title = f"{_capital(self.title)} of runs"
         text = f"{title}, one dot each, in rows by {row}. Dots are spread within their row so that they do not hide each other."
-        if len(frame) >= DRAWN:
+        if frame.groupby(["activation", "panel"]).size().max() >= DRAWN:
             text += f" At most {DRAWN} runs of an activation and size are drawn."
-        return self.finish("runs", title, text, dots, table, ROW * len(domain))
+        return self.finish("runs", title, text, dots, table, rows=len(domain))
 
     def curves(self, frame: pd.DataFrame, key: str) -> Chart:
         """Return the median and a band of quantiles by epoch."""
@@ -244,7 +245,7 @@ class _Plots:
         info = METRICS.get(key.partition("_")[2])
         percent = self.percent if info is None else info.percent
         table = self.table(frame, "epoch", "median", "low", "high", "runs")
-        base = alt.Chart().encode(x=alt.X("epoch:Q", scale=alt.Scale(nice=False)), color=self.color)
+        base = alt.Chart().encode(x=alt.X("epoch:Q", scale=alt.Scale(nice=False), axis=alt.Axis(**TICKS)), color=self.color)
         band = base.mark_area(opacity=0.14).encode(y=self.score(alt.Y, "low", label, percent), y2="high:Q")
         middle = self.score(alt.Y, "median", label, percent)
         line = base.mark_line(strokeWidth=2).encode(y=middle, strokeDash=self.dash)
@@ -265,7 +266,7 @@ class _Plots:
         """Return scores against parameters or seconds."""
         table = self.table(frame, "parameters", "seconds", "median", "low", "high", "runs")
         scale = alt.Scale(type="log", nice=False, padding=20) if log else alt.Scale(zero=False, padding=20)
-        across = alt.X(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(format="~s" if log else "~g"))
+        across = alt.X(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(format="~s" if log else "~g", **TICKS))
         base = alt.Chart().encode(x=across, color=self.color)
         bars = base.mark_rule(opacity=0.5).encode(y=self.score(alt.Y, "low"), y2="high:Q")
         marks = base.mark_point(size=80, opacity=1, strokeWidth=1.5).encode(
@@ -284,7 +285,7 @@ class _Plots:
         words, values = name.replace("_", " "), frame[name].dropna()
         wide = len(values) > 0 and values.min() > 0 and values.max() > 30 * values.min()
         scale = alt.Scale(type="log", nice=False) if wide else alt.Scale(zero=False)
-        across = alt.X(f"{name}:Q", title=words, scale=scale, axis=alt.Axis(format="~g"))
+        across = alt.X(f"{name}:Q", title=words, scale=scale, axis=alt.Axis(format="~g", **TICKS))
         table = self.table(frame, "score", "seed", "parameters", "key", name)
         dots = alt.Chart().mark_circle(size=45, opacity=0.6).encode(x=across, y=self.score(alt.Y, "score"), color=self.color)
         title = f"{_capital(self.title)} against {words}"
@@ -303,7 +304,7 @@ class _Plots:
 
     def score(self, axis: Any, field: str, title: str = "", percent: bool | None = None) -> Any:
         share = self.percent if percent is None else percent
-        look = alt.Axis(format="~%" if share else "~g")
+        look = alt.Axis(format="~%" if share else "~g", **TICKS)
         return axis(f"{field}:Q", title=title or self.title, scale=alt.Scale(zero=False), axis=look)
 
     def tooltip(self, *fields: str, percent: bool | None = None) -> list[alt.Tooltip]:
@@ -320,7 +321,7 @@ class _Plots:
                 tips.append(alt.Tooltip(f"{field}:Q", title=title))
         return tips
 
-    def finish(self, name: str, title: str, text: str, chart: Any, table: pd.DataFrame, height: int = HEIGHT) -> Chart:
+    def finish(self, name: str, title: str, text: str, chart: Any, table: pd.DataFrame, rows: int = 0) -> Chart:
         """Add data, size, the parameter that hides activations, and a choice of the panel if there are several."""
         chart = chart.transform_filter("indexof(hidden, datum.activation) < 0").add_params(alt.param("hidden", value=[]))
         if len(self.panels) > 1 and "panel" in table:
@@ -329,7 +330,7 @@ class _Plots:
             chart = chart.transform_filter("datum.panel === panel")
         columns = [column for column in table if column != "panel" or len(self.panels) > 1]
         records = json.loads(table[columns].to_json(orient="records"))
-        chart = chart.properties(data=alt.NamedData("table"), height=height)
+        chart = chart.properties(data=alt.NamedData("table"), height=max(HEIGHT, ROW * rows))
         return Chart(name, title, text, chart, records, self.activations)
 
 

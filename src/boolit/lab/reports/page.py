@@ -109,11 +109,11 @@ def _base64(content: bytes) -> str:
 
 
 def embed_json(value: Any) -> Markup:
-    """Return JSON for a script element; ``<`` is escaped so that no text can end the element.
+    r"""Return JSON for a script element; ``<`` is escaped so that no text can end the element.
 
     Example:
         >>> print(embed_json({"name": "</script><!--"}))
-        {"name":"\\u003c/script>\\u003c!--"}
+        {"name":"\u003c/script>\u003c!--"}
     """
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))

@@ -20,10 +20,9 @@ from boolit.lab.reports.charts import Chart, drawn, run_charts, search_charts
 from boolit.lab.reports.page import Picture, Section, html_page
 from boolit.lab.reports.tables import FORMATS, Table, ranking, render, search_table, split_tables, study_tables
 from boolit.lab.results.names import metric_label, paper_name, sort_key
-from boolit.lab.results.splits import ResampledSplits, compare_splits
-from boolit.lab.results.statistics import compare
+from boolit.lab.results.splits import ResampledSplits, SplitVerdict, compare_splits
+from boolit.lab.results.statistics import compare, verdict
 from boolit.lab.results.store import Store
-from boolit.lab.results.verdicts import SplitVerdict, verdict
 from boolit.lab.runs import Metric, RunConfig, canonical
 from boolit.lab.studies import SavedStudy, load
 from boolit.lab.studies.search import FINALISTS, RANGES, initial_bounds
@@ -104,32 +103,36 @@ def read_section(folder: Path, pictures: Pictures | None = None) -> Section:
     with Store(folder) as store:
         if not store.path.is_file():
             return Section(saved.plan.study.title, saved.kind, unfinished=_unfinished(0, len(saved.plan.runs)))
-        environment = _environment(store)
         if saved.kind == "search":
-            return _search(saved, store, environment)
+            return _search(saved, store)
         if saved.kind == "compare":
-            return _compare(saved, store, environment)
-        return _study(saved, store, environment, pictures)
+            return _compare(saved, store)
+        return _study(saved, store, pictures)
 
 
-def _study(saved: SavedStudy, store: Store, environment: dict[str, str], pictures: Pictures | None) -> Section:
-    plan = saved.plan
+def _entries(saved: SavedStudy, store: Store, frame: pd.DataFrame) -> dict[str, Any]:
+    """Return the fields that sections of all kinds share."""
+    environment: dict[str, dict[str, None]] = {}
+    for values in store.environments():
+        for name, value in values.items():
+            environment.setdefault(name, {})[str(value)] = None
+    times = {"runs": f"{len(frame):,}", "training": f"{frame['seconds'].sum():.0f} s"}
+    return {
+        "command": saved.command,
+        "recipe": _recipe(saved.plan.study.model_dump(mode="json", exclude_unset=True)),
+        "environment": {name: ", ".join(texts) for name, texts in environment.items()} | times,
+    }
+
+
+def _study(saved: SavedStudy, store: Store, pictures: Pictures | None) -> Section:
+    plan, metric = saved.plan, saved.plan.study.metric
     frame = store.frame(run.key for run in plan.runs)
-    curves = store.curves(drawn(frame, plan.study.metric)) if len(frame) else pd.DataFrame()
-    section = study_section(
-        frame,
-        curves,
-        plan.study.metric,
-        title=plan.study.title,
-        planned=len(plan.runs),
-        command=saved.command,
-        recipe=_recipe(plan.study.model_dump(mode="json", exclude_unset=True)),
-        environment=environment | _times(frame),
-    )
+    curves = store.curves(drawn(frame, metric)) if len(frame) else pd.DataFrame()
+    entries = _entries(saved, store, frame)
+    section = study_section(frame, curves, metric, title=plan.study.title, planned=len(plan.runs), **entries)
     if pictures is None or not section.tables:
         return section
-    order = section.charts[0].activations
-    return replace(section, pictures=list(pictures(store, frame, plan.study.metric, order)))
+    return replace(section, pictures=list(pictures(store, frame, metric, section.charts[0].activations)))
 
 
 def study_section(
@@ -166,7 +169,7 @@ def study_section(
     return Section(title, "study", text, tables=tables, charts=run_charts(frame, curves, metric, order), **entries)
 
 
-def _search(saved: SavedStudy, store: Store, environment: dict[str, str]) -> Section:
+def _search(saved: SavedStudy, store: Store) -> Section:
     plan, length = saved.plan, saved.more.get("search", {})
     metric = plan.study.metric.model_copy(update={"split": "valid"})
     names = list(dict.fromkeys(name for run in plan.runs for name in initial_bounds(run.training)))
@@ -184,10 +187,8 @@ def _search(saved: SavedStudy, store: Store, environment: dict[str, str]) -> Sec
         names,
         title=f"{plan.study.title}: search",
         planned=len(frame) if complete else max(len(frame) + 1, each * len(plan.runs)),
-        command=saved.command,
         paragraphs=list(dict.fromkeys(result["covers"] for result in saved.more.get("results", ()))),
-        recipe=_recipe(plan.study.model_dump(mode="json", exclude_unset=True)),
-        environment=environment | _times(frame),
+        **_entries(saved, store, frame),
     )
 
 
@@ -226,16 +227,10 @@ def search_section(
     return Section(title, "search", "" if unfinished else text, tables=tables, charts=charts, **entries)
 
 
-def _compare(saved: SavedStudy, store: Store, environment: dict[str, str]) -> Section:
-    plan, more = saved.plan, saved.more
-    stored = store.frame()
+def _compare(saved: SavedStudy, store: Store) -> Section:
+    more, stored = saved.more, store.frame()
     frame = stored[stored["key"].isin(more.get("keys", ()))]
-    entries: dict[str, Any] = {
-        "title": plan.study.title,
-        "command": saved.command,
-        "recipe": _recipe(plan.study.model_dump(mode="json", exclude_unset=True)),
-        "environment": environment | _times(stored),
-    }
+    entries = {"title": saved.plan.study.title} | _entries(saved, store, stored)
     if "comparison" not in more:
         unfinished = f"Unfinished: {len(stored)} runs are done; there is no verdict before all are."
         return Section(kind="compare", unfinished=unfinished, done=len(stored), planned=2 * len(stored) or 1, **entries)
@@ -300,15 +295,3 @@ def _recipe(study: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
         elif value is not None:
             recipe[f"{prefix}{name}"] = str(value)
     return recipe
-
-
-def _environment(store: Store) -> dict[str, str]:
-    values: dict[str, dict[str, None]] = {}
-    for environment in store.environments():
-        for name, value in environment.items():
-            values.setdefault(name, {})[str(value)] = None
-    return {name: ", ".join(texts) for name, texts in values.items()}
-
-
-def _times(frame: pd.DataFrame) -> dict[str, str]:
-    return {"runs": f"{len(frame):,}", "training": f"{frame['seconds'].sum():.0f} s"}

@@ -46,8 +46,8 @@ _FAMILIES = {  # color and matplotlib's marker
     # gates, and the geometric mean that resembles XNOR
     "or": ("#1D92DA", "s"),
     "and": ("#10895C", "o"),
-    "xnor": ("#C44D00", "D"),
     "signed_geomean": ("#9D005B", "X"),
+    "xnor": ("#C44D00", "D"),
     # ensembles: mixtures of their gates
     "or_and_d": ("#115E69", "P"),
     "or_xnor_p": ("#BF8942", "<"),

@@ -31,13 +31,12 @@ from boolit.lab.results.names import (
     shorten_numbers,
     sort_key,
 )
-from boolit.lab.results.splits import Estimate
+from boolit.lab.results.splits import ONE_SPLIT, Estimate, SplitVerdict
 from boolit.lab.results.statistics import ALPHA, COVERAGE, Comparison, ScoreFormat, Summary, score_format, student_p
-from boolit.lab.results.verdicts import ONE_SPLIT, SplitVerdict
 from boolit.lab.runs import Metric
 
 MINUS = " − "  # between the activations of a row that is a difference
-_HIDE_FIRST = ("p (paper)", "effect", "difference", "map", "n", "parameters", "p (guess)")  # on a narrow terminal
+_HIDE_FIRST = ("p (paper)", "effect", "difference", "map", "n", "parameters", "p vs guessing")  # on a narrow terminal
 _WRAPPERS = {"bold": "textbf", "italic": "textit", "underlined": "underline"}
 
 
@@ -124,6 +123,10 @@ class _Builder:
         if marks is not None:
             self.marks[name] = list(marks)
 
+    def add_plain(self, name: str, values: Sequence[str | int | None]) -> None:
+        """Add a column whose values are shown as they are; None and 0 are empty cells."""
+        self.add(name, [str(value) if value else "" for value in values], value=values)
+
     def table(self, title: str, *notes: str) -> Table:
         return Table(title, self.text, self.data, self.marks, notes)
 
@@ -146,7 +149,7 @@ def score_table(comparisons: Sequence[Comparison], title: str) -> Table:
     """Return the scores by depth and size."""
     rows = ranking(comparisons)
     builder = _Builder(rows)
-    builder.add("map", [map_of(row) for row in rows], value=[map_of(row) for row in rows])
+    builder.add_plain("map", [map_of(row) for row in rows])
     for comparison in comparisons:
         _add_scores(builder, comparison, comparison.label)
         _add_counts(builder, comparison, comparison.label)
@@ -157,7 +160,7 @@ def comparison_table(comparison: Comparison, title: str) -> Table:
     """Return every activation, the best mean first, with its test against the best."""
     summaries, leader = comparison.summaries, comparison.leader
     builder = _Builder([s.activation for s in summaries])
-    builder.add("map", [map_of(s.activation) for s in summaries], value=[map_of(s.activation) for s in summaries])
+    builder.add_plain("map", [map_of(s.activation) for s in summaries])
     _add_scores(builder, comparison, metric_label(comparison.metric))
     builder.add("n", [str(s.n) for s in summaries], value=[s.n for s in summaries])
     _add_counts(builder, comparison)
@@ -193,13 +196,13 @@ def _notes(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
 def _add_scores(builder: _Builder, comparison: Comparison, name: str) -> None:
     form = score_format(comparison.metric, [s.standard_error for s in comparison.summaries])
     summaries = {s.activation: s for s in comparison.summaries}
-    found = [summaries.get(row) for row in builder.rows]
+    shown = [summaries.get(row) for row in builder.rows]
     builder.add(
         name,
-        ["" if s is None else form.score(s).removesuffix(form.unit) for s in found],
-        ["" if s is None else _marks(comparison, s) for s in found],
-        value=[None if s is None else s.mean for s in found],
-        standard_error=[None if s is None else s.standard_error for s in found],
+        ["" if s is None else form.score(s).removesuffix(form.unit) for s in shown],
+        ["" if s is None else _marks(comparison, s) for s in shown],
+        value=[None if s is None else s.mean for s in shown],
+        standard_error=[None if s is None else s.standard_error for s in shown],
     )
 
 
@@ -216,15 +219,15 @@ def _marks(comparison: Comparison, summary: Summary) -> str:
 def _add_counts(builder: _Builder, comparison: Comparison, suffix: str = "") -> None:
     """Add the numbers of solved runs, if they are counted, and of diverged runs, if there are any."""
     metric, summaries = comparison.metric, {s.activation: s for s in comparison.summaries}
-    found = [summaries.get(row) for row in builder.rows]
+    shown = [summaries.get(row) for row in builder.rows]
     after = f", {suffix}" if suffix else ""
     if metric.solved is not None:
         threshold = f"{100 * metric.solved:g} %" if metric.percent else f"{metric.solved:g}"
         name = f"solved ({'≥' if metric.goal == 'max' else '≤'} {threshold}){after}"
-        builder.add(name, [f"{s.solved}/{s.runs}" if s else "" for s in found], value=[s and s.solved for s in found])
-    if any(s and s.diverged for s in found):
-        texts = [f"{s.diverged}/{s.runs}" if s and s.diverged else "" for s in found]
-        builder.add(f"diverged{after}", texts, value=[s and s.diverged for s in found])
+        builder.add(name, [f"{s.solved}/{s.runs}" if s else "" for s in shown], value=[s and s.solved for s in shown])
+    if any(s and s.diverged for s in shown):
+        texts = [f"{s.diverged}/{s.runs}" if s and s.diverged else "" for s in shown]
+        builder.add(f"diverged{after}", texts, value=[s and s.diverged for s in shown])
 
 
 def _add_intervals(
@@ -276,17 +279,15 @@ def _split_scores(verdict: SplitVerdict, title: str, parameters: Mapping[str, in
     )
     to_reference = [None if name == reference else comparison.pair(name, reference) for name in names]
     _add_estimates(
-        builder, f"minus {paper_name(reference)}", [pair.difference if pair else None for pair in to_reference], form
+        builder, f"difference from {paper_name(reference)}", [pair.difference if pair else None for pair in to_reference], form
     )
     to_guess = [None if name == verdict.guess else comparison.pair(name, verdict.guess) for name in names]
-    for heading, pairs in (("p", to_reference), ("p (guess)", to_guess)):
+    for heading, pairs in (("p", to_reference), ("p vs guessing", to_guess)):
         p = [pair.p_holm if pair else None for pair in pairs]
         builder.add(heading, [_p_text(value) for value in p], value=p)
-    counts = [parameters.get(name) for name in names]
-    builder.add("parameters", ["" if count is None else str(count) for count in counts], value=counts)
+    builder.add_plain("parameters", [parameters.get(name) for name in names])
     if any(verdict.diverged.values()):
-        diverged = [verdict.diverged.get(name) for name in names]
-        builder.add("diverged", ["" if not count else str(count) for count in diverged], value=diverged)
+        builder.add_plain("diverged", [verdict.diverged.get(name) for name in names])
     bold = f"Bold: the {verdict.extreme} mean of an activation, which need not be significantly so."
     guess = f"{verdict.guess}: {verdict.guess_text}, on the same test rows. A diverged run counts as a guess."
     return builder.table(title, coverage(verdict), bold, guess)
@@ -299,8 +300,7 @@ def _seed_scores(verdict: SplitVerdict, title: str, parameters: Mapping[str, int
     deviations = [stdev(comparison.scores[name]) for name in names]
     texts = [f"{form.number(mean)} ± {form.number(sd)}" for mean, sd in zip(means, deviations, strict=True)]
     builder.add(metric_label(comparison.metric, split=False), texts, value=means, sd=deviations)
-    counts = [parameters.get(name) for name in names]
-    builder.add("parameters", ["" if count is None else str(count) for count in counts], value=counts)
+    builder.add_plain("parameters", [parameters.get(name) for name in names])
     return builder.table(title, f"Mean ± standard deviation over {comparison.splits.number} seeds.", ONE_SPLIT)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from html import escape
 
 from boolit.lab.runs import Metric
-from boolit.nn import Activation, Custom, Ensemble, Extremum, Gate, activation, known_specs
+from boolit.nn import Activation, Custom, Ensemble, Gate, Reduction, activation, known_specs
 
 REFERENCE = "relu"
 
@@ -46,11 +46,11 @@ def paper_name(spec: str) -> str:
 
 
 def label(spec: str) -> str:
-    """Return the name in matplotlib's mathtext.
+    r"""Return the name in matplotlib's mathtext.
 
     Example:
         >>> label("xnor_ail"), label("my net, $5")
-        ('XNOR$_{\\\\mathrm{AIL}}$', 'my net, \\\\$5')
+        ('XNOR$_{\\mathrm{AIL}}$', 'my net, \\$5')
     """
     return _name(spec, lambda form: f"$_{{\\mathrm{{{form}}}}}$") or spec.replace("$", r"\$")
 
@@ -108,7 +108,7 @@ def _module_name(module: Activation, subscript: Callable[[str], str]) -> str:
         return f"{{{', '.join([*names, _module_name(last, subscript)])} ({module.strategy})}}"
     if isinstance(module, Gate):
         return f"{gate_name(module)}{subscript(module.form.upper())}{_group(module.k)}"
-    if isinstance(module, Extremum):
+    if isinstance(module, Reduction) and module.name in ("max", "min"):
         return f"{module.name.capitalize()}{_group(module.k)}"
     if isinstance(module, Custom):
         return module.spec

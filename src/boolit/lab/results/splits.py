@@ -1,4 +1,4 @@
-"""Statistics of a comparison on resampled splits of a table: intervals and paired differences.
+"""Statistics of a comparison on resampled splits of a table: intervals, paired differences and a verdict in words.
 
 The splits overlap, so the scores of K splits are not independent and their variance over K is too small. Nadeau and Bengio
 (Inference for the Generalization Error, 2003) correct it: the mean of K scores has the variance (1/K + tested/others)·s², with
@@ -11,16 +11,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, permutations
 from statistics import fmean, stdev
 
 from scipy import stats
 
 from boolit.errors import UserError
-from boolit.lab.results.statistics import ALPHA
+from boolit.lab.results.names import describe_p, join_words, paper_name
+from boolit.lab.results.statistics import ALPHA, ScoreFormat, score_format
 from boolit.lab.runs import Metric
+
+MAX_PAIRS = 4  # pairs listed in a verdict
+ONE_SPLIT = (
+    "All runs were tested on the same, latest rows and differ by their seed only. Neither an interval for new rows nor a test "
+    "of significance applies: a difference between activations may be due to these rows."
+)
 
 
 @dataclass(frozen=True)
@@ -154,3 +161,134 @@ class SplitComparison:
         """Return whether the first is significantly better than the second."""
         pair = self.pair(first, second)
         return pair.p_holm <= ALPHA and self.metric.sign * pair.difference.mean > 0
+
+
+@dataclass(frozen=True)
+class SplitVerdict:
+    """Verdict on activations and baselines on the same splits of a table.
+
+    An activation is called better only if it is significantly better than another activation *and* than guessing: of two
+    networks that learned nothing, one may be less wrong, but that is not a reason to choose it.
+
+    Args:
+        comparison: scores of all activations and baselines.
+        reference: the activation that others are described against.
+        guess: the baseline that ignores the inputs, such as always predicting the majority class.
+        guess_text: what it does, such as "guessing the majority class".
+        baselines: other models that are not activations, such as gradient boosting.
+        diverged: number of splits on which each activation diverged.
+        one_split: whether all runs have the same rows, as in a split by time. Then nothing is significant.
+    """
+
+    comparison: SplitComparison
+    reference: str
+    guess: str
+    guess_text: str
+    baselines: Sequence[str] = ()
+    diverged: dict[str, int] = field(default_factory=dict)
+    one_split: bool = False
+
+    @cached_property
+    def activations(self) -> list[str]:
+        """The activations, the best mean first."""
+        others = {self.guess, *self.baselines}
+        return [name for name in self.comparison.ranking if name not in others]
+
+    @property
+    def leader(self) -> str:
+        """The activation with the best mean."""
+        return self.activations[0]
+
+    @property
+    def extreme(self) -> str:
+        """``highest`` or ``lowest``, whichever mean is the best."""
+        return "highest" if self.comparison.metric.goal == "max" else "lowest"
+
+    @cached_property
+    def learned(self) -> list[str]:
+        """The activations that are significantly better than guessing."""
+        return [name for name in self.activations if self.comparison.is_better(name, self.guess)]
+
+    @cached_property
+    def wins(self) -> dict[str, list[str]]:
+        """The activations that are significantly better than others, with those others, the reference first."""
+        if self.one_split:
+            return {}
+        better = {a: [b for b in self.activations if a != b and self.comparison.is_better(a, b)] for a in self.learned}
+        return {a: sorted(worse, key=lambda b: b != self.reference) for a, worse in better.items() if worse}
+
+    @cached_property
+    def score_format(self) -> ScoreFormat:
+        """Format of scores. Differences are paired and finer than the scores, so there is one decimal more."""
+        form = score_format(self.comparison.metric, [score.error for score in self.comparison.estimates.values()])
+        return replace(form, decimals=form.decimals + 1)
+
+    def score(self, name: str) -> str:
+        """Return a mean with its unit."""
+        return f"{self.score_format.number(self.comparison.estimates[name].mean)}{self.score_format.unit}"
+
+    def __str__(self) -> str:
+        if self.one_split:
+            best = f"The {self.extreme} mean of a network is {paper_name(self.leader)}'s ({self.score(self.leader)})"
+            return f"{best}. {ONE_SPLIT}"
+        sentences = [] if self.learned else [self._nothing_learned()]
+        sentences += self._win_sentences() if self.wins else self._other_sentences()
+        return " ".join([*sentences, *self._baseline_sentences()])
+
+    def _nothing_learned(self) -> str:
+        best = f"the {self.extreme} mean of a network is {self.score(self.leader)} ({paper_name(self.leader)})"
+        return f"No network is significantly better than {self.guess_text} ({self.score(self.guess)}): {best}."
+
+    def _win_sentences(self) -> list[str]:
+        sentences = [
+            f"{paper_name(winner)} is significantly better than {self._losers(winner)}."
+            for winner in list(self.wins)[:MAX_PAIRS]
+        ]
+        if len(self.wins) > MAX_PAIRS:
+            sentences.append("Further pairs are in the table.")
+        rest = [paper_name(name) for name in self.activations[1:] if name not in self.wins.get(self.leader, [])]
+        if rest:
+            sentences.append(
+                f"The {self.extreme} mean is {paper_name(self.leader)}'s ({self.score(self.leader)}), "
+                f"with no evidence of a difference from {join_words(rest)}."
+            )
+        return sentences
+
+    def _other_sentences(self) -> list[str]:
+        if len(self.activations) == 1:
+            return [f"{paper_name(self.leader)}: {self.score(self.leader)}. There is no other activation to compare it with."]
+        if any(self.comparison.is_better(a, b) for a, b in permutations(self.activations, 2)):
+            return ["That one of them does less harm than another (see the table) is not a reason to choose it."]
+        other = self.reference if self.leader != self.reference else self.activations[1]
+        named = [f"{paper_name(name)}{' (reference)' * (name == self.reference)}" for name in (self.leader, other)]
+        p = describe_p(self.comparison.pair(self.leader, other).p_holm)
+        return [
+            f"No evidence of a difference between {join_words([paper_name(name) for name in self.activations])}: {named[0]} "
+            f"has the {self.extreme} mean; the difference from {named[1]} is {self._distance(self.leader, other)} ({p})."
+        ]
+
+    def _baseline_sentences(self) -> list[str]:
+        """Say how other models compare with the best activation."""
+        sentences = []
+        for name in self.baselines:
+            pair = self.comparison.pair(name, self.leader)
+            if self.comparison.is_better(name, self.leader):
+                outcome = f"is significantly better than {paper_name(self.leader)}"
+            elif self.comparison.is_better(self.leader, name):
+                outcome = f"is significantly worse than {paper_name(self.leader)}"
+            else:
+                outcome = f"is not distinguishable from {paper_name(self.leader)}"
+            sentences.append(f"{name[:1].upper()}{name[1:]} ({self.score(name)}) {outcome} ({describe_p(pair.p_holm)}).")
+        return sentences
+
+    def _losers(self, winner: str) -> str:
+        names = [
+            f"{paper_name(name)} ({'reference, ' * (name == self.reference)}by {self._distance(winner, name)}, "
+            f"{describe_p(self.comparison.pair(winner, name).p_holm)})"
+            for name in self.wins[winner]
+        ]
+        return join_words(names, MAX_PAIRS)
+
+    def _distance(self, first: str, second: str) -> str:
+        size = self.score_format.number(abs(self.comparison.pair(first, second).difference.mean))
+        return f"{size} points" if self.score_format.percent else size

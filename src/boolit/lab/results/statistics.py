@@ -22,7 +22,7 @@ import numpy as np
 from scipy import special, stats
 
 from boolit.errors import UserError
-from boolit.lab.results.names import shorten_numbers
+from boolit.lab.results.names import REFERENCE, describe_p, join_words, paper_name, shorten_numbers
 from boolit.lab.runs import Metric
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 ALPHA = 0.05
 MIN_RUNS = 3  # finished runs that an activation needs to be tested
+MAX_NAMES = 3  # activations listed in a sentence
 COVERAGE = "± and p cover seeds, on one set of training and test rows: not what other rows would have given."
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -357,3 +358,62 @@ def score_format(metric: Metric, errors: Sequence[float]) -> ScoreFormat:
         return ScoreFormat(metric.percent, 2 if metric.percent else 4)
     digit, _, exponent = f"{np.median(scaled):.0e}".partition("e")
     return ScoreFormat(metric.percent, min(max((digit == "1") - int(exponent), 0), 6))
+
+
+def verdict(comparison: Comparison) -> str:
+    """Return a comparison in words: which mean is best, which differences are significant, which runs diverged.
+
+    Example:
+        >>> values = {"relu": 0.55, "xnor_ail": 0.95, "tanh": 0.92}
+        >>> summaries = [Summary.from_standard_error(name, mean, 0.01, n=5) for name, mean in values.items()]
+        >>> print(verdict(compare_summaries(summaries, Metric(name="accuracy"))))
+        XNORₐᵢₗ has the highest mean test accuracy (95.0 ± 1.0 %, n = 5). It is significantly better than ReLU (p = 8e-9), and \
+not distinguishable from Tanh (p = 0.19).
+    """
+    leader, metric = comparison.leader, comparison.metric
+    if leader.n == 0:
+        return "Every run diverged; there is nothing to compare."
+    form = score_format(metric, [summary.standard_error for summary in comparison.summaries])
+    extreme = "highest" if metric.goal == "max" else "lowest"
+    mean = f"mean {metric.key.replace('_', ' ')}"
+    sentences = [f"{paper_name(leader.activation)} has the {extreme} {mean} ({form.score(leader)}, n = {leader.n})."]
+    if len(comparison.summaries) > 1:
+        sentences += _tests_of_leader(comparison) if leader.diverged == 0 else _tests_of_others(comparison)
+    diverged = [f"{paper_name(s.activation)} {s.diverged} of {s.runs}" for s in comparison.summaries if s.diverged]
+    if diverged:
+        sentences.append(f"Diverged runs: {', '.join(diverged)}.")
+    text = " ".join(sentences)
+    return f"{comparison.label[0].upper()}{comparison.label[1:]}: {text}" if comparison.label else text
+
+
+def _tests_of_leader(comparison: Comparison) -> list[str]:
+    leader, *others = comparison.summaries
+    worse = [s for s in others if comparison.is_better(leader, s)]
+    untested = [s for s in others if math.isnan(comparison.p(leader, s))]
+    same = [s for s in others if s not in worse and s not in untested]
+    clauses = []
+    if worse:
+        worse.sort(key=lambda s: s.activation != REFERENCE)  # the reference stands for all that are worse
+        clauses.append(f"significantly better than {_described(comparison, leader, worse, 1)}")
+    if same:
+        clauses.append(f"not distinguishable from {_described(comparison, leader, same, MAX_NAMES)}")
+    if untested:
+        names = join_words([paper_name(s.activation) for s in untested], MAX_NAMES)
+        clauses.append(f"not tested against {names} (a test needs {MIN_RUNS} finished runs each, and a variance)")
+    return [f"It is {', and '.join(clauses)}."]
+
+
+def _tests_of_others(comparison: Comparison) -> list[str]:
+    leader, *others = comparison.summaries
+    sentences = [f"As {leader.diverged} of its {leader.runs} runs diverged, it is not called better than any other."]
+    for winner in others:
+        worse = [s for s in comparison.summaries if comparison.is_better(winner, s)]
+        if worse:
+            worse.sort(key=lambda s: s.activation != REFERENCE)
+            described = _described(comparison, winner, worse, 1)
+            return [*sentences, f"{paper_name(winner.activation)} is significantly better than {described}."]
+    return sentences
+
+
+def _described(comparison: Comparison, first: Summary, others: Sequence[Summary], most: int) -> str:
+    return join_words([f"{paper_name(s.activation)} ({describe_p(comparison.p(first, s))})" for s in others], most)

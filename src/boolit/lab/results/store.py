@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import sqlite3
 import threading
 import zlib
@@ -24,17 +23,18 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from boolit.errors import UserError
+from boolit.lab.common.files import atomic_write, csv_cell
 from boolit.lab.runs import Result, RunConfig, canonical
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FILE, LOCK = "runs.sqlite", ".lock"
+FORMATS = ("csv", "json", "parquet")  # of exports
 VERSION = 3
 APPLICATION_ID = 0x626F6F6C  # "bool"
 FULL_CHECK_BYTES = 2**24  # SQLite files up to this size are checked as a whole when they are opened
 SECONDS_TO_WAIT = 60.0  # for a reader or writer that holds the database for a moment
-KEYS_AT_ONCE = 500  # in one query
 
 _TABLES = """
 CREATE TABLE configs (id INTEGER PRIMARY KEY, json TEXT NOT NULL UNIQUE);
@@ -59,7 +59,6 @@ _SELECT = (
     "SELECT key, c.json, seed, split, state, metrics, e.json, seconds, recorded, curves, checksum, config, environment "
     "FROM runs LEFT JOIN configs c ON config = c.id LEFT JOIN environments e ON environment = e.id"
 )
-_SAFE_KEY = re.compile(r"[0-9A-Za-z_-]+")
 _ERRORS = {  # parts of SQLite's messages, and what the user can do
     "not a database": "is not an SQLite file; choose another folder",
     "locked": "has been busy for too long; try again, or end the process that uses it",
@@ -212,8 +211,8 @@ class Store:
 
         with self._reading() as database:
             rows = _rows(database, keys)
-            found = self._read_curves(database, rows)
-        parts = [(key, metric, values) for key, own in found.items() for metric, values in own.items()]
+            curves = self._read_curves(database, rows)
+        parts = [(key, metric, values) for key, metrics in curves.items() for metric, values in metrics.items()]
         lengths = [len(values) for *_, values in parts]
         columns = {
             "key": pd.Categorical(np.repeat(np.array([key for key, *_ in parts], object), lengths)),
@@ -244,11 +243,7 @@ class Store:
 
     def weights(self, key: str) -> Path:
         """Return the path of a run's final weights; the file exists if the study keeps them."""
-        return self.folder / "weights" / f"{_check_key(key)}.safetensors"
-
-    def checkpoint(self, key: str) -> Path:
-        """Return the folder for the checkpoints of a running cohort."""
-        return self.folder / "checkpoints" / _check_key(key)
+        return self.folder / "weights" / f"{key}.safetensors"
 
     def _database(self, create: bool = False) -> sqlite3.Connection:
         with self._thread:
@@ -334,13 +329,7 @@ def _select(database: sqlite3.Connection, query: str, keys: Iterable[str] | None
     """Return the rows of a query, restricted to keys if given."""
     if keys is None:
         return database.execute(query).fetchall()
-    keys = list(dict.fromkeys(keys))
-    total = database.execute("SELECT count(*) FROM runs").fetchone()[0]
-    if len(keys) > total / 4:  # reading in order is faster than many look-ups
-        wanted = set(keys)
-        return [row for row in database.execute(query) if row[0] in wanted]
-    parts = [keys[start : start + KEYS_AT_ONCE] for start in range(0, len(keys), KEYS_AT_ONCE)]
-    return [row for part in parts for row in database.execute(f"{query} WHERE key IN ({','.join('?' * len(part))})", part)]
+    return database.execute(f"{query} WHERE key IN (SELECT value FROM json_each(?))", [json.dumps(list(keys))]).fetchall()
 
 
 def _rows(database: sqlite3.Connection, keys: Iterable[str] | None) -> list[tuple[Any, ...]]:
@@ -407,7 +396,26 @@ def _labels(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _check_key(key: str) -> str:
-    if not _SAFE_KEY.fullmatch(key):
-        raise ValueError(f"{key!r} is not a key: it may have letters, digits, - and _")
-    return key
+def export(frame: pd.DataFrame, path: Path, format: str) -> Path:  # noqa: A002
+    """Write a frame to a file atomically and return its path.
+
+    Args:
+        frame: what `Store.frame` or `Store.curves` returned.
+        path: the file to write.
+        format: ``csv``, ``json`` (one object per row) or ``parquet``.
+    """
+    if format not in FORMATS:
+        raise UserError(f"runs are exported as {', '.join(FORMATS)}, not {format!r}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as part:
+            if format == "csv":
+                texts = frame.select_dtypes(["object", "string", "category"]).columns
+                frame.assign(**{name: frame[name].astype(object).map(csv_cell) for name in texts}).to_csv(part, index=False)
+            elif format == "json":
+                frame.to_json(part, orient="records", indent=1, double_precision=15)
+            else:
+                frame.to_parquet(part, index=False)
+    except OSError as error:
+        raise UserError(f"cannot write {path} ({error.strerror or error}); choose a place you may write to") from error
+    return path

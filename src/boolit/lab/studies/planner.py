@@ -18,8 +18,7 @@ from boolit.lab.datasets import Description, describe
 from boolit.lab.runs import KEY_DIGITS, RunConfig, canonical
 from boolit.lab.studies.study import Fail, Study, StudyFile
 from boolit.lab.training import bytes_per_run, distributed
-from boolit.lab.training.metrics import LOSS_OF_TASK, METRIC_OF_TASK, TASKS_OF_LOSS
-from boolit.lab.training.recipe import PER_RUN
+from boolit.lab.training.recipe import LOSS_OF_TASK, METRIC_OF_TASK, PER_RUN, TASKS_OF_LOSS
 from boolit.nn import Activation
 from boolit.nn.width import round_width
 

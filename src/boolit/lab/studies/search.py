@@ -23,7 +23,7 @@ from boolit.lab.runs import Metric, Result, RunConfig
 from boolit.lab.studies.planner import Plan, plan
 from boolit.lab.studies.study import StudyFile
 from boolit.lab.training import Recipe
-from boolit.lab.training.metrics import METRIC_OF_TASK
+from boolit.lab.training.recipe import METRIC_OF_TASK
 
 ROUNDS, TRIALS, SEEDS, FINALISTS = 4, 120, 120, 10  # a:mnist
 BEST_OF_ROUND, SPREAD = 5, 1.5

@@ -91,11 +91,6 @@ def sum_of_processes(values: Tensor) -> Tensor:
     return values
 
 
-def mean_of_processes(values: Tensor) -> Tensor:
-    """Average values over all processes, in place."""
-    return sum_of_processes(values).div_(size())
-
-
 def all_agree(yes: bool) -> bool:
     """Return whether every process says yes."""
     return yes if size() == 1 else bool(sum_of_processes(torch.tensor(float(yes))) == size())

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from boolit.errors import UserError
-from boolit.lab.common.parallel import torch_threads
+from boolit.lab.common.devices import torch_threads
 from boolit.lab.common.random import derive
-from boolit.lab.training.job import Job, bytes_per_run
+from boolit.lab.training.job import Job
 from boolit.lab.training.train import new_training, useful_threads
 
 PER_DECADE = 4
@@ -26,23 +26,18 @@ AVERAGED_STEPS = 25
 NEARLY = 0.9  # of the best rate's fall
 
 
-def find_learning_rate(job: Job, memory: int | None = None) -> float:
+def find_learning_rate(job: Job) -> float:
     """Return a learning rate for a job, with its own optimizer, data and network. The same job always gives the same rate.
 
     Args:
         job: the job; its learning rates are ignored.
-        memory: limit in bytes; rates are then tried in several trainings, with the same result.
 
     Raises:
         UserError: every rate diverged.
     """
     low, high = EXPONENTS
     rates = 10 ** torch.linspace(low, high, round((high - low) * PER_DECADE) + 1, dtype=torch.float64)
-    at_once = len(rates)
-    if memory is not None:
-        needed = bytes_per_run(job.dataset.description, job.family, job.activation, job.widths, job.recipe.batch)
-        at_once = max(1, memory // (SEEDS * needed))
-    final = torch.cat([_final_losses(job, part) for part in torch.split(rates, at_once)])
+    final = _final_losses(job, rates)
     if not bool(final.isfinite().any()):
         rule = f"every learning rate from {float(rates[0]):g} to {float(rates[-1]):g} diverged with {job.activation}"
         raise UserError(f'training.learning_rate = "find": {rule}; check the data or give a rate')

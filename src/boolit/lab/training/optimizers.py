@@ -21,17 +21,7 @@ LOWEST = 1e-8  # rate at both ends of the triangular schedule
 
 
 def epoch_rates(recipe: Recipe, epoch: int, steps: int, highest: Tensor, peak: Tensor) -> Tensor:
-    """Return the learning rates of an epoch's steps.
-
-    Args:
-        recipe: the schedule.
-        epoch: number of the epoch.
-        steps: steps per epoch.
-        highest, peak: per run, ``(runs,)``.
-
-    Returns:
-        ``(steps, runs)`` in float64.
-    """
+    """Return the rates of an epoch's steps, ``(steps, runs)`` in float64, from ``highest`` and ``peak`` of each run."""
     if epoch < recipe.prelude:
         return torch.full((steps, len(highest)), recipe.prelude_rate, dtype=torch.float64)
     first, total = ((number - recipe.prelude) * steps for number in (epoch, recipe.epochs))

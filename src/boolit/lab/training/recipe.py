@@ -1,23 +1,55 @@
-"""How a run is trained: the ``[training]`` table of a study."""
+"""How a run is trained, the ``[training]`` table of a study, and the losses and metrics it is measured by."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from boolit.lab.training.metrics import METRICS, Goal, Loss
+from boolit.lab.datasets import Task
 
 if TYPE_CHECKING:
     from boolit.lab.datasets.images.augmentation import Augmentation
 
+Loss = Literal["bce", "cross-entropy", "mse"]
+Goal = Literal["max", "min"]
 Optimizer = Literal["adam", "adamw", "sgd"]
 Schedule = Literal["constant", "cosine", "one-cycle", "triangular"]
 Precision = Literal["float32", "bfloat16", "float16"]
 
+LOSS_OF_TASK: dict[Task, Loss] = {"binary": "bce", "classes": "cross-entropy", "regression": "mse"}
+METRIC_OF_TASK: dict[Task, str] = {"binary": "accuracy", "classes": "accuracy", "regression": "rmse"}
+TASKS_OF_LOSS: dict[Loss, tuple[Task, ...]] = {
+    "bce": ("binary",),
+    "cross-entropy": ("classes",),
+    "mse": ("regression", "binary"),
+}
 # Options that may differ between runs of a cohort.
 PER_RUN = ("learning_rate", "beta1", "beta2", "eps", "weight_decay", "momentum", "peak")
+
+
+class MetricInfo(NamedTuple):
+    """Direction of a metric (``max`` if higher values are better), and whether it is shown in percent."""
+
+    goal: Goal
+    percent: bool
+
+
+RATE, ERROR = MetricInfo("max", percent=True), MetricInfo("min", percent=False)
+IRAVEN = (
+    *("center_single", "distribute_four", "distribute_nine"),
+    *("in_center_single_out_center_single", "in_distribute_four_out_center_single"),
+    *("left_center_single_right_center_single", "up_center_single_down_center_single"),
+)
+METRICS: dict[str, MetricInfo] = {
+    "loss": ERROR,
+    "rmse": ERROR,
+    "accuracy": RATE,
+    **{f"accuracy_{configuration}": RATE for configuration in IRAVEN},
+    **dict.fromkeys(("auc", "auc2", "auc3", "seen", "unseen", "harmonic"), RATE),  # compositional zero-shot learning
+    "patterns": MetricInfo("max", percent=False),  # solved sign patterns of parity
+}
 
 
 class Recipe(BaseModel):

@@ -15,14 +15,13 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from boolit.errors import UserError
-from boolit.lab.common.parallel import thread_pool
+from boolit.lab.common.devices import thread_pool
 from boolit.lab.models import Family
 from boolit.lab.models.base import SeededDropout
 from boolit.lab.training import distributed
 from boolit.lab.training.job import Job
-from boolit.lab.training.metrics import losses, mean_of_run, scores
 from boolit.lab.training.recipe import Precision, Recipe
-from boolit.lab.training.trainer import Rates, Training
+from boolit.lab.training.trainer import Rates, Training, losses, mean_of_run, scores
 
 PIECE = 256  # samples per call in evaluations, so that they need no more memory than training
 HALVES: dict[Precision, torch.dtype] = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -59,6 +58,7 @@ class PlainTraining(Training):
         self._pool = thread_pool(min(job.runs, threads), max(1, threads // job.runs)) if min(job.runs, threads) > 1 else None
 
     def state(self) -> dict[str, Tensor]:
+        """Return everything that the training resumes from."""
         state = super().state()
         for run, (network, optimizer) in enumerate(zip(self.networks, self.optimizers, strict=True)):
             state |= {f"network.{run}.{name}": values for name, values in network.state_dict().items()}
@@ -70,6 +70,7 @@ class PlainTraining(Training):
         return state
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from a state."""
         super().load_state(state)
         for run, (network, optimizer) in enumerate(zip(self.networks, self.optimizers, strict=True)):
             network.load_state_dict(_under(state, f"network.{run}."))
@@ -86,9 +87,11 @@ class PlainTraining(Training):
                 )
 
     def weights(self, run: int) -> dict[str, Tensor]:
+        """Return a run's parameters and buffers."""
         return dict(self.networks[run].state_dict())
 
     def finish(self) -> None:
+        """Restore the weights of every run's best epoch, if they were kept."""
         for run, best in self._best.items():
             self.networks[run].load_state_dict(best)
         if self._best:
@@ -104,7 +107,7 @@ class PlainTraining(Training):
         x, y = x[:, part.start : part.stop], y[:, part.start : part.stop]
         rates = self._rates_of_epoch[self.at.step].tolist()
         means = self._each(lambda position, run: self._step(run, x[position], y[position], rates[position]))
-        self.loss, score = distributed.mean_of_processes(torch.stack(means, 1))
+        self.loss, score = distributed.sum_of_processes(torch.stack(means, 1)).div_(distributed.size())
         self.loss_sum += self.loss
         self.score_sum += score
 

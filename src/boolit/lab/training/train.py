@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from boolit.lab.common.devices import present_device
-from boolit.lab.common.parallel import torch_threads
+from boolit.errors import UserError
+from boolit.lab.common.devices import present_device, torch_threads
+from boolit.lab.common.files import atomic_write
 from boolit.lab.training import distributed
-from boolit.lab.training.checkpoint import Checkpoint
 from boolit.lab.training.job import Job
 from boolit.lab.training.single import PlainTraining
 from boolit.lab.training.trainer import Rates, StackedTraining, Training
 
 NUMEL_PER_THREAD = 2**17  # an operation on so many numbers takes some 20 µs, well above the cost of waking a thread
+EVERY_SECONDS = 30.0  # between two checkpoints
+COSTS_BETWEEN = 20.0  # the least time between them, in units of what the last one took
 StepCallback = Callable[[Training], bool]
 
 
@@ -51,13 +55,58 @@ class CohortResult:
     seconds: float
 
 
+class Checkpoint:
+    """The checkpoint file of one cohort, replaced atomically.
+
+    Random state needs no saving: every random number is a function of seed, purpose and step (`boolit.lab.common.random`).
+
+    Args:
+        folder: folder of the file. It must belong to the cohort alone.
+        every_seconds: time between two checkpoints; at least 20 times what the last one took.
+    """
+
+    def __init__(self, folder: Path, every_seconds: float = EVERY_SECONDS) -> None:
+        self.path, self.every_seconds = folder / "training.safetensors", every_seconds
+        self._last, self._cost = time.monotonic(), 0.0
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to save again."""
+        return time.monotonic() - self._last >= max(self.every_seconds, COSTS_BETWEEN * self._cost)
+
+    def save(self, state: Mapping[str, Tensor]) -> None:
+        """Write a training's state."""
+        started = time.monotonic()
+        # Copies, because safetensors refuses views of the same memory.
+        tensors = {name: values.detach().cpu().clone().contiguous() for name, values in state.items()}
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(self.path) as unfinished:
+                save_file(tensors, unfinished)
+        except (OSError, SafetensorError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise UserError(f"cannot write the checkpoint {self.path} ({reason}); free some space and run again") from error
+        self._last = time.monotonic()
+        self._cost = self._last - started
+
+    def load(self) -> dict[str, Tensor] | None:
+        """Return the saved state, or None if there is none. Raises SafetensorError if the file is damaged."""
+        return load_file(self.path) if self.path.exists() else None
+
+    def delete(self) -> None:
+        """Delete the file, and its folder if it is empty."""
+        for path in (self.path, *self.path.parent.glob(".training.safetensors*.part")):
+            path.unlink(missing_ok=True)
+        if self.path.parent.exists() and not any(self.path.parent.iterdir()):
+            self.path.parent.rmdir()
+
+
 def train(
     job: Job,
     *,
     checkpoint: Checkpoint | None = None,
     callback: StepCallback | None = None,
     keep_weights: bool = False,
-    memory: int | None = None,
 ) -> CohortResult | None:
     """Train a job's runs.
 
@@ -66,14 +115,13 @@ def train(
         checkpoint: where to resume from, and to save to now and then.
         callback: called after every step. The training stops, with an up-to-date checkpoint, when it returns False.
         keep_weights: whether outcomes hold the weights.
-        memory: limit in bytes for the search of a learning rate.
 
     Returns:
         The outcomes, or None if the callback stopped the training.
     """
     with torch_threads(useful_threads(job)):
         started = time.monotonic()
-        training, before = _start(job, checkpoint, keep_weights, memory)
+        training, before = _start(job, checkpoint, keep_weights)
         while not training.done:
             training.step()
             stop = not distributed.all_agree(callback is None or callback(training))
@@ -102,7 +150,7 @@ def new_training(job: Job, keep_weights: bool = False, rates: Rates | None = Non
     return kind(job, keep_weights, rates)
 
 
-def _start(job: Job, checkpoint: Checkpoint | None, keep_weights: bool, memory: int | None) -> tuple[Training, float]:
+def _start(job: Job, checkpoint: Checkpoint | None, keep_weights: bool) -> tuple[Training, float]:
     """Return the training, resumed or new, and the seconds that it took before."""
     if (state := distributed.broadcast_object(_load(checkpoint))) is not None:
         # The checkpoint holds the learning rate that was found.
@@ -117,8 +165,8 @@ def _start(job: Job, checkpoint: Checkpoint | None, keep_weights: bool, memory: 
     if job.recipe.learning_rate == "find":
         from boolit.lab.training.lr_finder import find_learning_rate
 
-        found = find_learning_rate(job, memory) if distributed.is_leader() else 1.0
-        job = _with_rate(job, distributed.broadcast_object(found))
+        rate = find_learning_rate(job) if distributed.is_leader() else 1.0
+        job = _with_rate(job, distributed.broadcast_object(rate))
     training = new_training(job, keep_weights)
     training.begin_epoch()
     return training, 0.0

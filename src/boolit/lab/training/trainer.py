@@ -7,22 +7,84 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from boolit.errors import UserError
 from boolit.lab.common.devices import preparation_device, present_device
+from boolit.lab.datasets import Task
 from boolit.lab.models.base import SeededDropout
 from boolit.lab.training import distributed
-from boolit.lab.training.early_stopping import EarlyStopping
-from boolit.lab.training.job import Job
-from boolit.lab.training.metrics import METRIC_OF_TASK, loss_and_score, losses, mean_of_run, scores
+from boolit.lab.training.job import Batches, Job
 from boolit.lab.training.optimizers import StackedOptimizer, epoch_rates
-from boolit.lab.training.samples import Batches
+from boolit.lab.training.recipe import METRIC_OF_TASK, Loss
 
 EVALUATION_NUMEL = 2**22  # of the widest layer of all runs; bounds the memory of an evaluation
 SHRINK_AT = 0.75  # a stack is rebuilt when at most this share of its runs still learns
 MIN_STACK = 8  # a smaller stack is hardly faster
+NEVER = -1  # the best epoch of a run that had none
 Rates = Callable[[int], Tensor]
+
+
+def losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the loss of every sample.
+
+    Args:
+        loss: its name.
+        outputs: ``(runs, batch, outputs)``.
+        targets: class numbers ``(runs, batch)`` for cross-entropy, else like the outputs.
+    """
+    if loss == "cross-entropy":
+        # With the classes before the batch, as stacked layers leave them, it is 15 times faster than along the last axis.
+        return F.cross_entropy(outputs.mT, targets, reduction="none")
+    function = F.binary_cross_entropy_with_logits if loss == "bce" else F.mse_loss
+    return function(outputs, targets, reduction="none")
+
+
+def scores(task: Task, outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return what the task's metric averages: hits for accuracy, squared errors for RMSE. Shapes as in `losses`."""
+    if task == "regression":
+        return (outputs - targets).square()
+    if task == "binary":
+        return (outputs > 0) == (targets > 0.5)
+    return outputs.mT.max(1).indices == targets  # argmax is seven times slower
+
+
+def mean_of_run(values: Tensor) -> Tensor:
+    """Return the mean of ``(runs, …)`` over everything but the runs."""
+    return values.flatten(1).mean(1, dtype=torch.float32 if values.dtype == torch.bool else None)
+
+
+class EarlyStopping:
+    """Tracks every run's best epoch and stops runs that have not improved for ``patience`` epochs.
+
+    Attributes:
+        epoch: best epoch of every run, or `NEVER`.
+        value: the value to be minimized, at the best epoch.
+        trained: number of epochs of every run that has stopped; ``epochs`` for the others.
+    """
+
+    def __init__(self, runs: int, epochs: int, patience: int) -> None:
+        self.patience, self._epochs = patience, epochs
+        self.value = torch.full((runs,), torch.inf, dtype=torch.float64)
+        self.epoch = torch.full((runs,), NEVER, dtype=torch.int64)
+        self.trained = torch.full((runs,), epochs, dtype=torch.int64)
+
+    @property
+    def running(self) -> Tensor:
+        """Runs that have not stopped, as a mask."""
+        return self.trained == self._epochs
+
+    def update(self, epoch: int, values: Tensor) -> Tensor:
+        """Record an epoch's values, lower being better, and return a mask of the runs that improved. NaN never improves."""
+        better = self.running & (values < self.value)
+        self.value[better], self.epoch[better] = values[better], epoch
+        self.trained[self.running & (epoch - self.epoch >= self.patience)] = epoch + 1
+        return better
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the tensors of a checkpoint, which are changed in place."""
+        return {"best.value": self.value, "best.epoch": self.epoch, "best.trained": self.trained}
 
 
 class Position(NamedTuple):
@@ -217,7 +279,8 @@ class Training(ABC):
         sums = torch.zeros(2, len(self.active), dtype=torch.float64)
         for piece, x, y in self._pieces(split):
             outputs = self._forward(x)
-            sums += loss_and_score(job.loss, job.dataset.task, outputs, y).cpu() * outputs.shape[1]
+            values = losses(job.loss, outputs, y), scores(job.dataset.task, outputs, y)
+            sums += torch.stack([mean_of_run(each) for each in values]).cpu() * outputs.shape[1]
             if job.dataset.extra_metrics:
                 kept[:, piece] = outputs.to(kept)
         distributed.sum_of_processes(sums)  # each process evaluates its part and leaves zeros elsewhere
@@ -275,19 +338,23 @@ class StackedTraining(Training):
         return self._live() | {f"optimizer.{name}": values for name, values in self.optimizer.state.items()}
 
     def state(self) -> dict[str, Tensor]:
+        """Return everything that the training resumes from."""
         best = {f"best.{name}": values for name, values in self._best.items()}
         return super().state() | self._tensors() | best
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from a state."""
         super().load_state(state)
         self._build()
         for name, values in {**self._tensors(), **{f"best.{name}": v for name, v in self._best.items()}}.items():
             values.copy_(state[name])
 
     def weights(self, run: int) -> dict[str, Tensor]:
+        """Return a run's parameters and buffers."""
         return self.model.weights(self.active.tolist().index(run))
 
     def finish(self) -> None:
+        """Restore the weights of every run's best epoch, if they were kept."""
         if self.keeps_best:
             self.active = torch.arange(self.job.runs)
             self._build()

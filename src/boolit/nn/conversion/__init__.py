@@ -5,25 +5,26 @@ from __future__ import annotations
 import copy
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from functools import cache
+from math import prod
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import prune
 
-from boolit.nn.conversion.channels import ChannelAnalysis, factors, split_source
-from boolit.nn.conversion.layers import RESIZABLE, describe, parameter_count, weight_count
-from boolit.nn.conversion.recipe import apply, from_pretrained, make_recipe, paired, remember
-from boolit.nn.conversion.sites import Site, choose, find_sites, untraced_sites
-from boolit.nn.conversion.tracing import UntraceableError, first_line, guess_example, run, tensors, trace, undisturbed
+from boolit.nn.conversion.channels import ChannelAnalysis, split_source
+from boolit.nn.conversion.layers import describe, parameter_count, shapes
+from boolit.nn.conversion.recipe import Recipe, apply, from_pretrained, halves, remember, replaced_modules
+from boolit.nn.conversion.sites import PairGate, Site, choose, find_sites
+from boolit.nn.conversion.tracing import Node, first_line, guess_example, hidden_from_compile, run, tensors, trace, undisturbed
 from boolit.nn.conversion.weights import ExactGates, transfer
-from boolit.nn.conversion.widths import Scale, WidthGroup, Widths, fit_widths, round_widths, width_groups
+from boolit.nn.conversion.widths import Scale, Widths, fit_widths, round_widths, width_groups
 from boolit.nn.gates import Activation
 from boolit.nn.specs import activation
 from boolit.nn.width import count_parameters
@@ -67,10 +68,9 @@ class Measurement(NamedTuple):
     seconds: tuple[float, float]
 
     def __str__(self) -> str:
-        rows = [("parameters", *map("{:,}".format, self.parameters)), ("FLOPs", *map("{:,}".format, self.flops))]
-        rows.append(("step", *(f"{1000 * each:.2f} ms" for each in self.seconds)))
-        ratios = [after / before if before else 1.0 for before, after in self]
-        return "\n".join(f"{name}: {was} → {now} (× {r:.2f})" for (name, was, now), r in zip(rows, ratios, strict=True))
+        microseconds = tuple(round(1e6 * each) for each in self.seconds)
+        rows = {"parameters": self.parameters, "FLOPs": self.flops, "step in µs": microseconds}
+        return "\n".join(f"{name}: {old:,} → {new:,} (× {new / max(old, 1):.2f})" for name, (old, new) in rows.items())
 
 
 @dataclass(frozen=True)
@@ -116,13 +116,6 @@ class Conversion:
         lines += [f"  {name}: left, {reason}" for name, reason in self.left.items()]
         lines += [f"  {name}: product kept, {reason}" for name, reason in self.kept_products.items()]
         return "\n".join([f"{self.spec}, budget={self.budget!r}: {before:,} → {after:,} parameters{share}", *lines])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain data for ``json``."""
-        changes = [change._asdict() for change in self.changes]
-        plain = [{name: list(value) if isinstance(value, tuple) else value for name, value in c.items()} for c in changes]
-        rest = {"left": self.left, "kept_products": self.kept_products, "parameters": list(self.parameters)}
-        return {"spec": self.spec, "budget": self.budget, "changes": plain, **rest}
 
     def measure(self, example: Any, steps: int = 7) -> Measurement:
         """Measure parameters, FLOPs of a forward pass and the median time of forward and backward, before and after.
@@ -202,13 +195,12 @@ def convert(
     if weights == "exact" and (budget != "width" or gated == "replace"):
         raise ValueError('weights="exact" decides the widths: use it with budget="width" and gated="keep"')
     job = _Job(model, spec, replace, example, weights == "exact")
-    left = job.select([only] if isinstance(only, str) else only, [keep] if isinstance(keep, str) else keep)
-    left |= job.solve(skip_pinned, gated, budget)
+    job.select([only] if isinstance(only, str) else only, [keep] if isinstance(keep, str) else keep)
+    job.solve(skip_pinned, gated, budget)
     changes = job.apply(job.scale(budget), weights)
     job.verify(model)
-    kept = {site.name: reason for site, reason in job.kept_products.items()}
     parameters = count_parameters(model), count_parameters(job.model)
-    return Conversion(job.model, model, job.probe.spec, budget, changes, left, kept, parameters)
+    return Conversion(job.model, model, job.probe.spec, budget, changes, job.left, job.kept_products, parameters)
 
 
 def activations(model: nn.Module, example: Any = None) -> list[FoundActivation]:
@@ -250,84 +242,73 @@ class _Job:
         self.model, self.spec, self.example = copy.deepcopy(model), spec, example
         self.probe = activation(copy.deepcopy(spec) if isinstance(spec, nn.Module) else spec, dim=-1)
         self.exact = ExactGates(self.probe) if exact else None
-        choice, self.untraced = choose(replace), ""
-        self.graph: fx.Graph | None = None
-        try:
-            self.graph = trace(self.model, guess_example(self.model) if example is None else example, choice)
-        except UntraceableError as error:
-            if self.probe.channels != (1, 1):
-                raise
-            self.untraced = f"its calls of functions, since {error}"
-        self.sites = find_sites(self.model, self.graph, choice) if self.graph else untraced_sites(self.model, choice)
+        choice = choose(replace)
+        leaves = {module for module in self.model.modules() if isinstance(module, PairGate) or choice.takes(module)}
+        self.trace = trace(self.model, guess_example(self.model) if example is None else example, leaves)
+        self.sites = find_sites(self.model, self.trace.nodes, choice)
         if not self.sites:
             raise ValueError(f"{type(model).__name__} has none of the activations {', '.join(sorted(choice.names))}")
         self.active = list(self.sites)
-        self.products: dict[fx.Node, Site] = {}
-        self.kept_products: dict[Site, str] = {}
-        self.groups: list[WidthGroup] = []
+        self.left: dict[str, str] = {}
+        self.kept_products: dict[str, str] = {}
 
-    def select(self, only: Sequence[str], keep: Sequence[str]) -> dict[str, str]:
-        """Select activations by name and return the others with the reason."""
+    def select(self, only: Sequence[str], keep: Sequence[str]) -> None:
+        """Select activations by name."""
         for pattern in (*only, *keep):
             if not any(fnmatchcase(site.name, pattern) for site in self.sites):
                 raise ValueError(f"no activation is called {pattern!r}; there are {', '.join(s.name for s in self.sites)}")
-        left = {type(self.model).__name__: self.untraced} if self.untraced else {}
-        self.active = []
         for site in self.sites:
             chosen, kept = (any(fnmatchcase(site.name, pattern) for pattern in patterns) for patterns in (only, keep))
             if not chosen or kept:
-                left[site.name] = "as requested"
-            elif site.pair and self.probe.channels[0] != 2:
-                left[site.name] = f"it reads pairs, and {self.probe.spec} does not"
-            else:
-                self.active.append(site)
+                self.left[site.name] = "as requested"
+            elif site.pair and not self._pairs():
+                self.left[site.name] = f"it reads pairs, and {self.probe.spec} does not"
+        self.active = [site for site in self.sites if site.name not in self.left]
         if not self.active:
-            raise ValueError("no activation is left to convert: " + "; ".join(f"{k}: {v}" for k, v in left.items()))
-        return left
+            raise ValueError("no activation is left to convert: " + "; ".join(f"{k}: {v}" for k, v in self.left.items()))
 
-    def solve(self, skip_pinned: bool, gated: Gated, budget: Budget) -> dict[str, str]:
-        """Find widths that depend on each other. Raise an error for activations they do not allow, or return them."""
-        left: dict[str, str] = {}
+    def _pairs(self) -> bool:
+        """Whether the new activation can pair the halves of its channels."""
+        try:
+            return activation(halves(self.probe.spec)).channels[0] == 2
+        except ValueError:
+            return False
+
+    def solve(self, skip_pinned: bool, gated: Gated, budget: Budget) -> None:
+        """Find widths that depend on each other. Leave activations that they do not allow, or raise an error."""
         self.products = self._find_products(gated)
+        widen = budget == "width" and not (self.exact and self.exact.halves)
         while True:
-            self._analyze()
-            if budget == "width" and not (self.exact and self.exact.halves) and (chained := self.analysis.chained()):
-                self._analyze(chained)
-            refused = self.analysis.refusals
-            if not refused:
-                return left
+            self.analysis = ChannelAnalysis(
+                self.model, self.trace, self.active, self.probe, self.products, widen, self.exact is not None
+            )
+            self.groups = width_groups(self.analysis, self.exact.k if self.exact else 0)
+            if self.exact:
+                self.exact.refuse(self.analysis, self.active, self.groups)
+            refused, kept = self.analysis.refusals, self.analysis.kept_products
+            if not refused and not kept:
+                return
+            self.products = {node: site for node, site in self.products.items() if site not in (kept or refused)}
+            if kept:
+                self.kept_products |= {site.name: reason for site, reason in kept.items()}
+                continue
             self.active = [site for site in self.active if site not in refused]
             if not skip_pinned or not self.active:
                 raise ValueError(self._refusal(refused, skip_pinned))
-            self.products = {node: site for node, site in self.products.items() if site not in refused}
-            left |= {site.name: reason for site, reason in refused.items()}
+            self.left |= {site.name: reason for site, reason in refused.items()}
 
-    def _analyze(self, widen: set[str] = frozenset()) -> None:  # type: ignore[assignment]
-        separate = self.exact is not None
-        self.analysis = ChannelAnalysis(self.model, self.active, self.probe, self.products, widen, separate)
-        if self.graph is not None:
-            self.analysis.walk(self.graph)
-        kept = self.analysis.kept_products
-        if kept:
-            self.kept_products |= kept
-            self.products = {node: site for node, site in self.products.items() if site not in kept}
-            self._analyze(widen)
-            return
-        self.groups = width_groups(self.analysis, self.exact.k if self.exact else 0)
-        if self.exact:
-            self.exact.refuse(self.analysis, self.active, self.groups)
-
-    def _find_products(self, gated: Gated) -> dict[fx.Node, Site]:
+    def _find_products(self, gated: Gated) -> dict[Node, Site]:
         """Return the products to replace: those of an activation, used nowhere else, and a second factor."""
-        pairs = self.probe.channels[0] == 2
+        pairs = self._pairs()
         if gated == "replace" and not pairs:
             raise ValueError(f"gated='replace' needs an activation that reads pairs, and {self.probe.spec} does not")
-        products: dict[fx.Node, Site] = {}
+        products: dict[Node, Site] = {}
         for site in self.active if pairs and not self.exact else ():
             users = [user for node in site.nodes for user in node.users]
-            if len(users) == len(site.nodes) and not site.pair and all(map(factors, users)):
-                pieces = [[a.all_input_nodes[0] if a in site.nodes else a for a in factors(user)] for user in users]
-                fused = all(a is not b and split_source(a) is split_source(b) is not None for a, b in pieces)
+            inputs = [[each.inputs[0] if each in site.nodes else each for each in user.inputs] for user in users]
+            multiplied = all(user.name == "mul" and len(user.inputs) == 2 for user in users)
+            if len(users) == len(site.nodes) and not site.pair and multiplied:
+                fused = all(a is not b and split_source(a) is split_source(b) is not None for a, b in inputs)
                 products |= dict.fromkeys(users, site) if fused or gated == "replace" else {}
         if gated == "replace" and not products and not any(site.pair for site in self.active):
             raise ValueError("gated='replace' finds no product of an activation and another tensor")
@@ -340,7 +321,7 @@ class _Job:
             return Scale(axes, groups, round_widths(groups))
         count, target = self._counter(budget)
         widths = fit_widths(groups, target, count)
-        fixed = dict.fromkeys(link.site.name for group in groups if group.fixed for link in group.links)
+        fixed = dict.fromkeys(link.site.name for group in groups if group.fixed for link in group.links if link.site)
         stuck = all(group.fixed for group in groups) and count(widths) != target
         if fixed and (stuck or count(round_widths(groups, Fraction(0))) > target):
             unit = "parameters" if budget == "params" else "FLOPs"
@@ -353,23 +334,21 @@ class _Job:
     def _counter(self, budget: Budget) -> tuple[Callable[[Widths], int], int]:
         """Return a function that counts parameters or FLOPs of the converted model, and the count to keep."""
         layers = {path: self.model.get_submodule(path) for path, _ in self.analysis.layer_widths}
-        if budget == "flops":
-            flops = self.analysis.flops
-            others, target = 0, sum(each * weight_count(layers[path], {}) for path, each in flops.items())
-        else:
-            replaced = {site.module: self.model.get_submodule(site.module) for site in self.active if site.module is not None}
-            target = count_parameters(self.model)
-            others = target - sum(count_parameters(each) for each in (*layers.values(), *replaced.values()))
-            others += len(self.active) * count_parameters(self.probe)
+        flops = self.analysis.flops
+        replaced = {site.module for site in self.active if site.module is not None}
+        others = count_parameters(self.model) - sum(count_parameters(each) for each in (*layers.values(), *replaced))
+        others += len(self.active) * count_parameters(self.probe)
+
+        def count_at(sizes: Mapping[str, Mapping[str, int]]) -> int:
+            if budget == "flops":
+                return sum(each * prod(shapes(layers[path], sizes.get(path, {}))["weight"]) for path, each in flops.items())
+            return others + sum(parameter_count(layer, sizes.get(path, {})) for path, layer in layers.items())
 
         @cache
         def count(widths: Widths) -> int:
-            sizes = self._new_sizes(Scale(self.analysis.axes, self.groups, widths))
-            if budget == "flops":
-                return sum(each * weight_count(layers[path], sizes.get(path, {})) for path, each in flops.items())
-            return others + sum(parameter_count(layer, sizes.get(path, {})) for path, layer in layers.items())
+            return count_at(self._new_sizes(Scale(self.analysis.axes, self.groups, widths)))
 
-        return count, target
+        return count, count_parameters(self.model) if budget == "params" else count_at({})
 
     def _new_sizes(self, scale: Scale) -> dict[str, dict[str, int]]:
         layers: dict[str, dict[str, int]] = {}
@@ -379,31 +358,63 @@ class _Job:
         return layers
 
     def apply(self, scale: Scale, weights: Weights) -> list[Change]:
-        """Change the model and return the changes."""
-        sizes, order = self._new_sizes(scale), self._order()
-        layers = {path: layer for path, layer in self.model.named_modules() if isinstance(layer, RESIZABLE) or path in sizes}
-        was = {path: describe(layer) for path, layer in layers.items()}
-        counts = {path: count_parameters(layers[path]) for path in sizes}
+        """Change the model and return the changes in the order of the calls."""
+        sizes, layers = self._new_sizes(scale), dict(self.model.named_modules())
+        was = {path: (describe(layer), count_parameters(layer)) for path, layer in layers.items()}
         old = {path: copy.deepcopy(layers[path].state_dict()) for path in sizes} if weights != "new" else {}
-        widths: dict[Site, tuple[int, int]] = {}
-        for link in self.analysis.links:
-            widths[link.site] = scale.part(link.before), scale.part(link.after)
-        recipe = make_recipe(self.analysis, self.graph, self.sites, self.products, self.probe.spec, sizes, scale)
+        recipe = self._recipe(sizes, scale)
         safe = apply(self.model, recipe, self._make)
-        lost = transfer(self.model, self.analysis, scale, self.exact, old)
-        word = {"new": "new", "keep": "kept", "exact": "exact"}[weights]
-        now = {path: describe(self.model.get_submodule(path)) for path in (*sizes, *safe)}
-        pairs = {*self.products.values(), *(site for site in self.active if site.pair)}
-        halves = paired(self.probe.spec, -1, self._make)[0].spec if pairs else ""
-        specs = {site: halves if site in pairs else self.probe.spec for site in self.active}
-        changes = [Change(site.name, site.was, specs[site], widths.get(site)) for site in self.active]
-        for path, count in counts.items():
-            parameters = count, count_parameters(self.model.get_submodule(path))
-            changes.append(Change(path, was[path], now[path], None, parameters, "new" if path in lost else word))
-        changes += [Change(path, was[path], f"{now[path]}, strided before its product") for path in safe]
+        if old:
+            transfer(self.analysis, scale, self.exact, old)
         if isinstance(self.spec, str):
             remember(self.model, recipe)
-        return sorted(changes, key=lambda change: order.get(change.layer, len(order)))
+        widths = {link.site: (scale.part(link.before), scale.part(link.after)) for link in self.analysis.links}
+        changes = []
+        for site in self.active:
+            pair = site.pair or site in self.products.values()
+            spec = halves(self.probe.spec) if pair else self.probe.spec
+            changes.append(Change(site.name, site.was, spec, widths.get(site)))
+        word = "kept" if weights == "keep" else weights
+        for path in sizes:
+            layer, (text, count) = layers[path], was[path]
+            changes.append(Change(path, text, describe(layer), None, (count, count_parameters(layer)), word))
+        changes += [Change(path, was[path][0], f"{describe(layers[path])}, strided before its product") for path in safe]
+        names = {node: site.name for site in self.sites for node in site.nodes}
+        called = [names.get(node, node.name) for node in self.trace.nodes]
+        return sorted(changes, key=lambda change: called.index(change.layer) if change.layer in called else len(called))
+
+    def _recipe(self, sizes: Mapping[str, Any], scale: Scale) -> Recipe:
+        """Return all changes to the model as plain data that can be stored in a configuration."""
+        replaced, spec, calls = set(self.products.values()), self.probe.spec, dict[str, list[dict[str, Any]]]()
+        new = {
+            site: {"spec": "identity" if site in replaced else spec, "dim": dim, "pair": site.pair}
+            for site, dim in self.analysis.dims.items()
+        }
+
+        def redirect(place: Any, **target: Any) -> None:
+            entry = {"call": place.call, "number": place.number, **target}
+            if entry not in calls.setdefault(place.owner, []):
+                calls[place.owner].append(entry)
+
+        for site, entry in new.items():
+            if site.module is None:
+                hidden = any(map(hidden_from_compile, site.nodes))
+                redirect(site.place, name=site.name.removeprefix(f"{site.place.owner}."), eager=hidden, **entry)
+        for node, site in self.products.items():
+            place: Any = node.place
+            name, dim = f"pair_gate_{place.number}", self.analysis.dims[site]
+            redirect(place, name=name, eager=False, spec=spec, dim=dim, pair="product")
+        for node, channels in self.analysis.literals.items():
+            if scale.size(channels) != channels.size:
+                redirect(node.place, sizes=[channels.dim, channels.size, scale.size(channels)])
+        modules, isolated = replaced_modules(self.model, self.sites, new)
+        paths = {path for entry in modules for path in entry["paths"]}
+        for owner, entries in calls.items():
+            # Calls of the same functions by the modules inside must not be counted.
+            redirected = {entry["call"] for entry in entries}
+            inside = paths | {path for path, names in self.trace.functions.items() if names & redirected}
+            isolated |= {path for path in inside if path != owner and path.startswith(f"{owner}." if owner else "")}
+        return {"layers": dict(sizes), "modules": modules, "calls": calls, "isolated": sorted(isolated - calls.keys())}
 
     def _make(self, spec: str, dim: int) -> Activation:
         given: Any = self.spec if spec == self.probe.spec else spec
@@ -411,12 +422,6 @@ class _Job:
         if new.dim != dim:
             raise ValueError(f"an activation acts along dim {dim}, the given module along {new.dim}; pass its spec instead")
         return new
-
-    def _order(self) -> dict[str, int]:
-        names = {node: site.name for site in self.sites for node in site.nodes}
-        nodes = [names.get(node, str(node.target)) for node in self.graph.nodes] if self.graph is not None else []
-        nodes += [name for name, _ in self.model.named_modules()]
-        return {name: i for i, name in enumerate(dict.fromkeys(nodes))}
 
     def _refusal(self, refused: dict[Site, str], skipping: bool) -> str:
         (site, *others), reason = refused, next(iter(refused.values()))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
-from enum import Enum
+from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
 from math import lcm, prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from torch import fx, nn
+import torch
+from torch import Tensor, nn
 
-from boolit.nn.conversion.layers import CHANNEL_NORMS, CONVOLUTIONS, FEATURE_NORMS, is_linear, unresizable, widths
-from boolit.nn.conversion.sites import POINTWISE_CLASSES, POINTWISE_NAMES, Site, owner
+from boolit.nn.conversion.layers import CHANNEL_NORMS, CONVOLUTION, FEATURE_NORMS, unresizable, widths
+from boolit.nn.conversion.sites import POINTWISE_NAMES, TABLE, Site
+from boolit.nn.conversion.tracing import Node, Trace
 from boolit.nn.gates import Activation
 
 
@@ -28,62 +29,35 @@ Parts = tuple[Part, ...]
 
 
 class Channels(NamedTuple):
-    """A tensor whose channels are known: they lie along ``dim`` (negative), in parts that were concatenated.
+    """Channels of a tensor or a layer: parts that were concatenated, along dimension ``dim`` (negative).
 
-    ``flat`` is set if each channel stands for all its positions, as after a flatten: ``channels`` if the positions of a
-    channel are adjacent, ``positions`` if the channels of a position are, else ``mixed``. ``norm`` is the layer that has
-    just normalized the tensor, ``depthwise`` the depthwise convolution it passed since the last activation.
+    After a flatten, ``times`` is the number of adjacent positions that each channel stands for.
     """
 
     parts: Parts
     dim: int
-    flat: str = ""
-    norm: str = ""
-    depthwise: str = ""
-
-    @property
-    def size(self) -> int:
-        return sum(part.size for part in self.parts)
-
-
-class Opaque(Enum):
-    """A tensor without known channels."""
-
-    TENSOR = 0
-
-
-Value = Channels | Opaque
-
-
-class LayerWidth(NamedTuple):
-    """A width of a layer: ``times`` the channels of its parts."""
-
-    parts: Parts
     times: int = 1
-    order: str = "channels"
 
     @property
     def size(self) -> int:
+        """The length of the dimension before the conversion."""
         return self.times * sum(part.size for part in self.parts)
 
 
-class ReshapeLiteral(NamedTuple):
-    """A width written in the code of a reshape: ``x.view(-1, 400)`` has one at position -1."""
-
-    node: fx.Node
-    position: int
-    use: LayerWidth
+Products = Mapping[Node, Site]  # each with the activation on one side
+Value = Channels | None  # None is a tensor without known channels
 
 
 class Link(NamedTuple):
-    """A converted activation between two axes; the factor of the second is ``ratio`` times that of the first."""
+    """Two axes of which the second changes by ``ratio`` times the factor of the first.
 
-    site: Site
+    It stands for a converted activation, or for a depthwise layer between two of them if ``site`` is None.
+    """
+
+    site: Site | None
     before: Part
     after: Part
     ratio: Fraction
-    norm: str
-    depthwise: str
 
 
 class Axes:
@@ -92,32 +66,55 @@ class Axes:
     def __init__(self) -> None:
         self._parent: list[int] = []
         self._joins: dict[int, list[tuple[int, str]]] = {}
-        self.multiples: list[dict[int, int]] = []  # for each size of a class, what it must be a multiple of
-        self.pins: list[str | None] = []  # what fixes a class
+        self._multiples: list[tuple[Part, int]] = []
+        self._pins: list[tuple[int, str]] = []
 
-    def new(self, size: int, pin: str | None = None) -> Part:
+    def new(self, size: int, pin: str = "") -> Part:
+        """Return the channels of a new axis, whose number is fixed if ``pin`` is a reason."""
         self._parent.append(len(self._parent))
-        self.multiples.append({size: 1})
-        self.pins.append(pin)
-        return Part(len(self._parent) - 1, size)
+        part = Part(len(self._parent) - 1, size)
+        self.demand([part], 1)
+        self.pin([part] if pin else [], pin)
+        return part
+
+    def derive(self, part: Part, size: int) -> Part:
+        """Return another number of channels that change by the same factor as ``part``."""
+        self.demand([Part(part.axis, size)], 1)
+        return Part(part.axis, size)
 
     def root(self, axis: int) -> int:
+        """Return the axis that stands for the class of an axis."""
         while self._parent[axis] != axis:
-            self._parent[axis] = self._parent[self._parent[axis]]
             axis = self._parent[axis]
         return axis
 
     def join(self, first: Part, second: Part, cause: str) -> None:
         """Make both change by the same factor."""
         kept, merged = self.root(first.axis), self.root(second.axis)
-        if kept == merged:
-            return
-        for axis, other in ((first.axis, second.axis), (second.axis, first.axis)):
-            self._joins.setdefault(axis, []).append((other, cause))
-        self._parent[merged] = kept
-        for size, multiple in self.multiples[merged].items():
-            self._demand(kept, size, multiple)
-        self.pins[kept] = self.pins[kept] or self.pins[merged]
+        if kept != merged:
+            self._parent[merged] = kept
+            for axis, other in ((first.axis, second.axis), (second.axis, first.axis)):
+                self._joins.setdefault(axis, []).append((other, cause))
+
+    def demand(self, parts: Iterable[Part], multiple: int) -> None:
+        """Require that the new size of each part is a multiple."""
+        self._multiples += [(part, multiple) for part in parts]
+
+    def pin(self, parts: Iterable[Part], reason: str) -> None:
+        """Require that the parts keep their sizes."""
+        self._pins += [(part.axis, reason) for part in parts]
+
+    def pins(self) -> dict[int, str]:
+        """Return the first reason that fixes each class, by its root."""
+        return {self.root(axis): reason for axis, reason in reversed(self._pins)}
+
+    def multiples(self) -> dict[int, dict[int, int]]:
+        """Return what the sizes of each class must be multiples of, by its root and the old size."""
+        result: dict[int, dict[int, int]] = {}
+        for part, multiple in self._multiples:
+            sizes = result.setdefault(self.root(part.axis), {})
+            sizes[part.size] = lcm(multiple, sizes.get(part.size, 1))
+        return result
 
     def cause(self, start: int, end: int) -> str:
         """Return what joined two axes, nearest to ``start`` if there were several joins; empty for the same axis."""
@@ -129,185 +126,167 @@ class Axes:
                     queue.append(other)
         return reached.get(end, "")
 
-    def derive(self, part: Part, size: int) -> Part:
-        """Return another number of channels that change by the same factor as ``part``."""
-        self._demand(self.root(part.axis), size, 1)
-        return Part(part.axis, size)
 
-    def demand(self, parts: Iterable[Part], multiple: int) -> None:
-        """Require that the new size of each part is a multiple."""
-        for part in parts:
-            self._demand(self.root(part.axis), part.size, multiple)
-
-    def pin(self, parts: Iterable[Part], reason: str) -> None:
-        """Require that the parts keep their sizes."""
-        for part in parts:
-            root = self.root(part.axis)
-            self.pins[root] = self.pins[root] or reason
-
-    def _demand(self, root: int, size: int, multiple: int) -> None:
-        self.multiples[root][size] = lcm(multiple, self.multiples[root].get(size, 1))
+class _NotFollowedError(Exception):
+    """Raised by a rule if the channels of its result are not known. The widths of all inputs are then fixed."""
 
 
 class ChannelAnalysis:
-    """The channels of every tensor in a graph, given the activations to convert.
+    """The channels of every tensor in a graph, given the activations to convert and the products to replace by gates.
 
-    Args:
-        model: the traced model.
-        sites: the activations to convert.
-        new: the new activation.
-        products: products to be replaced by a gate over both factors, with the activation on one side.
-        widen: depthwise layers that give back the channels lost by the activation before them.
-        separate: whether channels before and after an activation change separately even if their number stays.
+    With ``widen``, a depthwise layer between two activations gives back the channels that the first one loses. With ``exact``,
+    channels before and after an activation change separately even if their number stays.
     """
 
     def __init__(
         self,
         model: nn.Module,
+        trace: Trace,
         sites: Collection[Site],
         new: Activation,
-        products: Mapping[fx.Node, Site],
-        widen: Collection[str] = (),
-        separate: bool = False,
+        products: Products,
+        widen: bool,
+        exact: bool,
     ) -> None:
-        self.model, self._new, self._products, self._widen, self._separate = model, new, products, widen, separate
+        self.model, self._new, self._products, self._widen, self._exact = model, new, products, widen, exact
         self.axes = Axes()
-        self.layer_widths: dict[tuple[str, str], LayerWidth] = {}
-        self.literals: list[ReshapeLiteral] = []
+        self.layer_widths: dict[tuple[str, str], Channels] = {}
+        self.literals: dict[Node, Channels] = {}  # widths written in the code of a view or reshape
         self.links: list[Link] = []
-        self.dims: dict[Site, int] = dict.fromkeys(sites, -1)
+        self.dims: dict[Site, int] = {}
         self.widths: dict[Site, int] = {}
-        self.concatenated: set[Site] = set()
         self.refusals: dict[Site, str] = {}
         self.kept_products: dict[Site, str] = {}
         self.flops: Counter[str] = Counter()  # of each layer, per element of its weight
         self._sites = {node: site for site in sites for node in site.nodes}
-        self._values: dict[fx.Node, Value] = {}
-        self._read_by: dict[int, Part] = {}  # the channels that an activation read, by the axis it made
+        self._values: dict[Node, Value] = {}
+        self._pieces: dict[Node, list[Value]] = {}
         self._unresizable = unresizable(model)
-
-    def walk(self, graph: fx.Graph) -> None:
-        """Analyze every node in order."""
-        for node in graph.nodes:
-            value, shape = self._value(node), node.meta.get("shape")
-            if isinstance(value, Channels) and shape is not None:
-                fits = len(shape) >= -value.dim and (shape[value.dim] == value.size or bool(value.flat))
-                if not fits:
-                    self._pin([value], f"the call of {node.target}")
-                    value = Opaque.TENSOR
+        for node in trace.nodes:
+            try:
+                value, shape = self._value(node), node.shape
+                if value is not None and shape and (len(shape) < -value.dim or shape[value.dim] != value.size):
+                    raise _NotFollowedError
+            except _NotFollowedError:
+                value = None
+                self._pin(map(self._values.get, node.inputs), self._describe(node))
             self._values[node] = value
+        self._pin(map(self._values.get, trace.outputs), "the model's output")
 
-    def chained(self) -> set[str]:
-        """Return the depthwise layers between two converted activations that change the width."""
-        made = {self.axes.root(link.after.axis) for link in self.links if link.ratio != 1}
-        return {link.depthwise for link in self.links if self.axes.root(link.before.axis) in made} - {""}
+    def _value(self, node: Node) -> Value:
+        if not node.inputs:
+            return None
+        value, module = self._values[node.inputs[0]], node.module
+        site = self._products.get(node) or self._sites.get(node)
+        if site is not None:
+            return self._gate(site, node) if node in self._products or site.pair == "product" else self._activate(site, node)
+        if module is not None and widths(module):
+            return self._layer_output(node, node.name, module, value)
+        if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
+            return Channels((self.axes.new(module.embedding_dim, pin=f"the embedding {node.name}"),), -1)
+        name = node.name if module is None else type(module).__name__.casefold()
+        if name in _ELEMENTWISE or isinstance(module, _POINTWISE):
+            return self._elementwise(node)
+        if name in ("cat", "concat", "concatenate"):
+            return self._concatenate(node)
+        if value is None:
+            if any(map(self._values.get, node.inputs)):
+                raise _NotFollowedError
+            return None
+        if isinstance(module, Activation):
+            return self._existing(node, module, value)
+        if node.place is None and node.inputs[0] in self._pieces:
+            return self._pieces[node.inputs[0]][cast(int, node.key)]
+        if name in _MOVES:
+            return self._move(node, value)
+        spatial = _SPATIAL.fullmatch(name.replace("_", ""))
+        dims = len(node.argument(1, "pad", ())) // 2 if name == "pad" else int(spatial[1] or 1) if spatial else -value.dim
+        if -value.dim > dims:  # it acts on the dimensions after the channels
+            return value
+        raise _NotFollowedError
 
-    def _value(self, node: fx.Node) -> Value:
-        if node in self._products:
-            return self._gate(self._products[node], node)
-        if node in self._sites:
-            site = self._sites[node]
-            return self._gate(site, node) if site.pair == "product" else self._activate(site, node)
-        if node.op == "call_module":
-            return self._call(node, str(node.target), self.model.get_submodule(str(node.target)))
-        if node.op == "output":
-            self._pin((self._values[each] for each in node.all_input_nodes), "the model's output")
-        if node.op not in ("call_method", "call_function"):
-            return Opaque.TENSOR
-        return self._operate(node)
-
-    def _input(self, node: fx.Node) -> Value:
-        return self._values[node.all_input_nodes[0]] if node.all_input_nodes else Opaque.TENSOR
+    def _describe(self, node: Node) -> str:
+        if node.module is not None:
+            return f"the {type(node.module).__name__} {node.name}"
+        owner = node.place.owner if node.place else ""
+        return f"the call of {node.name}{f' in {owner}' if owner else ''}"
 
     # Layers
 
-    def _call(self, node: fx.Node, name: str, module: nn.Module) -> Value:
-        value = self._input(node)
-        spatial = re.match(r"\w+(?:Pool|Pad)([123])d$", type(module).__name__)
-        result: Value | None = None
-        if is_linear(module):
-            return self._linear(node, name, module, value)
-        if isinstance(module, CONVOLUTIONS):
-            return self._convolution(node, name, module, value)
-        if isinstance(module, (*CHANNEL_NORMS, *FEATURE_NORMS)):
-            return self._normalize(node, name, module, value)
-        if isinstance(module, Activation):
-            return self._existing(node, name, module, value)
-        if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
-            return Channels((self.axes.new(module.embedding_dim, pin=f"the embedding {name}"),), -1)
-        if isinstance(module, _POINTWISE):
-            return value
-        if isinstance(module, (nn.Flatten, nn.Unflatten)) and isinstance(value, Channels):
-            result = self._reshape(node, value)
-        elif spatial or isinstance(module, nn.Upsample):
-            result = _left_of(int(spatial[1]) if spatial else 1, value)
-        if result is None:
-            self._pin((self._values[each] for each in node.all_input_nodes), f"the {type(module).__name__} {name}")
-        return result or Opaque.TENSOR
+    def _layer_output(self, node: Node, name: str, layer: nn.Module, value: Value) -> Value:
+        if isinstance(layer, CONVOLUTION):
+            return self._convolution(node, name, layer, value)
+        if isinstance(layer, (*CHANNEL_NORMS, *FEATURE_NORMS)):
+            return self._normalize(node, name, layer, value)
+        self.flops[name] += 2 * prod(node.shape[:-1])
+        self._read(name, value, -1)
+        return Channels(self._make(name), -1)
 
-    def _linear(self, node: fx.Node, path: str, layer: nn.Module, value: Value) -> Channels:
-        inputs, outputs = widths(layer).values()
-        self.flops[path] += 2 * prod(node.meta["shape"][:-1])
-        self._read(path, "in_features", value, -1, inputs)
-        return Channels(self._make(path, "out_features", outputs), -1)
-
-    def _convolution(self, node: fx.Node, name: str, layer: nn.Module, value: Value) -> Channels:
-        inputs, outputs, groups = widths(layer).values()
-        dim = -1 - len(layer.kernel_size)  # type: ignore[arg-type]
-        counted = node.all_input_nodes[0] if isinstance(layer, nn.modules.conv._ConvTransposeNd) else node
-        shape = counted.meta["shape"]
+    def _convolution(self, node: Node, name: str, layer: nn.modules.conv._ConvNd, value: Value) -> Channels:
+        dim = -1 - len(layer.kernel_size)
+        shape = (node.inputs[0] if layer.transposed else node).shape
         self.flops[name] += 2 * prod(shape) // shape[dim]
-        read = self._read(name, "in_channels", value, dim, inputs)
-        if groups == inputs > 1:
-            sources = [self._read_by.get(part.axis, part) if name in self._widen else part for part in read]
-            pairs = zip(sources, read, strict=True)
-            made = tuple(self.axes.derive(source, part.size * outputs // inputs) for source, part in pairs)
-            self._use(name, "groups", LayerWidth(read))
-            self._use(name, "out_channels", LayerWidth(made))
-            return Channels(made, dim, depthwise=name)
-        made = self._make(name, "out_channels", outputs)
-        self.axes.demand((*read, *made), groups)
+        read = self._read(name, value, dim)
+        if layer.groups == layer.in_channels > 1:
+            multiple = layer.out_channels // layer.in_channels
+            made = tuple(self.axes.derive(self._depthwise_output(node, part), part.size * multiple) for part in read)
+            self._use(name, "groups", Channels(read, dim))
+            self._use(name, "out_channels", Channels(made, dim))
+            return Channels(made, dim)
+        made = self._make(name)
+        self.axes.demand((*read, *made), layer.groups)
         return Channels(made, dim)
 
-    def _normalize(self, node: fx.Node, name: str, layer: nn.Module, value: Value) -> Value:
-        ((attribute, width),) = widths(layer).items()
+    def _depthwise_output(self, node: Node, read: Part) -> Part:
+        """Return the channels that a depthwise layer makes: those it reads, or a new axis between two activations."""
+        roots = {self.axes.root(link.after.axis): link.ratio for link in self.links if link.site}
+        ratio = roots.get(self.axes.root(read.axis), Fraction(1))
+        widened = self._widen and (1 / ratio).denominator == 1
+        if ratio == 1 or not self._feeds_activation(node) or (self._exact and not widened):
+            return read
+        made = self.axes.new(read.size)
+        self.links.append(Link(None, read, made, 1 / ratio if widened else Fraction(1)))
+        return made
+
+    def _feeds_activation(self, node: Node) -> bool:
+        norms = (user for user in node.users if isinstance(user.module, CHANNEL_NORMS))
+        return any(user in self._sites for user in node.users) or any(map(self._feeds_activation, norms))
+
+    def _normalize(self, node: Node, name: str, layer: nn.Module, value: Value) -> Value:
         if isinstance(layer, FEATURE_NORMS) and len(layer.normalized_shape) > 1:
-            self._pin([value], name)
+            raise _NotFollowedError
+        dim = -1 if isinstance(layer, FEATURE_NORMS) else 1 - len(node.shape)
+        if (isinstance(layer, nn.PReLU) and layer.num_parameters == 1) or (value is not None and value.dim != dim):
             return value
-        dim = -1 if isinstance(layer, FEATURE_NORMS) else 1 - len(node.meta["shape"])
-        if (isinstance(layer, nn.PReLU) and width == 1) or (isinstance(value, Channels) and value.dim != dim):
-            return value
-        parts = self._read(name, attribute, value, dim, width)
+        parts = self._read(name, value, dim)
         if isinstance(layer, nn.GroupNorm):
             self.axes.demand(parts, layer.num_groups)
-        return value._replace(norm=name) if isinstance(value, Channels) else Channels(parts, dim, norm=name)
+        return value or Channels(parts, dim)
 
-    def _existing(self, node: fx.Node, name: str, module: Activation, value: Value) -> Value:
-        if module.channels == (1, 1) or not isinstance(value, Channels):
+    def _existing(self, node: Node, module: Activation, value: Channels) -> Value:
+        if module.channels == (1, 1):
             return value
-        given: Any = module.dim
-        dim = -1 if given is None else given if given < 0 else given - len(node.meta["shape"])
+        dim = -1 if module.dim is None else _negative(module.dim, node)
         if dim != value.dim or any(part.size % module.width_multiple for part in value.parts):
-            self._pin([value], f"the activation {name}")
-            return Opaque.TENSOR
+            raise _NotFollowedError
         self.axes.demand(value.parts, module.width_multiple)
         parts = (self.axes.derive(part, int(part.size * module.feature_factor)) for part in value.parts)
         return value._replace(parts=tuple(parts))
 
-    def _read(self, layer: str, attribute: str, value: Value, dim: int, size: int) -> Parts:
+    def _read(self, layer: str, value: Value, dim: int) -> Parts:
         """Return the channels that a layer reads along ``dim``; a width that does not fit is fixed."""
-        if isinstance(value, Channels) and value.dim == dim and size % value.size == 0:
-            times = size // value.size
-            if times == 1 or value.flat:
-                return self._use(layer, attribute, LayerWidth(value.parts, times, value.flat or "channels"))
+        attribute, size = next(iter(widths(self.model.get_submodule(layer)).items()))
+        if value is not None and value.dim == dim and value.size == size:
+            return self._use(layer, attribute, value)
         self._pin([value], layer)
-        return self._use(layer, attribute, LayerWidth((self.axes.new(size, pin=f"what enters {layer}"),)))
+        return self._use(layer, attribute, Channels((self.axes.new(size, pin=f"what enters {layer}"),), dim))
 
-    def _make(self, layer: str, attribute: str, size: int) -> Parts:
+    def _make(self, layer: str) -> Parts:
+        attribute, size = [*widths(self.model.get_submodule(layer)).items()][1]
         known = self.layer_widths.get((layer, attribute))
-        return known.parts if known else self._use(layer, attribute, LayerWidth((self.axes.new(size),)))
+        return known.parts if known else self._use(layer, attribute, Channels((self.axes.new(size),), -1))
 
-    def _use(self, layer: str, attribute: str, use: LayerWidth) -> Parts:
+    def _use(self, layer: str, attribute: str, use: Channels) -> Parts:
         known = self.layer_widths.setdefault((layer, attribute), use)
         if not self._tie(known.parts, use.parts, f"{layer}, which is called twice,"):
             self.axes.pin([*known.parts, *use.parts], f"{layer}, which is called twice")
@@ -324,277 +303,170 @@ class ChannelAnalysis:
 
     def _pin(self, values: Iterable[Value], reason: str) -> None:
         for value in values:
-            if isinstance(value, Channels):
-                self.axes.pin(value.parts, reason)
+            self.axes.pin(value.parts if value else (), reason)
 
     # Activations
 
-    def _activate(self, site: Site, node: fx.Node) -> Value:
-        value, ratio, group = self._input(node), self._new.feature_factor / site.factor, self._new.width_multiple
+    def _activate(self, site: Site, node: Node) -> Value:
+        value, ratio, multiple = self._values[node.inputs[0]], self._new.feature_factor / site.factor, self._new.width_multiple
+        self.dims.setdefault(site, -1)
         if site.pair:  # a GLU, which knows its dimension
-            module: Any = self.model.get_submodule(site.module) if site.module else None
-            dim = _argument(node, 1, "dim", -1) if module is None else getattr(module, "gate", module).dim
-            self.dims[site] = dim if dim < 0 else dim - len(node.meta["shape"])
-            if ratio == 1 and not isinstance(value, Channels):
-                return value
-            if isinstance(value, Channels) and (value.dim != self.dims[site] or len(value.parts) > 1):
+            dim: Any = node.argument(1, "dim", -1) if site.module is None else site.module.dim
+            self.dims[site] = _negative(dim, node)
+            if ratio == 1 and value is None:
+                return None
+            if value is not None and (value.dim != self.dims[site] or len(value.parts) > 1):
                 self.refusals[site] = "it does not multiply two halves of the channels of one layer"
                 return value
-        if isinstance(value, Channels):
+        if value is not None:
             if site in self.widths and self.dims[site] != value.dim:
                 self.refusals[site] = "it is called on tensors with their channels along different dimensions"
             self.dims[site], self.widths[site] = value.dim, value.size
-        if ratio == group == 1 or site in self._products.values():
+        if ratio == multiple == 1 or site in self._products.values():
             return value
-        if not isinstance(value, Channels):
+        if value is None:
             self.refusals[site] = "its input does not come from a layer, so its channels are not known"
-        elif value.flat and group > 1:
+        elif value.times > 1 and multiple > 1:
             self.refusals[site] = "it acts after a flatten, where neighbors are positions, not channels"
         else:
-            parts = tuple(self._link(site, part, ratio, group, value.norm, value.depthwise) for part in value.parts)
-            self.concatenated |= {site} if len(parts) > 1 else set()
-            return value._replace(parts=parts, norm="", depthwise="")
+            return value._replace(parts=tuple(self._link(site, part, ratio, multiple) for part in value.parts))
         return value
 
-    def _gate(self, site: Site, node: fx.Node) -> Value:
+    def _gate(self, site: Site, node: Node) -> Value:
         """Link a product, or a gate that has replaced one, as a gate over both factors."""
-        values = [value for value in map(self._values.get, node.all_input_nodes) if isinstance(value, Channels)]
-        first, second = (values[0], values[-1]) if values else (None, None)
+        values = [value for value in map(self._values.get, node.inputs) if value is not None]
         reason = ""
-        if first is None or second is None or len(values) < 2 or any(len(value.parts) > 1 for value in values):
+        if len(values) < 2 or any(len(value.parts) > 1 for value in values):
             reason = "one factor is not the output of a layer"
-        elif (first.dim, first.flat) != (second.dim, ""):
+        elif values[0].dim != values[1].dim or values[0].times > 1:
             reason = "the factors have their channels along different dimensions"
-        elif not self._tie(first.parts, second.parts, self._describe(node)):
+        elif not self._tie(values[0].parts, values[1].parts, self._name_operation(node)):
             reason = "one factor is broadcast"
-        if first is None or reason:
+        if reason:
             (self.refusals if site.pair else self.kept_products)[site] = reason
-            return Opaque.TENSOR
-        self.dims[site], self.widths[site], (part,) = first.dim, first.size, first.parts
+            return None
+        self.dims[site], self.widths[site] = values[0].dim, values[0].size
         ratio = 2 * self._new.feature_factor / site.factor
-        after = self._link(site, part, ratio, lcm(self._new.width_multiple, 2) // 2)
-        return Channels((after,), first.dim)
+        after = self._link(site, values[0].parts[0], ratio, lcm(self._new.width_multiple, 2) // 2)
+        return Channels((after,), values[0].dim)
 
-    def _link(self, site: Site, before: Part, ratio: Fraction, multiple: int, norm: str = "", depthwise: str = "") -> Part:
+    def _link(self, site: Site, before: Part, ratio: Fraction, multiple: int) -> Part:
         size = int(before.size * site.factor)
-        same = ratio == 1 and not self._separate
-        after = self.axes.derive(before, size) if same else self.axes.new(size)
-        if not same and before.size == size and ratio != 1 == (1 / ratio).denominator:
-            self._read_by[after.axis] = before
+        after = self.axes.derive(before, size) if ratio == 1 and not self._exact else self.axes.new(size)
         self.axes.demand([before], multiple)
-        self.links.append(Link(site, before, after, ratio, norm, depthwise))
+        self.links.append(Link(site, before, after, ratio))
         return after
 
     # Functions and methods
 
-    def _operate(self, node: fx.Node) -> Value:
-        name = str(node.target) if node.op == "call_method" else "getitem"
-        value, result = self._input(node), None
-        if name in _ELEMENTWISE:
-            return self._elementwise(node)
-        if name in ("to", "type_as"):
-            return value
-        if name in ("cat", "concat", "concatenate"):
-            result = self._concatenate(node)
-        elif name == "linear":
-            result = self._functional_linear(node, value)
-        elif isinstance(value, Channels):
-            pooled = re.match(r"((adaptive_)?(max|avg|lp)_pool([123])d|interpolate)$", name)
-            rule: Callable[[ChannelAnalysis, fx.Node, Channels], Value | None] | None = _RULES.get(name)
-            result = _left_of(int(pooled[4] or 1), value) if pooled else rule(self, node, value) if rule else None
-        if result is None:
-            self._pin((self._values[each] for each in node.all_input_nodes), _call_text(node, name))
-        return result or Opaque.TENSOR
-
-    def _describe(self, node: fx.Node) -> str:
+    def _name_operation(self, node: Node) -> str:
         words = {"add": "sum", "sub": "difference", "mul": "product", "div": "quotient", "truediv": "quotient"}
-        return f"the {words.get(str(node.target), node.target)} in {owner(node) or type(self.model).__name__}"
+        return f"the {words.get(node.name, node.name)} in {(node.place and node.place.owner) or type(self.model).__name__}"
 
-    def _elementwise(self, node: fx.Node) -> Value:
+    def _elementwise(self, node: Node) -> Value:
         """All operands have the same channels, except broadcast ones."""
-        inputs = {each: self._values[each] for each in node.all_input_nodes}
-        values = [each for each in inputs.values() if isinstance(each, Channels)]
+        inputs = {each: self._values[each] for each in node.inputs}
+        values = [each for each in inputs.values() if each is not None]
         if not values:
-            return Opaque.TENSOR
+            return None
         result = max(values, key=lambda value: value.size)
-        shapes = [other.meta.get("shape") for other, each in inputs.items() if each is Opaque.TENSOR]
-        if any(shape is None or (len(shape) >= -result.dim and shape[result.dim] != 1) for shape in shapes):
-            self._pin(values, f"the operand of {node.target} that is not a layer's output")
+        shapes = [other.shape for other, each in inputs.items() if each is None]
+        if any(len(shape) >= -result.dim and shape[result.dim] != 1 for shape in shapes):
+            self._pin(values, f"the operand of {node.name} that is not a layer's output")
         for value in values:
-            if value.dim != result.dim or not self._tie(result.parts, value.parts, self._describe(node)):
+            if value.dim != result.dim or not self._tie(result.parts, value.parts, self._name_operation(node)):
                 broadcast = value.dim == result.dim and value.size == 1
-                self._pin([value] if broadcast else values, f"the call of {node.target} with unlike operands")
-        return result if len(values) == 1 else result._replace(norm="", depthwise="")
-
-    def _concatenate(self, node: fx.Node) -> Value | None:
-        values = [self._values.get(each) for each in _argument(node, 0, "tensors", ())]
-        known = [value for value in values if isinstance(value, Channels)]
-        if not known or len(known) < len(values) or len({value.dim for value in known}) > 1:
-            return None
-        first, dim = known[0], _argument(node, 1, "dim", 0)
-        if (dim if dim < 0 else dim - len(node.meta["shape"])) == first.dim:
-            flat = "mixed" if any(value.flat == "positions" for value in known) else first.flat
-            return first._replace(parts=tuple(part for value in known for part in value.parts), flat=flat, norm="")
-        return first if all(self._tie(first.parts, value.parts, self._describe(node)) for value in known) else None
-
-    def _functional_linear(self, node: fx.Node, value: Value) -> Value | None:
-        """Treat ``F.linear`` with the parameters of a layer, as called by its subclasses, as that layer."""
-        weight, bias = (_argument(node, i, name, None) for i, name in ((1, "weight"), (2, "bias")))
-        path = str(getattr(weight, "target", "")).removesuffix(".weight")
-        layer = dict(self.model.named_modules()).get(path) if getattr(weight, "op", "") == "get_attr" else None
-        if layer is None or not is_linear(layer):
-            return None
-        expected = f"{path}.bias" if layer._parameters.get("bias") is not None else None
-        return self._linear(node, path, layer, value) if getattr(bias, "target", None) == expected else None
-
-    def _reshape(self, node: fx.Node, value: Channels) -> Value | None:
-        """Follow channels that stay, merge with positions, or are split into groups of a fixed size."""
-        before, after = node.all_input_nodes[0].meta["shape"], node.meta["shape"]
-        result = _regroup(value, before, after)
-        if result is None or result.size != value.size:
-            self._pin([value], _call_text(node, str(node.target)))
-            return result and result._replace(parts=(self.axes.derive(value.parts[0], result.size),))
-        if node.op == "call_method" and node.target in ("view", "reshape"):
-            shape: Any = node.args[-1] if isinstance(node.args[-1], (list, tuple)) else node.args[1:]
-            if shape[result.dim] != -1:
-                use = LayerWidth(value.parts, after[result.dim] // value.size)
-                self.literals.append(ReshapeLiteral(node, result.dim, use))
+                self._pin([value] if broadcast else values, f"the call of {node.name} with unlike operands")
         return result
 
-    def _permute(self, node: fx.Node, value: Channels) -> Value | None:
-        rank = len(node.meta["shape"])
-        if node.target == "permute":
-            dims: Any = _argument(node, 1, "dims", ())
-            dims = dims if isinstance(dims, (list, tuple)) else node.args[1:]
-            order = [dim % rank for dim in dims]
-        else:
-            order = [*range(rank)]
-            first, second = (_argument(node, i, f"dim{i - 1}", 0) for i in (1, 2))
-            order[first], order[second] = order[second], order[first]
-        return value._replace(dim=order.index(value.dim % rank) - rank)
+    def _concatenate(self, node: Node) -> Value:
+        values = [self._values[each] for each in node.inputs]
+        known = [value for value in values if value is not None]
+        if not known or len(known) < len(values) or len({(value.dim, value.times) for value in known}) > 1:
+            raise _NotFollowedError
+        if _negative(node.argument(1, "dim", 0), node) == known[0].dim:
+            return known[0]._replace(parts=tuple(part for value in known for part in value.parts))
+        if not all(self._tie(known[0].parts, value.parts, self._name_operation(node)) for value in known):
+            raise _NotFollowedError
+        return known[0]
 
-    def _along(self, node: fx.Node, value: Channels) -> Value | None:
-        """Operations along given dimensions: others than the channels', or reductions over the channels."""
-        name, rank = str(node.target), len(node.all_input_nodes[0].meta["shape"])
-        reduced = name in ("mean", "sum", "amax", "amin")
-        place = 2 if name in ("roll", "repeat_interleave", *_SPLITS) and name != "unbind" else 1
-        default = None if reduced or name == "roll" else 0
-        given = _argument(node, place, "dims" if name in ("roll", "flip") else "dim", default)
-        dims = [
-            dim if dim is None or dim < 0 else dim - rank for dim in (given if isinstance(given, (list, tuple)) else [given])
-        ]
-        if reduced and (given is None or value.dim in dims):
-            return Opaque.TENSOR
-        if value.dim in dims and name in ("chunk", "split", "tensor_split", "narrow") and not value.flat:
-            return self._slice(node, value, name)
-        if None in dims or value.dim in dims:
+    def _move(self, node: Node, value: Channels) -> Value:
+        """Follow the channels through a reshape, slice or mean, by applying it to a tensor that holds their numbers."""
+        spans = self._spans(node, value, 1)
+        if not spans:
+            raise _NotFollowedError
+        free = [span and span._replace(length=2 * span.length) for span in spans] == self._spans(node, value, 2)
+        pieces = [self._piece(value, span) for span in spans]
+        if not free and pieces[0] and node.name in ("view", "reshape") and pieces[0].parts == value.parts:
+            self.literals[node] = pieces[0]
+        elif not free:  # the number of channels is written in the code
+            self._pin([value], self._describe(node))
+        self._pieces[node] = pieces
+        return pieces[0] if node.shape else value
+
+    def _spans(self, node: Node, value: Channels, factor: int) -> list[_Span | None]:
+        """Return where the results have the channels, if there were ``factor`` times as many; nothing if that fails."""
+        shape = list(node.inputs[0].shape)
+        shape[value.dim] *= factor
+        numbers = torch.arange(shape[value.dim]).div(value.times, rounding_mode="floor").double()
+        marked = numbers.view(-1, *[1] * (-1 - value.dim)).expand(shape).contiguous()
+        function, args, kwargs = cast(tuple[Any, Any, Any], node.call)
+        try:
+            result = function(marked, *args[1:], **kwargs)
+            return [_span(piece) for piece in ([result] if isinstance(result, Tensor) else result)]
+        except (IndexError, RuntimeError, TypeError, _NotFollowedError):
+            return []
+
+    def _piece(self, value: Channels, span: _Span | None) -> Value:
+        if span is None:
             return None
-        removed = name in ("select", "unbind") or (reduced and _argument(node, 2, "keepdim", False) is not True)
-        return value._replace(dim=value.dim + sum(1 for dim in dims if removed and dim is not None and dim > value.dim))
-
-    def _slice(self, node: fx.Node, value: Channels, name: str) -> Value | None:
-        """Some of the channels. Their number is written in the code, unless they are equal chunks."""
-        count = _argument(node, 1, "chunks", 0) if name == "chunk" else 0
-        if len(value.parts) > 1:
-            return None
-        if not count or value.size % count:
-            self.axes.pin(value.parts, _call_text(node, name))
-        shape = node.meta.get("shape")
-        size = shape[value.dim] if shape else value.size  # the pieces of a split are separate nodes
-        return value._replace(parts=(self.axes.derive(value.parts[0], size),), norm="", depthwise="")
-
-    def _getitem(self, node: fx.Node, value: Channels) -> Value | None:
-        source, index = node.args
-        assert isinstance(source, fx.Node)
-        if node.op == "call_function":  # an item of a tuple, as a piece of a split
-            if str(source.target) not in _SPLITS or len(value.parts) > 1:
-                return value if str(source.target) in _SPLITS else None
-            return value._replace(parts=(self.axes.derive(value.parts[0], node.meta["shape"][value.dim]),))
-        items = index if isinstance(index, tuple) else (index,)
-        rank = len(source.meta["shape"])
-        used = sum(1 for item in items if item is not None and item is not ...)
-        filled: list[Any] = [part for item in items for part in ([slice(None)] * (rank - used) if item is ... else [item])]
-        filled += [slice(None)] * (rank - used if ... not in items else 0)
-        place = [i for i, item in enumerate(filled) if item is not None][value.dim]
-        several = sum(1 for item in filled if isinstance(item, fx.Node)) > 1
-        taken = filled[place]
-        if several or not isinstance(taken, slice) or any(isinstance(item, (fx.Node, list)) for item in filled[place:]):
-            return None
-        moved = value._replace(dim=-sum(1 for item in filled[place:] if not isinstance(item, int)))
-        return moved if taken == slice(None) else None if value.flat else self._slice(node, moved, "getitem")
+        if span.length * value.times == value.size * span.times:
+            return Channels(value.parts, span.dim, span.times)
+        if value.times * span.times * len(value.parts) > 1:
+            raise _NotFollowedError
+        return Channels((self.axes.derive(value.parts[0], span.length),), span.dim)
 
 
-def _call_text(node: fx.Node, name: str) -> str:
-    return f"the call of {name} in {owner(node)}" if owner(node) else f"the call of {name}"
+class _Span(NamedTuple):
+    """Position of consecutive channels in a tensor: ``length`` numbers along ``dim``, each channel ``times`` times."""
+
+    dim: int
+    length: int
+    times: int
 
 
-def _left_of(dims: int, value: Value) -> Channels | None:
-    """Channels stay if an operation acts on the last ``dims`` dimensions only."""
-    return value if isinstance(value, Channels) and -value.dim > dims else None
+def _span(marked: Tensor) -> _Span | None:
+    """Return where a tensor holds increasing numbers, along the last of its dimensions that do; None if it has one number."""
+    dim = next((dim for dim in range(-1, -1 - marked.dim(), -1) if marked.diff(dim=dim).any()), None)
+    if dim is None:
+        return None
+    numbers = marked.movedim(dim, -1).reshape(-1, marked.shape[dim])
+    times = int((numbers[0] == numbers[0, 0]).sum())
+    if not torch.equal(numbers, numbers[:, :1] + torch.arange(marked.shape[dim]) // times):
+        raise _NotFollowedError
+    return _Span(dim, marked.shape[dim], times)
 
 
-def _regroup(value: Channels, before: tuple[int, ...], after: tuple[int, ...]) -> Channels | None:
-    channel = len(before) + value.dim
-    i = j = 0
-    while i < len(before) and j < len(after):
-        first, start = i, j
-        left, right = before[i], after[j]
-        i, j = i + 1, j + 1
-        while left != right:
-            if left <= right and i < len(before):
-                left, i = left * before[i], i + 1
-            elif j < len(after):
-                right, j = right * after[j], j + 1
-            else:
-                return None
-        if first <= channel < i:
-            places = [place for place in range(start, j) if after[place] != 1]
-            if before[channel] == 1 or not places:
-                return None
-            if i - first == 1 and len(places) > 1 and not value.flat and len(value.parts) == 1:
-                return value._replace(parts=(Part(-1, after[places[-1]]),), dim=places[-1] - len(after), norm="", depthwise="")
-            if len(places) != 1:
-                return None
-            outer, inner = prod(before[first:channel]), prod(before[channel + 1 : i])
-            order = ("channels" if outer == 1 else "positions" if inner == 1 else "mixed") if outer * inner > 1 else ""
-            return value._replace(dim=places[0] - len(after), flat="mixed" if order and value.flat else order or value.flat)
-    return None
+def _negative(dim: int, node: Node) -> int:
+    return dim if dim < 0 else dim - len(node.shape)
 
 
-def _argument(node: fx.Node, position: int, name: str, default: object) -> Any:
-    """Return an argument given by position, by name or by NumPy's name."""
-    if len(node.args) > position:
-        return node.args[position]
-    numpy_name = {"dim": "axis", "keepdim": "keepdims"}.get(name, name)
-    return node.kwargs.get(name, node.kwargs.get(numpy_name, default))
-
-
-def factors(node: fx.Node) -> tuple[fx.Node, ...]:
-    """Return the two factors of a product of tensors, or nothing."""
-    inputs = tuple(node.all_input_nodes)
-    return inputs if node.op == "call_method" and node.target == "mul" and len(inputs) == 2 else ()
-
-
-def split_source(node: fx.Node) -> fx.Node | None:
+def split_source(node: Node) -> Node | None:
     """Return the node of which ``node`` is a piece: a chunk, a split, a slice."""
-    is_piece = node.op == "call_function" and str(node.args[0].target) in _SPLITS  # type: ignore[union-attr]
-    is_slice = node.op == "call_method" and node.target in ("getitem", "narrow", "select")
-    source = node.args[0] if is_piece or is_slice else None
-    return source if isinstance(source, fx.Node) else None
+    is_slice = node.place is not None and node.name in ("getitem", "select")
+    is_piece = node.place is None and any(source.name in _SPLITS for source in node.inputs)
+    return node.inputs[0] if is_slice or is_piece else None
 
 
-_POINTWISE = (nn.Identity, nn.Softmax, nn.LogSoftmax, nn.Softmax2d, nn.modules.dropout._DropoutNd, *POINTWISE_CLASSES)
-_SPLITS = ("chunk", "split", "tensor_split", "unbind")
+_SPLITS = ("chunk", "split", "unbind")
+_POINTWISE = (nn.Identity, nn.Softmax, nn.LogSoftmax, nn.Softmax2d, nn.modules.dropout._DropoutNd, *TABLE.values())
+_SPATIAL = re.compile(r"[a-z]*(?:pool|pad)([123])d|interpolate|upsamp[a-z]*(?:2d)?")
 _ARITHMETIC = "add iadd sub isub mul imul div truediv floordiv pow neg abs exp log log1p sqrt rsqrt square reciprocal sign"
 _COMPARISON = "lt gt le ge eq ne where maximum minimum clamp clamp_min clamp_max masked_fill nan_to_num lerp erf sin cos"
 _RANDOM = "softmax log_softmax normalize dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout"
-_COPY = "contiguous clone detach data float double half bfloat16"
+_COPY = "contiguous clone detach data float double half bfloat16 to type_as"
 _ELEMENTWISE = POINTWISE_NAMES.union(f"{_ARITHMETIC} {_COMPARISON} {_RANDOM} {_COPY}".split())
-_ALONG = ("mean", "sum", "amax", "amin", "roll", "flip", "narrow", "index_select", "select", "cumsum", "repeat_interleave")
-_RULES: dict[str, Callable[[ChannelAnalysis, fx.Node, Channels], Value | None]] = {
-    **dict.fromkeys((*_ALONG, *_SPLITS), ChannelAnalysis._along),
-    **dict.fromkeys(("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze"), ChannelAnalysis._reshape),
-    **dict.fromkeys(("permute", "transpose", "swapaxes"), ChannelAnalysis._permute),
-    "getitem": ChannelAnalysis._getitem,
-    "pad": lambda _, node, value: _left_of(len(_argument(node, 1, "pad", ())) // 2, value),
+_MOVES = {
+    *("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "permute", "transpose", "movedim", "expand"),
+    *(*_SPLITS, "mean", "amax", "amin", "select", "narrow", "getitem", "roll", "flip"),
 }

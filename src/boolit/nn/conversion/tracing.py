@@ -1,72 +1,103 @@
-"""Record the calls of a model's layers and of torch's functions while the model runs on an example."""
+"""Run a model on an example, and record the calls of its layers and of torch's functions."""
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
-import itertools
-import operator
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from dataclasses import dataclass, field, is_dataclass
 from functools import wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from boolit.nn.conv1x1 import Conv1x1, ConvTranspose1x1
-from boolit.nn.conversion.layers import RESIZABLE, behaves_like_its_kind, is_linear_alike, widths
-from boolit.nn.conversion.sites import ActivationChoice, PairGate, function_name
+from boolit.nn.conv1x1 import Conv1x1
+from boolit.nn.conversion.layers import is_conv1d, widths
 from boolit.nn.gates import Activation
 
 _BATCH = 3
 # Sizes of images, sequences and volumes to try for a model that is converted without an example.
 _SIDES = {1: (64, 16, 256, 1024, 16000), 2: (32, 28, 64, 224, 16, 8, 96, 128, 256), 3: (16, 32, 8, 64)}
-
-
 _CONTAINERS = (
     *(nn.Sequential, nn.Transformer, nn.TransformerEncoder, nn.TransformerDecoder),
     *(nn.TransformerEncoderLayer, nn.TransformerDecoderLayer),
 )
 
 
-class UntraceableError(ValueError):
-    """The model does not run on the example, or no example could be guessed."""
+class Place(NamedTuple):
+    """Position of a call: the module whose forward makes it, the name, and its number among the calls of that name."""
+
+    owner: str
+    call: str
+    number: int
 
 
-def trace(model: nn.Module, example: Any, choice: ActivationChoice) -> fx.Graph:
-    """Run the model once and return the graph of its calls, with the shape of every tensor in ``meta``.
+@dataclass(eq=False)
+class Node:
+    """A call of a module or a function, one of the tensors that a call returned, or a tensor that no call made.
 
-    Only instances are changed while the model runs, so pass a private copy of it.
+    ``inputs`` are the nodes of all tensors among the arguments, ``call`` is the function or module with its arguments. The
+    node of a returned tensor has the call as its only input and the ``key`` of the tensor in the result.
     """
-    recorder = _Recorder(model, choice)
+
+    name: str
+    inputs: Sequence[Node] = ()
+    module: nn.Module | None = None
+    place: Place | None = None
+    call: tuple[Any, tuple[Any, ...], dict[str, Any]] | None = None
+    key: Any = None
+    shape: tuple[int, ...] = ()  # of a tensor
+    users: list[Node] = field(default_factory=list)
+
+    def argument(self, position: int, name: str, default: object) -> Any:
+        """Return an argument of a function that was given by position or by name."""
+        _, args, kwargs = self.call or (None, (), {})
+        return args[position] if len(args) > position else kwargs.get(name, default)
+
+
+def hidden_from_compile(node: Node) -> bool:
+    """Whether torch.compile does not show the call to a mode, as that of ``torch.relu_``."""
+    function: Any = node.call and node.call[0]
+    return function.__name__.endswith("_") and getattr(Tensor, function.__name__, None) is not function
+
+
+class Trace(NamedTuple):
+    """The calls of a model, the nodes of its outputs, and the names of the functions that each module calls itself."""
+
+    nodes: list[Node]
+    outputs: list[Node]
+    functions: dict[str, set[str]]
+
+
+def trace(model: nn.Module, example: Any, leaves: Set[nn.Module]) -> Trace:
+    """Run the model once and record its calls.
+
+    Args:
+        model: a private copy, since its modules are changed while it runs.
+        example: its input.
+        leaves: modules whose calls are recorded as a whole, besides torch's and boolit's layers.
+    """
+    recorder = _Recorder(model, leaves)
     with undisturbed(model), recorder.attached():
-        for i, tensor in enumerate(tensors(example)):
-            recorder.name(tensor, recorder.graph.placeholder(f"input_{i}"))
         try:
             with recorder:
                 result = run(model, example)
         except Exception as error:
             advice = "give a tensor, a tuple of positional arguments or a dict of keyword arguments"
-            raise UntraceableError(
-                f"{type(model).__name__} does not run on the example: {first_line(error)}; {advice}"
-            ) from error
-    recorder.graph.output(recorder.argument(result))
-    return recorder.graph
+            raise ValueError(f"{type(model).__name__} does not run on the example: {first_line(error)}; {advice}") from error
+    return Trace(recorder.nodes, recorder.nodes_of(result), recorder.functions)
 
 
 def guess_example(model: nn.Module) -> tuple[Tensor, ...]:
-    """Return an input that the model accepts, judging by its first layer; each required argument gets the same tensor."""
-    parameters = inspect.signature(model.forward).parameters.values()
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    count = sum(1 for each in parameters if each.kind in kinds and each.default is each.empty) or 1
+    """Return an input that the model accepts, judging by its first layer."""
     generator = torch.Generator().manual_seed(0)
+    like = next(model.parameters(), torch.empty(0))
     for shape, embeds in _likely_shapes(model):
-        like = next(model.parameters(), torch.empty(0))
         x = torch.randn(shape, generator=generator).to(like)
-        example = (torch.ones_like(x, dtype=torch.long) if embeds else x,) * count
+        example = (torch.ones_like(x, dtype=torch.long) if embeds else x,)
         with undisturbed(model):
             try:
                 results = [*tensors(run(model, example))]
@@ -74,7 +105,7 @@ def guess_example(model: nn.Module) -> tuple[Tensor, ...]:
                 continue
         if results and results[0].shape[:1] == (_BATCH,):
             return example
-    raise UntraceableError(
+    raise ValueError(
         f"cannot tell what {type(model).__name__} reads; pass example=… (a tensor, a tuple of positional arguments or a "
         "dict of keyword arguments)"
     )
@@ -82,21 +113,20 @@ def guess_example(model: nn.Module) -> tuple[Tensor, ...]:
 
 def _likely_shapes(model: nn.Module) -> Iterator[tuple[tuple[int, ...], bool]]:
     for layer in model.modules():
-        spatial = len(getattr(layer, "kernel_size", ())) if isinstance(layer, RESIZABLE) else 0
-        if isinstance(layer, (nn.BatchNorm2d, nn.InstanceNorm2d)):
-            spatial = 2
         if isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
             yield from (((_BATCH, length), True) for length in (8, 1, 64))
             return
-        if isinstance(layer, (nn.MultiheadAttention, *RESIZABLE)) or is_linear_alike(layer):
-            width = layer.embed_dim if isinstance(layer, nn.MultiheadAttention) else next(iter(widths(layer).values()))
-            if spatial:
-                yield from (((_BATCH, width, *[side] * spatial), False) for side in _SIDES[spatial])
+        width = layer.embed_dim if isinstance(layer, nn.MultiheadAttention) else next(iter(widths(layer).values()), 0)
+        if width:
+            spatial = re.search(r"(?:Conv|ConvTranspose|BatchNorm|InstanceNorm)([123])d", type(layer).__name__)
+            for side in _SIDES[int(spatial[1])] if spatial else ():
+                yield (_BATCH, width, *[side] * int(spatial[1])), False  # type: ignore[index]
             yield from (((_BATCH, width), False), ((_BATCH, 7, width), False), ((_BATCH, width, 7), False))
             return
 
 
 def first_line(error: Exception) -> str:
+    """Return the first line of the message, or the class of an error without one."""
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
@@ -124,6 +154,17 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
                 buffer.copy_(value)
 
 
+def function_name(function: Any) -> str:
+    """Return the name of a function of torch or Python without prefixes (``add`` for ``__radd__`` and ``add_``)."""
+    package = str(getattr(function, "__module__", None) or "torch").split(".")[0]
+    name = str(getattr(function, "__name__", ""))
+    if name == "__get__":
+        name = str(getattr(function.__self__, "__name__", ""))
+    if name.startswith("__"):
+        name = re.sub(r"^[ri](?=(add|sub|mul|div|truediv|floordiv|pow|and|or|xor)$)", "", name.strip("_"))
+    return name.removesuffix("_") if package in ("torch", "_operator", "builtins", "math") else ""
+
+
 class _Recorder(TorchFunctionMode):
     """Records every call of a leaf module and, outside of these, of a function of torch.
 
@@ -131,18 +172,17 @@ class _Recorder(TorchFunctionMode):
     torch.fx, which makes one, this does not affect models that run in other threads.
     """
 
-    def __init__(self, model: nn.Module, choice: ActivationChoice) -> None:
+    def __init__(self, model: nn.Module, leaves: Set[nn.Module]) -> None:
         super().__init__()
-        self.graph, self._model, self._choice = fx.Graph(), model, choice
-        self._stored = {id(value): path for path, value in (*model.named_buffers(), *model.named_parameters())}
-        self._nodes: dict[int, tuple[fx.Node, Tensor]] = {}  # holds the tensor so that no other tensor gets its id
-        self._stack: dict[str, tuple[str, type]] = {}
-        self._calls: Counter[str] = Counter()
-        self._leaf: set[str] | None = None  # functions called inside the current leaf module
+        self.nodes, self._model, self._leaves = list[Node](), model, leaves
+        self.functions: dict[str, set[str]] = defaultdict(set)
+        self._made: dict[int, tuple[Node, Tensor]] = {}  # holds the tensor so that no other tensor gets its id
+        self._stack: list[tuple[str, Counter[str]]] = [("", Counter())]  # running modules, and the calls of each by name
+        self._in_leaf = False
 
     @contextmanager
     def attached(self) -> Iterator[None]:
-        """Route the forward of every module through `call`."""
+        """Route the forward of every module through `_call`."""
         replaced: list[tuple[nn.Module, Any]] = []
         try:
             for path, module in self._model.named_modules():
@@ -163,91 +203,62 @@ class _Recorder(TorchFunctionMode):
         return call
 
     def _is_leaf(self, module: nn.Module) -> bool:
-        boolit = isinstance(module, (Activation, PairGate, Conv1x1, ConvTranspose1x1))
-        torchs = type(module).__module__.startswith("torch.nn.") and not isinstance(module, _CONTAINERS)
-        return boolit or torchs or self._choice.takes_module(module)
+        torch_class = next(kind for kind in type(module).__mro__ if kind.__module__.startswith("torch.nn."))
+        inherited = type(module).forward is torch_class.forward and torch_class not in _CONTAINERS  # type: ignore[attr-defined]
+        ours = isinstance(module, (Activation, Conv1x1))
+        return inherited or ours or is_conv1d(module) or module in self._leaves
 
     def _call(self, path: str, module: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
-        if self._leaf is not None:
+        if self._in_leaf:
             return forward(*args, **kwargs)
-        key = f"{path}@{self._calls[path]}" if self._calls[path] else path
-        self._calls[path] += 1
-        self._stack |= {key: (path, type(module))} if path else {}
-        stack, given = dict(self._stack), (self.argument(args), self.argument(kwargs))
-        # Subclasses of torch's layers, and classes with the parameters of a linear layer, may compute anything.
-        doubtful = is_linear_alike(module) or (isinstance(module, RESIZABLE) and type(module) not in RESIZABLE)
-        self._leaf = set() if self._is_leaf(module) and not doubtful else None
-        last = self.graph._root.prev
+        place, inputs = self._place(path), self.nodes_of((args, kwargs))
+        self._stack.append((path, Counter()))
+        self._in_leaf = is_leaf = self._is_leaf(module)
         try:
             result = forward(*args, **kwargs)
-            inside, is_leaf = self._leaf, self._leaf is not None
-            if doubtful and behaves_like_its_kind(module, args, kwargs, result):
-                inside, is_leaf = self._forget(last), True
-            if is_leaf:
-                node = self.graph.create_node("call_module", path, *given)
-                node.meta |= {"nn_module_stack": stack, "inside": inside}
-                self.name(result, node)
         finally:
-            self._stack.pop(key, None)
-            self._leaf = None
+            self._stack.pop()
+            self._in_leaf = False
+        if is_leaf:
+            self._record(Node(path, inputs, module, place, (module, args, kwargs)), result)
         return result
-
-    def _forget(self, last: fx.Node) -> set[str]:
-        """Erase the nodes after ``last`` and return the names of their calls."""
-        erased = [*itertools.takewhile(lambda node: node is not last, reversed(self.graph.nodes))]
-        self._nodes = {key: pair for key, pair in self._nodes.items() if pair[0] not in erased}
-        for node in erased:
-            self.graph.erase_node(node)
-        return {str(node.target) for node in erased}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = function_name(func)
-        if self._leaf is not None:
-            self._leaf.add(name)
+        self.functions[self._stack[-1][0]].add(name)
+        if self._in_leaf:
             return func(*args, **kwargs)
-        arguments = self.argument(args), self.argument(kwargs)  # before the call, which may be in-place
+        inputs = self.nodes_of((args, kwargs))  # before the call, which may be in-place
         result = func(*args, **kwargs)
         changed = args[0] if func is Tensor.__setitem__ else result
         if any(True for _ in tensors(changed)):
-            node = self.graph.create_node("call_method", name or str(func), *arguments)
-            # torch.compile does not show calls such as torch.relu_ to a mode.
-            hidden = func.__name__.endswith("_") and getattr(Tensor, func.__name__, None) is not func
-            node.meta |= {"nn_module_stack": dict(self._stack), "hidden": hidden}
-            self.name(changed, node)
+            self._record(Node(name or str(func), inputs, None, self._place(name), (func, args, kwargs)), changed)
         return result
 
-    def argument(self, value: Any) -> Any:
-        """Return a value as an argument of a node."""
-        if isinstance(value, Tensor):
-            return self._node(value)
-        if isinstance(value, slice):
-            return slice(*map(self.argument, (value.start, value.stop, value.step)))
-        if isinstance(value, (bool, int, float, str, type(...))):
-            return value
-        items = {str(key): self.argument(item) for key, item in _items(value)}
-        if isinstance(value, Mapping):
-            return items
-        kind = type(value) if type(value) in (list, tuple) else tuple
-        return kind(items.values()) if items or isinstance(value, (list, tuple)) else None
+    def _place(self, name: str) -> Place:
+        owner, counts = self._stack[-1]
+        counts[name] += 1
+        return Place(owner, name, counts[name] - 1)
 
-    def _node(self, tensor: Tensor) -> fx.Node:
-        if id(tensor) not in self._nodes:
-            path = self._stored.get(id(tensor))
-            stored = path is not None and self.graph.create_node("get_attr", path)
-            self.name(tensor, stored or self.graph.placeholder(f"constant_{len(self._nodes)}"))
-        return self._nodes[id(tensor)][0]
-
-    def name(self, result: Any, node: fx.Node) -> None:
-        """Record which node made a tensor, or the tensors of a collection."""
+    def _record(self, node: Node, result: Any) -> None:
+        """Add a node that made a tensor, or the tensors of a collection."""
+        self.nodes.append(node)
+        for source in node.inputs:
+            source.users.append(node)
         if isinstance(result, Tensor):
-            node.meta["shape"] = tuple(result.shape)
-            self._nodes[id(result)] = node, result
+            node.shape = tuple(result.shape)
+            self._made[id(result)] = node, result
         for key, item in _items(result):
             if any(True for _ in tensors(item)):
-                part = self.graph.call_function(operator.getitem, (node, key))
-                part.meta["nn_module_stack"] = dict(self._stack)
-                self.name(item, part)
+                self._record(Node("getitem", [node], key=key), item)
+
+    def nodes_of(self, value: Any) -> list[Node]:
+        """Return the nodes of all tensors in a value."""
+        for tensor in tensors(value):
+            if id(tensor) not in self._made:
+                self._record(Node("constant"), tensor)
+        return [self._made[id(tensor)][0] for tensor in tensors(value)]
 
 
 def tensors(value: Any) -> Iterator[Tensor]:
@@ -259,5 +270,5 @@ def tensors(value: Any) -> Iterator[Tensor]:
 
 
 def _items(value: Any) -> Iterable[tuple[Any, Any]]:
-    value = vars(value) if dataclasses.is_dataclass(value) and not isinstance(value, (type, Mapping)) else value
+    value = vars(value) if is_dataclass(value) and not isinstance(value, (type, Mapping)) else value
     return value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, (list, tuple)) else ()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm
 
-from boolit.nn.conversion.channels import Axes, ChannelAnalysis, LayerWidth, Link, Part
+from boolit.nn.conversion.channels import Axes, ChannelAnalysis, Channels, Link, Part
 from boolit.nn.width import round_width, width_for_budget
 
 Widths = tuple[Fraction, ...]
@@ -39,22 +39,13 @@ class Scale:
             for root, factor in group.factors.items()
         }
 
-    def size(self, use: LayerWidth) -> int:
-        return use.times * sum(self.part(part) for part in use.parts)
-
     def part(self, part: Part) -> int:
+        """Return the new size of a part."""
         return int(part.size * self._factors.get(self._axes.root(part.axis), Fraction(1)))
 
-
-def width_groups(analysis: ChannelAnalysis, copies: int = 0) -> list[WidthGroup]:
-    """Return the groups of dependent widths and add activations that no widths allow to ``analysis.refusals``.
-
-    Args:
-        analysis: a finished analysis.
-        copies: channels before an activation for each old one with ``weights="exact"``, else 0.
-    """
-    groups = [_group(analysis, links, copies) for links in _connected(analysis)]
-    return [group for group in groups if group is not None]
+    def size(self, channels: Channels) -> int:
+        """Return the new size of all parts, times their positions."""
+        return channels.times * sum(map(self.part, channels.parts))
 
 
 def round_widths(groups: Sequence[WidthGroup], scale: Fraction = Fraction(1)) -> Widths:
@@ -81,92 +72,104 @@ def fit_widths(groups: Sequence[WidthGroup], budget: int, count: Callable[[Width
 
 
 def _improve_rounding(groups: Sequence[WidthGroup], scale: Fraction, miss: Callable[[Widths], int], tolerance: int) -> Widths:
-    """Round widths the other way where that helps: equal layers equally, unless the count still misses by much."""
+    """Round widths the other way if that helps: equal layers equally, unless the count still misses by much."""
     free = sorted((i for i, group in enumerate(groups) if not group.fixed), key=lambda i: -groups[i].nominal)
-    kinds: dict[tuple[Fraction, int], set[int]] = {}
+    alike: dict[tuple[Fraction, int], set[int]] = {}
     for i in free:
-        kinds.setdefault((groups[i].nominal, groups[i].multiple), set()).add(i)
+        alike.setdefault((groups[i].nominal, groups[i].multiple), set()).add(i)
+
+    def other_rounding(group: WidthGroup, width: Fraction) -> Fraction:
+        up = width <= group.nominal * scale
+        return width + group.multiple if up else max(width - group.multiple, Fraction(group.multiple))
+
     widths = round_widths(groups, scale)
-    for changed in (*kinds.values(), *({i} for i in free)):
-        if changed in kinds.values() or miss(widths) > tolerance:
-            other = tuple(_other_rounding(groups[i], n, scale) if i in changed else n for i, n in enumerate(widths))
+    for changed in (*alike.values(), *({i} for i in free)):
+        if changed in alike.values() or miss(widths) > tolerance:
+            other = tuple(other_rounding(groups[i], n) if i in changed else n for i, n in enumerate(widths))
             widths = min(widths, other, key=miss)
     return widths
 
 
-def _other_rounding(group: WidthGroup, width: Fraction, scale: Fraction) -> Fraction:
-    up = width <= group.nominal * scale
-    return width + group.multiple if up else max(width - group.multiple, Fraction(group.multiple))
+def width_groups(analysis: ChannelAnalysis, copies: int = 0) -> list[WidthGroup]:
+    """Return the groups of dependent widths and add activations that no widths allow to ``analysis.refusals``.
+
+    Args:
+        analysis: the channels.
+        copies: channels before an activation for each old one with ``weights="exact"``, else 0.
+    """
+    groups, remaining = [], list(analysis.links)
+    while remaining:
+        links, factors, refusals = _connected_links(analysis.axes, remaining, copies)
+        group = None if refusals else _group(analysis.axes, links, factors, copies)
+        if isinstance(group, WidthGroup):
+            groups.append(group)
+        else:
+            refusals |= group or {}
+        for link, reason in refusals.items():
+            if link.site is not None:
+                analysis.refusals.setdefault(link.site, reason)
+    return sorted(groups, key=lambda group: max(map(analysis.links.index, group.links)))
 
 
-def _connected(analysis: ChannelAnalysis) -> list[list[Link]]:
-    """Return the links in groups that share axes."""
-    root, groups = analysis.axes.root, list[tuple[set[int], list[Link]]]()
-    for link in analysis.links:
-        ends = {root(link.before.axis), root(link.after.axis)}
-        touching = [group for group in groups if group[0] & ends]
-        merged = ends.union(*(axes for axes, _ in touching)), [*(each for _, links in touching for each in links), link]
-        groups = [group for group in groups if group not in touching] + [merged]
-    return [links for _, links in groups]
+def _connected_links(axes: Axes, remaining: list[Link], copies: int) -> tuple[list[Link], dict[int, Fraction], dict[Link, str]]:
+    """Remove links that depend on each other from ``remaining``. Return them, the factors of their axes, and refusals."""
+    factors, links = {axes.root(remaining[0].before.axis): Fraction(1)}, list[Link]()
+    contradictions: dict[Link, str] = {}
+    while link := next((each for each in remaining if _ends(axes, each) & factors.keys()), None):
+        remaining.remove(link)
+        links.append(link)
+        before, after = axes.root(link.before.axis), axes.root(link.after.axis)
+        base = factors[before] if before in factors else factors[after] / link.ratio
+        factors.setdefault(before, base)
+        if factors.setdefault(after, base * link.ratio) != base * link.ratio:
+            cause = axes.cause(link.before.axis, link.after.axis)
+            tied = f"{cause} makes its output as wide as its input" if cause else "activations of different maps meet after it"
+            contradictions[link] = tied
+    return links, factors, _chained(axes, links, copies) or contradictions
 
 
-def _group(analysis: ChannelAnalysis, links: list[Link], copies: int) -> WidthGroup | None:
-    axes, root = analysis.axes, analysis.axes.root
-    factors = _factors(analysis, links, copies)
-    if factors is None:
-        return None
-    before = {root(link.before.axis) for link in links}
-    unit = gcd(*(size for axis in before for size in axes.multiples[axis]))
-    if copies:
-        grown = [axis for axis, factor in factors.items() if factor * copies != 1 and axes.pins[axis]]
-        for link in links if grown else ():
-            reason = f"weights='exact' needs more channels where {axes.pins[grown[0]]} fixes them"
-            analysis.refusals.setdefault(link.site, reason)
-        return None if grown else WidthGroup(factors, links, unit, Fraction(unit * copies), 1, fixed=True)
-    pinned = sorted((axis for axis in factors if axes.pins[axis]), key=lambda axis: axis not in before)
-    clashing = [axis for axis in pinned if factors[axis] != factors[pinned[0]]]
-    for link in links if clashing else ():
-        if root(link.after.axis) in clashing or root(link.before.axis) in clashing:
-            ends = [axes.pins[root(part.axis)] or axes.pins[pinned[0]] for part in (link.after, link.before)]
-            analysis.refusals.setdefault(link.site, f"its output is fixed by {ends[0]}, and its input by {ends[1]}")
-    if clashing:
-        return None
-    nominal = unit / (factors[pinned[0]] if pinned else max(factors[axis] for axis in before))
-    sizes = [(size, multiple, factors[axis]) for axis in factors for size, multiple in axes.multiples[axis].items()]
-    multiple = lcm(*((Fraction(multiple * unit, size) / factor).numerator for size, multiple, factor in sizes))
-    if pinned and nominal % multiple:
-        needed = "" if nominal == unit else f"would need {nominal} before it, which "
-        for link in links:
-            why = f"its {unit} channels are fixed by {axes.pins[pinned[0]]}, and {needed}must be a multiple of {multiple}"
-            analysis.refusals.setdefault(link.site, why)
-        return None
-    return WidthGroup(factors, links, unit, nominal, multiple, bool(pinned))
+def _ends(axes: Axes, link: Link) -> set[int]:
+    return {axes.root(link.before.axis), axes.root(link.after.axis)}
 
 
-def _factors(analysis: ChannelAnalysis, links: list[Link], copies: int) -> dict[int, Fraction] | None:
-    """Return the factor of every axis relative to the first, or None if an activation contradicts the others."""
-    axes, root = analysis.axes, analysis.axes.root
-    made = {root(link.after.axis): link for link in links if link.ratio != 1 or copies}
-    refused = len(analysis.refusals)
+def _chained(axes: Axes, links: Sequence[Link], copies: int) -> dict[Link, str]:
+    """Return activations that read what another one made."""
+    made = {axes.root(link.after.axis): link for link in links if link.site and (link.ratio != 1 or copies)}
+    refusals = {}
     for link in links:
-        source = made.get(root(link.before.axis))
-        # An activation may read what another one made only through a depthwise layer, which cannot change the width.
-        if source and (copies or not link.depthwise):
+        source = made.get(axes.root(link.before.axis))
+        if link.site and source and source.site:
             cause = axes.cause(link.before.axis, source.after.axis)
             output = "its output" if source is link else f"the output of {source.site.name}"
             tied = f"{cause} makes its input as wide as {output}"
-            analysis.refusals.setdefault(link.site, tied if cause else f"it acts on the output of {source.site.name}")
-    if len(analysis.refusals) > refused:
-        return None
-    factors, queue = {root(links[0].before.axis): Fraction(1)}, [*links]
-    while queue:
-        link = next(each for each in queue if {root(each.before.axis), root(each.after.axis)} & factors.keys())
-        queue.remove(link)
-        before, after, ratio = root(link.before.axis), root(link.after.axis), link.ratio
-        base = factors[before] if before in factors else factors[after] / ratio
-        factors.setdefault(before, base)
-        if factors.setdefault(after, base * ratio) != base * ratio:
-            cause = axes.cause(link.before.axis, link.after.axis)
-            tied = f"{cause} makes its output as wide as its input" if cause else "activations of different maps meet after it"
-            analysis.refusals.setdefault(link.site, tied)
-    return None if len(analysis.refusals) > refused else factors
+            refusals[link] = tied if cause else f"it acts on the output of {source.site.name}"
+    return refusals
+
+
+def _group(axes: Axes, links: list[Link], factors: dict[int, Fraction], copies: int) -> WidthGroup | dict[Link, str]:
+    """Return the group of these links, or refusals."""
+    pins, multiples = axes.pins(), axes.multiples()
+    before = {axes.root(link.before.axis) for link in links if link.site}
+    unit = gcd(*(size for axis in before for size in multiples[axis]))
+    if copies:
+        grown = [axis for axis, factor in factors.items() if factor * copies != 1 and axis in pins]
+        if grown:
+            return dict.fromkeys(links, f"weights='exact' needs more channels where {pins[grown[0]]} fixes them")
+        return WidthGroup(factors, links, unit, Fraction(unit * copies), 1, fixed=True)
+    pinned = sorted((axis for axis in factors if axis in pins), key=lambda axis: axis not in before)
+    clashing = {axis for axis in pinned if factors[axis] != factors[pinned[0]]}
+    if clashing:
+        fixed = {
+            link: [pins.get(axes.root(part.axis), pins[pinned[0]]) for part in (link.after, link.before)]
+            for link in links
+            if _ends(axes, link) & clashing
+        }
+        return {link: f"its output is fixed by {after}, and its input by {before}" for link, (after, before) in fixed.items()}
+    nominal = unit / (factors[pinned[0]] if pinned else max(factors[axis] for axis in before))
+    sizes = [(size, multiple, factors[axis]) for axis in factors for size, multiple in multiples[axis].items()]
+    multiple = lcm(*((Fraction(multiple * unit, size) / factor).numerator for size, multiple, factor in sizes))
+    if pinned and nominal % multiple:
+        needed = "" if nominal == unit else f"would need {nominal} before it, which "
+        reason = f"its {unit} channels are fixed by {pins[pinned[0]]}, and {needed}must be a multiple of {multiple}"
+        return dict.fromkeys(links, reason)
+    return WidthGroup(factors, links, unit, nominal, multiple, bool(pinned))

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from boolit.lab.common.random import keys
 from boolit.lab.datasets import source
-from boolit.lab.datasets.czsl import compute_metrics
-from boolit.lab.datasets.czsl.dataset import CompositionalDataset
+from boolit.lab.datasets.czsl.pairs import CompositionalDataset, compute_metrics
 
 
 def made(**options: Any) -> CompositionalDataset:

@@ -18,7 +18,7 @@ from scipy.io import savemat
 
 from boolit.errors import UserError
 from boolit.lab.datasets import Dataset, describe, load, source
-from boolit.lab.datasets.images.decoding import decode_image
+from boolit.lab.datasets.images.folder import decode_image
 from boolit.lab.datasets.images.photographs import Caltech101, Cars, Flowers
 
 Publish = Callable[..., None]
@@ -171,7 +171,7 @@ def test_published_mat_files_are_compared_by_hash(publish: Publish, monkeypatch:
     before = Flowers.files
     publish("flowers", flowers_files())
     monkeypatch.setattr(Flowers, "files", before)
-    with pytest.raises(UserError, match=r"imagelabels.mat is not the published file: its content has another hash"):
+    with pytest.raises(UserError, match=r"is not as published: the content of imagelabels.mat has another hash"):
         loaded(name="flowers")
 
 

@@ -18,7 +18,7 @@ from scipy.io import savemat
 
 from boolit.errors import UserError
 from boolit.lab.datasets import Dataset, load, source
-from boolit.lab.datasets.images.small import Cifar10, Stl10
+from boolit.lab.datasets.images.arrays import Cifar10, Stl10
 
 Publish = Callable[..., None]
 RNG = np.random.default_rng(0)
@@ -151,7 +151,7 @@ def test_a_member_with_another_md5_is_refused(publish: Publish, monkeypatch: pyt
     before = Stl10.files
     publish("stl10", files)
     monkeypatch.setattr(Stl10, "files", before)
-    with pytest.raises(UserError, match=r"holds stl10_binary/train_X.bin, which is not the published file.*boolit fetch stl10"):
+    with pytest.raises(UserError, match=r"the content of stl10_binary/train_X.bin has another hash.*boolit fetch stl10"):
         loaded(name="stl10")
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from boolit.lab.datasets.iraven.layouts import LAYOUTS
 from boolit.lab.datasets.iraven.problems import Problem, make_problem
+from boolit.lab.datasets.iraven.rules import LAYOUTS
 
 
 @pytest.fixture(scope="session", params=list(LAYOUTS))

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from boolit.lab.datasets.iraven.layouts import LAYOUTS
 from boolit.lab.datasets.iraven.problems import ComponentMatrix, Entities, Panel, Problem, answer_set, draw_matrix, make_problem
-from boolit.lab.datasets.iraven.rules import Governed, Rule, RuleName, StableRandom
+from boolit.lab.datasets.iraven.rules import LAYOUTS, Governed, Rule, RuleName, StableRandom
 
 FIELD = {"Type": "type", "Size": "size", "Color": "color"}
 

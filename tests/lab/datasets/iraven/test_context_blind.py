@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from math import sqrt
 
-from boolit.lab.datasets.iraven.layouts import LAYOUTS, LOOKS
 from boolit.lab.datasets.iraven.problems import (
     Entity,
     Panel,
@@ -20,7 +19,7 @@ from boolit.lab.datasets.iraven.problems import (
     make_problem,
     occupied_slots,
 )
-from boolit.lab.datasets.iraven.rules import Rule, StableRandom
+from boolit.lab.datasets.iraven.rules import LAYOUTS, LOOKS, Rule, StableRandom
 
 CHANCE = 1 / 8
 

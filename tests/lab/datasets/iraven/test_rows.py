@@ -7,9 +7,8 @@ from itertools import pairwise, product
 import pytest
 from scipy.stats import binomtest, chisquare
 
-from boolit.lab.datasets.iraven.layouts import LAYOUTS
 from boolit.lab.datasets.iraven.problems import ComponentMatrix, Entities, Problem, draw_matrix
-from boolit.lab.datasets.iraven.rules import Rule, StableRandom
+from boolit.lab.datasets.iraven.rules import LAYOUTS, Rule, StableRandom
 
 GRID = LAYOUTS["distribute_nine"].components[0]
 CONSTANT = tuple(Rule("Constant", look) for look in ("Type", "Size", "Color"))  # type: ignore[arg-type]

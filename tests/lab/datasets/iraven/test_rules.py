@@ -7,8 +7,17 @@ from fractions import Fraction
 
 import pytest
 
-from boolit.lab.datasets.iraven.layouts import LAYOUTS, Component
-from boolit.lab.datasets.iraven.rules import GROUPS, Group, Rule, StableRandom, admissible_rules, draw_levels, first_levels
+from boolit.lab.datasets.iraven.rules import (
+    GROUPS,
+    LAYOUTS,
+    Component,
+    Group,
+    Rule,
+    StableRandom,
+    admissible_rules,
+    draw_levels,
+    first_levels,
+)
 
 EMPTY = None
 NUMBER_RANGES = {  # by slots: the table of the generator's published description

@@ -19,9 +19,8 @@ from typing import TypeVar
 
 import pytest
 
-from boolit.lab.datasets.iraven.layouts import LAYOUTS, LOOKS, Component, Look, Range
 from boolit.lab.datasets.iraven.problems import Entities, Entity, Panel, Problem, occupied_slots
-from boolit.lab.datasets.iraven.rules import SIGNS, STEPS, Row, offset
+from boolit.lab.datasets.iraven.rules import LAYOUTS, LOOKS, SIGNS, STEPS, Component, Look, Range, Row, offset
 
 H = TypeVar("H", bound=Hashable)
 Context = tuple[Row[H], Row[H], tuple[H, H]]  # two rows, and the first two values of the third

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field, model_validator
@@ -11,8 +11,7 @@ from torch import Tensor
 
 from boolit.lab.common.random import generator
 from boolit.lab.datasets.base import Dataset, Description, Source
-from boolit.lab.datasets.czsl.dataset import compositional_dataset
-from boolit.lab.datasets.czsl.pairs import METRICS, Pairs
+from boolit.lab.datasets.czsl.pairs import METRICS, Pairs, compositional_dataset
 
 # The proportions of MIT-States: of 1,962 pairs 1,262 are seen; the other splits have 300 and 400 unseen pairs and as many seen
 # ones. The splits have 30,338, 10,420 and 12,995 images.
@@ -25,9 +24,11 @@ OBJECT = 0.5  # weight of the contribution of the object alone
 
 
 class Composed(Source):
-    """Attributes and objects have latent codes. The features of an image are a linear map of the object's code, plus a fixed
-    random network of both codes, plus ``noise``; word vectors are linear in the codes, plus noise (``vagueness``). ``listed``
-    is the share of all pairs that occurs; the splits have MIT-States' proportions, with ``samples`` to train on.
+    """Features and word vectors that are functions of latent codes of attributes and objects.
+
+    The features of an image are a linear map of the object's code, plus a fixed random network of both codes, plus ``noise``;
+    word vectors are linear in the codes, plus noise (``vagueness``). ``listed`` is the share of all pairs that occurs; the
+    splits have MIT-States' proportions, with ``samples`` to train on.
     """
 
     name: Literal["composed"] = "composed"
@@ -52,17 +53,17 @@ class Composed(Source):
             )
         return self
 
-    generated: ClassVar[bool] = True
-
     @property
     def _pair_count(self) -> int:
         return round(self.listed * (self.attributes * self.objects))
 
     def describe(self) -> Description:
+        """Describe the data."""
         samples = {split: self._count(split) for split in ("train", *UNSEEN)}
         return Description((self.features,), self._pair_count, "classes", samples, METRICS)
 
     def load(self) -> Dataset:
+        """Load the data."""
         pairs = self._pairs()
         targets = {split: self._targets(pairs, split) for split in ("train", *UNSEEN)}
         attributes = self._normal("attributes", self.attributes, LATENT)
@@ -71,7 +72,7 @@ class Composed(Source):
         labels = torch.cat(list(targets.values()))
         table = of_pairs[labels] + self.noise * self._normal("noise", len(labels), self.features)
         words = (self._words("attribute words", attributes), self._words("object words", objects))
-        return compositional_dataset(pairs, targets, lambda: table, self.features, words, self.negatives)
+        return compositional_dataset(pairs, targets, table, words, self.negatives)
 
     def _pairs(self) -> Pairs:
         """Draw pairs in random order: first one for every attribute and object, which is seen, then others."""
@@ -104,12 +105,12 @@ class Composed(Source):
         features: Tensor = joint + OBJECT * objects @ self._normal("own", LATENT, self.features) * LATENT**-0.5
         return features
 
-    def _words(self, what: str, codes: Tensor) -> Tensor:
-        exact: Tensor = codes @ self._normal(what, LATENT, self.words) * LATENT**-0.5
-        return exact + self.vagueness * self._normal(f"{what}, vague", *exact.shape)
+    def _words(self, purpose: str, codes: Tensor) -> Tensor:
+        exact: Tensor = codes @ self._normal(purpose, LATENT, self.words) * LATENT**-0.5
+        return exact + self.vagueness * self._normal(f"{purpose}, vague", *exact.shape)
 
-    def _normal(self, what: str, *shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator(self.seed, "composed", what))
+    def _normal(self, purpose: str, *shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator(self.seed, "composed", purpose))
 
 
 def _split(listed: list[tuple[str, str]]) -> Mapping[str, list[tuple[str, str]]]:

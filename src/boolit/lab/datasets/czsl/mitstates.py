@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+import re
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import IO, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
 from boolit.errors import UserError
-from boolit.lab.common.files import cache_key, data_folder, file_digest
+from boolit.lab.common.files import cache_key, data_folder, file_digest, regular_file
+from boolit.lab.common.progress import show_working
+from boolit.lab.common.random import generator
 from boolit.lab.datasets.base import Dataset, Description
-from boolit.lab.datasets.czsl.dataset import compositional_dataset
-from boolit.lab.datasets.czsl.pairs import METRICS, Pair, Pairs
-from boolit.lab.datasets.czsl.words import Missing, WordFile
-from boolit.lab.datasets.download import PublishedDataset, PublishedFile, fetch, note_unverified, published_files
-from boolit.lab.datasets.embeddings import Origin, encode_views, load_encoder, weights_identity
-from boolit.lab.datasets.views import PhotographPlan
+from boolit.lab.datasets.czsl.pairs import METRICS, Pair, Pairs, compositional_dataset
+from boolit.lab.datasets.download import DAMAGE, PublishedDataset, PublishedFile, fetch, note_unverified, published_files
+from boolit.lab.datasets.embeddings import Origin, encode_photographs, files_identity, weights_identity
 from boolit.lab.models.resnet18 import FEATURES
 
 PAIRS = 1_962  # in all splits together
@@ -28,9 +28,11 @@ VERSION = 1  # to be increased whenever the features of an image change
 SPLIT = "compositional-split-natural"
 METADATA = f"metadata_{SPLIT}.t7"
 SPLITS = {"train": "train", "valid": "val", "test": "test"}  # our names, and the files'
-FIX = "put the published files there, as docs/compositional.md says"
+FIX = "put the published files there, as docs/paper-models.md says"
 FOLDER, GLOVE = published_files("mitstates")
 GLOVE_FILE = "glove.6B.300d.txt"
+SEPARATORS = re.compile(r"[\s_.\-]+")  # between the words of a name
+Missing: TypeAlias = Literal["error", "random"]
 
 
 class MitStates(PublishedDataset):
@@ -74,10 +76,8 @@ class MitStates(PublishedDataset):
         """The folder of the images and the split."""
         return Path(self.path) if self.path else FOLDER.path
 
-    def prepare(self) -> None:
-        self._features(read_index(self.folder), shown=True)
-
     def describe(self) -> Description:
+        """Describe the data."""
         outputs, samples = PAIRS, self.samples
         if self.folder.is_dir():
             index = read_index(self.folder)
@@ -85,29 +85,26 @@ class MitStates(PublishedDataset):
         return Description((FEATURES,), outputs, self.task, samples, METRICS)
 
     def load(self) -> Dataset:
+        """Load the data."""
         if not self.folder.is_dir():
             raise UserError(f"there is no folder {self.folder} with the files of MIT-States; {FIX}")
         index = read_index(self.folder)
         attributes, objects = index.pairs.attributes, index.pairs.objects
-        vectors = self._word_file().vectors([*attributes, *objects])
+        vectors = self._vectors([*attributes, *objects])
         words = (vectors[: len(attributes)], vectors[len(attributes) :])
-        table = partial(self._features, index, shown=False)
-        return compositional_dataset(index.pairs, index.targets, table, FEATURES, words, self.negatives)
+        files = {split: image_files(self.folder, names) for split, names in index.images.items()}
+        folder = data_folder() / "embeddings" / cache_key(f"{VERSION} {self.digest} {files_identity(files)}")
+        table = encode_photographs(folder, files, self.weights, self.digest)
+        return compositional_dataset(index.pairs, index.targets, table, words, self.negatives)
 
-    def _word_file(self) -> WordFile:
+    def _vectors(self, names: Sequence[str]) -> Tensor:
         if vectors_digest(self.vectors) != self.vectors_digest:
             fault = f"the word vectors here are not those with the digest {self.vectors_digest}"
             raise UserError(f"{fault}; put these back, or plan again")
-        if self.vectors is not None:
-            return WordFile(Path(self.vectors), None, self.missing, self.seed)
-        path = fetch(GLOVE)
-        file, member = (path / GLOVE_FILE, None) if path.is_dir() else (path, GLOVE_FILE)
-        return WordFile(file, member, self.missing, self.seed, partial(note_unverified, GLOVE))
-
-    def _features(self, index: MitStatesIndex, shown: bool) -> Tensor:
-        plan = PhotographPlan.of({split: image_files(self.folder, names) for split, names in index.images.items()})
-        folder = data_folder() / "embeddings" / cache_key(f"{VERSION} {self.digest} {plan.identity()}")
-        return encode_views(folder, plan, 0, partial(load_encoder, self.weights, self.digest), refreshed=False, shown=shown)
+        if self.vectors is None:
+            note_unverified(GLOVE)
+        path = Path(self.vectors) if self.vectors else fetch(GLOVE)
+        return word_vectors(path / GLOVE_FILE if path.is_dir() else path, names, self.missing, self.seed)
 
 
 def vectors_digest(vectors: str | None) -> str:
@@ -115,13 +112,12 @@ def vectors_digest(vectors: str | None) -> str:
     return GLOVE.hash if vectors is None else file_digest(Path(vectors), "file of word vectors")
 
 
-@dataclass(frozen=True)
-class MitStatesIndex:
+class MitStatesIndex(NamedTuple):
     """Pairs, and for every split its images, as paths below ``images``, with the number of each image's pair."""
 
     pairs: Pairs
-    images: Mapping[str, list[str]]
-    targets: Mapping[str, Tensor]
+    images: dict[str, list[str]]
+    targets: dict[str, Tensor]
 
 
 def read_index(folder: Path) -> MitStatesIndex:
@@ -150,11 +146,10 @@ def _read_pairs(path: Path) -> list[Pair]:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read ({error}); {FIX}") from None
-    pairs = [tuple(line.split()) for line in lines if line.strip()]
-    for pair in pairs:
-        if len(pair) != 2:
-            raise UserError(f"{path} has the line {' '.join(pair)!r}, which is not an attribute and an object; {FIX}")
-    return [(pair[0], pair[1]) for pair in pairs]
+    pairs = [line.split() for line in lines if line.strip()]
+    if any(len(pair) != 2 for pair in pairs):
+        raise UserError(f"{path} has a line that is not an attribute and an object; {FIX}")
+    return [(attribute, thing) for attribute, thing in pairs]
 
 
 def _read_metadata(path: Path) -> Iterator[tuple[str, Pair, str]]:
@@ -189,3 +184,56 @@ def image_files(folder: Path, names: Iterable[str]) -> list[Path]:
             raise UserError(f"{images} has no folder of the image {name!r}; {FIX}")
         paths.append(parent / file)
     return paths
+
+
+def word_vectors(path: Path, names: Sequence[str], missing: Missing = "error", seed: int = 0) -> Tensor:
+    """Return a vector for each name: that of the name in lower case, else the mean of its words.
+
+    Args:
+        path: a text file with a word and its numbers on each line, or GloVe's zip file with one.
+        names: the names, which may have several words.
+        missing: what happens to a name without a known word: an error, or a random vector with the standard deviation of the
+            others.
+        seed: seed of the random vectors.
+
+    Shape: ``(names, size)``.
+    """
+    parts = {name: [word for word in SEPARATORS.split(name.lower()) if word] for name in names}
+    known = _read_vectors(path, {word for name in names for word in (name.lower(), *parts[name])})
+    if not known or len({len(vector) for vector in known.values()}) > 1:
+        raise UserError(f"{path} has no vectors of one size for names such as {names[0]!r}; give a file of word vectors")
+    size, deviation = len(next(iter(known.values()))), float(torch.stack(list(known.values())).std())
+    vectors, unknown = [], []
+    for name in names:
+        words = [name.lower()] if name.lower() in known else [word for word in parts[name] if word in known]
+        if words:
+            vectors.append(torch.stack([known[word] for word in words]).mean(0))
+        else:
+            unknown.append(name)
+            vectors.append(deviation * torch.randn(size, generator=generator(seed, "word", name)))
+    if unknown and missing == "error":
+        rule = f"{path} has no vector for {unknown[0]!r} ({len(unknown)} of {len(names)} names)"
+        raise UserError(f"{rule}; add one, or set missing = 'random'")
+    return torch.stack(vectors)
+
+
+def _read_vectors(path: Path, words: set[str]) -> dict[str, Tensor]:
+    encoded = {word.encode(): word for word in words}
+    vectors: dict[str, Tensor] = {}
+    try:
+        with ExitStack() as stack:
+            file: IO[bytes] = stack.enter_context(regular_file(path).open("rb"))
+            if path.suffix == ".zip":
+                file = stack.enter_context(stack.enter_context(zipfile.ZipFile(file)).open(GLOVE_FILE))
+            stack.enter_context(show_working("reading word vectors"))
+            for number, line in enumerate(file):
+                word, _, numbers = line.strip().partition(b" ")
+                header = number == 0 and word.isdigit() and numbers.isdigit()  # number of words and of dimensions
+                if word in encoded and not header:
+                    vectors[encoded[word]] = torch.tensor([float(value) for value in numbers.split()])
+    except (*DAMAGE, ValueError) as error:
+        raise UserError(f"{path} is not a file of word vectors ({error}); give another, or fetch it again") from None
+    for name, vector in vectors.items():
+        if not len(vector) or not bool(vector.isfinite().all()):
+            raise UserError(f"{path} has no finite numbers for {name!r}; give a file of word vectors")
+    return vectors

@@ -1,4 +1,4 @@
-"""Pairs of an attribute and an object, negatives for training, and the generalized zero-shot evaluation (a:czsl).
+"""Datasets of pairs of an attribute and an object, and the generalized zero-shot evaluation (a:czsl).
 
 Networks prefer the pairs they were trained on. A bias is added to the scores of all other pairs: the higher it is, the more
 images of unseen pairs are right, and the fewer of seen ones. The metric is the area under that curve, at about twenty biases at
@@ -9,14 +9,16 @@ counts the images with a threshold below or above it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
+from boolit.lab.common.devices import DeviceCopies
 from boolit.lab.common.random import uniform
+from boolit.lab.datasets.base import Dataset, Split, look_up_rows
 
 Pair: TypeAlias = tuple[str, str]  # attribute and object
 MAX_BIAS = 1000.0
@@ -127,8 +129,9 @@ def compute_metrics(scores: Tensor, y: Tensor, pairs: Pairs, split: str) -> dict
 
 
 def _thresholds(scores: Tensor, y: Tensor, rows: Tensor, kind: Tensor, rivals: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-    """Return by how much the rivals, the pairs of the other kind, must be lowered for an image to be right with 1 … depth
-    guesses, and how far the best rivals are ahead of the true pair.
+    """Return by how much the rivals, the pairs of the other kind, must be lowered, and how far the best rivals are ahead.
+
+    The first is for an image to be right with 1 … depth guesses, the second is relative to the true pair.
 
     Shape: ``(runs, images of the rows, depth)`` each, float64.
     """
@@ -155,3 +158,57 @@ def _curve(until: Tensor, above: Tensor, critical: Tensor) -> Curve:
     bias = torch.cat([reached[:: max(1, len(reached) // STEPS)], reached.new_tensor([MAX_BIAS])])
     seen, unseen = until > bias.unsqueeze(1), above < bias.unsqueeze(1)
     return Curve(bias, *(right.sum(1).double() / max(1, right.shape[1]) for right in (seen, unseen)))
+
+
+@dataclass(frozen=True)
+class CompositionalDataset(Dataset):
+    """A dataset whose classes are the listed ``pairs``.
+
+    A sample is stored as the row of its features in a table. In a training step, the numbers of the candidate pairs follow, the
+    true one first: the class is then 0.
+
+    Shape: a sample is ``(1,)``, or ``(2 + negatives,)`` once drawn; a network reads ``(features,)``, and any candidates.
+    """
+
+    pairs: Pairs = field(kw_only=True)
+
+
+def compositional_dataset(
+    pairs: Pairs,
+    targets: Mapping[str, Tensor],
+    table: Tensor,
+    words: tuple[Tensor, Tensor],
+    negatives: int,
+) -> CompositionalDataset:
+    """Return a dataset of the rows of a table.
+
+    Args:
+        pairs: the listed pairs.
+        targets: the number of each sample's pair, by split.
+        table: the features ``(samples, features)`` in the order of the targets.
+        words: word vectors of attributes and objects, ``(names, size)`` each.
+        negatives: number of wrong candidates in a training step.
+    """
+    seen, features = DeviceCopies(pairs.seen), DeviceCopies(table)
+
+    def encode(x: Tensor) -> Tensor:  # the numbers of candidates stay, as floats (exact below 2²⁴)
+        return torch.cat([look_up_rows(features, x[..., 0]), x[..., 1:]], -1)
+
+    def draw(x: Tensor, y: Tensor, run_keys: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        candidates = sample_candidates(seen.on(y.device), y, run_keys, step, negatives)
+        return torch.cat([x, candidates], -1), torch.zeros_like(y)
+
+    rows = torch.arange(sum(map(len, targets.values()))).unsqueeze(1).split([len(y) for y in targets.values()])
+    attributes, objects = (torch.cat([vectors, torch.zeros(1, vectors.shape[1])]) for vectors in words)
+    return CompositionalDataset(
+        splits={name: Split(x, y) for (name, y), x in zip(targets.items(), rows, strict=True)},
+        task="classes",
+        outputs=len(pairs.numbers),
+        encode=encode,
+        draw=draw,
+        # The paper's networks have a padding row of zeros, which counts as parameters and is never read.
+        initial_values={"pairs": pairs.numbers, "attributes.weight": attributes, "objects.weight": objects},
+        extra_metrics=lambda split, outputs: compute_metrics(outputs, targets[split], pairs, split),
+        input_shape=(table.shape[1],),
+        pairs=pairs,
+    )

@@ -12,25 +12,34 @@ from pydantic import model_validator
 
 from boolit.errors import UserError
 from boolit.lab.common.files import cache_key, data_folder
-from boolit.lab.datasets.base import Dataset, Description, Split, Subset, Validation, training_sizes
+from boolit.lab.datasets.base import Dataset, Description, Split, Subset, Validation, split_sizes
 from boolit.lab.datasets.download import (
     PublishedDataset,
     PublishedFile,
     archive_files,
     fetch,
+    file_stamp,
     note_unverified,
     published_files,
-    read_file,
-    read_members,
+    read_contents,
 )
-from boolit.lab.datasets.images.decoding import ImageFiles, Labelled, decode_splits, split_stratified
-from boolit.lab.datasets.images.folder import ImageSize, folder_files, labelled_images
-from boolit.lab.datasets.images.normalization import Normalization, normalizer
+from boolit.lab.datasets.images.folder import (
+    ImageFiles,
+    ImageSize,
+    Labelled,
+    Normalization,
+    decode_splits,
+    folder_files,
+    labelled_images,
+    normalizer,
+    split_stratified,
+)
 
 
 class Photographs(PublishedDataset, ABC):
-    """The central square of every image, scaled to ``size``. ``subset`` is the share of the training images to train on, the
-    first ones.
+    """The central square of every image, scaled to ``size``.
+
+    ``subset`` is the share of the training images to train on, the first ones.
 
     Shape: images are stored as ``(samples, 3, size, size)`` bytes.
     """
@@ -42,22 +51,23 @@ class Photographs(PublishedDataset, ABC):
     classes: ClassVar[int]
 
     @abstractmethod
-    def splits(self) -> dict[str, Split]:
+    def _splits(self) -> dict[str, Split]:
         """Return the splits with all training images."""
 
-    def sizes(self) -> Mapping[str, int]:
-        """Return the number of images in each of `splits`."""
+    def _sizes(self) -> Mapping[str, int]:
+        """Return the number of images in each of `_splits`."""
         return self.samples
 
     def describe(self) -> Description:
-        sizes = self.sizes()
-        train, _ = training_sizes(sizes["train"], 0.0, self.subset)
-        return Description((3, self.size, self.size), self.classes, self.task, {**sizes, "train": train})
+        """Describe the data."""
+        sizes = split_sizes(self._sizes(), 0.0, self.subset)
+        return Description((3, self.size, self.size), self.classes, self.task, sizes)
 
     def load(self) -> Dataset:
-        splits = self.splits()
+        """Load the data."""
+        splits = self._splits()
         x, y = splits["train"].x, splits["train"].y
-        train, _ = training_sizes(len(x), 0.0, self.subset)
+        train = split_sizes({"train": len(x)}, 0.0, self.subset)["train"]
         splits["train"] = Split(x[:train], y[:train])
         return Dataset(splits, self.task, self.classes, encode=normalizer(self.normalization))
 
@@ -66,14 +76,7 @@ class Photographs(PublishedDataset, ABC):
             note_unverified(published)
             return archive_files(published)
 
-        return decode_splits(parts, self.size, published.path.parent / "decoded", _file_stamp(fetch(published)), files)
-
-
-def _file_stamp(path: Path) -> str:
-    """Return a hash of the size and time of a file, or of all files in a folder."""
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    states = ((file.relative_to(path), file.stat()) for file in files if file.is_file())
-    return cache_key(*(f"{name} {state.st_size} {state.st_mtime_ns}" for name, state in states))
+        return decode_splits(parts, self.size, published.path.parent / "decoded", file_stamp(fetch(published)), files)
 
 
 class Caltech101(Photographs):
@@ -98,30 +101,25 @@ class Caltech101(Photographs):
             return options | {"split": "spinalnet" if (_caltech_folder() / "train").is_dir() else "random"}
         return options
 
-    def sizes(self) -> Mapping[str, int]:
-        if self.split == "random":
-            return self.samples
-        return {name: len(part) for name, part in self._folders.items()}
+    def _sizes(self) -> Mapping[str, int]:
+        return self.samples if self.split == "random" else {name: len(part) for name, part in self._list_folders().items()}
 
-    def splits(self) -> dict[str, Split]:
+    def _splits(self) -> dict[str, Split]:
         if self.split == "random":
             parts = split_stratified(self._list_archive(), self.samples, 0, "caltech101", "split")
             return self._decode(self.files[0], parts)
-        folder, images = _caltech_folder(), [image for part in self._folders.values() for image in part]
-        stamp = cache_key(*(_file_stamp(folder / name) for name in ("train", self._valid_folder, "test")))
-        return decode_splits(self._folders, self.size, folder / "decoded", stamp, lambda: folder_files(folder, images))
+        folder, parts = _caltech_folder(), self._list_folders()
+        images = [image for part in parts.values() for image in part]
+        stamp = cache_key(*(file_stamp(folder / part[0][0].partition("/")[0]) for part in parts.values()))
+        return decode_splits(parts, self.size, folder / "decoded", stamp, lambda: folder_files(folder, images))
 
-    @property
-    def _valid_folder(self) -> str:
-        return "val" if (_caltech_folder() / "val").is_dir() else "eval"
-
-    @property
-    def _folders(self) -> dict[str, Labelled]:
+    def _list_folders(self) -> dict[str, Labelled]:
         folder = _caltech_folder()
+        valid = "val" if (folder / "val").is_dir() else "eval"
         parts: dict[str, Labelled] = {}
-        for name, inner in (("train", "train"), ("valid", self._valid_folder), ("test", "test")):
+        for name, inner in (("train", "train"), ("valid", valid), ("test", "test")):
             labelled = labelled_images(folder / inner)
-            if len({number for _, number in labelled}) != self.classes:
+            if labelled[-1][1] + 1 != self.classes:
                 raise UserError(f"{folder / inner} has not {self.classes} folders of images; put SpinalNet's folders there")
             parts[name] = [(f"{inner}/{image}", number) for image, number in labelled]
         return parts
@@ -150,23 +148,19 @@ class Cars(Photographs):
     samples: ClassVar[Mapping[str, int]] = {"train": 8_144, "test": 8_041}
     files: ClassVar[tuple[PublishedFile, ...]] = published_files("cars")
 
-    def sizes(self) -> Mapping[str, int]:
-        train, valid = training_sizes(self.samples["train"], self.validation)
-        return {**self.samples, "train": train} | ({"valid": valid} if valid else {})
+    def _sizes(self) -> Mapping[str, int]:
+        return split_sizes(self.samples, self.validation, 1.0)
 
-    def splits(self) -> dict[str, Split]:
+    def _splits(self) -> dict[str, Split]:
         train_images, test_images, devkit, test_annotations = self.files
-        (annotations,) = read_members(devkit).values()
-        train = self._labelled("cars_train", annotations, devkit)
-        test = self._labelled("cars_test", read_file(test_annotations), test_annotations)
-        count, valid = training_sizes(len(train), self.validation)
-        parts = (
-            split_stratified(train, {"train": count, "valid": valid}, 0, "cars", "validation") if valid else {"train": train}
-        )
+        train = self._labelled("cars_train", devkit)
+        test = self._labelled("cars_test", test_annotations)
+        sizes = split_sizes({"train": len(train)}, self.validation, 1.0)
+        parts = split_stratified(train, sizes, 0, "cars", "validation") if "valid" in sizes else {"train": train}
         return self._decode(train_images, parts) | self._decode(test_images, {"test": test})
 
-    def _labelled(self, folder: str, content: bytes, published: PublishedFile) -> Labelled:
-        records = _loadmat(content, "annotations", published)
+    def _labelled(self, folder: str, annotations: PublishedFile) -> Labelled:
+        records = _read_mat(annotations, "annotations")
         return [(f"{folder}/{record['fname'].item()}", int(record["class"].item()) - 1) for record in records]
 
 
@@ -188,23 +182,23 @@ class Flowers(Photographs):
     samples: ClassVar[Mapping[str, int]] = {"train": 6_552, "valid": 819, "test": 818}
     files: ClassVar[tuple[PublishedFile, ...]] = published_files("flowers")
 
-    def sizes(self) -> Mapping[str, int]:
+    def _sizes(self) -> Mapping[str, int]:
         return self.samples if self.split == "paper" else OFFICIAL_SIZES
 
-    def splits(self) -> dict[str, Split]:
+    def _splits(self) -> dict[str, Split]:
         images, labels, ids = self.files
-        numbers = _loadmat(read_file(labels), "labels", labels).tolist()
+        numbers = _read_mat(labels, "labels").tolist()
         labelled = [(f"jpg/image_{place:05d}.jpg", number - 1) for place, number in enumerate(numbers, start=1)]
         if self.split == "paper":
             return self._decode(images, split_stratified(labelled, self.samples, 0, "flowers", "split"))
-        content = read_file(ids)
-        parts = {name: [labelled[row - 1] for row in _loadmat(content, key, ids).tolist()] for name, key in OFFICIAL.items()}
+        parts = {name: [labelled[row - 1] for row in _read_mat(ids, key).tolist()] for name, key in OFFICIAL.items()}
         return self._decode(images, parts)
 
 
-def _loadmat(content: bytes, variable: str, published: PublishedFile) -> Any:
+def _read_mat(published: PublishedFile, variable: str) -> Any:
     from scipy.io import loadmat
 
+    (content,) = read_contents(published).values()
     try:
         return loadmat(io.BytesIO(content), variable_names=[variable])[variable].ravel()
     except Exception as error:  # a damaged file may raise anything

@@ -1,17 +1,14 @@
-"""I-RAVEN: which of eight panels completes a 3 × 3 matrix? (s:sran)
+"""I-RAVEN (s:sran): which of eight panels completes a 3 × 3 matrix?
 
-A sample is the number of a problem and the order of its panels; pixels are looked up last, in mapped memory. A configuration
-has two files with one row per problem, images scaled to some side and answers. The shorter one tells how many problems are
-complete, so a killed process loses a few problems at most, and further problems are appended.
+A sample is the number of a problem and the order of its panels; pixels are looked up last, in mapped memory.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -23,14 +20,14 @@ from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
 from boolit.errors import UserError
-from boolit.lab.common.files import data_folder, read_bounded, regular_file
+from boolit.lab.common.files import atomic_write, data_folder, read_bounded, regular_file
 from boolit.lab.common.parallel import map_in_processes, map_in_threads, processors
-from boolit.lab.common.progress import Advance, count_progress
+from boolit.lab.common.progress import count_progress
 from boolit.lab.common.random import uniform
 from boolit.lab.datasets.base import Dataset, Description, Source, Split
 from boolit.lab.datasets.iraven.drawing import SIDE, draw_problem
-from boolit.lab.datasets.iraven.layouts import LAYOUTS
 from boolit.lab.datasets.iraven.problems import CANDIDATES, make_problem
+from boolit.lab.datasets.iraven.rules import LAYOUTS
 
 VERSION = 2  # to be increased whenever a seed generates other problems
 PANELS, CONTEXT, ROW = 16, 8, 3
@@ -41,13 +38,12 @@ BATCH = 25  # problems that a process makes at once
 WORTH_A_PROCESS = 300  # problems: starting a process, which imports torch, takes about as long as making them
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Solved: TypeAlias = tuple[Bytes, int]  # the images of a problem and its answer
-Arrays: TypeAlias = Sequence[tuple[Tensor, Tensor]]  # images and answers of every configuration
 
 
 class Iraven(Source):
-    """The first ``problems`` of each configuration, generated with ``seed``, with panels scaled to ``side``. Of ten problems,
-    six are for training, two for validation and two for testing.
+    """The first ``problems`` of each configuration, generated with ``seed``, with panels scaled to ``side``.
 
+    Of ten problems, six are for training, two for validation and two for testing.
     With a ``folder``, the problems are read from it: the published files, or others in their format. ``digest`` is the hash of
     their names and sizes and of one file per configuration; it is computed if it is not given, and part of every run's key.
     """
@@ -75,30 +71,29 @@ class Iraven(Source):
             return options | {"digest": folder_digest(Path(options["folder"]))}
         return options
 
-    def prepare(self) -> None:
-        self._arrays(shown=True)
-
     def describe(self) -> Description:
+        """Describe the data."""
         names = [name for configuration in self.configurations for name in self._names(configuration)]
         samples = {ours: sum(name.endswith(f"_{theirs}.npz") for name in names) for ours, theirs in FILE_SPLITS.items()}
         metrics = tuple(f"accuracy_{name}" for name in self.configurations)
         return Description((PANELS, self.side, self.side), CANDIDATES, "classes", samples, metrics)
 
     def load(self) -> Dataset:
+        """Load the data."""
         names = [self._names(configuration) for configuration in self.configurations]
-        sizes = [len(part) for part in names]
-        owner = torch.repeat_interleave(torch.tensor(sizes))
-        panels = PanelLookup(partial(self._arrays, shown=False), sizes)
+        images, answers = zip(*map(self._stored, self.configurations), strict=True)
+        owner = torch.repeat_interleave(torch.tensor([len(part) for part in names]))
+        targets = torch.cat(answers).long()
         splits, owners = {}, {}
         for ours, theirs in FILE_SPLITS.items():
             numbered = enumerate(name for part in names for name in part)
             rows = torch.tensor([row for row, name in numbered if name.endswith(f"_{theirs}.npz")])
-            splits[ours], owners[ours] = LazySplit(stored_samples(rows), partial(panels.targets, rows)), owner[rows]
+            splits[ours], owners[ours] = Split(stored_samples(rows), targets[rows]), owner[rows]
         return Dataset(
             splits,
             "classes",
             CANDIDATES,
-            encode=panels,
+            encode=partial(look_up_panels, images),
             draw=shuffle_panels,
             extra_metrics=partial(configuration_accuracies, splits, owners, self.configurations),
             input_shape=(PANELS, self.side, self.side),
@@ -116,30 +111,36 @@ class Iraven(Source):
                 raise UserError(f"{folder} has no file RAVEN_<number>_{split}.npz below {self.problems}; {fix}")
         return names
 
-    def _arrays(self, shown: bool) -> Arrays:
+    def _stored(self, configuration: str) -> tuple[Tensor, Tensor]:
+        """Return images ``(problems, 16, side, side)`` and answers ``(problems,)`` in mapped memory, made on first use."""
         kept = data_folder() / "iraven" / (f"{self.seed}-v{VERSION}" if self.folder is None else f"folder-{self.digest}")
-        stored = [
-            StoredProblems(kept / "mapped" / f"{name}-{self.side}", len(self._names(name)), self.side)
-            for name in self.configurations
-        ]
-        if any(part.missing for part in stored):
-            kept.mkdir(parents=True, exist_ok=True)
-            with FileLock(kept / "lock"), count_progress(shown, lines=False) as begin:
-                advance = begin(
-                    "making problems" if self.folder is None else "reading problems", sum(p.missing for p in stored)
-                )
-                for name, part in zip(self.configurations, stored, strict=True):
-                    if part.missing:
-                        part.append(self._problems(name, part.count - part.missing), advance)
-        return [part.map_memory() for part in stored]
+        count = len(self._names(configuration))
+        files = kept / f"{configuration}-{self.side}-{count}"
+        kept.mkdir(parents=True, exist_ok=True)
+        with FileLock(kept / "lock"):
+            if not files.is_dir():
+                with atomic_write(files) as part, count_progress(lines=False) as begin:
+                    part.mkdir()
+                    advance = begin(f"problems of {configuration}", count)
+                    shape = (count, PANELS, self.side, self.side)
+                    images = np.lib.format.open_memmap(part / "images.npy", "w+", np.uint8, shape)
+                    answers = np.empty(count, np.uint8)
+                    for row, solved in enumerate(self._problems(configuration)):
+                        images[row], answers[row] = solved
+                        advance(1)
+                    images.flush()
+                    np.save(part / "answers.npy", answers)
+        mapped = (np.load(files / name, mmap_mode="c") for name in ("images.npy", "answers.npy"))  # copy-on-write
+        stored_images, stored_answers = map(torch.from_numpy, mapped)
+        return stored_images, stored_answers
 
-    def _problems(self, configuration: str, first: int) -> Iterator[Solved]:
+    def _problems(self, configuration: str) -> Iterator[Solved]:
         if self.folder is not None:
-            paths = [Path(self.folder) / configuration / name for name in self._names(configuration)[first:]]
+            paths = [Path(self.folder) / configuration / name for name in self._names(configuration)]
             yield from map_in_threads(partial(_read_scaled, self.side), paths)
             return
-        batches = [range(start, min(start + BATCH, self.problems)) for start in range(first, self.problems, BATCH)]
-        processes = min(processors(), (self.problems - first) // WORTH_A_PROCESS)
+        batches = [range(start, min(start + BATCH, self.problems)) for start in range(0, self.problems, BATCH)]
+        processes = min(processors(), self.problems // WORTH_A_PROCESS)
         for batch in map_in_processes(partial(_make_problems, configuration, self.seed, self.side), batches, processes):
             yield from batch
 
@@ -171,15 +172,14 @@ def _make_problems(configuration: str, seed: int, side: int, indices: Sequence[i
 
 def read_problem(path: Path) -> Solved:
     """Return the images ``(16, 160, 160)`` and the target in a problem's file."""
+    regular_file(path)
     try:
-        with regular_file(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             image, target = arrays["image"], arrays["target"]
         if image.shape != (PANELS, SIDE, SIDE) or image.dtype != np.uint8:
             raise ValueError(f"its images are {image.dtype} of shape {image.shape}, not uint8 of {(PANELS, SIDE, SIDE)}")
         if target.size != 1 or not 0 <= int(target.item()) < CANDIDATES:
             raise ValueError(f"its target is {target.tolist()}, not one of 0 to {CANDIDATES - 1}")
-    except UserError:
-        raise
     except Exception as error:  # a damaged archive may raise anything
         raise UserError(f"{path} is not a problem of I-RAVEN ({error}); replace it") from None
     return image, int(target.item())
@@ -210,90 +210,22 @@ def _area_weights(side: int) -> npt.NDArray[np.float32]:
     return weights
 
 
-@dataclass(frozen=True)
-class StoredProblems:
-    """Problems of a configuration in two files: ``stem``.pictures and ``stem``.answers."""
-
-    stem: Path
-    count: int
-    side: int
-
-    @property
-    def missing(self) -> int:
-        """The number of problems that are not stored yet."""
-        done = min(path.stat().st_size // size if path.is_file() else 0 for path, size in self._files())
-        return max(0, self.count - done)
-
-    def append(self, problems: Iterator[Solved], advance: Advance) -> None:
-        """Append the missing problems."""
-        done = self.count - self.missing
-        self.stem.parent.mkdir(parents=True, exist_ok=True)
-        (images_path, row_bytes), (answers_path, _) = self._files()
-        with images_path.open("ab") as image_file, answers_path.open("ab", buffering=0) as answer_file:
-            image_file.truncate(done * row_bytes)
-            answer_file.truncate(done)
-            for images, target in problems:
-                image_file.write(images.tobytes())
-                answer_file.write(bytes([target]))
-                advance(1)
-
-    def map_memory(self) -> tuple[Tensor, Tensor]:
-        """Return images ``(problems, 16, side, side)`` and answers ``(problems,)`` as bytes in mapped memory."""
-        images, answers = (
-            torch.from_numpy(np.memmap(path, np.uint8, "c", shape=(self.count, row_bytes)))  # copy-on-write
-            for path, row_bytes in self._files()
-        )
-        return images.view(-1, PANELS, self.side, self.side), answers.squeeze(1)
-
-    def _files(self) -> tuple[tuple[Path, int], tuple[Path, int]]:
-        images, answers = (self.stem.with_name(f"{self.stem.name}.{suffix}") for suffix in ("pictures", "answers"))
-        return (images, PANELS * self.side**2), (answers, 1)
-
-
-class LazySplit(Split):
-    """A split whose targets are in files that may not exist yet: they are read on first access."""
-
-    def __init__(self, x: Tensor, targets: Callable[[], Tensor]) -> None:
-        object.__setattr__(self, "x", x)
-        object.__setattr__(self, "_targets", targets)
-
-    @cached_property
-    def y(self) -> Tensor:
-        """The targets."""
-        targets: Tensor = self.__dict__["_targets"]()
-        return targets
-
-
-class PanelLookup:
-    """An encoding of samples as grey levels from 0 to 255, from arrays that are made when the first one is needed.
+def look_up_panels(images: Sequence[Tensor], x: Tensor) -> Tensor:
+    """Encode samples as grey levels from 0 to 255, given the images of all configurations.
 
     Shape: ``(…, 17)`` to ``(…, 16, side, side)``, float32.
     """
-
-    def __init__(self, arrays: Callable[[], Arrays], sizes: Sequence[int]) -> None:
-        self._make, self._sizes = arrays, sizes
-
-    @cached_property
-    def arrays(self) -> Arrays:
-        """The arrays of all configurations."""
-        return self._make()
-
-    def targets(self, rows: Tensor) -> Tensor:
-        """Return the numbers of the right candidates of problems ``(n,)``."""
-        return torch.cat([answers for _, answers in self.arrays])[rows].long()
-
-    def __call__(self, x: Tensor) -> Tensor:
-        # On the CPU, where the files are mapped: all panels together are gigabytes.
-        rows, order = x.reshape(-1, 1 + PANELS).cpu().split([1, PANELS], 1)
-        side = self.arrays[0][0].shape[-1]
-        result = torch.empty(len(rows), PANELS, side, side, dtype=torch.uint8)
-        first = 0
-        for (images, _), size in zip(self.arrays, self._sizes, strict=True):
-            inside = ((rows >= first) & (rows < first + size)).squeeze(1).nonzero().squeeze(1)
-            numbers = (rows[inside].long() - first) * PANELS + order[inside]
-            result[inside] = images.view(-1, side, side).index_select(0, numbers.flatten()).view(-1, PANELS, side, side)
-            first += size
-        return result.to(x.device).float().view(*x.shape[:-1], PANELS, side, side)
+    # On the CPU, where the files are mapped: all panels together are gigabytes.
+    rows, order = x.reshape(-1, 1 + PANELS).cpu().split([1, PANELS], 1)
+    side = images[0].shape[-1]
+    result = torch.empty(len(rows), PANELS, side, side, dtype=torch.uint8)
+    first = 0
+    for stored in images:
+        inside = ((rows >= first) & (rows < first + len(stored))).squeeze(1).nonzero().squeeze(1)
+        numbers = (rows[inside].long() - first) * PANELS + order[inside]
+        result[inside] = stored.view(-1, side, side).index_select(0, numbers.flatten()).view(-1, PANELS, side, side)
+        first += len(stored)
+    return result.to(x.device).float().view(*x.shape[:-1], PANELS, side, side)
 
 
 def stored_samples(rows: Tensor) -> Tensor:

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.ndimage import affine_transform
 
-from boolit.lab.datasets.iraven.layouts import ANGLES, COLORS, LAYOUTS, SIZES, Layout, Slot
 from boolit.lab.datasets.iraven.problems import Entity, Panel, Problem
+from boolit.lab.datasets.iraven.rules import ANGLES, COLORS, LAYOUTS, SIZES, Layout, Slot
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Floats: TypeAlias = npt.NDArray[np.float64]

@@ -11,9 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import comb
 
-from boolit.lab.datasets.iraven.layouts import ALL_ANGLES, LAYOUTS, LOOKS, Attribute, Component, Look
 from boolit.lab.datasets.iraven.rules import (
+    ALL_ANGLES,
     GROUPS,
+    LAYOUTS,
+    LOOKS,
+    Attribute,
+    Component,
+    Look,
     Row,
     Rows,
     Rule,

@@ -78,27 +78,17 @@ FIGURES: dict[str, PaperFigure] = {
         "not tight: the difference grows towards ln 2 = 0.6931 along both diagonals.",
         "xnor",
     ),
-    "gradient-and": PaperFigure(
-        "approximation:gradients",
-        "fig:ap:grad:AND",
-        "Slopes of AND by x and by y: exact above, approximate below, from autograd. Where one slope of AIL is 0 (white), "
-        "the other is not.",
-        "and",
-    ),
-    "gradient-or": PaperFigure(
-        "approximation:gradients",
-        "fig:ap:grad:OR",
-        "Slopes of OR by x and by y: exact above, approximate below, from autograd. Where one slope of AIL is 0 (white), the "
-        "other is not. (The paper's caption joins IL and AIL by “or” where “and” is meant.)",
-        "or",
-    ),
-    "gradient-xnor": PaperFigure(
-        "approximation:gradients",
-        "fig:ap:grad:XNOR",
-        "Slopes of XNOR by x and by y: exact above, approximate below, from autograd. Exactly one slope of AIL is 0 (white) "
-        "off the diagonals. (The paper's caption joins IL and AIL by “xnor” where “and” is meant.)",
-        "xnor",
-    ),
+    # NOTE[paper]: the captions for OR and XNOR join IL and AIL by "or" and "xnor", where "and" is meant.
+    **{
+        f"gradient-{op}": PaperFigure(
+            "approximation:gradients",
+            f"fig:ap:grad:{op.upper()}",
+            f"Slopes of {op.upper()} by x and by y: exact above, approximate below, from autograd. Where one slope of AIL is 0 "
+            "(white), the other is not.",
+            op,
+        )
+        for op in ("and", "or", "xnor")
+    },
     "relu-approximation": PaperFigure(
         "gates:relu_approximation",
         "fig:ap:relu",
@@ -161,13 +151,10 @@ def draw(
         if name not in FIGURES:
             near = [known for known in FIGURES if name and name in known] or get_close_matches(name, FIGURES, cutoff=0.5)
             raise UserError(f"unknown figure {name!r}; choose from {', '.join(near or FIGURES)}")
+    out.mkdir(parents=True, exist_ok=True)
     paths = [out / f"{name}.{format}" for name in chosen]
     for name, path in zip(chosen, paths, strict=True):
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-            save(FIGURES[name].draw(), path, FIGURES[name].caption)
-        except OSError as error:
-            raise UserError(f"cannot write {path} ({error.strerror or error}); choose another folder") from error
+        save(FIGURES[name].draw(), path, FIGURES[name].caption)
         if progress is not None:
             progress(path)
     return paths

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,34 +20,17 @@ from boolit.lab.reports.style import style
 from boolit.lab.results.names import label
 from boolit.logic import moments
 
-
-class LargestDifference(NamedTuple):
-    """The point where |AIL - IL| is largest, and the closed form of its value."""
-
-    x: float
-    y: float
-    place: str
-    closed_form: str
-    free_corner: tuple[float, float]  # of the panel, where nothing else is drawn
-
-
+# Where |AIL - IL| is largest, in numbers and words, the closed form of its value, and a free corner of the panel.
 # NOTE[paper]: a:diff says the difference never exceeds 1; it reaches ln 3 for AND and OR, and tends to ln 2 for XNOR.
 LARGEST_DIFFERENCES = {
-    "and": LargestDifference(0.0, 0.0, "at the origin", "ln 3", (0, 0)),
-    "or": LargestDifference(0.0, 0.0, "at the origin", "ln 3", (1, 1)),
-    "xnor": LargestDifference(50.0, 50.0, "as |x| = |y| → ∞", "ln 2", (0.5, 0)),
+    "and": ((0.0, 0.0), "at the origin", "ln 3", (0, 0)),
+    "or": ((0.0, 0.0), "at the origin", "ln 3", (1, 1)),
+    "xnor": ((50.0, 50.0), "as |x| = |y| → ∞", "ln 2", (0.5, 0)),
 }
 
 
 def difference(op: str, x: Tensor, y: Tensor) -> Tensor:
-    """Return AIL - IL of a gate.
-
-    Shape: that of x.
-
-    Example:
-        >>> difference("or", torch.zeros(1), torch.zeros(1))
-        tensor([-1.0986])
-    """
+    """Return AIL - IL of a gate."""
     return surface(f"{op}_ail", x, y) - surface(f"{op}_il", x, y)
 
 
@@ -75,9 +58,8 @@ def differences(op: str) -> Figure:
 
 def _state_maximum(axes: Axes, op: str) -> None:
     """Write the largest difference and its closed form into the panel."""
-    x, y, place, closed_form, (right, up) = LARGEST_DIFFERENCES[op]
-    point = torch.tensor([[x, y]], dtype=torch.float64)
-    size = float(difference(op, point[:, 0], point[:, 1]).abs())
+    point, place, closed_form, (right, up) = LARGEST_DIFFERENCES[op]
+    size = float(difference(op, *torch.tensor(point, dtype=torch.float64)[:, None]).abs())
     axes.annotate(
         f"largest |AIL − IL|:\n{size:.4f} = {closed_form}\n{place}",
         (0.03 + 0.94 * right, 0.03 + 0.94 * up),
@@ -90,10 +72,7 @@ def _state_maximum(axes: Axes, op: str) -> None:
 
 
 def slopes(spec: str, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ∂/∂x and ∂/∂y of a 2→1 activation, by autograd.
-
-    Shape: two of that of x.
-    """
+    """Return ∂/∂x and ∂/∂y of a 2→1 activation, by autograd."""
     x, y = x.clone().requires_grad_(), y.clone().requires_grad_()
     by_x, by_y = torch.autograd.grad(surface(spec, x, y).sum(), (x, y))
     return by_x, by_y
@@ -119,14 +98,7 @@ _CLAMPED = f"clamped at $10^{{{round(math.log10(CLAMP))}}}$"
 
 
 def clamped_gate(op: str, x: Tensor, y: Tensor) -> Tensor:
-    """Compute a gate by its definition, log p - log(1 - p), with both clamped from below.
-
-    Shape: the broadcast shape of x and y.
-
-    Example:
-        >>> clamped_gate("or", torch.tensor(40.0), torch.tensor(40.0))
-        tensor(16.1181)
-    """
+    """Compute a gate by its definition, log p - log(1 - p), with both clamped from below."""
     both, neither = torch.sigmoid(x) * torch.sigmoid(y), torch.sigmoid(-x) * torch.sigmoid(-y)
     true, false = {"and": (both, 1 - both), "or": (1 - neither, neither), "xnor": (both + neither, 1 - both - neither)}[op]
     return torch.log(true.clamp_min(CLAMP)) - torch.log(false.clamp_min(CLAMP))
@@ -190,19 +162,13 @@ def _draw_densities(axes: Axes, op: str, forms: tuple[str, str]) -> None:
 
 
 def density(spec: str, pairs: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return the density of a gate between `EDGES`, from equally likely pairs of operands.
-
-    Shape: pairs ``(n, 2)``; one value per bin.
-    """
+    """Return the density of a gate in each bin of `EDGES`, from equally likely pairs of operands."""
     counts, _ = np.histogram(surface(spec, pairs[:, 0], pairs[:, 1]).numpy(), bins=EDGES)
     return np.asarray(counts / len(pairs) / np.diff(EDGES), dtype=np.float64)
 
 
 def normal_pairs(count: int) -> Tensor:
-    """Return pairs of independent N(0, 1) operands from a Sobol sequence.
-
-    Shape: ``(count, 2)``.
-    """
+    """Return pairs of independent N(0, 1) operands from a Sobol sequence."""
     engine: Any = SobolEngine(2, scramble=True, seed=0)  # torch does not annotate it
     uniform: Tensor = engine.draw(count, dtype=torch.float64)
     normal: Tensor = torch.special.ndtri(uniform)

@@ -39,8 +39,8 @@ _MANY_PAIRS = 200
 class Correlations:
     """Cosine similarities of the weight rows of one layer, over an activation's runs of one size.
 
-    ``paired`` has the rows that one gate reads, or neighboring rows (0, 1), (2, 3), … if the activation reads one channel at a
-    time. ``others`` has all other pairs of rows.
+    ``paired`` has the rows that one gate reads, or neighboring rows if the activation reads one channel at a time, and
+    ``others`` all other pairs.
     """
 
     activation: str
@@ -56,8 +56,6 @@ class Correlations:
         return {
             "paired_mean": float(self.paired.mean()),
             "paired_sd": _deviation(self.paired),
-            "paired_negative": float((self.paired < 0).float().mean()),
-            "others_mean": float(self.others.mean()),
             "others_sd": _deviation(self.others),
         }
 
@@ -108,11 +106,6 @@ def row_similarities(weights: Tensor, paired: Tensor) -> tuple[Tensor, Tensor]:
     """Return the cosine similarities of rows that are read together, and of those that are not.
 
     Shape: ``(…, rows, columns)`` and ``(rows, rows)``; all pairs of all matrices, flattened.
-
-    Example:
-        >>> rows = torch.tensor([[1.0, 0.0], [-2.0, 0.0], [0.0, 3.0]])
-        >>> row_similarities(rows, torch.tensor([[0, 1, 0], [1, 0, 0], [0, 0, 0]]).bool())
-        (tensor([-1.]), tensor([0., 0.]))
     """
     unit = torch.nn.functional.normalize(weights.double(), dim=-1)
     similar = (unit @ unit.mT).float()
@@ -121,15 +114,11 @@ def row_similarities(weights: Tensor, paired: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def channels_read_together(spec: str, channels: int) -> Tensor:
-    """Return which channels an activation reads together: neighbors if it reads one at a time.
-
-    Shape: ``(channels, channels)``, without the diagonal.
+    """Return which channels an activation reads together, without the diagonal: neighbors if it reads one at a time.
 
     Example:
         >>> channels_read_together("or_ail", 4).nonzero().tolist()
         [[0, 1], [1, 0], [2, 3], [3, 2]]
-        >>> channels_read_together("glu", 4).nonzero().tolist()
-        [[0, 2], [1, 3], [2, 0], [3, 1]]
     """
     module = boolit.activation(spec)
     if channels == 1:
@@ -145,27 +134,32 @@ def channels_read_together(spec: str, channels: int) -> Tensor:
     return shared & ~torch.eye(channels, dtype=torch.bool)
 
 
-def write_correlations(found: Sequence[Correlations], folder: Path, layer: int) -> Path:
-    """Draw correlations to the folder of a report and return the file."""
-    path = folder / "report" / f"correlations-{layer}.png"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    save(row_correlations(found), path, f"Cosine similarities of the weight rows of layer {layer}.")
-    return path
+def draw_correlations(results: Path, out: Path, format: str = "png") -> list[Path]:  # noqa: A002
+    """Draw the correlations of every hidden layer of a results folder as ``out/correlations-LAYER.FORMAT``."""
+    paths = []
+    with Store(results) as store:
+        frame = store.frame()
+        for layer in range(1, 1 + max([1, *frame[frame["model"] == "mlp"]["depth"]])):
+            paths.append(out / f"correlations-{layer}.{format}")
+            figure = row_correlations(measure_correlations(store, layer, frame))
+            out.mkdir(parents=True, exist_ok=True)
+            save(figure, paths[-1], f"Cosine similarities of the weight rows of layer {layer}.")
+    return paths
 
 
 @styled
-def row_correlations(found: Sequence[Correlations]) -> Figure:
+def row_correlations(measured: Sequence[Correlations]) -> Figure:
     """Draw a panel per activation: densities of the cosine similarity of paired rows and of all other pairs."""
-    columns = min(_COLUMNS, len(found))
-    rows = math.ceil(len(found) / columns)
+    columns = min(_COLUMNS, len(measured))
+    rows = math.ceil(len(measured) / columns)
     figure = Figure(figsize=(max(2.7 * columns, 4.4), 1.0 + 1.9 * rows), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True).flatten()
-    several = len({each.study for each in found}) > 1
-    for axes, each in zip(panels, found, strict=False):
+    several = len({each.study for each in measured}) > 1
+    for axes, each in zip(panels, measured, strict=False):
         _panel(axes, each, f"{each.study}: " if several else "")
-    for axes in panels[len(found) :]:
+    for axes in panels[len(measured) :]:
         axes.set_visible(False)
-    for axes in panels[max(0, len(found) - columns) : len(found)]:
+    for axes in panels[max(0, len(measured) - columns) : len(measured)]:
         axes.tick_params(labelbottom=True)  # the lowest of its column
     figure.supxlabel("cosine similarity of two rows of the weight matrix", fontsize=10)
     figure.supylabel("density", fontsize=10)
@@ -184,7 +178,8 @@ def _panel(axes: Axes, each: Correlations, study: str) -> None:
     wider = EDGES[:: 2 if len(each.paired) >= _MANY_PAIRS else 5]  # few pairs in narrow bins are all spikes
     axes.hist(each.paired.numpy(), wider, density=len(each.paired) > 0, **look)
     axes.axvline(0, color="0.4", linewidth=0.6)
-    numbers = f"pairs {metrics['paired_mean']:+.2f}, sd {metrics['paired_sd']:.2f}; others sd {metrics['others_sd']:.2f}"
+    others = f"; others sd {metrics['others_sd']:.2f}" if len(each.others) > 1 else ""
+    numbers = f"pairs {metrics['paired_mean']:+.2f}, sd {metrics['paired_sd']:.2f}{others}"
     axes.set_title(f"{study}{label(each.activation)}, {each.runs} × {each.width} rows", pad=16)
     axes.text(0.5, 1.02, numbers.replace("-", "−"), transform=axes.transAxes, ha="center", va="bottom", fontsize=8)
     axes.set_xlim(-1, 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -19,27 +19,19 @@ from boolit.lab.paper.figures.look import DIVERGING, SEQUENTIAL, styled
 from boolit.lab.results.names import label
 from boolit.nn import activation
 
-Extend: TypeAlias = Literal["neither", "min", "max", "both"]
-
 REACH = 5.0
 POINTS = 300  # even, so no grid line lies on an axis, where a relative difference may be 0/0
 
 
 def plane(reach: float = REACH, points: int = POINTS) -> tuple[Tensor, Tensor]:
-    """Return x (growing along columns) and y (growing along rows) of a square around the origin.
-
-    Shape: two of ``(points, points)``.
-    """
+    """Return x (growing along columns) and y (growing along rows) of a square around the origin."""
     line = torch.linspace(-reach, reach, points, dtype=torch.float64)
     y, x = torch.meshgrid(line, line, indexing="ij")
     return x, y
 
 
 def surface(spec: str, x: Tensor, y: Tensor) -> Tensor:
-    """Apply a 2→1 activation to x and y.
-
-    Shape: that of x.
-    """
+    """Apply a 2→1 activation to x and y."""
     output: Tensor = activation(spec)(torch.stack([x, y], -1))
     return output.squeeze(-1)
 
@@ -76,7 +68,9 @@ def _label_positions(lines: QuadContourSet, reach: float) -> list[tuple[float, f
     return positions
 
 
-def color_bar(figure: Figure, image: AxesImage, panels: Any, label: str = "", extend: Extend = "neither") -> None:
+def color_bar(
+    figure: Figure, image: AxesImage, panels: Any, label: str = "", extend: Literal["neither", "max"] = "neither"
+) -> None:
     """Draw the scale beside its panels."""
     figure.colorbar(image, ax=panels, label=label, extend=extend, pad=0.02, ticks=MaxNLocator(5, steps=[1, 2, 5, 10]))
 

@@ -14,8 +14,6 @@ from matplotlib.figure import Figure
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from boolit.errors import UserError
-
 POSITIVE, NEGATIVE = "#D17A00", "#0072B2"  # orange and blue, as in fig:parity
 _RAMP = ["#084B78", "#2E8BC4", "#A6D0EA", "#FFFFFF", "#F7CF85", "#E08A1E", "#8F4700"]
 DIVERGING = LinearSegmentedColormap.from_list("boolit", _RAMP, N=257)  # odd, so 0 is exactly white
@@ -56,8 +54,6 @@ def save(figure: Figure, path: Path, caption: str = "") -> None:
 
     A PNG has a palette of 256 colors, which takes a quarter of the bytes.
     """
-    if path.suffix[1:] not in FORMATS:
-        raise UserError(f"cannot write {path.name!r}: figures are written as {', '.join(FORMATS)}")
     with look():
         if path.suffix == ".png":
             path.write_bytes(png(figure, caption))

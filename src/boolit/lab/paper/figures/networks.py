@@ -55,7 +55,6 @@ def learned_weights(*networks: MLPWeights) -> Figure:
 
 
 def _draw(axes: Axes, network: MLPWeights) -> None:
-    _check_shapes(network)
     largest = max(float(weight.abs().max()) for weight in network.weights)
     left, features = 0.0, _unit_heights(network.weights[0].shape[1])
     axes.scatter([left] * len(features), features, s=50, color="0.25", zorder=4)
@@ -72,17 +71,6 @@ def _draw(axes: Axes, network: MLPWeights) -> None:
     axes.set_title(f"{network.title or label(network.activation)}\nlargest |weight| {largest:.2g}")
     axes.set(xlim=(-0.7, left + 0.2))
     axes.axis("off")
-
-
-def _check_shapes(network: MLPWeights) -> None:
-    module = activation(network.activation)
-    for index, (weight, following) in enumerate(zip(network.weights, network.weights[1:], strict=False)):
-        expected = module.out_features(weight.shape[0])
-        if following.shape[1] != expected:
-            raise ValueError(
-                f"{network.activation} makes {expected} features of the {weight.shape[0]} units of layer {index}, "
-                f"but the weights of layer {index + 1} have shape {tuple(following.shape)}; they need {expected} columns"
-            )
 
 
 def _unit_heights(count: int) -> list[float]:
@@ -129,11 +117,9 @@ def xor_decision(models: Mapping[str, Model], points: Tensor, labels: Tensor, no
 
     Args:
         models: by spec or by any name; each maps points to one logit per point, or to two, one per class.
-        points: the training samples.
-        labels: 1 or True for positive samples.
+        points: the training samples, of shape ``(n, 2)``.
+        labels: 1 or True for positive samples, of shape ``(n,)`` or ``(n, 1)``.
         note: written under each title, one for all or one for each model.
-
-    Shape: points ``(n, 2)``, labels ``(n,)`` or ``(n, 1)``.
     """
     positive = labels.flatten().bool()
     columns = min(_MAPS_IN_ROW, len(models))
@@ -156,10 +142,7 @@ def xor_decision(models: Mapping[str, Model], points: Tensor, labels: Tensor, no
 
 
 def probability(model: Model, points: Tensor) -> Tensor:
-    """Return the probability of the positive class from a model with one logit, or two, one per class.
-
-    Shape: ``(n, 2)`` to ``(n,)``.
-    """
+    """Return the probability of the positive class from a model with one logit, or two, one per class."""
     with torch.no_grad():
         logits = model(points).reshape(len(points), -1)
     return torch.sigmoid(logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits[:, 0])

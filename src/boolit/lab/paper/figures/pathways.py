@@ -27,13 +27,7 @@ class Wire(NamedTuple):
 
 
 def wiring(module: Activation, channels: int) -> list[Wire]:
-    """Return the wire of every output channel of a module with this many input channels.
-
-    Example:
-        >>> from boolit import activation
-        >>> [(wire.inputs, wire.gate.spec) for wire in wiring(activation("or_xnor_ail_p"), 4)]
-        [((0, 1), 'or_ail'), ((2, 3), 'xnor_ail')]
-    """
+    """Return the wire of every output channel of a module with this many input channels."""
     module = copy.deepcopy(module).double()
     x = _probes(module, channels)
     values = module(x)
@@ -115,12 +109,7 @@ def heights(count: int) -> list[float]:
 
 
 def multiple_of_c(factor: Fraction) -> str:
-    """Return the channels after an activation in terms of the channels C before it.
-
-    Example:
-        >>> multiple_of_c(Fraction(1, 2)), multiple_of_c(Fraction(3, 2)), multiple_of_c(Fraction(1))
-        ('C/2', '3C/2', 'C')
-    """
+    """Return the channels after an activation in terms of the channels C before it, such as "3C/2"."""
     top = "C" if factor.numerator == 1 else f"{factor.numerator}C"
     return top if factor.denominator == 1 else f"{top}/{factor.denominator}"
 
