@@ -73,16 +73,7 @@ AnyFamily = Annotated[SerializeAsAny[Family], BeforeValidator(_parse_family)]
 def restore(
     model: Family, inputs: Sequence[int], outputs: int, widths: Sequence[int], spec: str, weights: Mapping[str, Tensor]
 ) -> nn.Module:
-    """Return the network of a finished run in evaluation mode.
-
-    Args:
-        model: the run's model family.
-        inputs: shape of one sample.
-        outputs: outputs of the network.
-        widths: pre-activation width of each hidden layer.
-        spec: the activation.
-        weights: the run's saved weights.
-    """
+    """Return the network of a finished run with its saved weights, in evaluation mode."""
     network = model.network(inputs, outputs, widths, spec)
     network.load_state_dict(weights)  # batch norms fill in the count of batches, which stacked weights do not have
     return network.eval()

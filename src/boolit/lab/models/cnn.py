@@ -105,14 +105,9 @@ def size_for_budget(count: Callable[[Sequence[float]], float], budget: int, stru
 
 
 def approximate_parameters(channels: int, cells: int, outputs: int, features: float, widths: Sequence[float]) -> float:
-    """Return the authors' estimate of the parameter count, without batch norm.
+    """Return the authors' estimate of the parameter count for eight widths that are not rounded yet, without batch norm.
 
-    Args:
-        channels: channels of the image.
-        cells: pixels per channel after the last pooling.
-        outputs: outputs of the network.
-        features: feature factor of the activation.
-        widths: the eight widths, not yet rounded.
+    ``cells`` are the pixels per channel after the last pooling, and ``features`` is the activation's feature factor.
     """
     total, inputs = 0.0, float(channels)
     for width in widths[:CONVOLUTIONS]:

@@ -197,12 +197,7 @@ class StackedLayerNorm(nn.Module):
 
 
 class LearnedActivation(nn.Module):
-    """An activation with parameters, such as PReLU, of every run (or module), applied with vmap.
-
-    Args:
-        runs: number of copies.
-        single: the activation of one run, on a tensor without the axis of runs.
-    """
+    """Copies of ``single``, an activation with parameters such as PReLU, one per run (or module), applied with vmap."""
 
     def __init__(self, runs: int, single: Activation) -> None:
         super().__init__()

@@ -139,14 +139,7 @@ class NarrowEncoder(nn.Module):
 
 
 class SranNetwork(nn.Module):
-    """One network, from ``(batch, 16, height, width)`` to scores ``(batch, 8)``.
-
-    Args:
-        family: the options.
-        side: side that panels are resized to.
-        widths: of the seven layers.
-        spec: the activation.
-    """
+    """One network, from ``(batch, 16, height, width)``, resized to ``side``, to scores ``(batch, 8)``."""
 
     rows: Tensor
     pairs: Tensor
