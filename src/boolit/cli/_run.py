@@ -229,16 +229,14 @@ def _print_plan(planned: Plan, json: bool) -> None:
 
 
 def _print_report(report: Report, summary: ExecutionSummary) -> None:
-    from boolit.lab.reports.tables import terminal_table
-
     console = output()
-    if report.unfinished:
-        console.print(f"[bold]{escape(report.unfinished)}[/]\n")
-    for table in report.tables:
-        console.print(terminal_table(table, console.width))
+    if report.section.unfinished:
+        console.print(f"[bold]{escape(report.section.unfinished)}[/]\n")
+    for table in report.section.tables:
+        console.print(table)
         console.print()
-    if report.verdict:
-        console.print(f"[bold]{escape(report.verdict)}[/]\n")
+    if report.section.verdict:
+        console.print(f"[bold]{escape(report.section.verdict)}[/]\n")
     if summary.interrupted:
         console.print(f"Stopped with {summary.remaining:,} runs to go.")
     console.print(f"Trained {summary.trained:,} runs in {summary.seconds:.0f} s; {summary.already:,} were already done.")
@@ -251,9 +249,9 @@ def _report_entry(report: Report, summary: ExecutionSummary) -> dict[str, Any]:
 
     counts = ("already", "trained", "diverged", "remaining", "failed", "seconds")
     return {
-        "complete": not report.unfinished,
-        "unfinished": report.unfinished or None,
-        "verdict": report.verdict or None,
+        "complete": not report.section.unfinished,
+        "unfinished": report.section.unfinished or None,
+        "verdict": report.section.verdict or None,
         "covers": COVERAGE,
         "summary": {name: getattr(summary, name) for name in counts},
         "failures": [f"{failure.cohort}: {failure.reason}" for failure in summary.failures],

@@ -27,7 +27,7 @@ from boolit.lab.compare.images import TARGET, image_table
 from boolit.lab.compare.runs import LOSS, ActivationSplit, choose_rates, edge_notes, final_plan, make_plan, place, trial_plan
 from boolit.lab.datasets.table import PreparedTable, TableSource, prepare_table
 from boolit.lab.execute import ExecutionSummary, execute
-from boolit.lab.results.splits import Estimate, ResampledSplits, SplitVerdict, compare_splits, estimate
+from boolit.lab.results.splits import Estimate, ResampledSplits, SplitVerdict, estimate
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Result
 from boolit.lab.studies import Plan
@@ -74,14 +74,13 @@ class CompareResult:
         entries = {"complete": self.summary.complete, "summary": summary, "verdict": self.text or None, "notes": [*self.notes]}
         if self.verdict is None:
             return entries
-        comparison = self.verdict.comparison
         return entries | {
-            "metric": comparison.metric.key,
+            "metric": self.verdict.metric.key,
             "claims": self.verdict.wins,
-            "estimates": {name: asdict(score) for name, score in comparison.estimates.items()},
-            "scores": comparison.scores,
+            "estimates": {name: asdict(score) for name, score in self.verdict.estimates.items()},
+            "scores": self.verdict.scores,
             "rates": [[*key, rate] for key, rate in self.rates.items()],
-            "pairs": [asdict(pair) for pair in comparison.pairs],
+            "pairs": [asdict(pair) for pair in self.verdict.pairs],
             "expected": self.expected and asdict(self.expected),
             "model": self.model and str(self.model),
         }
@@ -273,7 +272,9 @@ class CompareJob:
         rows = self.table.rows(1)
         splits = ResampledSplits(len(self.splits), len(rows["test"]), len(rows["train"]) + len(rows["valid"]))
         verdict = SplitVerdict(
-            compare_splits(scores, self.scorer.metric, splits),
+            self.scorer.metric,
+            splits,
+            scores,
             config.reference_activation,
             scoring.GUESS,
             "guessing the mean" if regression else "guessing the most frequent class",
@@ -329,20 +330,20 @@ def describe_model(result: CompareResult) -> list[str]:
     numbers = f"{form.number(expected.mean)}{interval}{form.unit}"
     return [
         f"The saved model is the network with the lowest validation loss on the first split. Expected "
-        f"{result.verdict.comparison.metric.name} on new rows: {numbers}, measured by making the same choice on every split."
+        f"{result.verdict.metric.name} on new rows: {numbers}, measured by making the same choice on every split."
     ]
 
 
 def _report_entries(result: CompareResult, keys: Sequence[str]) -> dict[str, Any]:
     """Return what the report needs besides the runs."""
     assert result.verdict is not None
-    verdict, comparison = result.verdict, result.verdict.comparison
+    verdict = result.verdict
     names = ("reference", "guess", "guess_text", "baselines", "diverged", "one_split")
     entries = {
-        "metric": comparison.metric.model_dump(),
-        "scores": comparison.scores,
-        "tested": comparison.splits.tested,
-        "others": comparison.splits.others,
+        "metric": verdict.metric.model_dump(),
+        "scores": verdict.scores,
+        "tested": verdict.splits.tested,
+        "others": verdict.splits.others,
         **{name: getattr(verdict, name) for name in names},
     }
     paragraphs = [*describe_model(result), *result.notes]

@@ -55,6 +55,10 @@ CREATE TABLE runs (
 CREATE TABLE curves (key TEXT NOT NULL REFERENCES runs (key), metric TEXT NOT NULL, epochs BLOB NOT NULL,
     PRIMARY KEY (key, metric)) WITHOUT ROWID;
 """
+_COLUMNS = (
+    *("key", "config_json", "seed", "split", "state", "metrics", "environment_json", "seconds", "recorded", "curves"),
+    *("checksum", "config", "environment"),
+)
 _SELECT = (
     "SELECT key, c.json, seed, split, state, metrics, e.json, seconds, recorded, curves, checksum, config, environment "
     "FROM runs LEFT JOIN configs c ON config = c.id LEFT JOIN environments e ON environment = e.id"
@@ -186,21 +190,16 @@ class Store:
     def _frame(self, rows: Sequence[tuple[Any, ...]]) -> pd.DataFrame:
         import pandas as pd
 
-        configs = {row[-2]: row[1] for row in rows}
-        places = {number: place for place, number in enumerate(configs)}
-        described = pd.DataFrame([_labels(json.loads(text)) for text in configs.values()], columns=list(_LABELS))
-        described = described.astype({"trial": bool, "size": int, "parameters": int, "depth": int, "learning_rate": float})
-        described["budget"] = described["budget"].astype("Int64")
-        frame = described.iloc[[places[row[-2]] for row in rows]].reset_index(drop=True)
-        columns: dict[str, Any] = {
-            "key": [row[0] for row in rows],
-            "seed": np.array([row[2] for row in rows], np.int64),
-            "split": pd.array([row[3] for row in rows], dtype="Int64"),
-            "state": [row[4] for row in rows],
-            "seconds": np.array([row[7] for row in rows], float),
-        }
-        frame = frame.assign(**columns)[["key", *_LABELS[:-1], "seed", "split", "settings", "state", "seconds"]]
-        metrics = pd.DataFrame.from_records([json.loads(row[5]) for row in rows]).astype(float)
+        table = pd.DataFrame(rows, columns=_COLUMNS)
+        configs = table.drop_duplicates("config")
+        labels = pd.DataFrame(
+            [_labels(json.loads(text)) for text in configs["config_json"]], configs["config"], columns=list(_LABELS)
+        )
+        labels = labels.astype({"trial": bool, "size": int, "parameters": int, "depth": int, "learning_rate": float})
+        labels["budget"] = labels["budget"].astype("Int64")
+        table = table.astype({"seed": "int64", "split": "Int64", "seconds": float}).join(labels, "config")
+        frame = table[["key", *_LABELS[:-1], "seed", "split", "settings", "state", "seconds"]]
+        metrics = pd.DataFrame.from_records([json.loads(text) for text in table["metrics"]]).astype(float)
         frame = pd.concat([frame, metrics.drop(columns=[name for name in metrics if name in frame])], axis=1)
         order = ["study", "profile", "activation", "depth", "size", "stage", "split", "seed", "key"]
         return frame.sort_values(order, ignore_index=True)
@@ -396,6 +395,13 @@ def _labels(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def csv_text(frame: pd.DataFrame) -> str:
+    """Return a frame as CSV in which no text is a formula of a spreadsheet."""
+    texts = frame.select_dtypes(["object", "string", "category"]).columns
+    cells = {name: frame[name].astype(object).map(csv_cell) for name in texts}
+    return str(frame.assign(**cells).to_csv(index=False, lineterminator="\n"))
+
+
 def export(frame: pd.DataFrame, path: Path, format: str) -> Path:  # noqa: A002
     """Write a frame to a file atomically and return its path.
 
@@ -410,8 +416,7 @@ def export(frame: pd.DataFrame, path: Path, format: str) -> Path:  # noqa: A002
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as part:
             if format == "csv":
-                texts = frame.select_dtypes(["object", "string", "category"]).columns
-                frame.assign(**{name: frame[name].astype(object).map(csv_cell) for name in texts}).to_csv(part, index=False)
+                part.write_text(csv_text(frame), encoding="utf-8", newline="\n")
             elif format == "json":
                 frame.to_json(part, orient="records", indent=1, double_precision=15)
             else:
