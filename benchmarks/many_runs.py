@@ -27,7 +27,7 @@ import resource, sys, time
 from boolit.lab.reports.report import write_report
 started = time.monotonic()
 report = write_report(sys.argv[1])
-print(report.section.verdict)
+print(report.verdict)
 print(time.monotonic() - started, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 

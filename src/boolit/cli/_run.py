@@ -232,11 +232,11 @@ def _print_report(report: Report, summary: ExecutionSummary) -> None:
     console = output()
     if report.section.unfinished:
         console.print(f"[bold]{escape(report.section.unfinished)}[/]\n")
-    for table in report.section.tables:
+    for table in report.tables:
         console.print(table)
         console.print()
-    if report.section.verdict:
-        console.print(f"[bold]{escape(report.section.verdict)}[/]\n")
+    if report.verdict:
+        console.print(f"[bold]{escape(report.verdict)}[/]\n")
     if summary.interrupted:
         console.print(f"Stopped with {summary.remaining:,} runs to go.")
     console.print(f"Trained {summary.trained:,} runs in {summary.seconds:.0f} s; {summary.already:,} were already done.")
@@ -251,7 +251,7 @@ def _report_entry(report: Report, summary: ExecutionSummary) -> dict[str, Any]:
     return {
         "complete": not report.section.unfinished,
         "unfinished": report.section.unfinished or None,
-        "verdict": report.section.verdict or None,
+        "verdict": report.verdict or None,
         "covers": COVERAGE,
         "summary": {name: getattr(summary, name) for name in counts},
         "failures": [f"{failure.cohort}: {failure.reason}" for failure in summary.failures],

@@ -52,14 +52,14 @@ def fill(folder: Path, planned: Plan, part: int | None = None, **more) -> Path:
 
 def test_a_report_has_a_verdict_tables_charts_and_the_recipe(tmp_path: Path, planned: Plan) -> None:
     report = write_report(fill(tmp_path, planned))
-    assert report.section.verdict.startswith("XNORₐᵢₗ has the highest mean test accuracy")
-    assert "significantly better than ReLU" in report.section.verdict
+    assert report.verdict.startswith("XNORₐᵢₗ has the highest mean test accuracy")
+    assert "significantly better than ReLU" in report.verdict
     assert [path.name for path in report.files] == ["tables.md", "tables.tex", "tables.csv", "report.html"]
     page = (report.page or tmp_path).read_text("utf-8")
     assert "boolit run parity" in page
     assert "training.epochs" in page
     assert all(chart.name in page for chart in report.section.charts)
-    assert report.section.tables[0].text.index.tolist() == list(report.section.charts[0].activations)
+    assert report.tables[0].text.index.tolist() == list(report.section.charts[0].activations)
 
 
 def test_runs_of_another_recipe_in_the_folder_are_left_out(tmp_path: Path, planned: Plan) -> None:
@@ -73,8 +73,8 @@ def test_runs_of_another_recipe_in_the_folder_are_left_out(tmp_path: Path, plann
 def test_an_unfinished_study_has_no_verdict(tmp_path: Path, planned: Plan) -> None:
     report = write_report(fill(tmp_path, planned, part=7))
     assert report.section.unfinished == "Unfinished: 7 of 9 runs are done; there is no verdict before all are."
-    assert report.section.verdict == ""
-    assert "p" not in report.section.tables[0].text
+    assert report.verdict == ""
+    assert "p" not in report.tables[0].text
 
 
 def test_a_folder_without_runs_has_no_page(tmp_path: Path, planned: Plan) -> None:

@@ -18,7 +18,7 @@ from boolit.lab.common.files import atomic_write
 from boolit.lab.datasets.holdout import for_choosing
 from boolit.lab.reports.charts import Chart, drawn, run_charts, search_charts
 from boolit.lab.reports.page import Picture, Section, html_page
-from boolit.lab.reports.tables import FORMATS, ranking, search_table, split_tables, study_tables
+from boolit.lab.reports.tables import FORMATS, Table, ranking, search_table, split_tables, study_tables
 from boolit.lab.results.names import metric_label, paper_name, sort_key
 from boolit.lab.results.splits import ResampledSplits, SplitVerdict
 from boolit.lab.results.statistics import compare, verdict
@@ -41,9 +41,19 @@ class Report:
     page: Path | None
     files: tuple[Path, ...]
 
+    @property
+    def verdict(self) -> str:
+        """The verdict; empty while runs are missing."""
+        return self.section.verdict
+
+    @property
+    def tables(self) -> Sequence[Table]:
+        """The tables, the most important first."""
+        return self.section.tables
+
     def to_json(self) -> dict[str, Any]:
         """Return the rows of the tables by their titles, and the files."""
-        tables = {table.title: table.records() for table in self.section.tables}
+        tables = {table.title: table.records() for table in self.tables}
         return {"tables": tables, "files": [str(path) for path in self.files]}
 
 

@@ -89,7 +89,7 @@ class Store:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self._thread = threading.RLock()
-        self._lock: FileLock | None = None
+        self._lock = FileLock(self.folder / LOCK, timeout=0)
         self._opened: sqlite3.Connection | None = None
 
     @property
@@ -117,18 +117,13 @@ class Store:
         Raises:
             UserError: if another process holds it.
         """
-        if self._lock is None:
-            try:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                self._lock = FileLock(self.folder / LOCK, timeout=0)
-            except OSError as error:
-                raise UserError(f"cannot create {self.folder} ({error.strerror}); choose a folder you may write to") from error
         try:
+            self.folder.mkdir(parents=True, exist_ok=True)
             held = self._lock.acquire()
         except Timeout:
             raise UserError(f"{self.folder} is in use by another process; --workers N trains in parallel") from None
         except OSError as error:
-            raise UserError(f"cannot lock {self.folder} ({error.strerror}); choose a folder you may write to") from error
+            raise UserError(f"cannot write to {self.folder} ({error.strerror}); choose a folder you may write to") from error
         with held:
             if not self.path.exists():
                 self.close()
