@@ -32,11 +32,13 @@ def examine() -> list[Section]:
     """Return facts about software, kernels, devices, optional packages and the data folder. Nothing is changed."""
     system = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     status = cpu.status()
-    kernels = {"active": status.active, "reason": status.reason, "file": status.path, "instructions": status.instructions}
+    kernels: dict[str, Fact] = {"active": status.active, "reason": status.reason}
+    kernels |= {"file": status.path, "instructions": status.instructions}
     slow = f"the compiled kernels are inactive, so gates are slower: {status.reason}"
-    software: dict[str, Fact] = {"boolit": __version__, "python": system, "torch": str(torch.__version__)}
+    versions = {"boolit": __version__, "python": system, "torch": str(torch.__version__)}
+    software: dict[str, Fact] = {**versions, "threads": torch.get_num_threads()}
     return [
-        Section("software", software | {"threads": torch.get_num_threads()}),
+        Section("software", software),
         Section("kernels", kernels, () if status.active else (slow,)),
         Section("devices", {"available": ", ".join(available_devices()), "auto": automatic_device()}),
         _extras(),

@@ -229,20 +229,18 @@ def _add_scores(builder: _Builder, comparison: Comparison, name: str) -> None:
     builder.add(
         name,
         ["" if s is None else form.score(s).removesuffix(form.unit) for s in shown],
-        ["" if s is None else _marks(comparison, s) for s in shown],
+        [_marks(comparison, s) for s in shown],
         value=[None if s is None else s.mean for s in shown],
         standard_error=[None if s is None else s.standard_error for s in shown],
     )
 
 
-def _marks(comparison: Comparison, summary: Summary) -> str:
-    leader = comparison.leader
-    if summary.n == 0 or len(comparison.summaries) == 1:
+def _marks(comparison: Comparison, summary: Summary | None) -> str:
+    if summary is None or summary.n == 0 or len(comparison.summaries) == 1:
         return ""
-    if summary is leader:
+    if summary is comparison.leader:
         return "bold"
-    p = comparison.p(leader, summary)
-    return "" if p <= ALPHA else "italic"
+    return "" if comparison.p(comparison.leader, summary) <= ALPHA else "italic"
 
 
 def _add_counts(builder: _Builder, comparison: Comparison, suffix: str = "") -> None:

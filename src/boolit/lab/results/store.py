@@ -139,16 +139,10 @@ class Store:
     def record(self, results: Iterable[Result]) -> None:
         """Write results in one transaction. A run that is already recorded stays as it is."""
         results, recorded = list(results), datetime.now(timezone.utc).isoformat(timespec="seconds")
-        with self.writing(), self._errors():
-            database = self._database()
+        with self.writing(), self._errors(), self._database() as database:  # commits, or rolls back after an error
             database.execute("BEGIN IMMEDIATE")
-            try:
-                for result in results:
-                    _insert(database, result, recorded)
-                database.execute("COMMIT")
-            except BaseException:
-                database.execute("ROLLBACK")
-                raise
+            for result in results:
+                _insert(database, result, recorded)
 
     def results(self, keys: Iterable[str] | None = None, history: bool = True) -> list[Result]:
         """Return results with their typed configurations, ordered like `frame`.
@@ -224,7 +218,7 @@ class Store:
             blobs[key][metric] = blob
         for row in rows:
             if _checksum(part for pair in sorted(blobs[row[0]].items()) for part in pair) != row[9]:
-                raise _DamagedError(f"the curves of run {row[0]!r} do not match their checksum")
+                raise sqlite3.DatabaseError(f"the curves of run {row[0]!r} do not match their checksum")
         return {
             key: {metric: np.frombuffer(zlib.decompress(blob), "<f8") for metric, blob in packed.items()}
             for key, packed in blobs.items()
@@ -260,21 +254,11 @@ class Store:
         """Turn errors of SQLite into one line that says what the user can do."""
         try:
             yield
-        except (sqlite3.Error, MemoryError, OverflowError) as error:  # a damaged length may ask for any amount of memory
-            if isinstance(error, sqlite3.ProgrammingError):
-                raise
-            advice = next((advice for part, advice in _ERRORS.items() if part in str(error)), None)
-            reason = f"{self.path} {advice}" if advice else self._damage(error)
-            raise UserError(reason) from error
-        except (_DamagedError, zlib.error) as error:
-            raise UserError(self._damage(error)) from error
-
-    def _damage(self, error: Exception) -> str:
-        return f"{self.path} is damaged: {error}; restore a copy, or delete it and train again"
-
-
-class _DamagedError(Exception):
-    """Part of a store that is not as it was written."""
+        except sqlite3.ProgrammingError:
+            raise
+        except (sqlite3.Error, zlib.error, MemoryError, OverflowError) as error:  # a damaged length may ask for any memory
+            damage = f"is damaged: {error}; restore a copy, or delete it and train again"
+            raise UserError(f"{self.path} {next((_ERRORS[part] for part in _ERRORS if part in str(error)), damage)}") from error
 
 
 def _connect(path: Path, create: bool) -> sqlite3.Connection:
@@ -313,10 +297,10 @@ def _prepare(database: sqlite3.Connection, path: Path, create: bool) -> None:
     if path.stat().st_size <= FULL_CHECK_BYTES:
         problem = database.execute("PRAGMA quick_check(1)").fetchone()[0]
         if problem != "ok":
-            raise _DamagedError(" ".join(str(problem).split()))
+            raise sqlite3.DatabaseError(" ".join(str(problem).split()))
     names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not {"runs", "configs", "environments", "curves"} <= names:
-        raise _DamagedError("tables are missing")
+        raise sqlite3.DatabaseError("tables are missing")
 
 
 def _select(database: sqlite3.Connection, query: str, keys: Iterable[str] | None) -> list[tuple[Any, ...]]:
@@ -330,7 +314,7 @@ def _rows(database: sqlite3.Connection, keys: Iterable[str] | None) -> list[tupl
     rows = _select(database, _SELECT, keys)
     for *values, checksum, _, _ in rows:
         if _row_checksum(*values) != checksum:
-            raise _DamagedError(f"run {values[0]!r} does not match its checksum")
+            raise sqlite3.DatabaseError(f"run {values[0]!r} does not match its checksum")
     return rows
 
 
