@@ -80,9 +80,13 @@ class Table:
         text, data = (frame.loc[rows].drop(columns=tests, errors="ignore") for frame in (self.text, self.data))
         return Table(f"Unfinished: {self.title}", text, data, pd.DataFrame(index=rows), (*self.notes[:1], COVERAGE))
 
+    def numbers(self) -> pd.DataFrame:
+        """Return the unrounded numbers with a column of specs. Shares are not in percent, so no column is named so."""
+        return self.data.rename(columns=lambda name: name.replace(" (%)", "")).rename_axis("activation").reset_index()
+
     def records(self) -> list[dict[str, Any]]:
         """Return the rows as JSON values, with unrounded numbers and specs."""
-        frame = self.data.rename_axis("activation").reset_index().astype(object)
+        frame = self.numbers().astype(object)
         unknown = frame.isna() | frame.isin([math.inf, -math.inf])
         return cast("list[dict[str, Any]]", frame.mask(unknown, None).to_dict("records"))
 
@@ -401,7 +405,7 @@ def _cells(table: Table, markup: str, escape: Callable[[str], str], wrappers: Ma
 
 def to_csv(table: Table) -> str:
     """Return CSV with unrounded numbers and specs."""
-    return csv_text(table.data.rename(columns=lambda name: name.replace(" (%)", "")).rename_axis("activation").reset_index())
+    return csv_text(table.numbers())
 
 
 def to_latex(table: Table) -> str:
