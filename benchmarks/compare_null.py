@@ -108,7 +108,7 @@ def examine(kind: str, number: int, seed: int) -> dict[str, Any]:
         verdict = job.run(Path(folder, "out"), progress=False).verdict
     assert verdict is not None
     activations = set(verdict.activations)
-    p_values = [pair.p_holm for pair in verdict.comparison.pairs if {pair.first, pair.second} <= activations]
+    p_values = [pair.p_holm for pair in verdict.pairs if {pair.first, pair.second} <= activations]
     values = {
         "kind": kind,
         "number": number,

@@ -51,7 +51,7 @@ def columns(label: str) -> dict[str, list[paper.PrintedCell]]:
 
 
 def summary(cell: paper.PrintedCell, rounded_away: float = 0.0) -> Summary:
-    return Summary.from_standard_error(cell.activation, cell.mean, max(cell.standard_error + rounded_away, 0.0), cell.n)
+    return Summary(cell.activation, cell.n, cell.mean, max(cell.standard_error + rounded_away, 0.0) * math.sqrt(cell.n))
 
 
 @pytest.mark.parametrize("label", list(SHAPES))

@@ -37,7 +37,7 @@ def columns(label: str) -> dict[str, list[paper.PrintedCell]]:
 
 def summary(cell: paper.PrintedCell, rounded_away: float = 0.0) -> Summary:
     error = max(cell.standard_error + rounded_away, 0.0)
-    return Summary.from_standard_error(cell.activation, cell.mean, error, cell.n)
+    return Summary(cell.activation, cell.n, cell.mean, error * math.sqrt(cell.n))
 
 
 @pytest.mark.parametrize("label", LABELS)

@@ -194,12 +194,11 @@ def _describe(job: CompareJob) -> None:
 
 def _print_result(job: CompareJob, result: CompareResult, folder: Path) -> None:
     from boolit.lab.compare.job import describe_model
-    from boolit.lab.reports.tables import split_tables, terminal_table
+    from boolit.lab.reports.tables import split_tables
 
     console = output()
     if result.verdict:
-        table = split_tables(result.verdict, job.plan.study.title, job.parameters)[0]
-        console.print(terminal_table(table, console.width))
+        console.print(split_tables(result.verdict, job.plan.study.title, job.parameters)[0])
         console.print(f"\n[bold]{escape(str(result.verdict))}[/]\n")
         for sentence in describe_model(result):
             console.print(f"{escape(sentence)}\n")

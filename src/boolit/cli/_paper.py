@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -20,7 +19,7 @@ from boolit.lab.paper.verification import FAMILIES, KINDS, Check, CheckFamily, V
 from boolit.lab.paper.verification import verify as compute
 
 if TYPE_CHECKING:
-    from boolit.lab.reports.tables import Table
+    pass
 
 NAMES = [family.name for family in FAMILIES]
 
@@ -118,7 +117,7 @@ def paper(
     """
     from boolit.lab.paper import tables
     from boolit.lab.paper.comparison import paper_table
-    from boolit.lab.reports.tables import render, terminal_table
+    from boolit.lab.reports.tables import render
     from boolit.lab.results.store import Store
 
     if claims:
@@ -134,11 +133,11 @@ def paper(
         with Store(results) as store, show_working("reading the runs", False if json else None):
             table = paper_table(label, store)
     if json:
-        print_json({"label": label, "title": table.title, "rows": _rows(table), "notes": list(table.notes)})
+        print_json({"label": label, "title": table.title, "rows": table.records(), "notes": list(table.notes)})
     elif format is not None:
         print(render(table, format), end="")
     else:
-        output().print(terminal_table(table, output().width))
+        output().print(table)
 
 
 def _print_claims(json: bool) -> None:
@@ -154,12 +153,6 @@ def _print_claims(json: bool) -> None:
         quote = escape(f"{claim['quote']} ({claim['place']})")
         table.add_row(quote, *(claim[key] for key in ("printed", "ours", "test", "n")), p)
     output().print(table)
-
-
-def _rows(table: Table) -> list[dict[str, Any]]:
-    frame = table.data.rename_axis("activation").reset_index()
-    rows: list[dict[str, Any]] = json_module.loads(frame.to_json(orient="records", double_precision=15))  # null for NaN
-    return rows
 
 
 def figures(

@@ -229,13 +229,11 @@ def _print_plan(planned: Plan, json: bool) -> None:
 
 
 def _print_report(report: Report, summary: ExecutionSummary) -> None:
-    from boolit.lab.reports.tables import terminal_table
-
     console = output()
-    if report.unfinished:
-        console.print(f"[bold]{escape(report.unfinished)}[/]\n")
+    if report.section.unfinished:
+        console.print(f"[bold]{escape(report.section.unfinished)}[/]\n")
     for table in report.tables:
-        console.print(terminal_table(table, console.width))
+        console.print(table)
         console.print()
     if report.verdict:
         console.print(f"[bold]{escape(report.verdict)}[/]\n")
@@ -251,8 +249,8 @@ def _report_entry(report: Report, summary: ExecutionSummary) -> dict[str, Any]:
 
     counts = ("already", "trained", "diverged", "remaining", "failed", "seconds")
     return {
-        "complete": not report.unfinished,
-        "unfinished": report.unfinished or None,
+        "complete": not report.section.unfinished,
+        "unfinished": report.section.unfinished or None,
         "verdict": report.verdict or None,
         "covers": COVERAGE,
         "summary": {name: getattr(summary, name) for name in counts},

@@ -31,25 +31,16 @@ class Section:
 def examine() -> list[Section]:
     """Return facts about software, kernels, devices, optional packages and the data folder. Nothing is changed."""
     system = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-    software: dict[str, Fact] = {
-        "boolit": __version__,
-        "python": system,
-        "torch": str(torch.__version__),
-        "threads": torch.get_num_threads(),
-    }
     status = cpu.status()
-    active: dict[str, Fact] = {
-        "active": status.active,
-        "reason": status.reason,
-        "file": status.path,
-        "instructions": status.instructions,
-    }
-    slow = (f"the compiled kernels are inactive, so gates are slower: {status.reason}",)
-    devices = {"available": ", ".join(available_devices()), "auto": automatic_device()}
+    kernels: dict[str, Fact] = {"active": status.active, "reason": status.reason}
+    kernels |= {"file": status.path, "instructions": status.instructions}
+    slow = f"the compiled kernels are inactive, so gates are slower: {status.reason}"
+    versions = {"boolit": __version__, "python": system, "torch": str(torch.__version__)}
+    software: dict[str, Fact] = {**versions, "threads": torch.get_num_threads()}
     return [
         Section("software", software),
-        Section("kernels", active, () if status.active else slow),
-        Section("devices", devices),
+        Section("kernels", kernels, () if status.active else (slow,)),
+        Section("devices", {"available": ", ".join(available_devices()), "auto": automatic_device()}),
         _extras(),
         _data(),
     ]

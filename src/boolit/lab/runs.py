@@ -60,6 +60,11 @@ class Metric(BaseModel):
         """1 if higher values are better, else -1."""
         return 1 if self.goal == "max" else -1
 
+    @property
+    def extreme(self) -> str:
+        """``highest`` or ``lowest``, whichever value is the best."""
+        return "highest" if self.goal == "max" else "lowest"
+
     def solves(self, value: float) -> bool:
         """Return whether a value reaches ``solved``."""
         return self.solved is not None and self.sign * value >= self.sign * self.solved

@@ -37,4 +37,4 @@ def test_a_folder_of_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("boolit.lab.compare.runs.encode_photographs", lambda *_: pytest.fail("encoded again"))
     result = CompareJob.prepare(config, progress=False).run(tmp_path / "out", progress=False)
     assert result.verdict is not None
-    assert len(result.verdict.comparison.scores["relu"]) == 5
+    assert len(result.verdict.scores["relu"]) == 5

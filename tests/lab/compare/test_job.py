@@ -63,7 +63,7 @@ def test_scores_are_those_of_the_trained_networks(folder: Path, result: CompareR
     assert result.verdict is not None
     with Store(folder / "out") as store:
         for (spec, split), final in finals(job, store).items():
-            score = result.verdict.comparison.scores[spec][split - 1]
+            score = result.verdict.scores[spec][split - 1]
             assert score == pytest.approx(final.metrics["test_accuracy"], abs=1e-6)
 
 
@@ -96,9 +96,9 @@ def test_numbers_are_predicted_in_their_own_unit(folder: Path, tmp_path: Path) -
     result = CompareJob.prepare(config(folder, target="price")).run(tmp_path / "out", progress=False)
     assert result.verdict is not None
     assert result.model is not None
-    assert result.verdict.comparison.metric.key == "test_rmse"
+    assert result.verdict.metric.key == "test_rmse"
     table = pd.read_csv(folder / "table.csv")
-    assert result.verdict.comparison.estimates["guessing"].mean == pytest.approx(table["price"].std(), rel=0.3)
+    assert result.verdict.estimates["guessing"].mean == pytest.approx(table["price"].std(), rel=0.3)
     error = np.sqrt(np.mean((boolit.load(result.model).predict(table) - table["price"]) ** 2))
     assert error < table["price"].std()
 
@@ -130,7 +130,7 @@ def test_a_rare_class_gets_a_metric_that_suits_it(folder: Path, tmp_path: Path) 
     result = job.run(tmp_path / "out", progress=False)
     assert result.verdict is not None
     assert result.verdict.learned == ["relu"]
-    assert result.verdict.comparison.estimates["relu"].mean > 0.8
+    assert result.verdict.estimates["relu"].mean > 0.8
 
 
 def test_balanced_classes_are_equally_frequent(folder: Path) -> None:

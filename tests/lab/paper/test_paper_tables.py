@@ -11,7 +11,7 @@ from rich.console import Console
 from boolit.errors import UserError
 from boolit.lab.paper import table, tables
 from boolit.lab.paper.comparison import paper_table
-from boolit.lab.reports.tables import render, terminal_table
+from boolit.lab.reports.tables import render
 from boolit.lab.results.statistics import COVERAGE
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Metric
@@ -75,7 +75,7 @@ def test_columns_of_tmn_are_metrics_of_the_same_runs(ours) -> None:
     shown = paper_table("tab:tmnx", store)
     assert [shown.text.loc["or_il", f"Top-{k}, yours"] for k in (1, 2, 3)] == ["2.70 ± 0.00", "7.10 ± 0.00", "11.20 ± 0.00"]
     console = Console(width=80, file=StringIO(), record=True)
-    console.print(terminal_table(shown, 80))
+    console.print(shown)
     text = console.export_text()
     assert "…" not in text
     assert all(number in text for number in ("2.70", "7.10", "11.20"))

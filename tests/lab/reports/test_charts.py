@@ -11,7 +11,7 @@ import pytest
 
 from boolit.errors import UserError
 from boolit.lab.paper import table_rows
-from boolit.lab.reports.charts import DRAWN, bar_chart, drawn, run_charts
+from boolit.lab.reports.charts import DRAWN, drawn, run_charts
 from boolit.lab.reports.style import DARK_BACKGROUND, dark_color, style
 from boolit.lab.results.names import paper_name
 from boolit.lab.results.store import Store
@@ -109,11 +109,11 @@ def test_charts_show_the_runs_in_the_order_of_the_table(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("suffix", "start"), [("png", b"\x89PNG"), ("svg", b"<svg"), ("pdf", b"%PDF")])
-def test_charts_are_written_with_a_legend(tmp_path: Path, suffix: str, start: bytes) -> None:
-    chart = bar_chart("times", "Times", {"relu": (1.0, None), "or_ail": (0.8, 0.9)}, "seconds")
-    assert chart.save(tmp_path / f"times.{suffix}").read_bytes().startswith(start)
+def test_charts_are_written_with_a_legend(store: Store, tmp_path: Path, suffix: str, start: bytes) -> None:
+    chart = run_charts(store.frame(), store.curves(), ACCURACY, ["xnor_ail", "relu"])[0]
+    assert chart.save(tmp_path / f"runs.{suffix}").read_bytes().startswith(start)
     with pytest.raises(UserError, match="png, svg, pdf"):
-        chart.save(tmp_path / "times.gif")
+        chart.save(tmp_path / "runs.gif")
 
 
 def test_very_many_runs_are_drawn_in_part(tmp_path: Path, make_result) -> None:

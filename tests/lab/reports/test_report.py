@@ -17,7 +17,7 @@ from boolit.lab.reports import server as server_module
 from boolit.lab.reports.page import html_page
 from boolit.lab.reports.report import compare_section, read_section, search_section, study_section, write_report
 from boolit.lab.reports.server import ReportServer
-from boolit.lab.results.splits import ResampledSplits, SplitVerdict, compare_splits
+from boolit.lab.results.splits import ResampledSplits, SplitVerdict
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Metric, Result
 from boolit.lab.studies import Plan, load_study, plan, save
@@ -72,7 +72,7 @@ def test_runs_of_another_recipe_in_the_folder_are_left_out(tmp_path: Path, plann
 
 def test_an_unfinished_study_has_no_verdict(tmp_path: Path, planned: Plan) -> None:
     report = write_report(fill(tmp_path, planned, part=7))
-    assert report.unfinished == "Unfinished: 7 of 9 runs are done; there is no verdict before all are."
+    assert report.section.unfinished == "Unfinished: 7 of 9 runs are done; there is no verdict before all are."
     assert report.verdict == ""
     assert "p" not in report.tables[0].text
 
@@ -118,7 +118,7 @@ def test_a_comparison_is_reported_from_its_entries(tmp_path: Path, make_result) 
     scores = {"relu": [0.5, 0.55, 0.52], "max": [0.8, 0.81, 0.82], "guess": [0.3, 0.31, 0.3]}
     store = Store(tmp_path)
     store.record(make_result(spec, split, 0.0, split=split) for spec in ("relu", "max") for split in range(3))
-    result = SplitVerdict(compare_splits(scores, ACCURACY, ResampledSplits(3, 20, 80)), "relu", "guess", "guessing")
+    result = SplitVerdict(ACCURACY, ResampledSplits(3, 20, 80), scores, "relu", "guess", "guessing")
     section = compare_section(store.frame(), store.curves(), result, title="Wine")
     assert section.verdict == str(result)
     assert section.tables[0].text.loc["max", "accuracy (%)"].startswith("81.0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 
 import pandas as pd
@@ -11,9 +12,8 @@ from rich.console import Console
 
 from boolit.errors import UserError
 from boolit.lab.reports.tables import Table, comparison_table, register, render, search_table, split_tables, study_tables
-from boolit.lab.reports.tables import terminal_table as terminal
-from boolit.lab.results.splits import ResampledSplits, SplitVerdict, compare_splits
-from boolit.lab.results.statistics import Summary, compare, compare_summaries
+from boolit.lab.results.splits import ResampledSplits, SplitVerdict
+from boolit.lab.results.statistics import Comparison, Summary, compare
 from boolit.lab.runs import Metric
 
 ACCURACY = Metric(name="accuracy")
@@ -22,13 +22,13 @@ MEANS = {"or_and_xnor_nail_d": 0.93, "xnor_ail": 0.929, "relu": 0.6, "tanh": 0.5
 
 def comparison(metric: Metric = ACCURACY, **means: float):
     summaries = [Summary(name, 10, mean, 0.01, parameters=16_384) for name, mean in (means or MEANS).items()]
-    return compare_summaries(summaries, metric)
+    return Comparison(metric, tuple(summaries), pairs=6)
 
 
 def printed(table: Table, width: int = 80, ascii_only: bool = False) -> str:
     file = io.TextIOWrapper(io.BytesIO(), encoding="ascii" if ascii_only else "utf-8", errors="replace")
     console = Console(width=width, file=file, legacy_windows=False)
-    console.print(terminal(table, width))
+    console.print(table)
     file.seek(0)
     return file.read()
 
@@ -57,7 +57,7 @@ def test_the_papers_test_is_beside_ours_and_called_the_papers() -> None:
 
 @pytest.mark.parametrize("runs", [1, 2])
 def test_one_or_two_seeds_have_a_table_without_a_test(runs: int) -> None:
-    few = compare_summaries([Summary("a", runs, 0.9, 0.01), Summary("b", runs, 0.5, 0.01)], Metric(name="accuracy"))
+    few = Comparison(ACCURACY, (Summary("a", runs, 0.9, 0.01), Summary("b", runs, 0.5, 0.01)))
     table = comparison_table(few, "Made up")
     assert table.text.loc["b", "p"] == "no test"
     assert math.isnan(table.data.loc["b", "effect"])
@@ -65,8 +65,8 @@ def test_one_or_two_seeds_have_a_table_without_a_test(runs: int) -> None:
 
 def test_diverged_and_solved_runs_are_counted() -> None:
     metric = Metric(name="accuracy", solved=0.99)
-    summaries = [Summary("relu", 3, 0.9, 0.1, diverged=7, solved=2), Summary("tanh", 10, 0.8, 0.1, solved=0)]
-    table = comparison_table(compare_summaries(summaries, metric), "Made up")
+    summaries = (Summary("relu", 3, 0.9, 0.1, diverged=7, solved=2), Summary("tanh", 10, 0.8, 0.1, solved=0))
+    table = comparison_table(Comparison(metric, summaries), "Made up")
     assert table.text.loc["relu", "diverged"] == "7/10"
     assert table.text.loc["relu", "solved (≥ 99 %)"] == "2/10"
 
@@ -76,6 +76,13 @@ def test_csv_has_unrounded_numbers_and_specs() -> None:
     assert frame.loc["relu", "test accuracy"] == 0.6
     assert frame.loc["relu", "test accuracy standard error"] == pytest.approx(0.01 / math.sqrt(10))
     assert frame.index[0] == "or_and_xnor_nail_d"
+
+
+def test_records_are_json_values() -> None:
+    first, *_, last = comparison_table(comparison(), "Made up").records()
+    assert (first["activation"], first["p"], last["activation"], last["n"]) == ("or_and_xnor_nail_d", None, "tanh", 10)
+    assert (last["test accuracy"], last["difference"]) == (0.5, 0.93 - 0.5)
+    json.dumps(last, allow_nan=False)
 
 
 def test_latex_is_escaped_and_marked() -> None:
@@ -148,9 +155,7 @@ def test_registered_tables_follow() -> None:
 
 def test_tables_of_splits_have_baselines_and_all_pairs() -> None:
     scores = {"relu": [0.5, 0.6, 0.55], "max": [0.7, 0.71, 0.72], "tanh": [0.4, 0.5, 0.6], "guess": [0.3, 0.31, 0.3]}
-    result = SplitVerdict(
-        compare_splits(scores, ACCURACY, ResampledSplits(3, 20, 80)), "relu", "guess", "guessing", (), {"max": 1}
-    )
+    result = SplitVerdict(ACCURACY, ResampledSplits(3, 20, 80), scores, "relu", "guess", "guessing", diverged={"max": 1})
     table, pairs = split_tables(result, "Made up", {"relu": 36, "max": 40})
     assert table.text.columns.tolist() == [
         "accuracy (%)",

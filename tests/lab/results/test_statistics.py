@@ -14,7 +14,7 @@ from scipy import stats
 
 from boolit.errors import UserError
 from boolit.lab.results.names import format_p
-from boolit.lab.results.statistics import Summary, compare, compare_summaries, hedges_g, sidak, student_p, verdict, welch_p
+from boolit.lab.results.statistics import Summary, compare, hedges_g, sidak, student_p, verdict, welch_p
 from boolit.lab.runs import Metric
 
 ACCURACY, RMSE = Metric(name="accuracy"), Metric(name="rmse")
@@ -59,7 +59,7 @@ def test_equal_activations_rarely_get_a_winner() -> None:
     generator, winners = np.random.default_rng(0), 0
     for _ in range(300):
         values = {f"a{i}": generator.normal(size=40) for i in range(8)}
-        winners += "significantly" in verdict(compare_summaries(summaries_of(values), ACCURACY))
+        winners += "significantly" in verdict(compare(frame_of(values), ACCURACY)[0])
     assert winners <= 0.08 * 300  # the paper's rule: about half of them
 
 

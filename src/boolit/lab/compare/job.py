@@ -24,7 +24,7 @@ from boolit.lab.compare import runs, scoring
 from boolit.lab.compare.config import RATES, CompareConfig
 from boolit.lab.datasets.table import PreparedTable, prepare_table
 from boolit.lab.execute import ExecutionSummary, execute
-from boolit.lab.results.splits import Estimate, ResampledSplits, SplitVerdict, compare_splits, estimate
+from boolit.lab.results.splits import Estimate, ResampledSplits, SplitVerdict, estimate
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Result
 from boolit.lab.studies import Plan
@@ -68,11 +68,13 @@ class CompareResult:
             return entries
         return {
             **entries,
-            **asdict(self.verdict.comparison),  # scores, estimates and pairs
-            "metric": self.verdict.comparison.metric.key,
+            "metric": self.verdict.metric.key,
             "verdict": str(self.verdict),
             "claims": self.verdict.wins,
+            "estimates": {name: asdict(score) for name, score in self.verdict.estimates.items()},
+            "scores": self.verdict.scores,
             "rates": [[*key, rate] for key, rate in self.rates.items()],
+            "pairs": [asdict(pair) for pair in self.verdict.pairs],
             "expected": self.expected and asdict(self.expected),
             "model": self.model and str(self.model),
         }
@@ -240,7 +242,9 @@ class CompareJob:
         scores |= {name: self._baseline_scores(name) for name in (scoring.LINEAR, scoring.BOOSTING)}
         splits = ResampledSplits(len(self.splits), len(rows["test"]), len(rows["train"]) + len(rows["valid"]))
         verdict = SplitVerdict(
-            compare_splits(scores, metric, splits),
+            metric,
+            splits,
+            scores,
             self.config.reference,
             scoring.GUESS,
             "guessing the mean" if self.table.task == "regression" else "guessing the most frequent class",
@@ -281,20 +285,20 @@ def describe_model(result: CompareResult) -> list[str]:
     numbers = f"{form.number(expected.mean)}{interval}{form.unit}"
     return [
         f"The saved model is the network with the lowest validation loss on the first split. Expected "
-        f"{result.verdict.comparison.metric.name} on new rows: {numbers}, measured by making the same choice on every split."
+        f"{result.verdict.metric.name} on new rows: {numbers}, measured by making the same choice on every split."
     ]
 
 
 def _report_entries(result: CompareResult, keys: Sequence[str]) -> dict[str, Any]:
     """Return what the report needs besides the runs."""
     assert result.verdict is not None
-    verdict, comparison = result.verdict, result.verdict.comparison
+    verdict = result.verdict
     names = ("reference", "guess", "guess_text", "baselines", "diverged", "one_split")
     entries = {
-        "metric": comparison.metric.model_dump(),
-        "scores": comparison.scores,
-        "tested": comparison.splits.tested,
-        "others": comparison.splits.others,
+        "metric": verdict.metric.model_dump(),
+        "scores": verdict.scores,
+        "tested": verdict.splits.tested,
+        "others": verdict.splits.others,
         **{name: getattr(verdict, name) for name in names},
     }
     paragraphs = [*describe_model(result), *result.notes]

@@ -7,7 +7,7 @@ replaces each color by its counterpart. Files have a legend of their own.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -142,19 +142,6 @@ def search_charts(frame: pd.DataFrame, metric: Metric, names: Sequence[str]) -> 
     return [plots.runs(frame, "stage", stages), *(plots.trials(frame, name) for name in names)]
 
 
-def bar_chart(name: str, title: str, values: Mapping[str, tuple[float, float | None]], axis: str) -> Chart:
-    """Return bars by activation, each with a tick at its limit, if it has one."""
-    names = [paper_name(spec) for spec in values]
-    table = pd.DataFrame(
-        {"activation": names, "value": [v for v, _ in values.values()], "limit": [limit for _, limit in values.values()]}
-    )
-    plots = _Plots(tuple(values), None, [""])
-    rows = alt.Y("activation:N", scale=alt.Scale(domain=names), title=None, axis=alt.Axis(labelLimit=260))
-    bars = alt.Chart().mark_bar(height={"band": 0.6}).encode(x=alt.X("value:Q", title=axis), y=rows, color=plots.color)
-    ticks = alt.Chart().mark_tick(thickness=3, height=18, color="#888").encode(x="limit:Q", y=rows)
-    return plots.finish(name, title, f"{title}. A gray tick is the limit.", alt.layer(bars, ticks), table, rows=len(names))
-
-
 def _with_panels(frame: pd.DataFrame, metric: Metric) -> pd.DataFrame:
     """Add the columns ``score`` (NaN if diverged) and ``panel`` (the label of depth and size)."""
     values = frame[metric.key] if metric.key in frame else pd.Series(np.nan, frame.index)
@@ -197,11 +184,10 @@ def _curve_table(frame: pd.DataFrame, curves: pd.DataFrame, metric: Metric) -> t
 class _Plots:
     """Altair charts of one section."""
 
-    def __init__(self, activations: tuple[str, ...], metric: Metric | None, panels: Sequence[str]) -> None:
+    def __init__(self, activations: tuple[str, ...], metric: Metric, panels: Sequence[str]) -> None:
         self.activations, self.panels = activations, panels
         self.names, looks = [paper_name(spec) for spec in activations], [style(spec) for spec in activations]
-        self.percent = metric is not None and metric.percent
-        self.title = metric_label(metric).removesuffix(" (%)") if metric else ""
+        self.percent, self.title = metric.percent, metric_label(metric).removesuffix(" (%)")
         legend = alt.Legend(title="activation")
 
         def scale(values: list[Any]) -> alt.Scale:

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
-from boolit.lab.results.names import html_name
+from boolit.lab.results.names import paper_name
 
 if TYPE_CHECKING:
     from boolit.lab.reports.charts import Chart
@@ -38,15 +37,15 @@ class Picture:
 
 @dataclass(frozen=True)
 class Section:
-    """Part of a report: a verdict, or while runs are missing the sentence ``unfinished``, with tables and charts.
+    """Part of a report: a verdict, tables and charts.
 
-    ``kind`` is ``study``, ``search``, ``compare`` or ``bench``; ``done`` of ``planned`` runs are recorded.
+    ``kind`` is ``study``, ``search`` or ``compare``; ``done`` of ``planned`` runs are recorded. If it is not known how many are
+    planned, ``planned`` is None.
     """
 
     title: str
     kind: str
     verdict: str = ""
-    unfinished: str = ""
     paragraphs: Sequence[str] = ()
     tables: Sequence[Table] = ()
     charts: Sequence[Chart] = ()
@@ -55,7 +54,15 @@ class Section:
     environment: Mapping[str, str] | None = None
     command: str = ""
     done: int = 0
-    planned: int = 0
+    planned: int | None = 0
+
+    @property
+    def unfinished(self) -> str:
+        """The sentence that replaces the verdict while runs are missing."""
+        if self.planned is not None and self.done >= self.planned:
+            return ""
+        done = f"{self.done} runs" if self.planned is None else f"{self.done} of {self.planned} runs"
+        return f"Unfinished: {done} are done; there is no verdict before all are."
 
 
 def html_page(sections: Sequence[Section], live: str = "") -> str:
@@ -79,7 +86,7 @@ def html_page(sections: Sequence[Section], live: str = "") -> str:
     texts = {"policy": policy, "style": Markup(style), "script": Markup(script), "vega": Markup(vega)}
     legends = [series(_activations(section)) for section in sections]
     charts = [{chart.name: chart.spec() for chart in section.charts} for section in sections]
-    data = [embed_json({"series": legend, "charts": specs}) for legend, specs in zip(legends, charts, strict=True)]
+    data = [{"series": legend, "charts": specs} for legend, specs in zip(legends, charts, strict=True)]
     template = _environment().get_template("page.html.jinja")
     return template.render(title=title, sections=sections, live=live, legends=legends, data=data, **texts)
 
@@ -96,7 +103,8 @@ def html_table(table: Table) -> str:
 @cache
 def _environment() -> Environment:
     environment = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["row_name"] = lambda name: Markup(" − ").join(Markup(html_name(part)) for part in name.split(" − "))
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False, "allow_nan": False}
+    environment.filters["row_name"] = lambda name: Markup(paper_name(name, "html"))
     environment.filters["base64"] = _base64
     environment.filters["number"] = lambda value: (
         repr(float(value)) if isinstance(value, (int, float)) and value == value else ""
@@ -106,14 +114,3 @@ def _environment() -> Environment:
 
 def _base64(content: bytes) -> str:
     return base64.b64encode(content).decode()
-
-
-def embed_json(value: Any) -> Markup:
-    r"""Return JSON for a script element; ``<`` is escaped so that no text can end the element.
-
-    Example:
-        >>> print(embed_json({"name": "</script><!--"}))
-        {"name":"\u003c/script>\u003c!--"}
-    """
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))

@@ -18,9 +18,9 @@ from boolit.lab.common.files import atomic_write
 from boolit.lab.datasets.holdout import for_choosing
 from boolit.lab.reports.charts import Chart, drawn, run_charts, search_charts
 from boolit.lab.reports.page import Picture, Section, html_page
-from boolit.lab.reports.tables import FORMATS, Table, ranking, render, search_table, split_tables, study_tables
+from boolit.lab.reports.tables import FORMATS, Table, ranking, search_table, split_tables, study_tables
 from boolit.lab.results.names import metric_label, paper_name, sort_key
-from boolit.lab.results.splits import ResampledSplits, SplitVerdict, compare_splits
+from boolit.lab.results.splits import ResampledSplits, SplitVerdict
 from boolit.lab.results.statistics import compare, verdict
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Metric, RunConfig, canonical
@@ -47,18 +47,13 @@ class Report:
         return self.section.verdict
 
     @property
-    def unfinished(self) -> str:
-        """The sentence that replaces the verdict while runs are missing."""
-        return self.section.unfinished
-
-    @property
     def tables(self) -> Sequence[Table]:
         """The tables, the most important first."""
         return self.section.tables
 
     def to_json(self) -> dict[str, Any]:
-        """Return the tables as CSV by their titles, and the files."""
-        tables = {table.title: render(table, "csv") for table in self.tables}
+        """Return the rows of the tables by their titles, and the files."""
+        tables = {table.title: table.records() for table in self.tables}
         return {"tables": tables, "files": [str(path) for path in self.files]}
 
 
@@ -102,7 +97,7 @@ def read_section(folder: Path, pictures: Pictures | None = None) -> Section:
     saved = load(folder)
     with Store(folder) as store:
         if not store.path.is_file():
-            return Section(saved.plan.study.title, saved.kind, unfinished=_unfinished(0, len(saved.plan.runs)))
+            return Section(saved.plan.study.title, saved.kind, planned=len(saved.plan.runs))
         if saved.kind == "search":
             return _search(saved, store)
         if saved.kind == "compare":
@@ -154,19 +149,17 @@ def study_section(
         planned: number of planned runs. While runs are missing, there is no verdict, and tables have no tests.
         entries: other fields of `Section`.
     """
-    unfinished = _unfinished(len(frame), planned)
-    entries = {**entries, "unfinished": unfinished, "done": len(frame), "planned": max(planned, len(frame))}
+    section = Section(title, "study", done=len(frame), planned=planned, **entries)
     if frame.empty:
-        return Section(title, "study", **entries)
+        return section
     comparisons = compare(frame, metric)
     tables = study_tables(comparisons, f"{title}: {metric_label(metric)}", frame)
-    if unfinished:
+    if section.unfinished:
         tables = [table.without_verdict() for table in tables]
-        order = sorted(set(frame["activation"]), key=sort_key)
+        order, text = sorted(set(frame["activation"]), key=sort_key), ""
     else:
-        order = ranking(comparisons)
-    text = "" if unfinished else "\n".join(verdict(comparison) for comparison in comparisons)
-    return Section(title, "study", text, tables=tables, charts=run_charts(frame, curves, metric, order), **entries)
+        order, text = ranking(comparisons), "\n".join(map(verdict, comparisons))
+    return replace(section, verdict=text, tables=tables, charts=run_charts(frame, curves, metric, order))
 
 
 def _search(saved: SavedStudy, store: Store) -> Section:
@@ -212,19 +205,17 @@ def search_section(
         planned: number of planned runs.
         entries: other fields of `Section`.
     """
-    unfinished = _unfinished(len(frame), planned)
-    entries = {**entries, "unfinished": unfinished, "done": len(frame), "planned": max(planned, len(frame))}
+    section = Section(title, "search", done=len(frame), planned=planned, **entries)
     final = frame[frame["stage"] == "final"]
-    tables, text = [], ""
     if len(final):
         table = search_table(final, metric, names, f"{title}: settings of the final, by {metric_label(metric)}")
-        tables, best = [table], [row for row in table.text.index if " #" not in row]
+        best = [row for row in table.text.index if " #" not in row]
         chosen = ", ".join(f"{paper_name(row)} ({table.text.loc[row].iloc[0]})" for row in best)
         text = (
             f"The search chose a setting for {chosen}. The numbers are mean {metric_label(metric)} of the rows that chose it."
         )
-    charts = search_charts(frame, metric, names) if len(frame) else []
-    return Section(title, "search", "" if unfinished else text, tables=tables, charts=charts, **entries)
+        section = replace(section, tables=[table], verdict="" if section.unfinished else text)
+    return replace(section, charts=search_charts(frame, metric, names)) if len(frame) else section
 
 
 def _compare(saved: SavedStudy, store: Store) -> Section:
@@ -232,8 +223,7 @@ def _compare(saved: SavedStudy, store: Store) -> Section:
     frame = stored[stored["key"].isin(more.get("keys", ()))]
     entries = {"title": saved.plan.study.title} | _entries(saved, store, stored)
     if "comparison" not in more:
-        unfinished = f"Unfinished: {len(stored)} runs are done; there is no verdict before all are."
-        return Section(kind="compare", unfinished=unfinished, done=len(stored), planned=2 * len(stored) or 1, **entries)
+        return Section(kind="compare", done=len(stored), planned=None, **entries)
     paragraphs = more.get("paragraphs", ())
     curves = store.curves(frame["key"])
     return compare_section(frame, curves, split_verdict(more["comparison"]), more["verdict"], paragraphs=paragraphs, **entries)
@@ -243,9 +233,9 @@ def split_verdict(entries: Mapping[str, Any]) -> SplitVerdict:
     """Return the verdict of a comparison from its entries in ``study.json``."""
     scores = entries["scores"]
     splits = ResampledSplits(len(scores[entries["guess"]]), entries["tested"], entries["others"])
-    comparison = compare_splits(scores, Metric.model_validate(entries["metric"]), splits)
     others = {name: entries[name] for name in ("reference", "guess", "guess_text", "baselines", "diverged")}
-    return SplitVerdict(comparison, **others, one_split=entries.get("one_split", False))
+    metric = Metric.model_validate(entries["metric"])
+    return SplitVerdict(metric, splits, scores, **others, one_split=entries.get("one_split", False))
 
 
 def compare_section(
@@ -261,7 +251,7 @@ def compare_section(
         title: the title of the section.
         entries: other fields of `Section`.
     """
-    metric = result.comparison.metric
+    metric = result.metric
     parameters = dict(zip(frame["activation"], frame["parameters"].astype(int), strict=True))
     tables = split_tables(result, f"{title}: {metric_label(metric)}", parameters)
     charts = _split_charts(frame, curves, result)
@@ -271,16 +261,11 @@ def compare_section(
 
 def _split_charts(frame: pd.DataFrame, curves: pd.DataFrame, result: SplitVerdict) -> list[Chart]:
     """Return the charts of the splits' scores, which may be another metric than the networks were trained with."""
-    comparison, order = result.comparison, result.activations
     frame = frame.sort_values("split", kind="stable")
     scores = frame.groupby("activation").cumcount()
-    values = [comparison.scores[spec][place] for spec, place in zip(frame["activation"], scores, strict=True)]
-    frame = frame.assign(**{comparison.metric.key: values}).reset_index(drop=True)
-    return run_charts(frame, curves, comparison.metric, order)
-
-
-def _unfinished(done: int, planned: int) -> str:
-    return f"Unfinished: {done} of {planned} runs are done; there is no verdict before all are." if done < planned else ""
+    values = [result.scores[spec][place] for spec, place in zip(frame["activation"], scores, strict=True)]
+    frame = frame.assign(**{result.metric.key: values}).reset_index(drop=True)
+    return run_charts(frame, curves, result.metric, result.activations)
 
 
 def _recipe(study: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from boolit.logic import FORMS, OPERATIONS
 
@@ -58,7 +58,6 @@ _FAMILIES = {  # color and matplotlib's marker
 _DASHES, _GAPS = (14, 10, 7, 4.5, 2.5), (2, 3.5, 5, 7)
 _DOTS = {"": 0, "ail": 0, "nail": 1, "il": 2, "nil": 3}
 _FILLS = {"": 1.0, "ail": 1.0, "nail": 0.5, "il": 0.0, "nil": 0.25}
-_FILL_STYLES = {1.0: "full", 0.5: "left", 0.0: "none", 0.25: "bottom"}  # of matplotlib
 _FORM = re.compile(rf"_({'|'.join(sorted(FORMS, key=len, reverse=True))})(?=_|$)")
 
 
@@ -74,17 +73,6 @@ class ActivationStyle(NamedTuple):
     def shape(self) -> str:
         """The mark in Vega: a name or an SVG path."""
         return _SHAPES[self.marker]
-
-    def plot_arguments(self) -> dict[str, Any]:
-        """Return arguments for matplotlib's line functions."""
-        return {
-            "color": self.color,
-            "marker": self.marker,
-            "linestyle": (0, self.dash) if self.dash else "-",
-            "fillstyle": _FILL_STYLES[self.fill],
-            "markerfacecoloralt": "white",
-            "markersize": 6,
-        }
 
 
 def style(spec: str) -> ActivationStyle:

@@ -7,24 +7,24 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
 from statistics import stdev
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.style import Style
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from boolit.errors import UserError
-from boolit.lab.common.files import csv_cell
+from boolit.lab.reports.page import html_table
 from boolit.lab.results.names import (
+    MINUS,
     format_p,
     latex_escape,
-    latex_name,
     map_of,
     metric_label,
     paper_name,
@@ -33,11 +33,10 @@ from boolit.lab.results.names import (
 )
 from boolit.lab.results.splits import ONE_SPLIT, Estimate, SplitVerdict
 from boolit.lab.results.statistics import ALPHA, COVERAGE, Comparison, ScoreFormat, Summary, score_format, student_p
+from boolit.lab.results.store import csv_text
 from boolit.lab.runs import Metric
 
-MINUS = " − "  # between the activations of a row that is a difference
 _HIDE_FIRST = ("p (paper)", "effect", "difference", "map", "n", "parameters", "p vs guessing")  # on a narrow terminal
-_WRAPPERS = {"bold": "textbf", "italic": "textit", "underlined": "underline"}
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class Table:
             '2.512'
         """
         shown = frame.map(lambda value: f"{value:.4g}" if isinstance(value, float) else str(value))
-        return Table(title, shown, frame, _no_marks(frame), tuple(notes))
+        return Table(title, shown, frame, pd.DataFrame(index=frame.index), tuple(notes))
 
     def mark(self, row: str, column: str) -> str:
         """Return the marks of a cell."""
@@ -79,11 +78,47 @@ class Table:
         rows = sorted(self.text.index, key=sort_key)
         tests = [name for name in self.data if re.fullmatch(r"(difference|p|effect)( .*)?", str(name))]
         text, data = (frame.loc[rows].drop(columns=tests, errors="ignore") for frame in (self.text, self.data))
-        return Table(f"Unfinished: {self.title}", text, data, _no_marks(text), (*self.notes[:1], COVERAGE))
+        return Table(f"Unfinished: {self.title}", text, data, pd.DataFrame(index=rows), (*self.notes[:1], COVERAGE))
+
+    def numbers(self) -> pd.DataFrame:
+        """Return the unrounded numbers with a column of specs. Shares are not in percent, so no column is named so."""
+        return self.data.rename(columns=lambda name: name.replace(" (%)", "")).rename_axis("activation").reset_index()
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the rows as JSON values, with unrounded numbers and specs."""
+        frame = self.numbers().astype(object)
+        unknown = frame.isna() | frame.isin([math.inf, -math.inf])
+        return cast("list[dict[str, Any]]", frame.mask(unknown, None).to_dict("records"))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Render the table for a terminal. If it is too wide, details are left out, and then what follows each ±."""
+        text = self.text if options.ascii_only else self.text.rename(index=paper_name)
+        for name in _HIDE_FIRST:
+            if _width(text) > options.max_width:
+                text = text.drop(columns=name, errors="ignore")
+        if _width(text) > options.max_width:
+            text = text.map(lambda cell: re.sub(r" (±|\[).*", "", cell))
+        shown = RichTable(title=Text(self.title), caption=Text(" ".join(self.notes)), box=box.SIMPLE_HEAD, padding=(0, 1))
+        shown.title_justify = shown.caption_justify = "left"
+        shown.add_column("activation", no_wrap=True)
+        wide = _width(text, str.splitlines) > options.max_width  # then headings wrap between words, which rich does not do
+        for column in map(str, text):
+            width = _column_width(column, text[column], str.split) if wide else None
+            shown.add_column(Text(column), justify="right", overflow="fold", width=width)
+        for row, name in zip(self.text.index, text.index, strict=True):
+            marks = (self.mark(row, column).replace("underlined", "underline") for column in map(str, text))
+            shown.add_row(Text(name), *map(Text, text.loc[name], marks))
+        yield shown
 
 
-def _no_marks(frame: pd.DataFrame) -> pd.DataFrame:
-    return pd.DataFrame(index=frame.index)
+def _width(text: pd.DataFrame, split_heading: Callable[[str], list[str]] = str.split) -> int:
+    """Return the width at which no cell has to be wrapped; headings may wrap between words."""
+    columns = {"activation": text.index, **{str(name): text[name] for name in text}}
+    return 1 + sum(3 + _column_width(name, cells, split_heading) for name, cells in columns.items())
+
+
+def _column_width(heading: str, cells: Iterable[str], split_heading: Callable[[str], list[str]]) -> int:
+    return max(map(len, [*split_heading(heading), *cells]))
 
 
 MakeTable = Callable[[pd.DataFrame], "Table | None"]
@@ -169,13 +204,11 @@ def comparison_table(comparison: Comparison, title: str) -> Table:
     if len(summaries) > 1 and leader.n:
         differences = [(pair.difference, *pair.interval) if pair else None for pair in pairs]
         _add_intervals(builder, "difference", differences, form.number)
-        p = [pair.p if pair else None for pair in pairs]
-        builder.add("p", [_p_text(value) for value in p], value=p)
+        _add_p(builder, "p", [pair.p if pair else None for pair in pairs])
         _add_intervals(
             builder, "effect", [(pair.effect, *pair.effect_interval) if pair else None for pair in pairs], _two_digits
         )
-        paper = [None if s is leader else student_p(leader, s) for s in summaries]
-        builder.add("p (paper)", [_p_text(value) for value in paper], value=paper)
+        _add_p(builder, "p (paper)", [None if s is leader else student_p(leader, s) for s in summaries])
     sizes = shorten_numbers(s.parameters for s in summaries)
     builder.add("parameters", [sizes[s.parameters] for s in summaries], value=[s.parameters for s in summaries])
     tested = (
@@ -200,20 +233,18 @@ def _add_scores(builder: _Builder, comparison: Comparison, name: str) -> None:
     builder.add(
         name,
         ["" if s is None else form.score(s).removesuffix(form.unit) for s in shown],
-        ["" if s is None else _marks(comparison, s) for s in shown],
+        [_marks(comparison, s) for s in shown],
         value=[None if s is None else s.mean for s in shown],
         standard_error=[None if s is None else s.standard_error for s in shown],
     )
 
 
-def _marks(comparison: Comparison, summary: Summary) -> str:
-    leader = comparison.leader
-    if summary.n == 0 or len(comparison.summaries) == 1:
+def _marks(comparison: Comparison, summary: Summary | None) -> str:
+    if summary is None or summary.n == 0 or len(comparison.summaries) == 1:
         return ""
-    if summary is leader:
+    if summary is comparison.leader:
         return "bold"
-    p = comparison.p(leader, summary)
-    return "" if p <= ALPHA else "italic"
+    return "" if comparison.p(comparison.leader, summary) <= ALPHA else "italic"
 
 
 def _add_counts(builder: _Builder, comparison: Comparison, suffix: str = "") -> None:
@@ -245,8 +276,8 @@ def _two_digits(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:.2f}".replace("-", "−")
 
 
-def _p_text(p: float | None) -> str:
-    return "" if p is None else format_p(p)
+def _add_p(builder: _Builder, name: str, p: Sequence[float | None]) -> None:
+    builder.add(name, ["" if value is None else format_p(value) for value in p], value=p)
 
 
 # Comparisons on resampled splits
@@ -260,9 +291,9 @@ def split_tables(verdict: SplitVerdict, title: str, parameters: Mapping[str, int
     return [*tables, _split_pairs(verdict, title)] if len(verdict.activations) > 2 else tables
 
 
-def coverage(verdict: SplitVerdict) -> str:
+def _coverage(verdict: SplitVerdict) -> str:
     """Return what the intervals and p-values of a comparison on splits cover."""
-    splits, pairs = verdict.comparison.splits, len(verdict.comparison.pairs)
+    splits, pairs = verdict.splits, len(verdict.pairs)
     return (
         f"Means over {splits.number} random splits, each with its own seed, tested on {splits.tested} of {splits.rows} rows. "
         "Intervals (95 %) and p cover the splits, the seeds and the test rows (Nadeau and Bengio's corrected variance); "
@@ -271,47 +302,43 @@ def coverage(verdict: SplitVerdict) -> str:
 
 
 def _split_scores(verdict: SplitVerdict, title: str, parameters: Mapping[str, int]) -> Table:
-    comparison, form, reference = verdict.comparison, verdict.score_format, verdict.reference
-    builder, names = _Builder(comparison.ranking), comparison.ranking
+    names, reference, guess = verdict.ranking, verdict.reference, verdict.guess
+    builder = _Builder(names)
     marks = ["bold" if name == verdict.leader else "" for name in names]
-    _add_estimates(
-        builder, metric_label(comparison.metric, split=False), [comparison.estimates[name] for name in names], form, marks
-    )
-    to_reference = [None if name == reference else comparison.pair(name, reference) for name in names]
-    _add_estimates(
-        builder, f"difference from {paper_name(reference)}", [pair.difference if pair else None for pair in to_reference], form
-    )
-    to_guess = [None if name == verdict.guess else comparison.pair(name, verdict.guess) for name in names]
+    estimates = [verdict.estimates[name] for name in names]
+    _add_estimates(builder, metric_label(verdict.metric, split=False), estimates, verdict.score_format, marks)
+    to_reference = [None if name == reference else verdict.pair(name, reference) for name in names]
+    differences = [pair.difference if pair else None for pair in to_reference]
+    _add_estimates(builder, f"difference from {paper_name(reference)}", differences, verdict.score_format)
+    to_guess = [None if name == guess else verdict.pair(name, guess) for name in names]
     for heading, pairs in (("p", to_reference), ("p vs guessing", to_guess)):
-        p = [pair.p_holm if pair else None for pair in pairs]
-        builder.add(heading, [_p_text(value) for value in p], value=p)
+        _add_p(builder, heading, [pair.p_holm if pair else None for pair in pairs])
     builder.add_plain("parameters", [parameters.get(name) for name in names])
     if any(verdict.diverged.values()):
         builder.add_plain("diverged", [verdict.diverged.get(name) for name in names])
-    bold = f"Bold: the {verdict.extreme} mean of an activation, which need not be significantly so."
-    guess = f"{verdict.guess}: {verdict.guess_text}, on the same test rows. A diverged run counts as a guess."
-    return builder.table(title, coverage(verdict), bold, guess)
+    bold = f"Bold: the {verdict.metric.extreme} mean of an activation, which need not be significantly so."
+    note = f"{guess}: {verdict.guess_text}, on the same test rows. A diverged run counts as a guess."
+    return builder.table(title, _coverage(verdict), bold, note)
 
 
 def _seed_scores(verdict: SplitVerdict, title: str, parameters: Mapping[str, int]) -> Table:
-    comparison, form, names = verdict.comparison, verdict.score_format, verdict.comparison.ranking
+    form, names = verdict.score_format, verdict.ranking
     builder = _Builder(names)
-    means = [comparison.estimates[name].mean for name in names]
-    deviations = [stdev(comparison.scores[name]) for name in names]
+    means = [verdict.estimates[name].mean for name in names]
+    deviations = [stdev(verdict.scores[name]) for name in names]
     texts = [f"{form.number(mean)} ± {form.number(sd)}" for mean, sd in zip(means, deviations, strict=True)]
-    builder.add(metric_label(comparison.metric, split=False), texts, value=means, sd=deviations)
+    builder.add(metric_label(verdict.metric, split=False), texts, value=means, sd=deviations)
     builder.add_plain("parameters", [parameters.get(name) for name in names])
-    return builder.table(title, f"Mean ± standard deviation over {comparison.splits.number} seeds.", ONE_SPLIT)
+    return builder.table(title, f"Mean ± standard deviation over {verdict.splits.number} seeds.", ONE_SPLIT)
 
 
 def _split_pairs(verdict: SplitVerdict, title: str) -> Table:
-    comparison, order = verdict.comparison, verdict.comparison.ranking
-    pairs = [comparison.pair(a, b) for place, a in enumerate(order) for b in order[place + 1 :]]
+    pairs = [verdict.pair(first, second) for first, second in combinations(verdict.ranking, 2)]
     builder = _Builder([f"{pair.first}{MINUS}{pair.second}" for pair in pairs])
     marks = ["bold" if pair.p_holm <= ALPHA else "" for pair in pairs]
     _add_estimates(builder, "difference [95 % interval]", [pair.difference for pair in pairs], verdict.score_format, marks)
-    builder.add("p", [format_p(pair.p_holm) for pair in pairs], value=[pair.p_holm for pair in pairs])
-    builder.add("p, uncorrected", [format_p(pair.p) for pair in pairs], value=[pair.p for pair in pairs])
+    _add_p(builder, "p", [pair.p_holm for pair in pairs])
+    _add_p(builder, "p, uncorrected", [pair.p for pair in pairs])
     return builder.table(
         f"{title}: all pairs", "Intervals are of each difference alone. Bold: significant after the correction."
     )
@@ -366,131 +393,49 @@ def search_table(frame: pd.DataFrame, metric: Metric, names: Sequence[str], titl
 # Formats
 
 
-def _names(text: str, write: Callable[[str], str], other: Callable[[str], str] = str) -> str:
-    """Write the specs in the name of a row."""
-    return other(MINUS).join(write(part) for part in text.split(MINUS))
+def _cells(table: Table, markup: str, escape: Callable[[str], str], wrappers: Mapping[str, str]) -> pd.DataFrame:
+    """Return the text of a table with names in a markup, escaped, and with each marked cell inside its wrappers."""
+    cells = table.text.map(escape)
+    for column in map(str, table.marks):
+        for row in cells.index[cells[column] != ""]:
+            for mark in table.mark(row, column).split():
+                cells.loc[row, column] = wrappers[mark].format(cells.loc[row, column])
+    return cells.rename(columns=escape, index=lambda row: paper_name(row, markup))
 
 
 def to_csv(table: Table) -> str:
     """Return CSV with unrounded numbers and specs."""
-    columns = {str(name).replace(" (%)", ""): table.data[name] for name in table.data}
-    frame = pd.DataFrame(columns, index=table.data.index).rename_axis("activation").reset_index()
-    texts = frame.select_dtypes(["object", "string"]).columns
-    cells = {name: frame[name].astype(object).map(csv_cell) for name in texts}
-    return str(frame.assign(**cells).to_csv(index=False, lineterminator="\n"))
+    return csv_text(table.numbers())
 
 
 def to_latex(table: Table) -> str:
     """Return LaTeX for the package booktabs."""
-    shown = table.text.map(latex_escape)
-    css = pd.DataFrame("", index=shown.index, columns=shown.columns)
-    for column in map(str, table.marks):
-        for row in shown.index:
-            if shown.loc[row, column]:
-                css.loc[row, column] = "".join(f"{_WRAPPERS[mark]}:--rwrap;" for mark in table.mark(row, column).split())
-    styler = shown.style.apply(lambda _: css, axis=None)
-    styler = styler.format_index(lambda name: _names(str(name), latex_name, latex_escape), axis=0)
-    styler = styler.format_index(lambda name: latex_escape(str(name)), axis=1)
+    wrappers = {"bold": r"\textbf{{{}}}", "italic": r"\textit{{{}}}", "underlined": r"\underline{{{}}}"}
+    cells = _cells(table, "latex", latex_escape, wrappers)
     caption = latex_escape(" ".join([f"{table.title}.", *table.notes]))
-    return str(
-        styler.to_latex(hrules=True, caption=caption, column_format="l" + "r" * shown.shape[1], position_float="centering")
-    )
+    columns = "l" + "r" * cells.shape[1]
+    return str(cells.style.to_latex(hrules=True, caption=caption, column_format=columns, position_float="centering"))
 
 
 def to_markdown(table: Table) -> str:
     """Return GitHub's Markdown."""
     wrappers = {"bold": "**{}**", "italic": "*{}*", "underlined": "<u>{}</u>"}
-
-    def cell(row: str, column: str) -> str:
-        text = _markdown_escape(str(table.text.loc[row, column]))
-        for mark in table.mark(row, column).split() if text else ():
-            text = wrappers[mark].format(text)
-        return text
-
-    columns = [str(name) for name in table.text]
-    lines = [f"**{_markdown_escape(table.title)}**", "", _line(["activation", *map(_markdown_escape, columns)])]
-    lines += [_line(["---", *["---:"] * len(columns)])]
-    lines += [
-        _line([_markdown_escape(_names(row, paper_name)), *(cell(row, name) for name in columns)]) for row in table.text.index
-    ]
-    return "\n".join([*lines, "", _markdown_escape(" ".join(table.notes))]) + "\n"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    cells = _cells(table, "text", _markdown_escape, wrappers)
+    rows = [["activation", *cells.columns], ["---", *["---:"] * cells.shape[1]]]
+    rows += [[_markdown_escape(str(name)), *texts] for name, *texts in cells.itertuples()]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([f"**{_markdown_escape(table.title)}**", "", *lines, "", _markdown_escape(" ".join(table.notes)), ""])
 
 
 def _markdown_escape(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>#|])", r"\\\1", text)
 
 
-FORMATS: dict[str, Callable[[Table], str]] = {"csv": to_csv, "latex": to_latex, "markdown": to_markdown}
+FORMATS: dict[str, Callable[[Table], str]] = {"csv": to_csv, "latex": to_latex, "markdown": to_markdown, "html": html_table}
 
 
 def render(table: Table, format: str) -> str:  # noqa: A002
-    """Return a table in one of `FORMATS`, or as HTML."""
-    if format == "html":
-        from boolit.lab.reports.page import html_table
-
-        return html_table(table)
+    """Return a table in one of `FORMATS`."""
     if format not in FORMATS:
-        raise UserError(f"tables are written as {', '.join([*FORMATS, 'html'])}, not {format!r}")
+        raise UserError(f"tables are written as {', '.join(FORMATS)}, not {format!r}")
     return FORMATS[format](table)
-
-
-@dataclass(frozen=True)
-class TerminalTable:
-    """A table for a rich console. If it is too wide, details are left out, and then what follows each ±."""
-
-    table: Table
-    width: int | None = None
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        table = self.table if options.ascii_only else self._with_paper_names()
-        width = self.width or options.max_width
-        for name in _HIDE_FIRST:
-            if _width(table) <= width:
-                break
-            table = replace(table, text=table.text.drop(columns=name, errors="ignore"))
-        if _width(table) > width:
-            table = replace(table, text=table.text.map(lambda text: re.sub(r" (±|\[).*", "", text)))
-        shown = RichTable(title=Text(table.title), caption=Text(" ".join(table.notes)), box=box.SIMPLE_HEAD, padding=(0, 1))
-        shown.title_justify = shown.caption_justify = "left"
-        shown.add_column("activation", no_wrap=True)
-        columns = [str(column) for column in table.text]
-        natural = 2 + sum(3 + max([len(name), *table.text[name].str.len()]) for name in columns) + _row_width(table)
-        table_is_wide = natural > width  # then headings wrap between words, which rich does not do by itself
-        for column in columns:
-            fixed = _column_width(table, column) if table_is_wide else None
-            shown.add_column(Text(column), justify="right", overflow="fold", width=fixed)
-        for row in table.text.index:
-            shown.add_row(Text(row), *(self._cell(table, row, column) for column in columns))
-        yield shown
-
-    def _with_paper_names(self) -> Table:
-        text, marks = (frame.rename(index=lambda row: _names(row, paper_name)) for frame in (self.table.text, self.table.marks))
-        return replace(self.table, text=text, marks=marks)
-
-    @staticmethod
-    def _cell(table: Table, row: str, column: str) -> Text:
-        marks = table.mark(row, column).split()
-        style = Style(bold="bold" in marks or None, italic="italic" in marks or None, underline="underlined" in marks or None)
-        return Text(str(table.text.loc[row, column]), style=style)
-
-
-def terminal_table(table: Table, width: int | None = None) -> TerminalTable:
-    """Return a table for a rich console of a width; 80 columns are enough for the tables of every study."""
-    return TerminalTable(table, width)
-
-
-def _width(table: Table) -> int:
-    """Return the width at which no cell has to be wrapped; headings may wrap between words."""
-    return 2 + sum(width + 3 for width in [*(_column_width(table, str(name)) for name in table.text), _row_width(table)])
-
-
-def _column_width(table: Table, name: str) -> int:
-    return max([len(word) for word in name.split()] + table.text[name].str.len().tolist())
-
-
-def _row_width(table: Table) -> int:
-    return max([len("activation"), *(len(row) for row in table.text.index)])

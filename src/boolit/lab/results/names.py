@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable
 from html import escape
 
@@ -10,13 +11,13 @@ from boolit.lab.runs import Metric
 from boolit.nn import Activation, Custom, Ensemble, Gate, Reduction, activation, known_specs
 
 REFERENCE = "relu"
+MINUS = " − "  # between two specs: the name of a difference
 
 _PROPER = {
     **{name.lower(): name for name in ("PReLU", "ELU", "CELU", "SELU", "GELU", "SiLU", "GLU", "SwiGLU", "GEGLU", "ReLU")},
     "leaky_relu": "LeakyReLU",
     "signed_geomean": "SignedGeomean",
 }
-_SUBSCRIPTS = str.maketrans("ailn", "ₐᵢₗₙ")
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -35,59 +36,36 @@ _LATEX = str.maketrans(
 )
 
 
-def paper_name(spec: str) -> str:
-    """Return an activation's name as the paper writes it, in plain text. A text that is not a spec is returned as it is.
-
-    Example:
-        >>> paper_name("xnor_ail"), paper_name("or_and_xnor_nil_d"), paper_name("relu"), paper_name("a guess")
-        ('XNORₐᵢₗ', '{OR, AND, XNORₙᵢₗ (d)}', 'ReLU', 'a guess')
-    """
-    return _name(spec, lambda form: form.lower().translate(_SUBSCRIPTS)) or spec
-
-
-def label(spec: str) -> str:
-    r"""Return the name in matplotlib's mathtext.
-
-    Example:
-        >>> label("xnor_ail"), label("my net, $5")
-        ('XNOR$_{\\mathrm{AIL}}$', 'my net, \\$5')
-    """
-    return _name(spec, lambda form: f"$_{{\\mathrm{{{form}}}}}$") or spec.replace("$", r"\$")
-
-
-def latex_name(spec: str) -> str:
-    r"""Return the name in LaTeX, escaped.
-
-    Example:
-        >>> print(latex_name("or_xnor_ail_p"), latex_name("50 % guess"))
-        \{OR, XNOR$_{\mathrm{AIL}}$ (p)\} 50 \% guess
-    """
-    return _with_markers(spec, latex_escape, "$_{\\mathrm{", "}}$")
-
-
-def html_name(spec: str) -> str:
-    """Return the name in HTML, escaped.
-
-    Example:
-        >>> html_name("xnor_ail"), html_name("a <b>")
-        ('XNOR<sub>AIL</sub>', 'a &lt;b&gt;')
-    """
-    return _with_markers(spec, escape, "<sub>", "</sub>")
-
-
 def latex_escape(text: str) -> str:
     """Escape a text for LaTeX."""
     return text.translate(_LATEX)
 
 
-def _with_markers(spec: str, escaped: Callable[[str], str], start: str, end: str) -> str:
-    text = escaped(_name(spec, lambda form: f"\0{form}\1") or spec)  # escape first: registered names may hold anything
-    return text.replace("\0", start).replace("\1", end)
+_MARKUP: dict[str, tuple[Callable[[str], str], Callable[[str], str]]] = {  # how text is escaped and a subscript written
+    "text": (str, lambda form: form.lower().translate(str.maketrans("ailn", "ₐᵢₗₙ"))),
+    "mathtext": (lambda text: text.replace("$", r"\$"), lambda form: f"$_{{\\mathrm{{{form}}}}}$"),
+    "latex": (latex_escape, lambda form: f"$_{{\\mathrm{{{form}}}}}$"),
+    "html": (escape, lambda form: f"<sub>{form}</sub>"),
+}
 
 
-def _name(spec: str, subscript: Callable[[str], str]) -> str:
-    module = _activation(spec)
-    return _module_name(module, subscript) if module is not None else ""
+def paper_name(spec: str, markup: str = "text") -> str:
+    r"""Return an activation's name as the paper writes it. A text that is not a spec is only escaped.
+
+    Args:
+        spec: the spec, or two of them with `MINUS` between them.
+        markup: ``text``, ``mathtext`` (of matplotlib), ``latex`` or ``html``.
+
+    Example:
+        >>> paper_name("xnor_ail"), paper_name("or_and_xnor_nil_d"), paper_name("relu"), paper_name("a guess")
+        ('XNORₐᵢₗ', '{OR, AND, XNORₙᵢₗ (d)}', 'ReLU', 'a guess')
+        >>> print(paper_name("or_xnor_ail_p", "latex"), paper_name("xnor_ail", "html"))
+        \{OR, XNOR$_{\mathrm{AIL}}$ (p)\} XNOR<sub>AIL</sub>
+    """
+    escaped, subscript = _MARKUP[markup]
+    modules = {part: _activation(part) for part in spec.split(MINUS)}
+    names = [part if module is None else _module_name(module) for part, module in modules.items()]
+    return re.sub("\0(.*?)\1", lambda form: subscript(form[1]), escaped(MINUS.join(names)))
 
 
 def _activation(spec: str) -> Activation | None:
@@ -97,17 +75,16 @@ def _activation(spec: str) -> Activation | None:
         return None
 
 
-def _module_name(module: Activation, subscript: Callable[[str], str]) -> str:
+def _module_name(module: Activation) -> str:
+    """Return the name of an activation, with its form, which is a subscript, between two control characters."""
     if isinstance(module, Ensemble):
         *others, last = module.parts
         form = getattr(last, "form", None)  # written once, after the last gate, if all gates share it
         shared = [form is not None and getattr(part, "form", None) == form for part in others]
-        names = [
-            gate_name(part) if short else _module_name(part, subscript) for part, short in zip(others, shared, strict=True)
-        ]
-        return f"{{{', '.join([*names, _module_name(last, subscript)])} ({module.strategy})}}"
+        names = [gate_name(part) if short else _module_name(part) for part, short in zip(others, shared, strict=True)]
+        return f"{{{', '.join([*names, _module_name(last)])} ({module.strategy})}}"
     if isinstance(module, Gate):
-        return f"{gate_name(module)}{subscript(module.form.upper())}{_group(module.k)}"
+        return f"{gate_name(module)}\0{module.form.upper()}\1{_group(module.k)}"
     if isinstance(module, Reduction) and module.name in ("max", "min"):
         return f"{module.name.capitalize()}{_group(module.k)}"
     if isinstance(module, Custom):

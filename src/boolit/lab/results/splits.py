@@ -18,7 +18,6 @@ from statistics import fmean, stdev
 
 from scipy import stats
 
-from boolit.errors import UserError
 from boolit.lab.results.names import describe_p, join_words, paper_name
 from boolit.lab.results.statistics import ALPHA, ScoreFormat, score_format
 from boolit.lab.runs import Metric
@@ -37,10 +36,6 @@ class ResampledSplits:
     number: int
     tested: int
     others: int
-
-    def __post_init__(self) -> None:
-        if self.number < 2:
-            raise UserError(f"a comparison needs at least 2 splits, not {self.number}")
 
     @property
     def rows(self) -> int:
@@ -73,6 +68,12 @@ class PairedDifference:
     p: float
     p_holm: float
 
+    def reversed(self) -> PairedDifference:
+        """Return the difference ``second`` − ``first``."""
+        same = self.difference
+        difference = Estimate(-same.mean, same.error, -same.high, -same.low)
+        return replace(self, first=self.second, second=self.first, difference=difference)
+
 
 def estimate(values: Sequence[float], splits: ResampledSplits, share: bool) -> Estimate:
     """Return the mean of one value per split with its interval; ``share``: the values are accuracies or differences of them.
@@ -82,8 +83,6 @@ def estimate(values: Sequence[float], splits: ResampledSplits, share: bool) -> E
         >>> round(result.mean, 3), round(result.low, 3), round(result.high, 3)
         (0.8, 0.616, 0.984)
     """
-    if len(values) != splits.number:
-        raise ValueError(f"expected one value for each of {splits.number} splits, got {len(values)}")
     mean = fmean(values)
     corrected = math.sqrt(1 / splits.number + splits.tested / splits.others) * stdev(values)
     error = max(corrected, _least_error(mean, splits, share))
@@ -117,61 +116,17 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def compare_splits(scores: Mapping[str, Sequence[float]], metric: Metric, splits: ResampledSplits) -> SplitComparison:
-    """Compare activations and baselines by name, each with one score per split in the same order of splits."""
-    estimates = {name: estimate(values, splits, metric.percent) for name, values in scores.items()}
-    pairs = []
-    for first, second in combinations(scores, 2):
-        difference = estimate([a - b for a, b in zip(scores[first], scores[second], strict=True)], splits, metric.percent)
-        differs = difference.mean != 0 and difference.error != 0
-        p = 2 * float(stats.t.sf(abs(difference.mean) / difference.error, splits.number - 1)) if differs else 1.0
-        pairs.append(PairedDifference(first, second, difference, p, p))
-    corrected = holm([pair.p for pair in pairs])
-    pairs = [replace(pair, p_holm=p) for pair, p in zip(pairs, corrected, strict=True)]
-    return SplitComparison(metric, splits, {name: tuple(values) for name, values in scores.items()}, estimates, tuple(pairs))
-
-
-@dataclass(frozen=True)
-class SplitComparison:
-    """Estimates of activations and baselines, and all pairs of them."""
-
-    metric: Metric
-    splits: ResampledSplits
-    scores: Mapping[str, tuple[float, ...]]
-    estimates: Mapping[str, Estimate]
-    pairs: tuple[PairedDifference, ...]
-
-    @cached_property
-    def ranking(self) -> list[str]:
-        """The names, the best mean first."""
-        return sorted(self.estimates, key=lambda name: -self.metric.sign * self.estimates[name].mean)
-
-    def pair(self, first: str, second: str) -> PairedDifference:
-        """Return a pair in this order."""
-        for pair in self.pairs:
-            if (pair.first, pair.second) == (first, second):
-                return pair
-            if (pair.first, pair.second) == (second, first):
-                same = pair.difference
-                reverse = Estimate(-same.mean, same.error, -same.high, -same.low)
-                return PairedDifference(first, second, reverse, pair.p, pair.p_holm)
-        raise KeyError(f"{first!r} and {second!r} are not a pair of {', '.join(self.estimates)}")
-
-    def is_better(self, first: str, second: str) -> bool:
-        """Return whether the first is significantly better than the second."""
-        pair = self.pair(first, second)
-        return pair.p_holm <= ALPHA and self.metric.sign * pair.difference.mean > 0
-
-
 @dataclass(frozen=True)
 class SplitVerdict:
-    """Verdict on activations and baselines on the same splits of a table.
+    """Activations and baselines on the same splits of a table: their scores, all pairs of them, and a verdict (`str`).
 
     An activation is called better only if it is significantly better than another activation *and* than guessing: of two
     networks that learned nothing, one may be less wrong, but that is not a reason to choose it.
 
     Args:
-        comparison: scores of all activations and baselines.
+        metric: the metric of the scores.
+        splits: the number of splits and of their rows.
+        scores: one score per split by activation or baseline, all in the same order of splits.
         reference: the activation that others are described against.
         guess: the baseline that ignores the inputs, such as always predicting the majority class.
         guess_text: what it does, such as "guessing the majority class".
@@ -180,7 +135,9 @@ class SplitVerdict:
         one_split: whether all runs have the same rows, as in a split by time. Then nothing is significant.
     """
 
-    comparison: SplitComparison
+    metric: Metric
+    splits: ResampledSplits
+    scores: Mapping[str, Sequence[float]]
     reference: str
     guess: str
     guess_text: str
@@ -189,54 +146,81 @@ class SplitVerdict:
     one_split: bool = False
 
     @cached_property
+    def estimates(self) -> dict[str, Estimate]:
+        """The mean of each activation and baseline."""
+        return {name: estimate(values, self.splits, self.metric.percent) for name, values in self.scores.items()}
+
+    @cached_property
+    def pairs(self) -> list[PairedDifference]:
+        """All pairs of activations and baselines, with their tests."""
+        pairs = []
+        for first, second in combinations(self.scores, 2):
+            differences = [a - b for a, b in zip(self.scores[first], self.scores[second], strict=True)]
+            difference = estimate(differences, self.splits, self.metric.percent)
+            differs = difference.mean != 0 and difference.error != 0
+            p = 2 * float(stats.t.sf(abs(difference.mean) / difference.error, self.splits.number - 1)) if differs else 1.0
+            pairs.append(PairedDifference(first, second, difference, p, p))
+        corrected = holm([pair.p for pair in pairs])
+        return [replace(pair, p_holm=p) for pair, p in zip(pairs, corrected, strict=True)]
+
+    def pair(self, first: str, second: str) -> PairedDifference:
+        """Return a pair in this order."""
+        pair = next(pair for pair in self.pairs if {pair.first, pair.second} == {first, second})
+        return pair if pair.first == first else pair.reversed()
+
+    def is_better(self, first: str, second: str) -> bool:
+        """Return whether the first is significantly better than the second."""
+        pair = self.pair(first, second)
+        return pair.p_holm <= ALPHA and self.metric.sign * pair.difference.mean > 0
+
+    @cached_property
+    def ranking(self) -> list[str]:
+        """The activations and baselines, the best mean first."""
+        return sorted(self.scores, key=lambda name: -self.metric.sign * self.estimates[name].mean)
+
+    @cached_property
     def activations(self) -> list[str]:
         """The activations, the best mean first."""
-        others = {self.guess, *self.baselines}
-        return [name for name in self.comparison.ranking if name not in others]
+        return [name for name in self.ranking if name not in (self.guess, *self.baselines)]
 
     @property
     def leader(self) -> str:
         """The activation with the best mean."""
         return self.activations[0]
 
-    @property
-    def extreme(self) -> str:
-        """``highest`` or ``lowest``, whichever mean is the best."""
-        return "highest" if self.comparison.metric.goal == "max" else "lowest"
-
     @cached_property
     def learned(self) -> list[str]:
         """The activations that are significantly better than guessing."""
-        return [name for name in self.activations if self.comparison.is_better(name, self.guess)]
+        return [name for name in self.activations if self.is_better(name, self.guess)]
 
     @cached_property
     def wins(self) -> dict[str, list[str]]:
         """The activations that are significantly better than others, with those others, the reference first."""
         if self.one_split:
             return {}
-        better = {a: [b for b in self.activations if a != b and self.comparison.is_better(a, b)] for a in self.learned}
+        better = {a: [b for b in self.activations if a != b and self.is_better(a, b)] for a in self.learned}
         return {a: sorted(worse, key=lambda b: b != self.reference) for a, worse in better.items() if worse}
 
     @cached_property
     def score_format(self) -> ScoreFormat:
         """Format of scores. Differences are paired and finer than the scores, so there is one decimal more."""
-        form = score_format(self.comparison.metric, [score.error for score in self.comparison.estimates.values()])
+        form = score_format(self.metric, [score.error for score in self.estimates.values()])
         return replace(form, decimals=form.decimals + 1)
 
     def score(self, name: str) -> str:
         """Return a mean with its unit."""
-        return f"{self.score_format.number(self.comparison.estimates[name].mean)}{self.score_format.unit}"
+        return f"{self.score_format.number(self.estimates[name].mean)}{self.score_format.unit}"
 
     def __str__(self) -> str:
         if self.one_split:
-            best = f"The {self.extreme} mean of a network is {paper_name(self.leader)}'s ({self.score(self.leader)})"
+            best = f"The {self.metric.extreme} mean of a network is {paper_name(self.leader)}'s ({self.score(self.leader)})"
             return f"{best}. {ONE_SPLIT}"
         sentences = [] if self.learned else [self._nothing_learned()]
         sentences += self._win_sentences() if self.wins else self._other_sentences()
-        return " ".join([*sentences, *self._baseline_sentences()])
+        return " ".join([*sentences, *map(self._baseline_sentence, self.baselines)])
 
     def _nothing_learned(self) -> str:
-        best = f"the {self.extreme} mean of a network is {self.score(self.leader)} ({paper_name(self.leader)})"
+        best = f"the {self.metric.extreme} mean of a network is {self.score(self.leader)} ({paper_name(self.leader)})"
         return f"No network is significantly better than {self.guess_text} ({self.score(self.guess)}): {best}."
 
     def _win_sentences(self) -> list[str]:
@@ -249,7 +233,7 @@ class SplitVerdict:
         rest = [paper_name(name) for name in self.activations[1:] if name not in self.wins.get(self.leader, [])]
         if rest:
             sentences.append(
-                f"The {self.extreme} mean is {paper_name(self.leader)}'s ({self.score(self.leader)}), "
+                f"The {self.metric.extreme} mean is {paper_name(self.leader)}'s ({self.score(self.leader)}), "
                 f"with no evidence of a difference from {join_words(rest)}."
             )
         return sentences
@@ -257,38 +241,32 @@ class SplitVerdict:
     def _other_sentences(self) -> list[str]:
         if len(self.activations) == 1:
             return [f"{paper_name(self.leader)}: {self.score(self.leader)}. There is no other activation to compare it with."]
-        if any(self.comparison.is_better(a, b) for a, b in permutations(self.activations, 2)):
+        if any(self.is_better(a, b) for a, b in permutations(self.activations, 2)):
             return ["That one of them does less harm than another (see the table) is not a reason to choose it."]
         other = self.reference if self.leader != self.reference else self.activations[1]
         named = [f"{paper_name(name)}{' (reference)' * (name == self.reference)}" for name in (self.leader, other)]
-        p = describe_p(self.comparison.pair(self.leader, other).p_holm)
+        p = describe_p(self.pair(self.leader, other).p_holm)
         return [
             f"No evidence of a difference between {join_words([paper_name(name) for name in self.activations])}: {named[0]} "
-            f"has the {self.extreme} mean; the difference from {named[1]} is {self._distance(self.leader, other)} ({p})."
+            f"has the {self.metric.extreme} mean; the difference from {named[1]} is {self._distance(self.leader, other)} ({p})."
         ]
 
-    def _baseline_sentences(self) -> list[str]:
-        """Say how other models compare with the best activation."""
-        sentences = []
-        for name in self.baselines:
-            pair = self.comparison.pair(name, self.leader)
-            if self.comparison.is_better(name, self.leader):
-                outcome = f"is significantly better than {paper_name(self.leader)}"
-            elif self.comparison.is_better(self.leader, name):
-                outcome = f"is significantly worse than {paper_name(self.leader)}"
-            else:
-                outcome = f"is not distinguishable from {paper_name(self.leader)}"
-            sentences.append(f"{name[:1].upper()}{name[1:]} ({self.score(name)}) {outcome} ({describe_p(pair.p_holm)}).")
-        return sentences
+    def _baseline_sentence(self, name: str) -> str:
+        """Say how another model compares with the best activation."""
+        outcome = "not distinguishable from"
+        if self.pair(name, self.leader).p_holm <= ALPHA:
+            outcome = f"significantly {'better' if self.is_better(name, self.leader) else 'worse'} than"
+        p = describe_p(self.pair(name, self.leader).p_holm)
+        return f"{name[:1].upper()}{name[1:]} ({self.score(name)}) is {outcome} {paper_name(self.leader)} ({p})."
 
     def _losers(self, winner: str) -> str:
         names = [
             f"{paper_name(name)} ({'reference, ' * (name == self.reference)}by {self._distance(winner, name)}, "
-            f"{describe_p(self.comparison.pair(winner, name).p_holm)})"
+            f"{describe_p(self.pair(winner, name).p_holm)})"
             for name in self.wins[winner]
         ]
         return join_words(names, MAX_PAIRS)
 
     def _distance(self, first: str, second: str) -> str:
-        size = self.score_format.number(abs(self.comparison.pair(first, second).difference.mean))
+        size = self.score_format.number(abs(self.pair(first, second).difference.mean))
         return f"{size} points" if self.score_format.percent else size

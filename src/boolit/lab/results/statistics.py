@@ -12,11 +12,11 @@ All runs of a study share their training and test rows, so neither ± nor p cove
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from scipy import special, stats
@@ -62,11 +62,6 @@ class Summary:
     def standard_error(self) -> float:
         """Standard error of the mean."""
         return self.sd / math.sqrt(self.n) if self.n else math.nan
-
-    @staticmethod
-    def from_standard_error(activation: str, mean: float, standard_error: float, n: int) -> Summary:
-        """Return the summary of a printed mean ± standard error."""
-        return Summary(activation, n, mean, standard_error * math.sqrt(n))
 
 
 @dataclass(frozen=True)
@@ -234,16 +229,6 @@ def compare(frame: pd.DataFrame, metric: Metric) -> list[Comparison]:
     return [Comparison(metric, table, name, max(1, sum(counts))) for name, table in tables.items()]
 
 
-def compare_summaries(summaries: Iterable[Summary], metric: Metric) -> Comparison:
-    """Compare activations by their summaries, such as those of a printed table."""
-    ranked = tuple(sorted(summaries, key=lambda s: (_rank(s.mean, metric), s.activation)))
-    return Comparison(metric, ranked, pairs=max(1, math.comb(len(ranked), 2)))
-
-
-def _rank(mean: float, metric: Metric) -> float:
-    return math.inf if math.isnan(mean) else -metric.sign * mean
-
-
 def _measured(frame: pd.DataFrame, metric: Metric) -> pd.DataFrame:
     """Return the runs with their values of the metric in the column ``value``: NaN for diverged runs."""
     if "trial" in frame:
@@ -308,24 +293,15 @@ def _sizes(frame: pd.DataFrame) -> dict[str, pd.Index[Any]]:
 
 def _summarize(frame: pd.DataFrame, metric: Metric) -> tuple[Summary, ...]:
     grouped = frame.groupby("activation", sort=True)
-    table = grouped["value"].agg(n="count", mean="mean", sd="std", runs="size")
+    table = grouped["value"].agg(n="count", mean="mean", sd="std")
+    table["diverged"] = grouped.size() - table["n"]
     table["parameters"] = grouped["parameters"].first() if "parameters" in frame else 0
     if metric.solved is not None:
-        reached = metric.sign * frame["value"] >= metric.sign * metric.solved
-        table["solved"] = reached.groupby(frame["activation"]).sum()
-    summaries = [
-        Summary(
-            str(row.Index),
-            int(row.n),
-            float(row.mean),
-            float(row.sd),
-            int(row.runs - row.n),
-            None if metric.solved is None else int(row.solved),
-            int(row.parameters),
-        )
-        for row in table.itertuples()
-    ]
-    return tuple(sorted(summaries, key=lambda s: (_rank(s.mean, metric), s.activation)))
+        table["solved"] = frame["value"].map(metric.solves).groupby(frame["activation"]).sum()
+    records = cast("list[dict[str, Any]]", table.reset_index().to_dict("records"))
+    # The best mean first. Without a finished run there is no mean; such activations are last.
+    order = table["mean"].mul(-metric.sign).fillna(math.inf).to_numpy()
+    return tuple(Summary(**records[place]) for place in np.argsort(order, kind="stable"))
 
 
 @dataclass(frozen=True)
@@ -364,9 +340,9 @@ def verdict(comparison: Comparison) -> str:
     """Return a comparison in words: which mean is best, which differences are significant, which runs diverged.
 
     Example:
-        >>> values = {"relu": 0.55, "xnor_ail": 0.95, "tanh": 0.92}
-        >>> summaries = [Summary.from_standard_error(name, mean, 0.01, n=5) for name, mean in values.items()]
-        >>> print(verdict(compare_summaries(summaries, Metric(name="accuracy"))))
+        >>> means = {"xnor_ail": 0.95, "tanh": 0.92, "relu": 0.55}
+        >>> summaries = tuple(Summary(name, 5, mean, 0.01 * math.sqrt(5)) for name, mean in means.items())
+        >>> print(verdict(Comparison(Metric(name="accuracy"), summaries, pairs=3)))
         XNORₐᵢₗ has the highest mean test accuracy (95.0 ± 1.0 %, n = 5). It is significantly better than ReLU (p = 8e-9), and \
 not distinguishable from Tanh (p = 0.19).
     """
@@ -374,9 +350,8 @@ not distinguishable from Tanh (p = 0.19).
     if leader.n == 0:
         return "Every run diverged; there is nothing to compare."
     form = score_format(metric, [summary.standard_error for summary in comparison.summaries])
-    extreme = "highest" if metric.goal == "max" else "lowest"
-    mean = f"mean {metric.key.replace('_', ' ')}"
-    sentences = [f"{paper_name(leader.activation)} has the {extreme} {mean} ({form.score(leader)}, n = {leader.n})."]
+    mean = f"{metric.extreme} mean {metric.key.replace('_', ' ')}"
+    sentences = [f"{paper_name(leader.activation)} has the {mean} ({form.score(leader)}, n = {leader.n})."]
     if len(comparison.summaries) > 1:
         sentences += _tests_of_leader(comparison) if leader.diverged == 0 else _tests_of_others(comparison)
     diverged = [f"{paper_name(s.activation)} {s.diverged} of {s.runs}" for s in comparison.summaries if s.diverged]

@@ -55,6 +55,10 @@ CREATE TABLE runs (
 CREATE TABLE curves (key TEXT NOT NULL REFERENCES runs (key), metric TEXT NOT NULL, epochs BLOB NOT NULL,
     PRIMARY KEY (key, metric)) WITHOUT ROWID;
 """
+_COLUMNS = (
+    *("key", "config_json", "seed", "split", "state", "metrics", "environment_json", "seconds", "recorded", "curves"),
+    *("checksum", "config", "environment"),
+)
 _SELECT = (
     "SELECT key, c.json, seed, split, state, metrics, e.json, seconds, recorded, curves, checksum, config, environment "
     "FROM runs LEFT JOIN configs c ON config = c.id LEFT JOIN environments e ON environment = e.id"
@@ -85,7 +89,7 @@ class Store:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self._thread = threading.RLock()
-        self._lock: FileLock | None = None
+        self._lock = FileLock(self.folder / LOCK, timeout=0)
         self._opened: sqlite3.Connection | None = None
 
     @property
@@ -113,18 +117,13 @@ class Store:
         Raises:
             UserError: if another process holds it.
         """
-        if self._lock is None:
-            try:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                self._lock = FileLock(self.folder / LOCK, timeout=0)
-            except OSError as error:
-                raise UserError(f"cannot create {self.folder} ({error.strerror}); choose a folder you may write to") from error
         try:
+            self.folder.mkdir(parents=True, exist_ok=True)
             held = self._lock.acquire()
         except Timeout:
             raise UserError(f"{self.folder} is in use by another process; --workers N trains in parallel") from None
         except OSError as error:
-            raise UserError(f"cannot lock {self.folder} ({error.strerror}); choose a folder you may write to") from error
+            raise UserError(f"cannot write to {self.folder} ({error.strerror}); choose a folder you may write to") from error
         with held:
             if not self.path.exists():
                 self.close()
@@ -140,16 +139,10 @@ class Store:
     def record(self, results: Iterable[Result]) -> None:
         """Write results in one transaction. A run that is already recorded stays as it is."""
         results, recorded = list(results), datetime.now(timezone.utc).isoformat(timespec="seconds")
-        with self.writing(), self._errors():
-            database = self._database()
+        with self.writing(), self._errors(), self._database() as database:  # commits, or rolls back after an error
             database.execute("BEGIN IMMEDIATE")
-            try:
-                for result in results:
-                    _insert(database, result, recorded)
-                database.execute("COMMIT")
-            except BaseException:
-                database.execute("ROLLBACK")
-                raise
+            for result in results:
+                _insert(database, result, recorded)
 
     def results(self, keys: Iterable[str] | None = None, history: bool = True) -> list[Result]:
         """Return results with their typed configurations, ordered like `frame`.
@@ -186,21 +179,16 @@ class Store:
     def _frame(self, rows: Sequence[tuple[Any, ...]]) -> pd.DataFrame:
         import pandas as pd
 
-        configs = {row[-2]: row[1] for row in rows}
-        places = {number: place for place, number in enumerate(configs)}
-        described = pd.DataFrame([_labels(json.loads(text)) for text in configs.values()], columns=list(_LABELS))
-        described = described.astype({"trial": bool, "size": int, "parameters": int, "depth": int, "learning_rate": float})
-        described["budget"] = described["budget"].astype("Int64")
-        frame = described.iloc[[places[row[-2]] for row in rows]].reset_index(drop=True)
-        columns: dict[str, Any] = {
-            "key": [row[0] for row in rows],
-            "seed": np.array([row[2] for row in rows], np.int64),
-            "split": pd.array([row[3] for row in rows], dtype="Int64"),
-            "state": [row[4] for row in rows],
-            "seconds": np.array([row[7] for row in rows], float),
-        }
-        frame = frame.assign(**columns)[["key", *_LABELS[:-1], "seed", "split", "settings", "state", "seconds"]]
-        metrics = pd.DataFrame.from_records([json.loads(row[5]) for row in rows]).astype(float)
+        table = pd.DataFrame(rows, columns=_COLUMNS)
+        configs = table.drop_duplicates("config")
+        labels = pd.DataFrame(
+            [_labels(json.loads(text)) for text in configs["config_json"]], configs["config"], columns=list(_LABELS)
+        )
+        labels = labels.astype({"trial": bool, "size": int, "parameters": int, "depth": int, "learning_rate": float})
+        labels["budget"] = labels["budget"].astype("Int64")
+        table = table.astype({"seed": "int64", "split": "Int64", "seconds": float}).join(labels, "config")
+        frame = table[["key", *_LABELS[:-1], "seed", "split", "settings", "state", "seconds"]]
+        metrics = pd.DataFrame.from_records([json.loads(text) for text in table["metrics"]]).astype(float)
         frame = pd.concat([frame, metrics.drop(columns=[name for name in metrics if name in frame])], axis=1)
         order = ["study", "profile", "activation", "depth", "size", "stage", "split", "seed", "key"]
         return frame.sort_values(order, ignore_index=True)
@@ -230,7 +218,7 @@ class Store:
             blobs[key][metric] = blob
         for row in rows:
             if _checksum(part for pair in sorted(blobs[row[0]].items()) for part in pair) != row[9]:
-                raise _DamagedError(f"the curves of run {row[0]!r} do not match their checksum")
+                raise sqlite3.DatabaseError(f"the curves of run {row[0]!r} do not match their checksum")
         return {
             key: {metric: np.frombuffer(zlib.decompress(blob), "<f8") for metric, blob in packed.items()}
             for key, packed in blobs.items()
@@ -266,21 +254,11 @@ class Store:
         """Turn errors of SQLite into one line that says what the user can do."""
         try:
             yield
-        except (sqlite3.Error, MemoryError, OverflowError) as error:  # a damaged length may ask for any amount of memory
-            if isinstance(error, sqlite3.ProgrammingError):
-                raise
-            advice = next((advice for part, advice in _ERRORS.items() if part in str(error)), None)
-            reason = f"{self.path} {advice}" if advice else self._damage(error)
-            raise UserError(reason) from error
-        except (_DamagedError, zlib.error) as error:
-            raise UserError(self._damage(error)) from error
-
-    def _damage(self, error: Exception) -> str:
-        return f"{self.path} is damaged: {error}; restore a copy, or delete it and train again"
-
-
-class _DamagedError(Exception):
-    """Part of a store that is not as it was written."""
+        except sqlite3.ProgrammingError:
+            raise
+        except (sqlite3.Error, zlib.error, MemoryError, OverflowError) as error:  # a damaged length may ask for any memory
+            damage = f"is damaged: {error}; restore a copy, or delete it and train again"
+            raise UserError(f"{self.path} {next((_ERRORS[part] for part in _ERRORS if part in str(error)), damage)}") from error
 
 
 def _connect(path: Path, create: bool) -> sqlite3.Connection:
@@ -319,10 +297,10 @@ def _prepare(database: sqlite3.Connection, path: Path, create: bool) -> None:
     if path.stat().st_size <= FULL_CHECK_BYTES:
         problem = database.execute("PRAGMA quick_check(1)").fetchone()[0]
         if problem != "ok":
-            raise _DamagedError(" ".join(str(problem).split()))
+            raise sqlite3.DatabaseError(" ".join(str(problem).split()))
     names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not {"runs", "configs", "environments", "curves"} <= names:
-        raise _DamagedError("tables are missing")
+        raise sqlite3.DatabaseError("tables are missing")
 
 
 def _select(database: sqlite3.Connection, query: str, keys: Iterable[str] | None) -> list[tuple[Any, ...]]:
@@ -336,7 +314,7 @@ def _rows(database: sqlite3.Connection, keys: Iterable[str] | None) -> list[tupl
     rows = _select(database, _SELECT, keys)
     for *values, checksum, _, _ in rows:
         if _row_checksum(*values) != checksum:
-            raise _DamagedError(f"run {values[0]!r} does not match its checksum")
+            raise sqlite3.DatabaseError(f"run {values[0]!r} does not match its checksum")
     return rows
 
 
@@ -396,6 +374,13 @@ def _labels(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def csv_text(frame: pd.DataFrame) -> str:
+    """Return a frame as CSV in which no text is a formula of a spreadsheet."""
+    texts = frame.select_dtypes(["object", "string", "category"]).columns
+    cells = {name: frame[name].astype(object).map(csv_cell) for name in texts}
+    return str(frame.assign(**cells).to_csv(index=False, lineterminator="\n"))
+
+
 def export(frame: pd.DataFrame, path: Path, format: str) -> Path:  # noqa: A002
     """Write a frame to a file atomically and return its path.
 
@@ -410,8 +395,7 @@ def export(frame: pd.DataFrame, path: Path, format: str) -> Path:  # noqa: A002
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as part:
             if format == "csv":
-                texts = frame.select_dtypes(["object", "string", "category"]).columns
-                frame.assign(**{name: frame[name].astype(object).map(csv_cell) for name in texts}).to_csv(part, index=False)
+                part.write_text(csv_text(frame), encoding="utf-8", newline="\n")
             elif format == "json":
                 frame.to_json(part, orient="records", indent=1, double_precision=15)
             else:

@@ -190,9 +190,13 @@ def _check(study: Study, data: Description, fail: Fail) -> None:
 
 
 def _check_metric(key: str, name: str, split: str, data: Description, fail: Fail) -> None:
-    known = [METRIC_OF_TASK[data.task], "loss", *(data.extra_metrics if split != "train" else ())]
-    if name not in known:
+    if name not in (known := known_metrics(data, split)):
         raise fail(key, f"{name!r} is not a metric of {data.task} data; choose one of {', '.join(known)}")
+
+
+def known_metrics(data: Description, split: str) -> list[str]:
+    """Return the metrics that runs on the data measure on a split."""
+    return [METRIC_OF_TASK[data.task], "loss", *(data.extra_metrics if split != "train" else ())]
 
 
 class SavedStudy(NamedTuple):

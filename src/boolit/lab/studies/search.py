@@ -20,10 +20,9 @@ from boolit.lab.common.random import generator
 from boolit.lab.datasets import describe
 from boolit.lab.datasets.holdout import for_choosing
 from boolit.lab.runs import Metric, Result, RunConfig
-from boolit.lab.studies.planner import Plan, plan
+from boolit.lab.studies.planner import Plan, known_metrics, plan
 from boolit.lab.studies.study import StudyFile
 from boolit.lab.training import Recipe
-from boolit.lab.training.recipe import METRIC_OF_TASK
 
 ROUNDS, TRIALS, SEEDS, FINALISTS = 4, 120, 120, 10  # a:mnist
 BEST_OF_ROUND, SPREAD = 5, 1.5
@@ -107,11 +106,10 @@ class Finalist:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The finalists of an activation, best first, the best value of each round, and a sentence on the rows used."""
+    """The finalists of an activation, best first, and a sentence on the rows used."""
 
     activation: str
     finalists: tuple[Finalist, ...]
-    rounds: tuple[float, ...]
     rows: str
 
     @property
@@ -121,7 +119,7 @@ class SearchResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return the winner as JSON values."""
-        return {"activation": self.activation, **asdict(self.finalists[0]), "rounds": list(self.rounds), "covers": self.rows}
+        return {"activation": self.activation, **asdict(self.finalists[0]), "covers": self.rows}
 
 
 def plan_search(file: StudyFile, profile: str | None = None, sets: Sequence[str] = ()) -> Plan:
@@ -147,37 +145,36 @@ def search(
         finalists: settings that reach the final.
     """
     results = []
-    for run in planned.runs:
-        tried = _rounds(_without_test_rows(run), train, rounds, trials)
+    for planned_run in planned.runs:
+        run = _without_test_rows(planned_run)
+        tried = _rounds(run, train, rounds, trials)
         if tried is None:
             return None
-        best = [to_setting(x) for _, x in _best_first([trial for trials in tried for trial in trials])[:finalists]]
-        ranked = _final(_without_test_rows(run), train, best, seeds)
+        ranked = _final(run, train, [to_setting(x) for _, x in _best_first(tried)[:finalists]], seeds)
         if ranked is None:
             return None
-        best_of_rounds = tuple(run.metric.sign * _best_first(trials)[0][0] for trials in tried)
-        results.append(SearchResult(run.activation, tuple(ranked), best_of_rounds, _describe_rows(run, seeds)))
+        results.append(SearchResult(run.activation, tuple(ranked), _describe_rows(planned_run, seeds)))
     return results
 
 
 def _without_test_rows(run: RunConfig) -> RunConfig:
     data, metric = for_choosing(run.data), run.metric.model_copy(update={"split": "valid"})
-    known = [METRIC_OF_TASK[describe(data).task], "loss", *describe(data).extra_metrics]
-    if metric.name not in known:
+    if metric.name not in (known := known_metrics(describe(data), "valid")):
         raise UserError(f"a search cannot choose by {metric.name!r}: the split valid has {', '.join(known)}")
     return run.replace(study=f"{run.study}-search", data=data, metric=metric, trial=True)
 
 
-def _rounds(run: RunConfig, train: Train, rounds: int, trials: int) -> list[list[tuple[float, Point]]] | None:
-    bounds, tried = initial_bounds(run.training), []
+def _rounds(run: RunConfig, train: Train, rounds: int, trials: int) -> list[tuple[float, Point]] | None:
+    """Train the settings of all rounds and return each with its merit, or None if interrupted."""
+    bounds, tried = initial_bounds(run.training), list[tuple[float, Point]]()
     for number in range(rounds):
         points = draw(bounds, trials, run.study.removesuffix("-search"), run.activation, number)
         settings, stage = enumerate(map(to_setting, points)), f"round {number}"
         results = train([run.replace(seed=ROUND_SEEDS + i, stage=stage, training=setting) for i, setting in settings])
         if results is None:
             return None
-        tried.append([(_merit(run.metric, result), x) for x, result in zip(points, results, strict=True)])
-        bounds = tighten([x for _, x in _best_first(tried[-1])[:BEST_OF_ROUND]])
+        tried += [(_merit(run.metric, result), x) for x, result in zip(points, results, strict=True)]
+        bounds = tighten([x for _, x in _best_first(tried[-trials:])[:BEST_OF_ROUND]])
     return tried
 
 

@@ -128,11 +128,6 @@ class StudyFile:
         """The names of the profiles."""
         return list(self.tables.get("profiles", {}))
 
-    @property
-    def title(self) -> str:
-        """The title."""
-        return str(self.tables.get("title", self.name))
-
     def resolve(
         self, profile: str | None = None, seeds: int | None = None, sets: Sequence[str] = (), hparams: Path | None = None
     ) -> tuple[Study, Fail]:

@@ -17,7 +17,7 @@ from boolit.functional import combine
 from boolit.lab.paper.figures.gates import color_bar, heatmap, plane, surface
 from boolit.lab.paper.figures.look import styled
 from boolit.lab.reports.style import style
-from boolit.lab.results.names import label
+from boolit.lab.results.names import paper_name
 from boolit.logic import moments
 
 # Where |AIL - IL| is largest, in numbers and words, the closed form of its value, and a free corner of the panel.
@@ -44,7 +44,7 @@ def differences(op: str) -> Figure:
     panels = figure.subplots(2, 2, sharex=True, sharey=True)
     for axes, spec, values in zip(panels[0], (f"{op}_il", f"{op}_ail"), (exact, approximate), strict=True):
         image = heatmap(axes, values, limit, range(-10, 11, 1 if limit < 7 else 2))
-        axes.set_title(label(spec))
+        axes.set_title(paper_name(spec, "mathtext"))
         color_bar(figure, image, axes)
     image = heatmap(panels[1, 0], approximate - exact, 1.1, (-1, -0.5, -0.1, 0.1, 0.5, 1))
     panels[1, 0].set_title("difference, AIL − IL")
@@ -87,7 +87,7 @@ def gradients(op: str) -> Figure:
         for axes, name, values in zip(row, "xy", slopes(spec, *plane()), strict=True):
             levels = (-0.8, -0.5, -0.2, 0.2, 0.5, 0.8) if spec.endswith("_il") else ()
             image = heatmap(axes, values, 1.0, levels)
-            axes.set_title(f"∂ {label(spec)} / ∂{name}")
+            axes.set_title(f"∂ {paper_name(spec, 'mathtext')} / ∂{name}")
     color_bar(figure, image, panels, "slope")
     return figure
 
@@ -155,7 +155,7 @@ def _draw_densities(axes: Axes, op: str, forms: tuple[str, str]) -> None:
         spec = f"{op}_{form}"
         mean, sd = moments(op, form)
         look: dict[str, Any] = {"color": style(spec).color, "linestyle": "-" if form.endswith("ail") else "--"}
-        name = f"{label(spec)}: mean {mean:.3f}, sd {sd:.3f}".replace("-", "−")
+        name = f"{paper_name(spec, 'mathtext')}: mean {mean:.3f}, sd {sd:.3f}".replace("-", "−")
         axes.plot((EDGES[1:] + EDGES[:-1]) / 2, density(spec, pairs), **look, linewidth=1.5, label=name)
         axes.axvline(mean, **look, linewidth=0.7)
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0))

@@ -26,7 +26,7 @@ import boolit
 from boolit.errors import UserError
 from boolit.lab.paper.figures.look import save, styled
 from boolit.lab.reports.style import style
-from boolit.lab.results.names import label
+from boolit.lab.results.names import paper_name
 from boolit.lab.results.store import Store
 
 PROBES = 32
@@ -180,7 +180,7 @@ def _panel(axes: Axes, each: Correlations, study: str) -> None:
     axes.axvline(0, color="0.4", linewidth=0.6)
     others = f"; others sd {metrics['others_sd']:.2f}" if len(each.others) > 1 else ""
     numbers = f"pairs {metrics['paired_mean']:+.2f}, sd {metrics['paired_sd']:.2f}{others}"
-    axes.set_title(f"{study}{label(each.activation)}, {each.runs} × {each.width} rows", pad=16)
+    axes.set_title(f"{study}{paper_name(each.activation, 'mathtext')}, {each.runs} × {each.width} rows", pad=16)
     axes.text(0.5, 1.02, numbers.replace("-", "−"), transform=axes.transAxes, ha="center", va="bottom", fontsize=8)
     axes.set_xlim(-1, 1)
     axes.set_xticks([-1, -0.5, 0, 0.5, 1], ["−1", "−0.5", "0", "0.5", "1"])

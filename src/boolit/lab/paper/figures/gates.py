@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from boolit.lab.paper.figures.look import DIVERGING, SEQUENTIAL, styled
-from boolit.lab.results.names import label
+from boolit.lab.results.names import paper_name
 from boolit.nn import activation
 
 REACH = 5.0
@@ -92,7 +92,7 @@ def gate(op: str) -> Figure:
     panels = figure.subplots(1, 3, sharex=True, sharey=True)
     for axes, spec, value in zip(panels, specs, values, strict=True):
         image = heatmap(axes, value, limit, range(-10, 11, step))
-        axes.set_title(_ROUGH_TITLES.get(spec, label(spec)))
+        axes.set_title(_ROUGH_TITLES.get(spec, paper_name(spec, "mathtext")))
     color_bar(figure, image, panels, "output logit")
     return figure
 
@@ -105,7 +105,7 @@ def relu_approximation() -> Figure:
         "ReLU(x)": torch.relu(x),
         "ReLU(y)": torch.relu(y),
         "ReLU(x) + ReLU(y)": torch.relu(x) + torch.relu(y),
-        label("or_il"): surface("or_il", x, y),
+        paper_name("or_il", "mathtext"): surface("or_il", x, y),
     }
     figure = Figure(figsize=(6.6, 5.6), layout="compressed")
     panels = figure.subplots(2, 2, sharex=True, sharey=True)
@@ -147,7 +147,7 @@ def overview() -> Figure:
     for column, (spec, (question, above, below)) in enumerate(OVERVIEW.items()):
         wires, axes = (figure.add_subplot(grid[row, column]) for row in (0, 1))
         reads = activation(spec).channels[0]
-        _draw_neurons(wires, label(spec), reads)
+        _draw_neurons(wires, paper_name(spec, "mathtext"), reads)
         image = heatmap(axes, surface(spec, x, y) if reads == 2 else torch.relu(x), _OVERVIEW_LIMIT)
         if reads == 2:
             axes.contour(x.numpy(), y.numpy(), surface(spec, x, y).numpy(), levels=[0], colors="0.15", linewidths=1.4)

@@ -19,7 +19,7 @@ from boolit.lab.paper.figures.gates import plane
 from boolit.lab.paper.figures.look import NEGATIVE, POSITIVE, PROBABILITY, styled
 from boolit.lab.paper.figures.pathways import wiring
 from boolit.lab.reports.style import style
-from boolit.lab.results.names import label
+from boolit.lab.results.names import paper_name
 from boolit.nn import activation
 
 _MAX_LINE_WIDTH = 5.0  # points, of the largest weight in a network
@@ -68,7 +68,7 @@ def _draw(axes: Axes, network: MLPWeights) -> None:
         if layer < len(network.weights) - 1:
             features = _gates(axes, network.activation, left, units)
             left += _GATE
-    axes.set_title(f"{network.title or label(network.activation)}\nlargest |weight| {largest:.2g}")
+    axes.set_title(f"{network.title or paper_name(network.activation, 'mathtext')}\nlargest |weight| {largest:.2g}")
     axes.set(xlim=(-0.7, left + 0.2))
     axes.axis("off")
 
@@ -105,7 +105,7 @@ def _gates(axes: Axes, spec: str, left: float, units: list[float]) -> list[float
 def parity_by_hand() -> Figure:
     """Draw the sparse XNOR network that computes the parity of four logits, with weights set by hand."""
     weights = [torch.eye(4), torch.eye(2), -torch.ones(1, 1)]
-    return learned_weights(MLPWeights("xnor_ail", weights, f"{label('xnor_ail')}, weights set by hand"))
+    return learned_weights(MLPWeights("xnor_ail", weights, f"{paper_name('xnor_ail', 'mathtext')}, weights set by hand"))
 
 
 Model = Callable[[Tensor], Tensor]
@@ -131,7 +131,7 @@ def xor_decision(models: Mapping[str, Model], points: Tensor, labels: Tensor, no
         image = _decision(axes, model, reach=2.5 * float(points.abs().max()))
         samples = _samples(axes, points, positive)
         under = note if isinstance(note, str) else note.get(name, "")
-        axes.set_title("\n".join(filter(None, [label(name), under, f"{100 * right:.3g} % of samples right"])))
+        axes.set_title("\n".join(filter(None, [paper_name(name, "mathtext"), under, f"{100 * right:.3g} % of samples right"])))
     for axes in panels.flat[len(models) :]:
         axes.set_visible(False)
     figure.colorbar(

@@ -14,7 +14,7 @@ from boolit.lab.paper.figures.correlations import measure_correlations, row_corr
 from boolit.lab.paper.figures.look import png
 from boolit.lab.paper.figures.networks import MLPWeights, learned_weights, xor_decision
 from boolit.lab.reports.page import Picture
-from boolit.lab.results.names import label
+from boolit.lab.results.names import paper_name
 from boolit.lab.results.statistics import ScoreFormat
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Metric, Result
@@ -79,7 +79,7 @@ def _with_relu(runs: Sequence[Result], most: int) -> list[Result]:
 def _weights(run: Result, metric: Metric, store: Store) -> MLPWeights:
     weights, spec = load_file(store.weights(run.key)), run.config.activation
     layers = [weights[f"linear.{layer}.weight"] for layer in range(len(run.config.widths) + 1)]
-    return MLPWeights(spec, layers, f"{label(spec)}: {_score(run, metric)}")
+    return MLPWeights(spec, layers, f"{paper_name(spec, 'mathtext')}: {_score(run, metric)}")
 
 
 def _decisions(runs: Sequence[Result], metric: Metric, store: Store) -> Figure:
