@@ -81,7 +81,8 @@ def _runs(store: Store) -> pd.DataFrame:
 
 def _summarize_yours(label: str, runs: pd.DataFrame) -> pd.DataFrame:
     """Summarize the runs that belong in a table. Settings that share a column compete like sizes."""
-    runs = runs[[_has(config, MODELS.get(label, {})) for config in runs["config"]]]
+    wanted = MODELS.get(label, {})
+    runs = runs[runs["config"].map(lambda config: _has(config, wanted)).astype(bool)]
     published = label == "tab:sran"  # it has a row for the published network
     rows = [
         f"{config.activation} (base SRAN)" if published and _has(config, {"layout": "published"}) else config.activation
@@ -92,7 +93,7 @@ def _summarize_yours(label: str, runs: pd.DataFrame) -> pd.DataFrame:
     parts = []
     for column in columns(label):
         metric = f"test_{METRICS.get(column, 'accuracy')}"
-        part = runs[[_belongs(config, column) for config in runs["config"]]]
+        part = runs[runs["config"].map(lambda config, column=column: _belongs(config, column)).astype(bool)]
         parts.append(part.assign(column=column, metric=metric, value=part.get(metric, math.nan)))
     return summarize(pd.concat(parts), SAME_RUNS.get(label, label))
 
