@@ -111,12 +111,14 @@ def results(name: str, cells: pd.DataFrame) -> str:
         run = [column for column in columns(label) if column in set(both["column"])]
         parts += [_grid(both, run[first : first + WIDE]) for first in range(0, len(run), WIDE)]
     else:
-        wide = ours.assign(text=[_text(*row) for row in zip(ours["mean"], ours["standard_error"], ours["n"], strict=True)])
+        texts = [_text(*row) for row in zip(ours["mean"], ours["standard_error"], ours["n"], strict=True)]
+        long = ours.assign(text=texts, activation=[f"`{spec}`" for spec in ours["activation"]])
         if name == "parity8":
-            wide["column"] = [re.sub(r"^\d+", lambda n: f"width {WIDTHS[int(n[0])]}", column) for column in wide["column"]]
-        grid = wide.pivot(index="activation", columns="column", values="text").fillna("")
+            long["column"] = [re.sub(r"^\d+", lambda n: f"width {WIDTHS[int(n[0])]}", column) for column in long["column"]]
+        grid = long.pivot(index="activation", columns="column", values="text").fillna("")
         grid = grid[sorted(grid, key=lambda column: (len(column), column))]
-        parts.append(_markdown(["activation", *grid], ([f"`{row}`", *grid.loc[row]] for row in grid.index)))
+        grid = grid.T.rename_axis("") if len(grid.columns) > len(grid) else grid  # long rather than wide
+        parts.append(_markdown([str(grid.index.name), *grid], ([row, *grid.loc[row]] for row in grid.index)))
     return "\n\n".join(parts)
 
 
