@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from boolit.lab.paper.claims import claim_table
@@ -31,10 +32,18 @@ SUMMARIES = ROOT / "src" / "boolit" / "lab" / "paper" / "ours"
 PAGE = ROOT / "docs" / "paper.md"
 IMAGES = ROOT / "docs" / "images" / "paper"
 DRAWN = ("mlp-mnist", "cnn-mnist", "mlp-covtype", "resnet50-cifar10", "jsb")
-BLOCK = re.compile(r"<!-- (table|claims|glance) ?([\w-]*) -->\n.*?<!-- end -->", re.DOTALL)
+BLOCK = re.compile(r"<!-- (table|claims|glance|factors) ?([\w-]*) -->\n.*?<!-- end -->", re.DOTALL)
 # Of a:parity by parameter count: three layers of width w, which gates halve (f = 1/2).
 WIDTHS = {round(9 * w + 2 * (f * w * w + w) + f * w + 1): w for w in (8, 16, 32, 64, 128, 256) for f in (1, 0.5)}
-WIDE = 4  # columns of a printed table in one table of the page
+WIDE = 2  # columns of a printed table in one table of the page
+# Points of the MNIST protocol in docs/evidence/mnist-factors.csv: the sweeps instead of the text.
+FACTORS = {
+    "rows": "60,000 training rows instead of 50,000",
+    "betas": "the searched numbers as betas instead of 1 − number",
+    "schedule": "triangular schedule instead of one-cycle",
+    "decay": "no weight decay on batch norm",
+    "widths": "first layer wider than the second instead of equal widths",
+}
 
 
 def write_runs(folder: Path, name: str, to: Path = EVIDENCE) -> int:
@@ -68,41 +77,55 @@ def fill(page: str, cells: pd.DataFrame) -> str:
 
     def block(match: re.Match[str]) -> str:
         kind, name = match.groups()
-        text = {"table": lambda: results(name, cells), "claims": lambda: claims(cells), "glance": lambda: glance(cells)}[kind]()
+        make = {"table": lambda: results(name, cells), "claims": lambda: claims(cells), "glance": lambda: glance(cells)}
+        text = (make | {"factors": factors})[kind]()
         return f"<!-- {f'{kind} {name}'.strip()} -->\n{text}\n<!-- end -->"
 
     return BLOCK.sub(block, page)
+
+
+def agreement_line(label: str, cells: pd.DataFrame) -> str:
+    """Return how many cells of a table or figure were run, and how well they agree with the printed ones."""
+    if label not in labels():
+        ours = cells[cells["label"] == label]
+        return f"{len(ours)} cells, n = {', '.join(map(str, sorted(set(ours['n']))))}; the paper prints no numbers."
+    kinds = sorted(set(beside_printed(label, cells)["kind"]))
+    if not kinds:
+        return f"Not run yet: 0 of {len(table(label))} cells."
+    return f"{' and '.join(kinds).capitalize()}: {agreement(label, cells)}"
 
 
 def results(name: str, cells: pd.DataFrame) -> str:
     """Return the line and the tables of a table or figure of the paper."""
     label = label_of(name)
     ours = cells[cells["label"] == label]
-    picture = IMAGES / f"{name}.png"
-    image = (
-        [f"![{label}: our means, and the printed ones as hollow marks](images/paper/{name}.png)\n"] if picture.exists() else []
-    )
-    if label not in labels():
-        line = f"{len(ours)} cells, n = {', '.join(map(str, sorted(set(ours['n']))))}; the paper prints no numbers.\n"
-        wide = ours.assign(text=[_text(*row) for row in zip(ours["mean"], ours["standard_error"], ours["n"], strict=True)])
+    line = agreement_line(label, cells)
+    if (EVIDENCE / "paper" / f"{name}.csv").exists():
+        line += f" [CSV](evidence/paper/{name}.csv)"
+    parts = [line]
+    if name in DRAWN and len(ours):
+        printed = ", and the printed ones as hollow marks" if label in labels() else ""
+        parts.append(f"![{label}: our means{printed}](images/paper/{name}.png){{.scroll}}")
+    if label in labels():
+        both = beside_printed(label, cells)
+        run = [column for column in columns(label) if column in set(both["column"])]
+        parts += [_grid(both, run[first : first + WIDE]) for first in range(0, len(run), WIDE)]
+    else:
+        texts = [_text(*row) for row in zip(ours["mean"], ours["standard_error"], ours["n"], strict=True)]
+        long = ours.assign(text=texts, activation=[f"`{spec}`" for spec in ours["activation"]])
         if name == "parity8":
-            wide["column"] = [
-                re.sub(r"^\d+", lambda count: f"width {WIDTHS[int(count[0])]}", column) for column in wide["column"]
-            ]
-        grid = wide.pivot(index="activation", columns="column", values="text").fillna("")
+            long["column"] = [re.sub(r"^\d+", lambda n: f"width {WIDTHS[int(n[0])]}", column) for column in long["column"]]
+        grid = long.pivot(index="activation", columns="column", values="text").fillna("")
         grid = grid[sorted(grid, key=lambda column: (len(column), column))]
-        return "\n".join([line, *image, _markdown(["activation", *grid], ([f"`{row}`", *grid.loc[row]] for row in grid.index))])
-    both = beside_printed(label, cells)
-    if both.empty:
-        return f"Not run yet: 0 of {len(table(label))} cells. The commands are above."
-    run = [column for column in columns(label) if column in set(both["column"])]
-    parts = [_grid(both, run[first : first + WIDE]) for first in range(0, len(run), WIDE)]
-    return "\n".join([f"{agreement(label, cells)}\n", *image, "\n\n".join(parts)])
+        grid = grid.T.rename_axis("") if len(grid.columns) > len(grid) else grid  # long rather than wide
+        parts.append(_markdown([str(grid.index.name), *grid], ([row, *grid.loc[row]] for row in grid.index)))
+    return "\n\n".join(parts)
 
 
-def _text(mean: float, error: float, n: int) -> str:
+def _text(mean: float, error: float, n: int | None = None) -> str:
     digits = 2 if mean > 1 else 4
-    return f"{mean:.{digits}f} ± {error:.{digits}f} ({n})" if error == error else f"{mean:.{digits}f} ({n})"
+    text = f"{mean:.{digits}f}" + (f" ± {error:.{digits}f}" if error == error else "") + (f" ({n})" if n else "")
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _grid(both: pd.DataFrame, shown: list[str]) -> str:
@@ -116,16 +139,32 @@ def _grid(both: pd.DataFrame, shown: list[str]) -> str:
                 line += [""] * (3 if compared else 2)
                 continue
             cell = by_column.loc[column]
-            error = "" if math.isnan(cell["printed_error"]) else f" ± {cell['printed_error']:.2f}"
-            line += [f"{cell['printed']:.2f}{error}", _text(cell["mean"], cell["standard_error"], cell["n"])]
+            line += [_text(cell["printed"], cell["printed_error"]), _text(cell["mean"], cell["standard_error"], cell["n"])]
             line += [f"{cell['difference']:+.1f}".replace("-", "−")] if compared else []
         lines.append(line)
     return _markdown(["activation", *titles], lines)
 
 
-def _markdown(titles: list[str], lines: Iterable[list[str]]) -> str:
-    rows = [titles, ["---", *["---:"] * (len(titles) - 1)], *lines]
+def _markdown(titles: list[str], lines: Iterable[list[str]], texts: int = 1) -> str:
+    """Return a table whose first columns are texts, and whose others are numbers."""
+    rows = [titles, [*["---"] * texts, *["---:"] * (len(titles) - texts)], *lines]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def factors() -> str:
+    """Return what each point of the MNIST protocol changes at 65k: the mean of the sweeps' protocol minus that without it."""
+    sweeps = pd.read_csv(EVIDENCE / "paper" / "mlp-mnist.csv").query("parameters == 65_536").groupby("activation")["value"]
+    without = pd.read_csv(EVIDENCE / "mnist-factors.csv")
+    specs = list(dict.fromkeys(without["activation"]))
+    lines = []
+    for factor, meaning in FACTORS.items():
+        part = without[without["study"] == factor].groupby("activation")["value"].agg(["mean", "sem", "count"]).reindex(specs)
+        difference = 100 * (sweeps.mean() - part["mean"]).reindex(specs)
+        error = 100 * np.hypot(sweeps.sem(), part["sem"]).reindex(specs)
+        cells = [f"{d:+.2f} ± {e:.2f} ({n:.0f})" for d, e, n in zip(difference, error, part["count"], strict=True)]
+        cells = ["" if "nan" in cell else cell.replace("-", "−").replace(" ", "\N{NO-BREAK SPACE}") for cell in cells]
+        lines.append([meaning, *cells])
+    return _markdown(["difference in percentage points", *(f"`{spec}`" for spec in specs)], lines)
 
 
 def claims(cells: pd.DataFrame) -> str:
@@ -141,26 +180,16 @@ def claims(cells: pd.DataFrame) -> str:
         for row in frame.itertuples()
     ]
     titles = ["claim", "follows from the printed tables", "in our runs", "test", "n", "p"]
-    return f"{len(frame)} claims; in our runs: {counts}.\n\n" + _markdown(titles, lines)
+    return f"{len(frame)} claims; in our runs: {counts}.\n\n" + _markdown(titles, lines, texts=4)
 
 
 def glance(cells: pd.DataFrame) -> str:
     """Return one line for each table of results."""
     lines = []
-    for name in [*(label.removeprefix("tab:") for label in tables()), *FIGURES]:
-        label = label_of(name)
-        ours = cells[cells["label"] == label]
-        several = int(((beside_printed(label, cells) if label in labels() else ours)["n"] >= 3).sum())
-        if label not in labels():
-            text = f"{len(ours)} cells; no printed numbers"
-        else:
-            text = (
-                agreement(label, cells).partition("; rank")[0].rstrip(".")
-                if len(beside_printed(label, cells))
-                else "not run yet"
-            )
-        lines.append([f"`{label}`", text, str(several)])
-    return _markdown(["table", "our runs", "cells with n ≥ 3"], lines)
+    for label in [*tables(), *FIGURES.values()]:
+        shown = beside_printed(label, cells) if label in labels() else cells[cells["label"] == label]
+        lines.append([f"`{label}`", agreement_line(label, cells).partition("; rank")[0].rstrip("."), str(sum(shown["n"] >= 3))])
+    return _markdown(["table", "our runs", "cells with n ≥ 3"], lines, texts=2)
 
 
 def draw(name: str, cells: pd.DataFrame, to: Path = IMAGES) -> None:

@@ -39,11 +39,7 @@ def cells(evidence) -> pd.DataFrame:
 
 def test_the_page_has_the_blocks_that_the_evidence_gives(evidence, cells) -> None:
     page = PAGE.read_text(encoding="utf-8")
-    blocks = [match.group() for match in evidence.BLOCK.finditer(page)]
-    tables = [block for block in blocks if block.startswith(("<!-- table mlp-mnist", "<!-- table jsb", "<!-- glance"))]
-    assert len(tables) == 3
-    for block in tables:
-        assert evidence.fill(block, cells) == block
+    assert evidence.fill(page, cells) == page
 
 
 def test_every_table_of_results_has_a_block(evidence) -> None:

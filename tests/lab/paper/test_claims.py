@@ -69,6 +69,20 @@ def test_runs_without_a_named_activation_or_of_another_study_decide_nothing() ->
     assert verdict(test, runs("parity", {"xnor_ail": 0.9, "relu": 0.8})) == "not testable here"
 
 
+def test_analogues_are_not_judged_and_decide_only_an_order() -> None:
+    ranks, equal = Criterion(left="or_ail", right="relu max"), Criterion(left="or_ail", right="relu", p=[0.05, 1])
+    means = {"or_ail": 0.9, "relu": 0.8, "max": 0.95}
+    small, full = (runs("cifar10", means, profile=profile, parameters=6 * 10**6) for profile in ("analogue", "paper"))
+    assert evaluate(CLAIMS["cifar-above-relu"], small).verdict == "not testable here"  # it names SiLU, too
+    result = evaluate(Claim("id", "quote", "place", "tab:resnet50-cifar10", "", ranks), small)
+    assert (result.verdict, result.test, result.n) == ("analogue", "ranks: 1 of 2 in this order", "6, 6")
+    for test in (equal, Criterion(left="relu", value=80), Criterion(left="relu", reaches=80)):
+        assert verdict(test, small, "tab:resnet50-cifar10") == "not testable here"
+    # An analogue with higher values does not take the place of a reproduction.
+    both = pd.concat([small.assign(value=1 - small["value"] / 100), full])
+    assert verdict(ranks, both, "tab:resnet50-cifar10") == verdict(ranks, full, "tab:resnet50-cifar10") == "contradicted"
+
+
 def test_no_difference_between_best_and_worst() -> None:
     claim = CLAIMS["chorales-not-significant"]
     equal = runs("fig:jsb", {"relu": 0.7, "max": 0.7001, "silu": 0.7002}, sd=0.01)

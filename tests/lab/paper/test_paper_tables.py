@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from importlib import resources
 from io import StringIO
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from boolit.cli._app import run
 from boolit.errors import UserError
 from boolit.lab.paper import table, tables
 from boolit.lab.paper.comparison import paper_table
@@ -48,9 +51,9 @@ def test_the_users_runs_are_beside_the_papers_column_of_their_size(ours) -> None
     shown = paper_table("tab:mlp-mnist", store)
     assert shown.text.columns.tolist() == ["map", "65k", "65k, ours", "65k, yours"]
     assert column(shown, "65k, yours") == {"relu": "98.10 ± 0.00", "max": "97.90 ± 0.00", "or_ail": "97.80 ± 0.00"}
-    assert "rank correlation 1.00 over 3 activations" in shown.notes[2]
-    assert "Yours: made-up (quick)." in shown.notes
-    assert shown.notes[-1] == f"Yours: n = 2. {COVERAGE}"
+    assert shown.notes[2].startswith("Yours: 3 of 48 cells run, n = 2; ")
+    assert shown.notes[2].endswith("rank correlation 1.00 (65k).")
+    assert shown.notes[-1] == f"Yours: made-up (quick). {COVERAGE}"
     assert COVERAGE not in " ".join(paper_table("tab:mlp-mnist").notes)
 
 
@@ -91,8 +94,9 @@ def test_the_published_sran_and_uneven_shares_have_their_rows(ours) -> None:
     assert rows == {"relu (base SRAN)": "50.00", "relu": "60.00", "or_and_xnor_ail_p": "70.00"}
 
 
-def test_our_means_are_shown_without_any_run() -> None:
-    shown = paper_table("tab:mlp-mnist")
-    assert "16k, ours" in shown.text
-    assert (shown.data["16k, ours n"] >= 10).all()
-    assert "within 2 combined standard errors" in shown.notes[1]
+def test_the_installed_command_shows_our_means_without_any_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert resources.files("boolit.lab.paper").joinpath("ours", "mlp-mnist.csv").is_file()
+    assert run(["paper", "mlp-mnist", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert all(row["16k, ours n"] >= 10 for row in shown["rows"])
+    assert "within 2 combined standard errors" in shown["notes"][1]

@@ -30,6 +30,7 @@ else:
 
 HOLDS, DOES_NOT_FOLLOW, NOT_TESTABLE = "holds", "does not follow", "not testable"
 CONFIRMED, NOT_CONFIRMED, CONTRADICTED, NOT_TESTABLE_HERE = "confirmed", "not confirmed", "contradicted", "not testable here"
+ANALOGUE = "analogue"  # only analogues were run; they show an order of activations, which decides nothing at the paper's size
 ALPHA = 0.05
 
 
@@ -58,6 +59,11 @@ class Criterion:
     def says_equal(self) -> bool:
         """Whether the claim is that something does not differ."""
         return self.value is not None or (self.p is not None and self.p[1] == 1)
+
+    @property
+    def is_about_ranks(self) -> bool:
+        """Whether the claim is about the order of activations in a table, not about values, significance or two tables."""
+        return self.value is None and self.reaches is None and self.p is None and not self.against
 
 
 @dataclass(frozen=True)
@@ -143,7 +149,8 @@ def evaluate(claim: Claim, ours: pd.DataFrame | None = None) -> Verdict:
 
     The printed tables are judged by their means and, where a claim is about significance, by Student's t-test as in the paper.
     Our runs are judged by Welch's t-test. A claim is confirmed if every comparison (or the claimed share) is significant in its
-    favor, and contradicted if one is significant against it after Šidák's correction.
+    favor, and contradicted if one is significant against it after Šidák's correction. Analogues are not judged: for a claim
+    about ranks the verdict is "analogue", with the number of comparisons that are in the claimed order.
 
     Args:
         claim: The claim.
@@ -153,11 +160,23 @@ def evaluate(claim: Claim, ours: pd.DataFrame | None = None) -> Verdict:
     if test is None:
         return Verdict(NOT_TESTABLE if ours is None else NOT_TESTABLE_HERE)
     tables = [*names, test.against]
-    every = _printed_cells(tables) if ours is None else _measured_cells(tables, ours, test.lower)
-    comparisons = list(_compare(test, names, _prepare(test, every), printed=ours is None))
-    if not comparisons:
-        return Verdict(NOT_TESTABLE if ours is None else NOT_TESTABLE_HERE)
-    return _judge_printed(test, comparisons) if ours is None else _judge_measured(test, comparisons)
+    if ours is None:
+        comparisons = list(_compare(test, names, _prepare(test, _printed_cells(tables)), printed=True))
+        return _judge_printed(test, comparisons) if comparisons else Verdict(NOT_TESTABLE)
+    cells = ours if "mean" in ours else summarize(ours)
+    for kind in ("reproduction", ANALOGUE):
+        measured = _measured_cells(tables, cells[cells["kind"] == kind], test.lower)
+        comparisons = list(_compare(test, names, _prepare(test, measured), printed=False))
+        if comparisons and kind == "reproduction":
+            return _judge_measured(test, comparisons)
+        if comparisons and test.is_about_ranks:
+            ordered = sum(item.difference > 0 for item in comparisons)
+            return Verdict(ANALOGUE, f"ranks: {ordered} of {len(comparisons)} in this order", _runs(comparisons))
+    return Verdict(NOT_TESTABLE_HERE)
+
+
+def _runs(comparisons: Sequence[Comparison]) -> str:
+    return " / ".join(dict.fromkeys(item.n for item in comparisons))
 
 
 # Cells of the printed tables and of our runs.
@@ -170,8 +189,7 @@ def _printed_cells(tables: Sequence[str]) -> Cells:
 
 
 def _measured_cells(tables: Sequence[str], ours: pd.DataFrame, lower: bool) -> Cells:
-    cells, sign = ours if "mean" in ours else summarize(ours), (-1) ** lower
-    chosen = cells[cells["label"].isin(tables)]
+    chosen, sign = ours[ours["label"].isin(tables)], (-1) ** lower
     keys = zip(chosen["label"], chosen["column"], chosen["activation"], strict=True)
     values = zip(chosen["mean"], chosen["standard_error"], chosen["n"], chosen["best"], strict=True)
     return {key: Cell(sign * mean, error, n, sign * best) for key, (mean, error, n, best) in zip(keys, values, strict=True)}
@@ -291,7 +309,7 @@ def _judge_measured(test: Criterion, comparisons: Sequence[Comparison]) -> Verdi
         low, high = test.p or (0.0, ALPHA)
         return item.difference > 0 and low <= item.p <= high
 
-    runs = " / ".join(dict.fromkeys(item.n for item in comparisons))
+    runs = _runs(comparisons)
     if test.reaches is not None:
         reached = {item.left for item in comparisons if item.difference >= 0} == {item.left for item in comparisons}
         return Verdict(CONFIRMED if reached else NOT_CONFIRMED, "best run", runs, details=_list(comparisons))
