@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    DownloadColumn,
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
@@ -21,7 +20,6 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
-    TransferSpeedColumn,
 )
 
 SECONDS_PER_LINE = 10.0
@@ -56,18 +54,11 @@ def show_working(what: str, shown: bool | None = None, console: Console | None =
         yield
 
 
-def byte_progress(console: Console | None = None) -> Progress:
-    """Return bars that count bytes, or lines that count megabytes."""
-    columns = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    return progress_bars(*columns, console=console, unit=(1e6, " MB"))
-
-
 def progress_bars(
     *columns: ProgressColumn,
     shown: bool | None = None,
     lines: bool = True,
     console: Console | None = None,
-    unit: tuple[float, str] = (1.0, ""),
     **options: Any,
 ) -> Progress:
     """Return transient bars on the error stream, or lines if it is not a terminal and ``lines`` is True.
@@ -77,13 +68,12 @@ def progress_bars(
         shown: False shows nothing.
         lines: False shows nothing where there is no terminal.
         console: defaults to the error stream.
-        unit: divisor and name of the unit in which lines count.
         options: passed to `rich.progress.Progress`.
     """
     console = console or error_stream()
     terminal = console.is_terminal and not console.is_dumb_terminal
     if shown is not False and lines and not terminal:
-        return LineProgress(console, unit=unit, **options)
+        return LineProgress(console, **options)
     columns = (TextColumn("{task.description}", markup=False), BarColumn(30), *columns)
     return _BarProgress(*columns, console=console, disable=shown is False or not terminal, transient=True, **options)
 
@@ -116,16 +106,9 @@ class _BarProgress(Progress):
 class LineProgress(Progress):
     """Tasks printed as a line when they advance: the first after two seconds, then one every ten, and a last one."""
 
-    def __init__(
-        self,
-        console: Console,
-        clock: Callable[[], float] = time.monotonic,
-        unit: tuple[float, str] = (1.0, ""),
-        **options: Any,
-    ) -> None:
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic, **options: Any) -> None:
         super().__init__(console=console, disable=True, get_time=clock, **options)
         self._clock, self._begun = clock, clock()
-        self._divisor, self._unit = unit
         self._due, self._last = self._begun + SECONDS_TO_FIRST_LINE, ""
 
     def stop(self) -> None:
@@ -159,8 +142,8 @@ class LineProgress(Progress):
         self._last = line
 
     def _text(self, task: Task) -> str:
-        count = f" {task.completed / self._divisor:.0f}" if _is_counted(task) else " …"
-        return f"{task.description}{count}" + (f"/{task.total / self._divisor:.0f}{self._unit}" if task.total else "")
+        count = f" {task.completed:.0f}" if _is_counted(task) else " …"
+        return f"{task.description}{count}" + (f"/{task.total:.0f}" if task.total else "")
 
 
 def _is_counted(task: Task) -> bool:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 
 from boolit.lab.common.files import atomic_write, cache_key, data_folder
-from boolit.lab.datasets.embeddings import encode_photographs, files_identity, weights_identity
-from boolit.lab.datasets.images.folder import images_by_class
+from boolit.lab.datasets.embeddings import encode_photographs, weights_identity
+from boolit.lab.datasets.images.folder import files_identity, images_by_class
 
 TARGET = "class"
 

@@ -13,7 +13,7 @@ from boolit.errors import UserError
 from boolit.lab.common.files import data_folder
 from boolit.lab.common.plugins import Registry
 from boolit.lab.datasets.base import Dataset, Description, Probe, Resample, Source, Split, Task
-from boolit.lab.datasets.download import PublishedDataset, PublishedFile, load_tensors
+from boolit.lab.datasets.download import PublishedDataset, PublishedFile, read_contents
 
 __all__ = [
     "DATASETS",
@@ -30,7 +30,7 @@ __all__ = [
     "dataset_names",
     "describe",
     "load",
-    "load_tensors",
+    "read_contents",
     "register",
     "source",
     "source_type",

@@ -12,7 +12,6 @@ and further views of the same images are appended.
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,7 +30,7 @@ from torch import Tensor, nn
 
 from boolit.errors import UserError
 from boolit.lab.common.devices import DeviceCopies, present_device
-from boolit.lab.common.files import atomic_write, cache_key, data_folder, file_digest, name_bytes, read_bounded, regular_file
+from boolit.lab.common.files import atomic_write, cache_key, data_folder, file_digest, read_bounded, regular_file
 from boolit.lab.common.parallel import map_in_threads
 from boolit.lab.common.progress import count_progress
 from boolit.lab.common.random import generator, keys, uniform
@@ -250,7 +249,7 @@ def load_encoder(weights: str | None, digest: str) -> Resnet18:
     if actual != digest:
         raise UserError(f"the weights here are not those with the digest {digest}; put that file back, or plan again")
     if origin == "published":
-        read_contents(WEIGHTS)  # verifies it
+        read_contents([WEIGHTS])  # verifies it
     path = Path(weights) if weights else fetch(WEIGHTS) if origin == "published" else WEIGHTS.path.with_name(BACKBONE)
     with torch.random.fork_rng(devices=[]):  # the layers draw initial weights
         network = Resnet18()
@@ -291,16 +290,6 @@ def encode_photographs(
 
     blocks: list[Block] = [(len(paths), partial(decode, paths)) for paths in files.values()]
     return encode_blocks(folder, blocks, partial(load_encoder, weights, digest), shown)
-
-
-def files_identity(files: Mapping[str, Sequence[Path]]) -> str:
-    """Return a hash of the names, sizes and times of files by split."""
-    digest = hashlib.sha256()
-    for split, paths in files.items():
-        for path in paths:
-            state, file = path.stat(), f"{path.parent.name}/{path.name}"
-            digest.update(name_bytes(f"{split}\n{file}\n{state.st_size} {state.st_mtime_ns}\n"))
-    return digest.hexdigest()
 
 
 def encode_blocks(folder: Path, blocks: Sequence[Block], encoder: Callable[[], Resnet18], shown: bool | None = None) -> Tensor:

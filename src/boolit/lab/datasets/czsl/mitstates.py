@@ -20,7 +20,8 @@ from boolit.lab.common.random import generator
 from boolit.lab.datasets.base import Dataset, Description
 from boolit.lab.datasets.czsl.pairs import METRICS, Pair, Pairs, compositional_dataset
 from boolit.lab.datasets.download import DAMAGE, PublishedDataset, PublishedFile, fetch, note_unverified, published_files
-from boolit.lab.datasets.embeddings import Origin, encode_photographs, files_identity, weights_identity
+from boolit.lab.datasets.embeddings import Origin, encode_photographs, weights_identity
+from boolit.lab.datasets.images.folder import files_identity
 from boolit.lab.models.resnet18 import FEATURES
 
 PAIRS = 1_962  # in all splits together

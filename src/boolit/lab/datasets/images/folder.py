@@ -114,6 +114,16 @@ def folder_files(folder: Path, labelled: Labelled) -> ImageFiles:
     return ((name, (folder / name).read_bytes) for name, _ in labelled)
 
 
+def files_identity(files: Mapping[str, Sequence[Path]]) -> str:
+    """Return a hash of the names, sizes and times of files by split."""
+    digest = hashlib.sha256()
+    for split, paths in files.items():
+        for path in paths:
+            state, file = path.stat(), f"{path.parent.name}/{path.name}"
+            digest.update(name_bytes(f"{split}\n{file}\n{state.st_size} {state.st_mtime_ns}\n"))
+    return digest.hexdigest()
+
+
 def images_by_class(folder: Path) -> dict[str, list[Path]]:
     """Return the images in each class folder that has any, by name; fewer than two classes are an error."""
     if not folder.is_dir():
