@@ -15,7 +15,7 @@ import tarfile
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache
@@ -60,12 +60,12 @@ class PublishedFile:
     dataset: str
     name: str
     hash: str = ""
-    urls: tuple[str, ...] = ()
+    urls: Sequence[str] = ()
     content: str = ""
     unpacked: str = ""
     members: Mapping[str, str] = field(default_factory=dict)
     inner: str = ""
-    folders: tuple[str, ...] = ()
+    folders: Sequence[str] = ()
     source: str = ""
 
     @property
@@ -99,10 +99,7 @@ class PublishedFile:
 
 def published_files(dataset: str) -> tuple[PublishedFile, ...]:
     """Return the files of a dataset that published.toml lists."""
-    tables: list[dict[str, Any]] = [dict(table) for table in _published()[dataset]]
-    for table in tables:
-        table |= {key: tuple(value) for key, value in table.items() if isinstance(value, list)}
-    return tuple(PublishedFile(dataset, **table) for table in tables)
+    return tuple(PublishedFile(dataset, **table) for table in _published()[dataset])
 
 
 @cache
