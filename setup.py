@@ -23,6 +23,9 @@ if platform.machine().lower() in ("x86_64", "amd64"):
     INSTRUCTIONS["x86_64_v4"] = ["-march=x86-64-v4", "-mprefer-vector-width=512", *WEAVE]
 
 
+SHARED = ["../../logic/kernels/pairs.h", "../../logic/kernels/vector_math.h"]
+
+
 class BuildInParallel(build_ext):
     """Build extensions side by side, each in its own folder, since several are compiled from one source."""
 
@@ -51,6 +54,10 @@ setup(
     ext_modules=[
         *(
             extension("boolit.logic.kernels", f"_gates_{name}", "gates.cpp", ["pairs.h", "vector_math.h"], options)
+            for name, options in INSTRUCTIONS.items()
+        ),
+        *(
+            extension("boolit.graphs.kernels", f"_graphs_{name}", "graphs.cpp", SHARED, options)
             for name, options in INSTRUCTIONS.items()
         ),
         extension("boolit.lab.kernels", "_training", "training.cpp", [], []),

@@ -27,7 +27,7 @@ def standin() -> ModuleType:
 
 @pytest.fixture(autouse=True)
 def _formulas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("boolit.logic.dispatch._is_ordinary", lambda _: False)  # the reference implementation
+    monkeypatch.setattr("boolit.logic.dispatch.is_ordinary", lambda _: False)  # the reference implementation
     monkeypatch.setattr("boolit.lab.kernels.LIBRARY", None)
     monkeypatch.setattr("boolit.lab.training.single.FUSED", ())
 

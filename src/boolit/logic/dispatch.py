@@ -43,7 +43,7 @@ def evaluate(x: Tensor, program: Program, dim: int | None = None) -> Tensor:
 
     Shape: ``(…, C, …)`` to ``(…, program.out_channels(C), …)``.
     """
-    if is_dynamo_compiling() or not _is_ordinary(x):
+    if is_dynamo_compiling() or not is_ordinary(x):
         return _evaluate_special(x, program, dim)
     try:
         key = x.shape, x.dtype, dim, x.is_cpu
@@ -61,7 +61,7 @@ def _run(plan: Plan, x: Tensor) -> Tensor:
     return plan.forward(x, False)[0]
 
 
-def _is_ordinary(x: object) -> bool:
+def is_ordinary(x: object) -> bool:
     """Return whether no mode, transform, trace, subclass or lazy sign stands between the tensor and its memory."""
     return (
         (type(x) is Tensor or type(x) is Parameter)
@@ -158,7 +158,7 @@ class _Gates(torch.autograd.Function):
         (saved,) = ctx.saved_tensors
         if grad.layout is not torch.strided:
             grad = grad.to_dense()
-        if not torch.is_grad_enabled() and _is_ordinary(grad) and _is_ordinary(saved):
+        if not torch.is_grad_enabled() and is_ordinary(grad) and is_ordinary(saved):
             try:
                 return ctx.plan.backward(grad, saved), None
             except RuntimeError:  # a tensor without an address: batched by torch's older vmap, or functional
@@ -166,7 +166,7 @@ class _Gates(torch.autograd.Function):
         return _differentiable_backward(ctx.plan, grad, saved), None
 
 
-_apply: Any = super(torch.autograd.Function, _Gates).apply  # without the check for torch.func, which `_is_ordinary` has made
+_apply: Any = super(torch.autograd.Function, _Gates).apply  # without the check for torch.func, which `is_ordinary` has made
 
 
 def _differentiable_backward(plan: Plan, grad: Tensor, saved: Tensor) -> Tensor:
@@ -260,7 +260,7 @@ def check_logits(x: object) -> None:
         raise TypeError("logits must be one dense tensor, got a nested one; apply the gate to x.values() or each of x.unbind()")
     if x.layout is not torch.strided:
         raise TypeError(f"logits must be a dense tensor, got one of layout {x.layout}; convert it with x.to_dense()")
-    if not is_dynamo_compiling() and _is_ordinary(x):
+    if not is_dynamo_compiling() and is_ordinary(x):
         _check_memory(x)
 
 

@@ -47,7 +47,7 @@ def _gate(operands: Tensor, name: str, form: str, joins: dict[tuple[str, str], J
     elif operation.flips != "none":  # implications have two operands
         first, second = operands[0], operands[1]
         operands = torch.stack([-first, second] if operation.flips == "first" else [first, -second])
-    value = _join_tree(operands, joins[operation.base, form.removeprefix("n")])
+    value = join_tree(operands, joins[operation.base, form.removeprefix("n")])
     if operation.output_sign(k) < 0:
         value = -value
     if is_normalized(form):
@@ -56,7 +56,7 @@ def _gate(operands: Tensor, name: str, form: str, joins: dict[tuple[str, str], J
     return value
 
 
-def _join_tree(operands: Tensor, join: Join) -> Tensor:
+def join_tree(operands: Tensor, join: Join) -> Tensor:
     """Join neighbours along dimension 0 level by level; an odd one out goes on to the next level."""
     while (size := operands.shape[0]) > 1:
         even = size // 2 * 2

@@ -30,7 +30,7 @@ Advance: TypeAlias = Callable[[int], None]  # called with the number of further 
 class Begin(Protocol):
     """A function that starts a bar and returns the function that advances it."""
 
-    def __call__(self, what: str, total: int | None = None, done: int = 0) -> Advance: ...
+    def __call__(self, what: str, total: int | None = None, done: int = 0) -> Advance: ...  # noqa: D102
 
 
 @contextmanager
