@@ -59,6 +59,7 @@ def progress_bars(
     shown: bool | None = None,
     lines: bool = True,
     console: Console | None = None,
+    unit: tuple[float, str] = (1.0, ""),
     **options: Any,
 ) -> Progress:
     """Return transient bars on the error stream, or lines if it is not a terminal and ``lines`` is True.
@@ -68,12 +69,13 @@ def progress_bars(
         shown: False shows nothing.
         lines: False shows nothing where there is no terminal.
         console: defaults to the error stream.
+        unit: divisor and name of the unit in which lines count.
         options: passed to `rich.progress.Progress`.
     """
     console = console or error_stream()
     terminal = console.is_terminal and not console.is_dumb_terminal
     if shown is not False and lines and not terminal:
-        return LineProgress(console, **options)
+        return LineProgress(console, unit=unit, **options)
     columns = (TextColumn("{task.description}", markup=False), BarColumn(30), *columns)
     return _BarProgress(*columns, console=console, disable=shown is False or not terminal, transient=True, **options)
 
@@ -106,9 +108,16 @@ class _BarProgress(Progress):
 class LineProgress(Progress):
     """Tasks printed as a line when they advance: the first after two seconds, then one every ten, and a last one."""
 
-    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic, **options: Any) -> None:
+    def __init__(
+        self,
+        console: Console,
+        clock: Callable[[], float] = time.monotonic,
+        unit: tuple[float, str] = (1.0, ""),
+        **options: Any,
+    ) -> None:
         super().__init__(console=console, disable=True, get_time=clock, **options)
         self._clock, self._begun = clock, clock()
+        self._divisor, self._unit = unit
         self._due, self._last = self._begun + SECONDS_TO_FIRST_LINE, ""
 
     def stop(self) -> None:
@@ -142,8 +151,8 @@ class LineProgress(Progress):
         self._last = line
 
     def _text(self, task: Task) -> str:
-        count = f" {task.completed:.0f}" if _is_counted(task) else " …"
-        return f"{task.description}{count}" + (f"/{task.total:.0f}" if task.total else "")
+        count = f" {task.completed / self._divisor:.0f}" if _is_counted(task) else " …"
+        return f"{task.description}{count}" + (f"/{task.total / self._divisor:.0f}{self._unit}" if task.total else "")
 
 
 def _is_counted(task: Task) -> bool:
