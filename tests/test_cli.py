@@ -241,6 +241,13 @@ def test_a_dry_run_lists_the_runs_and_trains_nothing(run: Run, tmp_path: Path, m
     assert list(tmp_path.iterdir()) == []
 
 
+def test_data_is_loaded_only_for_missing_runs(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ("run", "xor", "--seeds", "1", "--activations", "relu,or_ail", "--set", "training.epochs=1")
+    assert run(*command, "--out", str(tmp_path), "--json")[0] == 0
+    monkeypatch.setattr("boolit.lab.datasets.load", lambda _: pytest.fail("it was loaded again"))
+    assert run(*command, "--out", str(tmp_path), "--json")[0] == 0
+
+
 def test_bench_compares_with_torch(run: Run) -> None:
     arguments = ("bench", "--activations", "or_ail", "--shape", "4x6", "--rounds", "2", "--threads", "1")
     code, out, _ = run(*arguments, "--json")

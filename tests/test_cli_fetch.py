@@ -15,7 +15,7 @@ from boolit.lab.datasets.download import PublishedFile
 def _no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BOOLIT_DATA", str(tmp_path))
 
-    def fake(published: PublishedFile, url: str, _bars: object) -> None:
+    def fake(published: PublishedFile, url: str) -> None:
         if "figshare" not in url and "ossci" not in url and "pytorch" not in url:
             raise OSError("no network")
         published.path.parent.mkdir(exist_ok=True)

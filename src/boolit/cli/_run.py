@@ -80,13 +80,13 @@ def run(
             if dry_run:
                 _print_plan(planned, json)
                 return
-            with user_input():
-                if cluster is None:  # the machines of a cluster load their own data
+            folder = out or options.RESULTS / "-".join(filter(None, (planned.name, planned.profile)))
+            if cluster is None and not _is_complete(planned, folder):  # the machines of a cluster load their own data
+                with user_input():
                     load(planned.study.data)  # the leader downloads, before anything is written
         if not is_leader():
             execute(planned, None)
             return
-        folder = out or options.RESULTS / "-".join(filter(None, (planned.name, planned.profile)))
         with Store(folder) as store, store.writing(), open_cluster(workers, cluster, device) as workers_used:
             save(planned, folder, command=this_command())
             summary = execute(planned, store, progress=shown, cluster=workers_used, checkpoint_dir=checkpoint_dir)
@@ -198,6 +198,14 @@ def end_unless_complete(summary: ExecutionSummary) -> None:
     if summary.failures:
         print_error(f"{summary.failed_message}; all others are done, and the same command tries these again")
         raise typer.Exit(options.UNFINISHED)
+
+
+def _is_complete(planned: Plan, folder: Path) -> bool:
+    from boolit.lab.results.store import Store
+
+    with Store(folder) as store:
+        keys = {each.key for each in planned.runs}
+        return store.path.is_file() and store.finished(keys) == keys
 
 
 def _sweep(activations: str | None) -> list[str]:

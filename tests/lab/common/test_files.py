@@ -10,12 +10,12 @@ import pytest
 
 from boolit.errors import UserError
 from boolit.lab.common.files import atomic_write, cache_key, data_folder, file_digest, read_bounded
-from boolit.lab.datasets.embeddings import read_weights
+from boolit.lab.datasets.embeddings import read_encoder
 from boolit.lab.studies import load_study
 
 READERS: dict[str, Callable[[Path], object]] = {
     "study": load_study,
-    "weights": read_weights,
+    "weights": read_encoder,
     "digest": lambda path: file_digest(path, "file"),
     "content": read_bounded,
 }

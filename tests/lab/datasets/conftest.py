@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from boolit.lab.datasets import DATASETS, PublishedDataset, load
+from boolit.lab.datasets import DATASETS, PublishedDataset, describe, load
 from boolit.lab.datasets.download import PublishedFile
 
 Publish = Callable[..., None]
@@ -22,6 +22,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("BOOLIT_DATA", str(tmp_path / "data"))
     yield tmp_path / "data"
     load.cache_clear()
+    describe.cache_clear()
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    DownloadColumn,
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
@@ -20,7 +19,6 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
-    TransferSpeedColumn,
 )
 
 SECONDS_PER_LINE = 10.0
@@ -53,11 +51,6 @@ def show_working(what: str, shown: bool | None = None) -> Iterator[None]:
     with progress_bars(TimeElapsedColumn(), shown=shown) as bars:
         bars.add_task(what, total=None)
         yield
-
-
-def byte_progress() -> Progress:
-    """Return bars that count bytes."""
-    return progress_bars(DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
 
 
 def progress_bars(

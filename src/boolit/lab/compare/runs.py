@@ -23,8 +23,8 @@ import pandas as pd
 from boolit.errors import UserError
 from boolit.lab.common.files import atomic_write, cache_key, data_folder
 from boolit.lab.compare.config import MIN_SPLITS, CompareConfig
-from boolit.lab.datasets.embeddings import encode_photographs, files_identity, weights_identity
-from boolit.lab.datasets.images.folder import images_by_class
+from boolit.lab.datasets.embeddings import encode_photographs, weights_identity
+from boolit.lab.datasets.images.folder import files_identity, images_by_class
 from boolit.lab.datasets.table import PreparedTable, TableSource
 from boolit.lab.results.names import paper_name
 from boolit.lab.runs import Result, RunConfig, job

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, SerializeAsAny
 
 from boolit.errors import UserError
-from boolit.lab.common.files import data_folder
 from boolit.lab.common.plugins import Registry
 from boolit.lab.datasets.base import Dataset, Description, Probe, Resample, Source, Split, Task
-from boolit.lab.datasets.download import PublishedDataset, PublishedFile, load_tensors
+from boolit.lab.datasets.download import PublishedDataset, PublishedFile, read_contents
 
 __all__ = [
     "DATASETS",
@@ -30,7 +28,7 @@ __all__ = [
     "dataset_names",
     "describe",
     "load",
-    "load_tensors",
+    "read_contents",
     "register",
     "source",
     "source_type",
@@ -79,17 +77,14 @@ def register(kind: type[SourceType]) -> type[SourceType]:
         >>> import torch
         >>> from boolit.lab import Dataset, Source, Split, register_dataset
         >>> @register_dataset
-        ... class Ring(Source):
-        ...     name: str = "ring"
+        ... class Ones(Source):
+        ...     name: str = "ones"
         ...     samples: int = 512
         ...
         ...     def load(self) -> Dataset:
-        ...         x = torch.randn(2 * self.samples, 2, generator=torch.Generator().manual_seed(0))
-        ...         y = (x.norm(dim=1, keepdim=True) > 1).float()
-        ...         halves = {"train": slice(None, self.samples), "test": slice(self.samples, None)}
-        ...         return Dataset({name: Split(x[part], y[part]) for name, part in halves.items()}, "binary", outputs=1)
-        >>> source({"name": "ring", "samples": 100}).load().description.samples
-        {'train': 100, 'test': 100}
+        ...         return Dataset({"train": Split(torch.ones(self.samples, 2), torch.ones(self.samples, 1))}, "binary", 1)
+        >>> len(source({"name": "ones", "samples": 100}).load().splits["train"])
+        100
     """
     return DATASETS.register(kind)
 
@@ -127,6 +122,7 @@ def load(wanted: Source) -> Dataset:
     return dataset
 
 
+@lru_cache(maxsize=32)
 def describe(wanted: Source) -> Description:
     """Return the description of a dataset, loading it only if nothing else can tell.
 
@@ -135,10 +131,5 @@ def describe(wanted: Source) -> Description:
         >>> described.inputs, described.outputs, described.task
         ((28, 28), 10, 'classes')
     """
-    return _cached_description(wanted, data_folder())
-
-
-@lru_cache(maxsize=32)
-def _cached_description(wanted: Source, _folder: Path) -> Description:
     described = wanted.describe()
     return load(wanted).description if described is None else described

@@ -168,8 +168,8 @@ class Source(BaseModel, ABC):
     Example:
         >>> from boolit.lab.datasets import source
         >>> xor = source({"name": "xor", "spread": 0.2})
-        >>> xor.describe().inputs, xor.load().splits["train"].x.shape[1:]
-        ((2,), torch.Size([2]))
+        >>> xor.spread, xor.load().splits["train"].x.shape
+        (0.2, torch.Size([256, 2]))
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)

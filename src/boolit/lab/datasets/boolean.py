@@ -12,7 +12,7 @@ from torch import Tensor
 
 from boolit.functional import combine
 from boolit.lab.common.random import generator
-from boolit.lab.datasets.base import Dataset, Description, Probe, Source, Split
+from boolit.lab.datasets.base import Dataset, Probe, Source, Split
 
 
 class Xor(Source):
@@ -26,10 +26,6 @@ class Xor(Source):
     test: int = Field(1024, ge=4)
     spread: float = Field(0.25, ge=0)
     seed: int = 0
-
-    def describe(self) -> Description:
-        """Describe the data."""
-        return Description((2,), 1, "binary", {"train": self.train, "test": self.test})
 
     def load(self) -> Dataset:
         """Load the data."""
@@ -56,10 +52,6 @@ class Parity(Source):
     train: int = Field(4096, ge=1)
     test: int = Field(2048, ge=1)
     seed: int = 0
-
-    def describe(self) -> Description:
-        """Describe the data."""
-        return Description((self.inputs,), 1, "binary", {"train": self.train, "test": self.test})
 
     def load(self) -> Dataset:
         """Load the data."""
@@ -109,10 +101,6 @@ class Parity8(Source):
     test: int = Field(4096, ge=1)
     scale: float = Field(5.0, gt=0)
     seed: int = 0
-
-    def describe(self) -> Description:
-        """Describe the data."""
-        return Description((INPUTS,), 1, "regression", {"train": self.train, "test": self.test})
 
     def load(self) -> Dataset:
         """Load the data."""

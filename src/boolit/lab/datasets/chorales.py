@@ -21,7 +21,7 @@ from boolit.errors import UserError
 from boolit.lab.common.devices import DeviceCopies
 from boolit.lab.common.random import keys, uniform
 from boolit.lab.datasets.base import Dataset, Description, Split, Task
-from boolit.lab.datasets.download import PublishedDataset, PublishedFile, Tensors, load_tensors, published_files
+from boolit.lab.datasets.download import PublishedDataset, PublishedFile, published_files, read_contents
 
 STEPS, VOICES = 4, 4
 CELLS = STEPS * VOICES
@@ -37,12 +37,10 @@ OPERATION = DeviceCopies(torch.tensor([GAUSSIAN] * 6 + [COPY] * 2 + [EXTEND] * 2
 Grid: TypeAlias = Literal["quarter", "sixteenth"]
 SIXTEENTHS: Mapping[Grid, int] = {"quarter": 4, "sixteenth": 1}
 SIXTEENTH_SAMPLES = {"train": 54_541, "valid": 18_180, "test": 18_669}
-SPLITS = ("train", "valid", "test")
 REST = -1  # a silent voice in the file
 # NOTE[paper]: the paper says "3 octaves" for each voice, but not which. These hold every note of soprano, alto, tenor and bass
 # in all twelve transpositions except 0.035% of the bass, whose 42 pitches do not fit; those are moved by an octave.
 LOWEST = torch.tensor([54, 46, 40, 33])
-VERSION = 1
 
 
 class Chorales(PublishedDataset):
@@ -69,26 +67,16 @@ class Chorales(PublishedDataset):
 
     def load(self) -> Dataset:
         """Load the data."""
-        tensors = load_tensors(self.files, VERSION, parse)
+        (content,) = read_contents(self.files).values()
+        chorales = json.loads(content)
         splits = {}
-        for name in SPLITS:
-            x = tensors[f"{name}_{self.grid}"]
+        for name in ("train", "valid", "test"):
+            x = torch.cat([excerpts(tokens(steps), SIXTEENTHS[self.grid]) for steps in chorales[name]])
             y = torch.ones(len(x), 1)
             if name != "train":
                 x, y = (part.squeeze(0) for part in draw(x[None], y[None], keys([self.seed], "chorales", name), 0))
             splits[name] = Split(x, y)
         return Dataset(splits, self.task, 1, encode=one_hot, draw=draw)
-
-
-def parse(contents: Mapping[str, bytes]) -> Tensors:
-    """Return the excerpts of every split on every grid."""
-    (content,) = contents.values()
-    chorales = json.loads(content)
-    return {
-        f"{split}_{grid}": torch.cat([excerpts(tokens(steps), sixteenths) for steps in chorales[split]])
-        for split in SPLITS
-        for grid, sixteenths in SIXTEENTHS.items()
-    }
 
 
 def tokens(steps: Sequence[Sequence[int]]) -> Tensor:

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from boolit.lab.common.devices import DeviceCopies
 from boolit.lab.common.random import generator
-from boolit.lab.datasets.base import Encode
-from boolit.lab.datasets.download import ArrayDataset, PublishedFile, Tensors, published_files
+from boolit.lab.datasets.base import Encode, Split
+from boolit.lab.datasets.download import ArrayDataset, PublishedFile, published_files
 
 COLUMNS, CONTINUOUS = 54, 10  # the continuous columns come first, then 4 areas and 40 soils as 0 or 1
 TEST_SHARE = 0.2
@@ -35,18 +35,15 @@ class Covertype(ArrayDataset):
     files: ClassVar[tuple[PublishedFile, ...]] = published_files("covertype")
 
     @staticmethod
-    def _parse(contents: Mapping[str, bytes]) -> Tensors:
+    def _parse(contents: Mapping[str, bytes]) -> dict[str, Split]:
         import pandas as pd
 
         (content,) = contents.values()
         table = torch.from_numpy(pd.read_csv(io.BytesIO(content), header=None, dtype="int16").to_numpy())
         shuffled = table[torch.randperm(len(table), generator=generator(0, "covertype", "split"))]
         test = int(TEST_SHARE * len(table))
-        tensors = {}
-        for name, rows in zip(("train", "test"), shuffled.split([len(table) - test, test]), strict=True):
-            tensors[f"{name}_x"] = rows[:, :COLUMNS].contiguous()
-            tensors[f"{name}_y"] = rows[:, COLUMNS].long() - 1
-        return tensors
+        parts = zip(("train", "test"), shuffled.split([len(table) - test, test]), strict=True)
+        return {name: Split(rows[:, :COLUMNS].contiguous(), rows[:, COLUMNS].long() - 1) for name, rows in parts}
 
     def _encoding(self, train: Tensor) -> Encode:
         return standardizer(train)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from boolit.lab.common.random import generator
-from boolit.lab.datasets.base import Encode, pixel_scale
-from boolit.lab.datasets.download import ArrayDataset, PublishedFile, Tensors
+from boolit.lab.datasets.base import Encode, Split, pixel_scale
+from boolit.lab.datasets.download import ArrayDataset, PublishedFile
 
 encode_digits = pixel_scale(2 / 16, 1.0)  # grey levels 0 … 16 to −1 … 1
 
@@ -26,13 +26,13 @@ class Digits(ArrayDataset):
     files: ClassVar[tuple[PublishedFile, ...]] = ()
 
     @staticmethod
-    def _parse(_contents: Mapping[str, bytes]) -> Tensors:
+    def _parse(_contents: Mapping[str, bytes]) -> dict[str, Split]:
         from sklearn.datasets import load_digits
 
         digits = load_digits()
         x, y = torch.from_numpy(digits.images).to(torch.uint8), torch.from_numpy(digits.target).long()
         train, test = torch.randperm(len(x), generator=generator(0, "digits", "split")).split([1_437, 360])
-        return {"train_x": x[train], "train_y": y[train], "test_x": x[test], "test_y": y[test]}
+        return {"train": Split(x[train], y[train]), "test": Split(x[test], y[test])}
 
     def _encoding(self, _train: Tensor) -> Encode:
         return encode_digits

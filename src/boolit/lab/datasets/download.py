@@ -1,4 +1,4 @@
-"""Published files: downloads with pooch, verification by hash, and parsed tensors kept as mapped memory.
+"""Published files: downloads with pooch, verification by hash, and the datasets that are read from them.
 
 A download is verified by the hash of the published file. A file that the user placed by hand may be packed differently: it is
 verified by the hash of its content where one is known, and otherwise read by the same reader with a note. Archives are read in
@@ -15,22 +15,19 @@ import tarfile
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import IO, Any, ClassVar, TypeAlias, cast
+from typing import IO, Any, ClassVar, cast
 from urllib.parse import urlsplit
 
-from rich.progress import Progress
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from boolit.errors import UserError
-from boolit.lab.common.files import atomic_write, cache_key, data_folder
-from boolit.lab.common.progress import byte_progress
+from boolit.lab.common.files import data_folder
+from boolit.lab.common.progress import error_stream
 from boolit.lab.common.random import stratified_order
 from boolit.lab.datasets.base import Dataset, Description, Encode, Source, Split, Subset, Task, Validation, split_sizes
 
@@ -41,7 +38,6 @@ else:
 
 logger = logging.getLogger(__name__)
 DAMAGE = (OSError, EOFError, KeyError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
-Tensors: TypeAlias = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -64,12 +60,12 @@ class PublishedFile:
     dataset: str
     name: str
     hash: str = ""
-    urls: tuple[str, ...] = ()
+    urls: Sequence[str] = ()
     content: str = ""
     unpacked: str = ""
     members: Mapping[str, str] = field(default_factory=dict)
     inner: str = ""
-    folders: tuple[str, ...] = ()
+    folders: Sequence[str] = ()
     source: str = ""
 
     @property
@@ -103,10 +99,7 @@ class PublishedFile:
 
 def published_files(dataset: str) -> tuple[PublishedFile, ...]:
     """Return the files of a dataset that published.toml lists."""
-    tables: list[dict[str, Any]] = [dict(table) for table in _published()[dataset]]
-    for table in tables:
-        table |= {key: tuple(value) for key, value in table.items() if isinstance(value, list)}
-    return tuple(PublishedFile(dataset, **table) for table in tables)
+    return tuple(PublishedFile(dataset, **table) for table in _published()[dataset])
 
 
 @cache
@@ -121,75 +114,47 @@ def fetch(published: PublishedFile) -> Path:
     if not published.urls:
         raise UserError(f"{published.name} of {published.dataset} has to be fetched by hand; {published.fix}")
     failures = []
-    with byte_progress() as bars:
-        for url in published.urls:
-            try:
-                _download(published, url, bars)
-                return published.path
-            except (OSError, ValueError) as error:  # pooch raises ValueError for another hash, requests an OSError
-                failures.append(f"{urlsplit(url).hostname}: {_reason(error)}")
-    raise UserError(
-        f"{published.name} of {published.dataset} could not be downloaded ({'; '.join(failures)}); with a network, "
-        f"{published.fix}"
-    )
+    for url in published.urls:
+        try:
+            _download(published, url)
+            return published.path
+        except (OSError, ValueError) as error:  # pooch raises ValueError for another hash, requests an OSError
+            failures.append(f"{urlsplit(url).hostname}: {' '.join(str(error).split())}")
+    reasons = "; ".join(failures)
+    raise UserError(f"{published.name} of {published.dataset} could not be downloaded ({reasons}); {published.fix}")
 
 
-def _download(published: PublishedFile, url: str, bars: Progress) -> None:
+def _download(published: PublishedFile, url: str) -> None:
     import pooch
 
     pooch.get_logger().setLevel("WARNING")
-    bar = _FileBar(bars, published.name)
     # Without this header a server may send a .gz file as compressed text, which requests would decompress.
-    downloader = pooch.HTTPDownloader(progressbar=bar, headers={"Accept-Encoding": "identity"})
+    downloader = pooch.HTTPDownloader(progressbar=error_stream().is_terminal, headers={"Accept-Encoding": "identity"})
     pooch.retrieve(url, published.hash or None, published.name, published.path.parent, downloader=downloader)
 
 
-def _reason(error: Exception) -> str:
-    if isinstance(error, ValueError) and not isinstance(error, OSError):
-        return "what it sent is not the published file"
-    response = getattr(error, "response", None)
-    if response is not None:
-        return f"HTTP status {response.status_code}"
-    return getattr(error, "strerror", None) or type(error).__name__
+def read_contents(files: Iterable[PublishedFile]) -> dict[str, bytes]:
+    """Return the contents of files, or of the ``members`` of archives, by name; a ``.gz`` file is decompressed.
 
-
-class _FileBar:
-    """A bar with the methods that pooch calls."""
-
-    def __init__(self, bars: Progress, name: str) -> None:
-        self._bars, self._task = bars, bars.add_task(name, total=None)
-
-    @property
-    def total(self) -> float | None:
-        return self._bars.tasks[self._task].total
-
-    @total.setter
-    def total(self, size: int) -> None:
-        self._bars.update(self._task, total=size or None)
-
-    def update(self, size: int) -> None:
-        self._bars.advance(self._task, size)
-
-    def reset(self) -> None:
-        self._bars.update(self._task, completed=0)
-
-    def close(self) -> None:
-        pass
-
-
-def read_contents(published: PublishedFile) -> dict[str, bytes]:
-    """Return the content of a file, or of the ``members`` of an archive, by name; a ``.gz`` file is decompressed.
-
-    A content with another hash than the published one is an error.
+    Missing files are downloaded. A content with another hash than the published one is an error.
     """
+    return {name: content for published in files for name, content in _read_contents(published).items()}
+
+
+def _read_contents(published: PublishedFile) -> dict[str, bytes]:
     path = fetch(published)
     expected = published.members or {published.name: published.content or published.hash}
+    contents = {}
     if published.members:
-        contents = {name: read() for name, read in archive_files(published) if name in expected}
+        for name, read in archive_files(published):
+            if name in expected:
+                contents[name] = read()
+            if len(contents) == len(expected):
+                break  # STL-10 has 2 GB of other images behind these
     else:
         try:
             content = path.read_bytes()
-            contents = {published.name: gzip.decompress(content) if path.suffix == ".gz" else content}
+            contents[published.name] = gzip.decompress(content) if path.suffix == ".gz" else content
         except DAMAGE as error:
             raise published.error(path, f"cannot be read ({error})") from None
     for name, known in expected.items():
@@ -237,38 +202,6 @@ def note_unverified(published: PublishedFile) -> None:
         logger.warning("%s is not the published archive (its hash differs); it is read as it is", path)
 
 
-def file_stamp(path: Path) -> str:
-    """Return a hash of the size and time of a file, or of all files in a folder."""
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    states = ((file.relative_to(path), file.stat()) for file in files if file.is_file())
-    return cache_key(*(f"{name} {state.st_size} {state.st_mtime_ns}" for name, state in states))
-
-
-def load_tensors(files: Sequence[PublishedFile], version: int, parse: Callable[[Mapping[str, bytes]], Tensors]) -> Tensors:
-    """Return the tensors that ``parse`` makes of the files' contents, by name of the file or member.
-
-    Missing files are downloaded. The tensors are stored and mapped into memory on later calls, as long as the files keep their
-    size and time.
-
-    Args:
-        files: the files to read.
-        version: to be increased whenever ``parse`` returns something else.
-        parse: maps contents by name to tensors by name.
-    """
-    stamps = [file_stamp(fetch(published)) for published in files]
-    digests = (digest for published in files for digest in (published.content or published.hash, *published.members.values()))
-    cache = files[0].path.parent / "parsed" / f"{cache_key(version, *digests, *stamps)}.safetensors"
-    if not cache.is_file():
-        tensors = parse({name: content for published in files for name, content in read_contents(published).items()})
-        try:
-            cache.parent.mkdir(exist_ok=True)
-            with atomic_write(cache) as part:
-                save_file(tensors, part)
-        except (OSError, SafetensorError):  # the folder may be read-only
-            return tensors
-    return load_file(cache)
-
-
 class PublishedDataset(Source, ABC):
     """A dataset in published files; ``samples`` counts the samples by split with the default options."""
 
@@ -293,8 +226,8 @@ class ArrayDataset(PublishedDataset, ABC):
 
     @staticmethod
     @abstractmethod
-    def _parse(contents: Mapping[str, bytes]) -> Tensors:
-        """Return the tensors ``train_x``, ``train_y``, ``test_x`` and ``test_y``, given the contents of the files."""
+    def _parse(contents: Mapping[str, bytes]) -> dict[str, Split]:
+        """Return all samples of the splits ``train`` and ``test``, given the contents of the files."""
 
     @abstractmethod
     def _encoding(self, train: Tensor) -> Encode:
@@ -306,15 +239,13 @@ class ArrayDataset(PublishedDataset, ABC):
 
     def load(self) -> Dataset:
         """Load the data."""
-        tensors = load_tensors(self.files, 2, self._parse) if self.files else self._parse({})
-        x, y = tensors["train_x"], tensors["train_y"]
+        splits = self._parse(read_contents(self.files))
+        x, y = splits["train"].x, splits["train"].y
         sizes = split_sizes({"train": len(x)}, self.validation, self.subset)
         train, valid = sizes["train"], sizes.get("valid", 0)
-        if self.ordered or not valid:  # slices of the mapped file instead of copies
-            splits = {"train": Split(x[:train], y[:train])} | ({"valid": Split(x[-valid:], y[-valid:])} if valid else {})
-        else:
+        rows: dict[str, Any] = {"train": slice(train)} | ({"valid": slice(len(x) - valid, None)} if valid else {})
+        if valid and not self.ordered:
             order = stratified_order(y, 0, self.name, "validation")
             rows = {"train": order[valid:].sort().values[:train], "valid": order[:valid].sort().values}
-            splits = {name: Split(x[taken], y[taken]) for name, taken in rows.items()}
-        splits["test"] = Split(tensors["test_x"], tensors["test_y"])
+        splits |= {name: Split(x[part], y[part]) for name, part in rows.items()}
         return Dataset(splits, self.task, self.classes, encode=self._encoding(splits["train"].x))

@@ -12,7 +12,6 @@ and further views of the same images are appended.
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,7 +30,7 @@ from torch import Tensor, nn
 
 from boolit.errors import UserError
 from boolit.lab.common.devices import DeviceCopies, present_device
-from boolit.lab.common.files import atomic_write, cache_key, data_folder, file_digest, name_bytes, read_bounded, regular_file
+from boolit.lab.common.files import atomic_write, cache_key, data_folder, file_digest, read_bounded, regular_file
 from boolit.lab.common.parallel import map_in_threads
 from boolit.lab.common.progress import count_progress
 from boolit.lab.common.random import generator, keys, uniform
@@ -43,7 +42,6 @@ from boolit.lab.datasets.images.folder import decode_image, normalizer
 from boolit.lab.models.resnet18 import FEATURES, Resnet18, fold_batch_norms
 
 VERSION = 1  # to be increased whenever the features of an image change
-RULE = "an encoder takes color images with classes, such as cifar10 or pictures"
 TYPE = np.dtype("<f2")
 ROW_BYTES = FEATURES * TYPE.itemsize
 BATCH = 64
@@ -110,15 +108,14 @@ class Embeddings(Source):
         """Describe the data."""
         images = describe(self.of)
         if images.task != "classes" or len(images.inputs) != 3 or images.inputs[0] != 3:
-            raise UserError(f"{self.of.name} has samples of the shape {images.inputs}: {RULE}")
+            rule = "an encoder takes color images with classes, such as cifar10 or pictures"
+            raise UserError(f"{self.of.name} has samples of the shape {images.inputs}: {rule}")
         return Description((FEATURES,), images.outputs, "classes", images.samples)
 
     def load(self) -> Dataset:
         """Load the data."""
         images = load(self.of)
         train = images.splits["train"]
-        if images.task != "classes" or train.x.dtype != torch.uint8 or train.x.dim() != 4 or train.x.shape[1] != 3:
-            raise UserError(f"{self.of.name} has samples of {train.x.dtype} and shape {tuple(train.x.shape[1:])}: {RULE}")
         # The other splits come first, by name, and then every view of all training images.
         blocks: list[Block] = []
         splits: dict[str, Split] = {}
@@ -250,30 +247,26 @@ def load_encoder(weights: str | None, digest: str) -> Resnet18:
     if actual != digest:
         raise UserError(f"the weights here are not those with the digest {digest}; put that file back, or plan again")
     if origin == "published":
-        read_contents(WEIGHTS)  # verifies it
+        read_contents([WEIGHTS])  # verifies it
     path = Path(weights) if weights else fetch(WEIGHTS) if origin == "published" else WEIGHTS.path.with_name(BACKBONE)
+    return read_encoder(path).eval().requires_grad_(False)
+
+
+def read_encoder(path: Path) -> Resnet18:
+    """Return a ResNet-18 with the weights in a file, by torchvision's names; its last layer is not read."""
+    regular_file(path)
     with torch.random.fork_rng(devices=[]):  # the layers draw initial weights
         network = Resnet18()
-    network.load_state_dict(read_weights(path), strict=False)
-    return network.eval().requires_grad_(False)
-
-
-def read_weights(path: Path) -> dict[str, Tensor]:
-    """Return the weights of a ResNet-18 without its last layer, by torchvision's names, as float32."""
-    regular_file(path)
     try:
         values = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file may raise anything; torch's own message recommends to load it unsafely
         raise UserError(f"{path} cannot be loaded as tensors ({type(error).__name__}); give another weights file") from None
-    with torch.device("meta"):
-        expected = {name: value for name, value in Resnet18().state_dict().items() if not name.endswith("batches_tracked")}
-    values = values if isinstance(values, dict) else {}
-    for name, value in expected.items():
-        shape = tuple(values[name].shape) if isinstance(values.get(name), Tensor) else None
-        if shape != tuple(value.shape):
-            rule = f"{name} has the shape {shape}, not {tuple(value.shape)}"
-            raise UserError(f"{path} is not a ResNet-18: {rule}; give torchvision's file")
-    return {name: values[name].float() for name in expected}
+    try:
+        expected = [name for name in network.state_dict() if not name.endswith("batches_tracked")]
+        network.load_state_dict({name: values[name] for name in expected}, strict=False)
+    except Exception as error:
+        raise UserError(f"{path} is not a ResNet-18 ({' '.join(str(error).split())}); give torchvision's file") from None
+    return network
 
 
 def encode_photographs(
@@ -291,16 +284,6 @@ def encode_photographs(
 
     blocks: list[Block] = [(len(paths), partial(decode, paths)) for paths in files.values()]
     return encode_blocks(folder, blocks, partial(load_encoder, weights, digest), shown)
-
-
-def files_identity(files: Mapping[str, Sequence[Path]]) -> str:
-    """Return a hash of the names, sizes and times of files by split."""
-    digest = hashlib.sha256()
-    for split, paths in files.items():
-        for path in paths:
-            state, file = path.stat(), f"{path.parent.name}/{path.name}"
-            digest.update(name_bytes(f"{split}\n{file}\n{state.st_size} {state.st_mtime_ns}\n"))
-    return digest.hexdigest()
 
 
 def encode_blocks(folder: Path, blocks: Sequence[Block], encoder: Callable[[], Resnet18], shown: bool | None = None) -> Tensor:

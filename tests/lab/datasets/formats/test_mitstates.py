@@ -98,9 +98,8 @@ def test_it_is_loaded_from_the_published_layout(files: Path) -> None:
 @pytest.mark.parametrize(
     ("records", "fault"),
     [
-        ({"image": "a"}, "is not a list of records"),
-        ([{"image": "a", "attr": "old", "obj": 3, "set": "train"}], "is not a list of records"),
-        ([{"image": "a", "attr": "old", "obj": "bear"}], "is not a list of records"),
+        ({"image": "a"}, "cannot be read"),
+        ([{"image": "a", "attr": "old", "obj": "bear"}], "cannot be read"),
         ([], "has no image of a listed pair for the split 'train'"),
     ],
 )
@@ -117,7 +116,7 @@ def test_metadata_that_torch_cannot_load_safely_is_refused(tmp_path: Path, conte
         (tmp_path / mitstates.METADATA).write_bytes(content)
     else:
         torch.save([content], tmp_path / mitstates.METADATA)
-    with pytest.raises(UserError, match=r"t7 cannot be read by torch\.load"):
+    with pytest.raises(UserError, match=r"the split in .* cannot be read"):
         mitstates.read_index(tmp_path)
 
 
@@ -138,8 +137,6 @@ def test_names_of_several_words_get_the_mean_of_their_vectors(tmp_path: Path) ->
     assert vectors.tolist() == [[5, 6], [2, 3], [3, 4]]
     with pytest.raises(UserError, match="has no vector for 'sky'"):
         word_vectors(path, ["old", "sky"])
-    drawn = word_vectors(path, ["old", "sky"], missing="random")
-    assert torch.equal(drawn, word_vectors(path, ["old", "sky"], missing="random"))
 
 
 @pytest.mark.parametrize("text", ["old a b\n", "old\n", "old nan 1\n", "old 1 2\nbear 1\n", "sky 1 2\n"])

@@ -61,15 +61,6 @@ def test_mnist(publish: Publish) -> None:
     assert data.splits["train"].y.tolist() == [number % 10 for number in range(25)]
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"\0\0", b"\0\0\x08\1\0\0", b"\0\0\x0d\1\0\0\0\1abcd", b"\0\0\x08\1\0\0\0\2a", b"\0\0\x08\1\0\0\0\1ab"]
-)
-def test_a_damaged_idx_file_is_refused(publish: Publish, content: bytes) -> None:
-    publish("mnist", mnist_files(4) | {"train-labels-idx1-ubyte.gz": gzip.compress(content)})
-    with pytest.raises(UserError, match=r"train-labels-idx1-ubyte\.gz is not an IDX file of bytes"):
-        loaded(name="mnist")
-
-
 def batch(samples: int, key: bytes, classes: int) -> dict[bytes, Any]:
     """Return what the "python version" of www.cs.toronto.edu/~kriz/cifar.html holds; Python 2 strings are bytes."""
     images = RNG.integers(0, 256, (samples, 3072), np.uint8)

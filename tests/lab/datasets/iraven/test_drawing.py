@@ -117,7 +117,7 @@ def test_level_0_shows_what_is_below_and_the_others_hide_it() -> None:
     inner, hidden = (draw_panel(((out,), (Entity(0, CIRCLE, 5, color, UPRIGHT),)), IN_OUT) for color in (0, 5))
     assert below[MIDDLE, MIDDLE] == BLACK
     assert (inner[MIDDLE, MIDDLE], hidden[MIDDLE, MIDDLE]) == (WHITE, COLORS[5])
-    two = Layout("two", (CENTRE.components[0], IN_OUT.components[1]))
+    two = Layout((CENTRE.components[0], IN_OUT.components[1]))
     transparent, opaque = (
         draw_panel(((Entity(0, CIRCLE, 5, 4, UPRIGHT),), (Entity(0, SQUARE, 5, color, UPRIGHT),)), two) for color in (0, 1)
     )

@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from boolit.lab.common.random import generator
-from boolit.lab.datasets.base import Dataset, Description, Source
-from boolit.lab.datasets.czsl.pairs import METRICS, Pairs, compositional_dataset
+from boolit.lab.datasets.base import Dataset, Source
+from boolit.lab.datasets.czsl.pairs import Pairs, compositional_dataset
 
 # The proportions of MIT-States: of 1,962 pairs 1,262 are seen; the other splits have 300 and 400 unseen pairs and as many seen
 # ones. The splits have 30,338, 10,420 and 12,995 images.
@@ -57,11 +57,6 @@ class Composed(Source):
     def _pair_count(self) -> int:
         return round(self.listed * (self.attributes * self.objects))
 
-    def describe(self) -> Description:
-        """Describe the data."""
-        samples = {split: self._count(split) for split in ("train", *UNSEEN)}
-        return Description((self.features,), self._pair_count, "classes", samples, METRICS)
-
     def load(self) -> Dataset:
         """Load the data."""
         pairs = self._pairs()
@@ -83,12 +78,9 @@ class Composed(Source):
         listed = (diagonal + others)[: self._pair_count]
         return Pairs.from_names(_split([(f"attribute {a:03d}", f"object {o:03d}") for a, o in listed]))
 
-    def _count(self, split: str) -> int:
-        return round(self.samples * SAMPLES.get(split, 1.0))
-
     def _targets(self, pairs: Pairs, split: str) -> Tensor:
         """Draw the pairs of a split's images, equally frequent and in random order."""
-        count = self._count(split)
+        count = round(self.samples * SAMPLES.get(split, 1.0))
         numbers = pairs.masks[split].nonzero().squeeze(1)
         rng = generator(self.seed, "composed", "images", split)
         order = torch.randperm(len(numbers), generator=rng)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import IO, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field, model_validator
@@ -16,11 +16,11 @@ from torch import Tensor
 from boolit.errors import UserError
 from boolit.lab.common.files import cache_key, data_folder, file_digest, regular_file
 from boolit.lab.common.progress import show_working
-from boolit.lab.common.random import generator
 from boolit.lab.datasets.base import Dataset, Description
 from boolit.lab.datasets.czsl.pairs import METRICS, Pair, Pairs, compositional_dataset
 from boolit.lab.datasets.download import DAMAGE, PublishedDataset, PublishedFile, fetch, note_unverified, published_files
-from boolit.lab.datasets.embeddings import Origin, encode_photographs, files_identity, weights_identity
+from boolit.lab.datasets.embeddings import Origin, encode_photographs, weights_identity
+from boolit.lab.datasets.images.folder import files_identity
 from boolit.lab.models.resnet18 import FEATURES
 
 PAIRS = 1_962  # in all splits together
@@ -32,25 +32,22 @@ FIX = "put the published files there, as docs/paper-models.md says"
 FOLDER, GLOVE = published_files("mitstates")
 GLOVE_FILE = "glove.6B.300d.txt"
 SEPARATORS = re.compile(r"[\s_.\-]+")  # between the words of a name
-Missing: TypeAlias = Literal["error", "random"]
 
 
 class MitStates(PublishedDataset):
     """Features of the images by a frozen ResNet-18, and word vectors.
 
     ``path`` is the folder of the files, if they are not in the data folder; ``vectors`` is a text file of word vectors instead
-    of GloVe's; ``missing`` says what happens to a name without a vector. ``weights`` are the encoder's, as for ``embeddings``.
-    ``negatives`` is the number of wrong candidates in a training step. ``origin``, ``digest`` and ``vectors_digest`` identify
-    the files; they are computed if they are not given, and part of every run's key.
+    of GloVe's. ``weights`` are the encoder's, as for ``embeddings``. ``negatives`` is the number of wrong candidates in a
+    training step. ``origin``, ``digest`` and ``vectors_digest`` identify the files; they are computed if they are not given,
+    and part of every run's key.
     """
 
     name: Literal["mitstates"] = "mitstates"
     path: str | None = None
     vectors: str | None = None
-    missing: Missing = "error"
     weights: str | None = None
     negatives: int = Field(600, ge=1, le=10**6)
-    seed: int = 0
     origin: Origin = "published"
     digest: str = ""
     vectors_digest: str = ""
@@ -68,7 +65,7 @@ class MitStates(PublishedDataset):
         if "digest" not in options:
             digests["origin"], digests["digest"] = weights_identity(options.get("weights"))
         if "vectors_digest" not in options:
-            digests["vectors_digest"] = vectors_digest(options.get("vectors"))
+            digests["vectors_digest"] = _vectors_digest(options.get("vectors"))
         return options | digests
 
     @property
@@ -92,23 +89,21 @@ class MitStates(PublishedDataset):
         attributes, objects = index.pairs.attributes, index.pairs.objects
         vectors = self._vectors([*attributes, *objects])
         words = (vectors[: len(attributes)], vectors[len(attributes) :])
-        files = {split: image_files(self.folder, names) for split, names in index.images.items()}
+        files = {split: _image_files(self.folder, names) for split, names in index.images.items()}
         folder = data_folder() / "embeddings" / cache_key(f"{VERSION} {self.digest} {files_identity(files)}")
         table = encode_photographs(folder, files, self.weights, self.digest)
         return compositional_dataset(index.pairs, index.targets, table, words, self.negatives)
 
     def _vectors(self, names: Sequence[str]) -> Tensor:
-        if vectors_digest(self.vectors) != self.vectors_digest:
-            fault = f"the word vectors here are not those with the digest {self.vectors_digest}"
-            raise UserError(f"{fault}; put these back, or plan again")
+        if _vectors_digest(self.vectors) != self.vectors_digest:
+            raise UserError(f"the word vectors are not those with the digest {self.vectors_digest}; put these back")
         if self.vectors is None:
             note_unverified(GLOVE)
         path = Path(self.vectors) if self.vectors else fetch(GLOVE)
-        return word_vectors(path / GLOVE_FILE if path.is_dir() else path, names, self.missing, self.seed)
+        return word_vectors(path / GLOVE_FILE if path.is_dir() else path, names)
 
 
-def vectors_digest(vectors: str | None) -> str:
-    """Return the SHA-256 of a file of word vectors, by default of the published archive."""
+def _vectors_digest(vectors: str | None) -> str:
     return GLOVE.hash if vectors is None else file_digest(Path(vectors), "file of word vectors")
 
 
@@ -121,20 +116,25 @@ class MitStatesIndex(NamedTuple):
 
 
 def read_index(folder: Path) -> MitStatesIndex:
-    """Read the lists of pairs and the metadata of the images.
+    """Read the lists of pairs and the metadata of the images, a list of dicts written by ``torch.save`` despite its suffix.
 
     As in the published code, an image is kept if its pair is in the list of any split, and every set other than ``train`` and
     ``val`` is for testing.
     """
-    pairs = Pairs.from_names({split: _read_pairs(folder / SPLIT / f"{word}_pairs.txt") for split, word in SPLITS.items()})
-    number = {pair: place for place, pair in enumerate(pairs.names)}
     images: dict[str, list[str]] = {split: [] for split in SPLITS}
     targets: dict[str, list[int]] = {split: [] for split in SPLITS}
-    for image, pair, word in _read_metadata(folder / METADATA):
-        if pair in number:
-            split = {"train": "train", "val": "valid"}.get(word, "test")
-            images[split].append(image)
-            targets[split].append(number[pair])
+    try:
+        pairs = Pairs.from_names({split: _read_pairs(folder / SPLIT / f"{word}_pairs.txt") for split, word in SPLITS.items()})
+        number = {pair: place for place, pair in enumerate(pairs.names)}
+        for record in torch.load(folder / METADATA, map_location="cpu", weights_only=True):
+            pair = (record["attr"], record["obj"])
+            if pair in number and record["set"] != "NA":
+                split = {"train": "train", "val": "valid"}.get(record["set"], "test")
+                images[split].append(record["image"].removeprefix("images/"))
+                targets[split].append(number[pair])
+    except Exception as error:  # a damaged file may raise anything
+        reason = " ".join(str(error).split())[:100]
+        raise UserError(f"the split in {folder} cannot be read ({type(error).__name__}: {reason}); {FIX}") from None
     for split, names in images.items():
         if not names:
             raise UserError(f"{folder / METADATA} has no image of a listed pair for the split {SPLITS[split]!r}; {FIX}")
@@ -142,98 +142,56 @@ def read_index(folder: Path) -> MitStatesIndex:
 
 
 def _read_pairs(path: Path) -> list[Pair]:
-    try:
-        lines = path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read ({error}); {FIX}") from None
-    pairs = [line.split() for line in lines if line.strip()]
-    if any(len(pair) != 2 for pair in pairs):
-        raise UserError(f"{path} has a line that is not an attribute and an object; {FIX}")
-    return [(attribute, thing) for attribute, thing in pairs]
+    lines = path.read_text("utf-8").splitlines()
+    return [(attribute, thing) for attribute, thing in (line.split() for line in lines if line.strip())]
 
 
-def _read_metadata(path: Path) -> Iterator[tuple[str, Pair, str]]:
-    """Yield image, pair and set of every record; despite its suffix, the file is a list of dicts written by ``torch.save``."""
-    try:
-        records = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file may raise anything
-        reason = " ".join(str(error).split())[:100]
-        raise UserError(f"{path} cannot be read by torch.load ({type(error).__name__}: {reason}); {FIX}") from None
-    keys = ("image", "attr", "obj", "set")
-    if not isinstance(records, list) or not all(
-        isinstance(record, dict) and all(isinstance(record.get(key), str) for key in keys) for record in records
-    ):
-        raise UserError(f"{path} is not a list of records with the texts {', '.join(keys)}; {FIX}")
-    for record in records:
-        if "NA" not in (record["attr"], record["set"]):
-            yield record["image"].removeprefix("images/"), (record["attr"], record["obj"]), record["set"]
-
-
-def image_files(folder: Path, names: Iterable[str]) -> list[Path]:
+def _image_files(folder: Path, names: Iterable[str]) -> list[Path]:
     """Return the paths of images; the names of their folders may have spaces, as published, or underscores."""
-    images = folder / "images"
     try:
-        folders = {path.name.replace(" ", "_"): path for path in images.iterdir()}
-    except OSError as error:
-        raise UserError(f"the images in {images} cannot be read ({error.strerror}); {FIX}") from None
-    paths = []
-    for name in names:
-        inner, _, file = name.rpartition("/")
-        parent = folders.get(inner.replace(" ", "_"))
-        if parent is None or not file:
-            raise UserError(f"{images} has no folder of the image {name!r}; {FIX}")
-        paths.append(parent / file)
-    return paths
+        folders = {path.name.replace(" ", "_"): path for path in (folder / "images").iterdir()}
+        places = (name.rpartition("/") for name in names)
+        return [folders[inner.replace(" ", "_")] / file for inner, _, file in places]
+    except (OSError, KeyError) as error:
+        raise UserError(f"a folder in {folder / 'images'} is missing ({error}); {FIX}") from None
 
 
-def word_vectors(path: Path, names: Sequence[str], missing: Missing = "error", seed: int = 0) -> Tensor:
+def word_vectors(path: Path, names: Sequence[str]) -> Tensor:
     """Return a vector for each name: that of the name in lower case, else the mean of its words.
 
     Args:
         path: a text file with a word and its numbers on each line, or GloVe's zip file with one.
         names: the names, which may have several words.
-        missing: what happens to a name without a known word: an error, or a random vector with the standard deviation of the
-            others.
-        seed: seed of the random vectors.
 
     Shape: ``(names, size)``.
     """
-    parts = {name: [word for word in SEPARATORS.split(name.lower()) if word] for name in names}
+    parts = {name: SEPARATORS.split(name.lower()) for name in names}
     known = _read_vectors(path, {word for name in names for word in (name.lower(), *parts[name])})
-    if not known or len({len(vector) for vector in known.values()}) > 1:
-        raise UserError(f"{path} has no vectors of one size for names such as {names[0]!r}; give a file of word vectors")
-    size, deviation = len(next(iter(known.values()))), float(torch.stack(list(known.values())).std())
-    vectors, unknown = [], []
+    vectors = []
     for name in names:
         words = [name.lower()] if name.lower() in known else [word for word in parts[name] if word in known]
-        if words:
-            vectors.append(torch.stack([known[word] for word in words]).mean(0))
-        else:
-            unknown.append(name)
-            vectors.append(deviation * torch.randn(size, generator=generator(seed, "word", name)))
-    if unknown and missing == "error":
-        rule = f"{path} has no vector for {unknown[0]!r} ({len(unknown)} of {len(names)} names)"
-        raise UserError(f"{rule}; add one, or set missing = 'random'")
+        if not words:
+            raise UserError(f"{path} has no vector for {name!r}; add one")
+        vectors.append(torch.stack([known[word] for word in words]).mean(0))
     return torch.stack(vectors)
 
 
 def _read_vectors(path: Path, words: set[str]) -> dict[str, Tensor]:
     encoded = {word.encode(): word for word in words}
-    vectors: dict[str, Tensor] = {}
+    rows: dict[str, list[float]] = {}
     try:
         with ExitStack() as stack:
             file: IO[bytes] = stack.enter_context(regular_file(path).open("rb"))
             if path.suffix == ".zip":
                 file = stack.enter_context(stack.enter_context(zipfile.ZipFile(file)).open(GLOVE_FILE))
             stack.enter_context(show_working("reading word vectors"))
-            for number, line in enumerate(file):
+            for line in file:
                 word, _, numbers = line.strip().partition(b" ")
-                header = number == 0 and word.isdigit() and numbers.isdigit()  # number of words and of dimensions
-                if word in encoded and not header:
-                    vectors[encoded[word]] = torch.tensor([float(value) for value in numbers.split()])
+                if word in encoded:
+                    rows[encoded[word]] = [float(value) for value in numbers.split()]
+        vectors = torch.tensor(list(rows.values()))  # raises ValueError if their sizes differ
+        if not vectors.numel() or not bool(vectors.isfinite().all()):
+            raise ValueError("no vectors of finite numbers")
     except (*DAMAGE, ValueError) as error:
-        raise UserError(f"{path} is not a file of word vectors ({error}); give another, or fetch it again") from None
-    for name, vector in vectors.items():
-        if not len(vector) or not bool(vector.isfinite().all()):
-            raise UserError(f"{path} has no finite numbers for {name!r}; give a file of word vectors")
-    return vectors
+        raise UserError(f"{path} is not a file of word vectors for these names ({error}); give another") from None
+    return dict(zip(rows, vectors, strict=True))

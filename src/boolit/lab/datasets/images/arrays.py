@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-import math
 import pickle
-import struct
 from abc import ABC
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
@@ -16,8 +14,8 @@ import torch
 from torch import Tensor
 
 from boolit.errors import UserError
-from boolit.lab.datasets.base import Encode, Validation, pixel_scale
-from boolit.lab.datasets.download import ArrayDataset, PublishedFile, Tensors, published_files
+from boolit.lab.datasets.base import Encode, Split, Validation, pixel_scale
+from boolit.lab.datasets.download import ArrayDataset, PublishedFile, published_files
 from boolit.lab.datasets.images.folder import Normalization, normalizer
 
 MEAN, SD = 0.1307, 0.3081  # of MNIST's training pixels, as fractions of 255
@@ -40,21 +38,18 @@ class Mnist(ArrayDataset):
     files: ClassVar[tuple[PublishedFile, ...]] = published_files("mnist")
 
     @staticmethod
-    def _parse(contents: Mapping[str, bytes]) -> Tensors:
-        train_x, train_y, test_x, test_y = (parse_idx(content, file) for file, content in contents.items())
-        return {"train_x": train_x, "train_y": train_y.long(), "test_x": test_x, "test_y": test_y.long()}
+    def _parse(contents: Mapping[str, bytes]) -> dict[str, Split]:
+        train_x, train_y, test_x, test_y = map(_parse_idx, contents.values())
+        return {"train": Split(train_x, train_y.long()), "test": Split(test_x, test_y.long())}
 
     def _encoding(self, _train: Tensor) -> Encode:
         return pixel_scale(1 / (255 * SD), MEAN / SD)
 
 
-def parse_idx(content: bytes, name: str) -> Tensor:
-    """Return the array in an IDX file of bytes; ``name`` is for errors."""
+def _parse_idx(content: bytes) -> Tensor:
     # Two zeros, the code of unsigned bytes, the number of dimensions, and the sizes as big-endian integers.
-    header = 4 + 4 * content[3] if content[:3] == b"\0\0\x08" and len(content) > 3 else 0
-    shape = struct.unpack(f">{content[3]}I", content[4:header]) if 0 < header <= len(content) else (-1,)
-    if len(content) != header + math.prod(shape):
-        raise UserError(f"{name} is not an IDX file of bytes; fetch it again")
+    header = 4 + 4 * content[3]
+    shape = np.frombuffer(content[4:header], ">u4")
     return torch.from_numpy(np.frombuffer(content, np.uint8)[header:].reshape(shape).copy())
 
 
@@ -84,15 +79,11 @@ class _ArrayUnpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-def unpickle_batch(content: bytes, labels: bytes, name: str) -> tuple[Tensor, Tensor]:
-    """Return the images of a CIFAR batch, red before green before blue, and its labels.
-
-    Shape: ``(samples, 3, 32, 32)`` bytes and ``(samples,)`` class numbers.
-    """
+def _unpickle_batch(content: bytes, labels: bytes, name: str) -> Split:
     try:
         batch = _ArrayUnpickler(io.BytesIO(content), encoding="bytes").load()
         x = torch.from_numpy(np.ascontiguousarray(batch[b"data"], np.uint8)).view(-1, 3, 32, 32)
-        return x, torch.tensor(batch[labels], dtype=torch.int64).view(len(x))
+        return Split(x, torch.tensor(batch[labels], dtype=torch.int64).view(len(x)))
     except Exception as error:  # a damaged pickle may raise anything
         raise UserError(f"{name} is not a batch of CIFAR images ({error}); fetch it again") from None
 
@@ -110,17 +101,16 @@ class Cifar10(ColorImages):
     files: ClassVar[tuple[PublishedFile, ...]] = published_files("cifar10")
 
     @staticmethod
-    def _parse(contents: Mapping[str, bytes]) -> Tensors:
+    def _parse(contents: Mapping[str, bytes]) -> dict[str, Split]:
         batches = []
         for name, expected in Cifar10.files[0].members.items():
-            x, y = unpickle_batch(contents[name], b"labels", name)
-            digest = hashlib.sha256(x.numpy().tobytes() + y.to(torch.uint8).numpy().tobytes()).hexdigest()
+            batch = _unpickle_batch(contents[name], b"labels", name)
+            digest = hashlib.sha256(batch.x.numpy().tobytes() + batch.y.to(torch.uint8).numpy().tobytes()).hexdigest()
             if expected and expected != f"arrays:{digest}":
                 raise UserError(f"{name} has other images or labels than the published batch; run `boolit fetch cifar10`")
-            batches.append((x, y))
-        *train, (test_x, test_y) = batches
-        train_x, train_y = (torch.cat(column) for column in zip(*train, strict=True))
-        return {"train_x": train_x, "train_y": train_y, "test_x": test_x, "test_y": test_y}
+            batches.append(batch)
+        *train, test = batches
+        return {"train": Split(torch.cat([batch.x for batch in train]), torch.cat([batch.y for batch in train])), "test": test}
 
 
 class Cifar100(ColorImages):
@@ -134,12 +124,9 @@ class Cifar100(ColorImages):
     files: ClassVar[tuple[PublishedFile, ...]] = published_files("cifar100")
 
     @staticmethod
-    def _parse(contents: Mapping[str, bytes]) -> Tensors:
-        tensors = {}
-        for part in ("train", "test"):
-            batch = unpickle_batch(contents[f"cifar-100-python/{part}"], b"fine_labels", part)
-            tensors[f"{part}_x"], tensors[f"{part}_y"] = batch
-        return tensors
+    def _parse(contents: Mapping[str, bytes]) -> dict[str, Split]:
+        names = {"train": "cifar-100-python/train", "test": "cifar-100-python/test"}
+        return {part: _unpickle_batch(contents[name], b"fine_labels", name) for part, name in names.items()}
 
 
 class Svhn(ColorImages):
@@ -151,16 +138,16 @@ class Svhn(ColorImages):
     files: ClassVar[tuple[PublishedFile, ...]] = published_files("svhn")
 
     @staticmethod
-    def _parse(contents: Mapping[str, bytes]) -> Tensors:
+    def _parse(contents: Mapping[str, bytes]) -> dict[str, Split]:
         from scipy.io import loadmat
 
-        tensors = {}
+        splits = {}
         for part, content in zip(("train", "test"), contents.values(), strict=True):
             variables = loadmat(io.BytesIO(content), variable_names=("X", "y"))
             images = np.ascontiguousarray(variables["X"].transpose(3, 2, 0, 1))  # stored as row, column, color, sample
-            tensors[f"{part}_x"] = torch.from_numpy(images)
-            tensors[f"{part}_y"] = torch.from_numpy(variables["y"].ravel().astype(np.int64)) % 10  # a 0 is labelled 10
-        return tensors
+            labels = variables["y"].ravel().astype(np.int64) % 10  # a 0 is labelled 10
+            splits[part] = Split(torch.from_numpy(images), torch.from_numpy(labels))
+        return splits
 
 
 class Stl10(ColorImages):
@@ -173,10 +160,10 @@ class Stl10(ColorImages):
     files: ClassVar[tuple[PublishedFile, ...]] = published_files("stl10")
 
     @staticmethod
-    def _parse(contents: Mapping[str, bytes]) -> Tensors:
-        tensors = {}
+    def _parse(contents: Mapping[str, bytes]) -> dict[str, Split]:
+        splits = {}
         for part in ("train", "test"):
             columns = np.frombuffer(contents[f"stl10_binary/{part}_X.bin"], np.uint8).reshape(-1, 3, 96, 96)
-            tensors[f"{part}_x"] = torch.from_numpy(np.ascontiguousarray(columns.swapaxes(2, 3)))  # stored by columns
-            tensors[f"{part}_y"] = torch.tensor(list(contents[f"stl10_binary/{part}_y.bin"])) - 1
-        return tensors
+            images = np.ascontiguousarray(columns.swapaxes(2, 3))  # stored by columns
+            splits[part] = Split(torch.from_numpy(images), torch.tensor(list(contents[f"stl10_binary/{part}_y.bin"])) - 1)
+        return splits

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -114,6 +113,16 @@ def folder_files(folder: Path, labelled: Labelled) -> ImageFiles:
     return ((name, (folder / name).read_bytes) for name, _ in labelled)
 
 
+def files_identity(files: Mapping[str, Sequence[Path]]) -> str:
+    """Return a hash of the names, sizes and times of files by split."""
+    digest = hashlib.sha256()
+    for split, paths in files.items():
+        for path in paths:
+            state, file = path.stat(), f"{path.parent.name}/{path.name}"
+            digest.update(name_bytes(f"{split}\n{file}\n{state.st_size} {state.st_mtime_ns}\n"))
+    return digest.hexdigest()
+
+
 def images_by_class(folder: Path) -> dict[str, list[Path]]:
     """Return the images in each class folder that has any, by name; fewer than two classes are an error."""
     if not folder.is_dir():
@@ -158,30 +167,21 @@ def decode_splits(
     kept, shape = cache / cache_key(VERSION, identity, side, *names), (len(names), 3, side, side)
     if not kept.is_file():
         kept.parent.mkdir(parents=True, exist_ok=True)
+        rows = {name: row for row, name in enumerate(names)}
+        # An archive is read in its own order, and every image is written to its row.
+        contents = ((rows.pop(name), name, read()) for name, read in files() if name in rows)
         with atomic_write(kept) as part, part.open("xb") as file, count_progress() as begin:
             advance = begin("decoding images", len(names))
-            for row, pixels in map_in_threads(partial(_decode_row, side), _wanted(names, files())):
+            for row, pixels in map_in_threads(lambda image: (image[0], decode_image(image[2], image[1], side)), contents):
                 file.seek(row * math.prod(shape[1:]))
                 file.write(pixels.data)
                 advance(1)
+            if rows:
+                raise UserError(f"the image {next(iter(rows))} is missing; put the complete dataset there")
     images = torch.from_numpy(np.memmap(kept, np.uint8, "c", shape=shape))  # copy-on-write: torch has no read-only tensors
     x = images.split([len(part) for part in parts.values()])
     y = [torch.tensor([number for _, number in part]) for part in parts.values()]
     return {name: Split(*both) for name, *both in zip(parts, x, y, strict=True)}
-
-
-def _wanted(names: Sequence[str], files: ImageFiles) -> Iterator[tuple[int, str, bytes]]:
-    rows = {name: row for row, name in enumerate(names)}
-    for name, read in files:
-        if name in rows:
-            yield rows.pop(name), name, read()
-    if rows:
-        raise UserError(f"the image {next(iter(rows))} is missing; put the complete dataset there")
-
-
-def _decode_row(side: int, image: tuple[int, str, bytes]) -> tuple[int, NDArray[np.uint8]]:
-    row, name, content = image
-    return row, decode_image(content, name, side)
 
 
 def decode_image(content: bytes, name: str, side: int) -> NDArray[np.uint8]:

@@ -11,14 +11,13 @@ from typing import Any, ClassVar, Literal
 from pydantic import model_validator
 
 from boolit.errors import UserError
-from boolit.lab.common.files import cache_key, data_folder
+from boolit.lab.common.files import data_folder
 from boolit.lab.datasets.base import Dataset, Description, Split, Subset, Validation, split_sizes
 from boolit.lab.datasets.download import (
     PublishedDataset,
     PublishedFile,
     archive_files,
     fetch,
-    file_stamp,
     note_unverified,
     published_files,
     read_contents,
@@ -29,6 +28,7 @@ from boolit.lab.datasets.images.folder import (
     Labelled,
     Normalization,
     decode_splits,
+    files_identity,
     folder_files,
     labelled_images,
     normalizer,
@@ -76,7 +76,9 @@ class Photographs(PublishedDataset, ABC):
             note_unverified(published)
             return archive_files(published)
 
-        return decode_splits(parts, self.size, published.path.parent / "decoded", file_stamp(fetch(published)), files)
+        path = fetch(published)
+        stamp = files_identity({"": [path, *sorted(path.rglob("*"))]})
+        return decode_splits(parts, self.size, published.path.parent / "decoded", stamp, files)
 
 
 class Caltech101(Photographs):
@@ -110,7 +112,7 @@ class Caltech101(Photographs):
             return self._decode(self.files[0], parts)
         folder, parts = _caltech_folder(), self._list_folders()
         images = [image for part in parts.values() for image in part]
-        stamp = cache_key(*(file_stamp(folder / part[0][0].partition("/")[0]) for part in parts.values()))
+        stamp = files_identity({"": [folder / image for image, _ in images]})
         return decode_splits(parts, self.size, folder / "decoded", stamp, lambda: folder_files(folder, images))
 
     def _list_folders(self) -> dict[str, Labelled]:
@@ -198,7 +200,7 @@ class Flowers(Photographs):
 def _read_mat(published: PublishedFile, variable: str) -> Any:
     from scipy.io import loadmat
 
-    (content,) = read_contents(published).values()
+    (content,) = read_contents([published]).values()
     try:
         return loadmat(io.BytesIO(content), variable_names=[variable])[variable].ravel()
     except Exception as error:  # a damaged file may raise anything

@@ -68,7 +68,7 @@ class Iraven(Source):
     @classmethod
     def _with_digest(cls, options: Any) -> Any:
         if isinstance(options, dict) and options.get("digest") is None and isinstance(options.get("folder"), str):
-            return options | {"digest": folder_digest(Path(options["folder"]))}
+            return options | {"digest": _folder_digest(Path(options["folder"]))}
         return options
 
     def describe(self) -> Description:
@@ -137,7 +137,7 @@ class Iraven(Source):
     def _problems(self, configuration: str) -> Iterator[Solved]:
         if self.folder is not None:
             paths = [Path(self.folder) / configuration / name for name in self._names(configuration)]
-            yield from map_in_threads(partial(_read_scaled, self.side), paths)
+            yield from map_in_threads(partial(_read_problem, self.side), paths)
             return
         batches = [range(start, min(start + BATCH, self.problems)) for start in range(0, self.problems, BATCH)]
         processes = min(torch.get_num_threads(), self.problems // WORTH_A_PROCESS)
@@ -145,7 +145,7 @@ class Iraven(Source):
             yield from batch
 
 
-def folder_digest(folder: Path) -> str:
+def _folder_digest(folder: Path) -> str:
     """Return the hash of the names and sizes of all problems in a folder, and of the first file of every configuration."""
     digest = hashlib.sha256()
     for inner in (folder / name for name in LAYOUTS):
@@ -170,24 +170,17 @@ def _make_problems(configuration: str, seed: int, side: int, indices: Sequence[i
     return [(downscale(draw_problem(problem), side), problem.target) for problem in problems]
 
 
-def read_problem(path: Path) -> Solved:
-    """Return the images ``(16, 160, 160)`` and the target in a problem's file."""
+def _read_problem(side: int, path: Path) -> Solved:
     regular_file(path)
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             image, target = arrays["image"], arrays["target"]
-        if image.shape != (PANELS, SIDE, SIDE) or image.dtype != np.uint8:
-            raise ValueError(f"its images are {image.dtype} of shape {image.shape}, not uint8 of {(PANELS, SIDE, SIDE)}")
-        if target.size != 1 or not 0 <= int(target.item()) < CANDIDATES:
-            raise ValueError(f"its target is {target.tolist()}, not one of 0 to {CANDIDATES - 1}")
+        answer = int(target.item())
+        if image.shape != (PANELS, SIDE, SIDE) or image.dtype != np.uint8 or not 0 <= answer < CANDIDATES:
+            raise ValueError(f"its images are {image.dtype} of shape {image.shape}, its target is {answer}")
     except Exception as error:  # a damaged archive may raise anything
         raise UserError(f"{path} is not a problem of I-RAVEN ({error}); replace it") from None
-    return image, int(target.item())
-
-
-def _read_scaled(side: int, path: Path) -> Solved:
-    images, target = read_problem(path)
-    return downscale(images, side), target
+    return downscale(image, side), answer
 
 
 def downscale(images: Bytes, side: int) -> Bytes:

@@ -88,8 +88,7 @@ def occupied_slots(entities: Entities) -> Slots:
     return tuple(entity.slot for entity in entities)
 
 
-def entities_persist(rule: Rule) -> bool:
-    """Return whether the panels of a row have the same entities under this rule for Number and Position."""
+def _entities_persist(rule: Rule) -> bool:
     return rule.name == "Constant" or (rule.attribute == "Position" and rule.name != "Arithmetic")
 
 
@@ -112,7 +111,7 @@ def draw_matrix(component: Component, rules: tuple[Rule, ...], rng: StableRandom
         appearances = _draw_appearances(len(slots[number][0]), uniform, component, rng)
         panels = []
         for panel, occupied in enumerate(slots[number]):
-            if panel and not entities_persist(rules[0]):
+            if panel and not _entities_persist(rules[0]):
                 copies = appearances[:1] * len(occupied)
                 appearances = copies if uniform else _draw_appearances(len(occupied), uniform, component, rng)
             panels.append(_place(occupied, appearances, [rows[number][panel] for rows in levels]))
@@ -159,7 +158,7 @@ def answer_set(matrices: list[ComponentMatrix], rng: StableRandom) -> tuple[list
     changes as often as candidates are missing. If Position is the other one, a change of Number would undo that of Position
     and starts from the answer.
     """
-    possible = [(number, attribute) for number, matrix in enumerate(matrices) for attribute in changeable_attributes(matrix)]
+    possible = [(number, attribute) for number, matrix in enumerate(matrices) for attribute in _changeable_attributes(matrix)]
     modified = tuple(sorted(rng.sample(possible, DEPTH), key=lambda pair: pair[1] == "Number"))
     answer = tuple(matrix.answer for matrix in matrices)
     candidates: list[Panel] = [answer]
@@ -169,16 +168,16 @@ def answer_set(matrices: list[ComponentMatrix], rng: StableRandom) -> tuple[list
             bases = [answer] if [name for _, name in modified] == ["Position", "Number"] else list(candidates)
             places = sorted({occupied_slots(base[number]) for base in bases})
             missing = (CANDIDATES - len(candidates)) // len(bases)
-            changes = number_changes(matrix, missing, places, rng)
+            changes = _number_changes(matrix, missing, places, rng)
         else:
             bases = list(candidates)
-            changes = [position_change(matrix, rng) if attribute == "Position" else look_change(matrix, attribute, rng)]
+            changes = [_position_change(matrix, rng) if attribute == "Position" else look_change(matrix, attribute, rng)]
         for change in changes:
             candidates += [(*base[:number], change(base[number]), *base[number + 1 :]) for base in bases]
     return candidates, modified
 
 
-def changeable_attributes(matrix: ComponentMatrix) -> list[Attribute]:
+def _changeable_attributes(matrix: ComponentMatrix) -> list[Attribute]:
     """Return the attributes whose change breaks a rule of the component.
 
     A change of Position does not if the rule is on Number; nor does one of Type, Size or Color under Constant if every panel
@@ -192,7 +191,7 @@ def changeable_attributes(matrix: ComponentMatrix) -> list[Attribute]:
         attributes.append("Position")
     for look, rule in zip(LOOKS, others, strict=True):
         low, high = matrix.component.limits[look]
-        if high > low and (rule.name != "Constant" or matrix.uniform or entities_persist(place)):
+        if high > low and (rule.name != "Constant" or matrix.uniform or _entities_persist(place)):
             attributes.append(look)
     return attributes
 
@@ -207,14 +206,13 @@ def look_change(matrix: ComponentMatrix, look: Look, rng: StableRandom) -> Chang
     return lambda entities: tuple(replace(entity, **{look.lower(): level}) for entity, level in zip(entities, new, strict=True))
 
 
-def position_change(matrix: ComponentMatrix, rng: StableRandom) -> Change:
-    """Draw as many slots, at least one of them new."""
+def _position_change(matrix: ComponentMatrix, rng: StableRandom) -> Change:
     old = occupied_slots(matrix.answer)
     new = rng.choice([slots for slots in slot_sets(len(matrix.component.slots), len(old)) if slots != old])
     return lambda entities: tuple(replace(entity, slot=slot) for entity, slot in zip(entities, new, strict=True))
 
 
-def number_changes(matrix: ComponentMatrix, count: int, before: list[Slots], rng: StableRandom) -> list[Change]:
+def _number_changes(matrix: ComponentMatrix, count: int, before: list[Slots], rng: StableRandom) -> list[Change]:
     """Draw ``count`` changes to another number of entities, each with new slots for every set occupied ``before``.
 
     A number is used again only after all have been used, and no set of slots is used twice. The new entities are some of the

@@ -42,7 +42,6 @@ class Slot(NamedTuple):
 class Component:
     """A part of the panel with its own rules. Level n of Number means n + 1 entities."""
 
-    name: str
     slots: tuple[Slot, ...]
     limits: Mapping[LevelAttribute, Range] = field(hash=False)
 
@@ -51,34 +50,30 @@ class Component:
 class Layout:
     """Components in the order in which they are drawn, and the line between them."""
 
-    name: str
     components: tuple[Component, ...]
     line: Literal["vertical", "horizontal"] | None = None
 
 
-def _component(name: str, *slots: Slot, size: Range = ALL_SIZES, color: Range = ALL_COLORS) -> Component:
-    return Component(name, slots, {"Number": (0, len(slots) - 1), "Type": ALL_TYPES, "Size": size, "Color": color})
+def _component(*slots: Slot, size: Range = ALL_SIZES, color: Range = ALL_COLORS) -> Component:
+    return Component(slots, {"Number": (0, len(slots) - 1), "Type": ALL_TYPES, "Size": size, "Color": color})
 
 
-def _grid(name: str, centers: tuple[float, ...], extent: float, size: Range = ALL_SIZES) -> Component:
-    return _component(name, *(Slot(row, column, extent) for row, column in product(centers, centers)), size=size)
+def _grid(centers: tuple[float, ...], extent: float, size: Range = ALL_SIZES) -> Component:
+    return _component(*(Slot(row, column, extent) for row, column in product(centers, centers)), size=size)
 
 
-_OUT = _component("Out", Slot(0.5, 0.5, 1.0), size=(3, 5), color=(0, 0))
-_LEFT, _RIGHT = _component("Left", Slot(0.5, 0.25, 0.5)), _component("Right", Slot(0.5, 0.75, 0.5))
-_UP, _DOWN = _component("Up", Slot(0.25, 0.5, 0.5)), _component("Down", Slot(0.75, 0.5, 0.5))
+_OUT = _component(Slot(0.5, 0.5, 1.0), size=(3, 5), color=(0, 0))
+_LEFT, _RIGHT = _component(Slot(0.5, 0.25, 0.5)), _component(Slot(0.5, 0.75, 0.5))
+_UP, _DOWN = _component(Slot(0.25, 0.5, 0.5)), _component(Slot(0.75, 0.5, 0.5))
 
 LAYOUTS: Mapping[str, Layout] = {
-    layout.name: layout
-    for layout in (
-        Layout("center_single", (_component("Grid", Slot(0.5, 0.5, 1.0)),)),
-        Layout("distribute_four", (_grid("Grid", (0.25, 0.75), 0.5),)),
-        Layout("distribute_nine", (_grid("Grid", (0.16, 0.5, 0.83), 0.33),)),
-        Layout("in_center_single_out_center_single", (_OUT, _component("In", Slot(0.5, 0.5, 0.33)))),
-        Layout("in_distribute_four_out_center_single", (_OUT, _grid("In", (0.42, 0.58), 0.15, size=(2, 5)))),
-        Layout("left_center_single_right_center_single", (_LEFT, _RIGHT), "vertical"),
-        Layout("up_center_single_down_center_single", (_UP, _DOWN), "horizontal"),
-    )
+    "center_single": Layout((_component(Slot(0.5, 0.5, 1.0)),)),
+    "distribute_four": Layout((_grid((0.25, 0.75), 0.5),)),
+    "distribute_nine": Layout((_grid((0.16, 0.5, 0.83), 0.33),)),
+    "in_center_single_out_center_single": Layout((_OUT, _component(Slot(0.5, 0.5, 0.33)))),
+    "in_distribute_four_out_center_single": Layout((_OUT, _grid((0.42, 0.58), 0.15, size=(2, 5)))),
+    "left_center_single_right_center_single": Layout((_LEFT, _RIGHT), "vertical"),
+    "up_center_single_down_center_single": Layout((_UP, _DOWN), "horizontal"),
 }
 
 T = TypeVar("T")
