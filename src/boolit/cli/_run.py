@@ -81,7 +81,8 @@ def run(
                 _print_plan(planned, json)
                 return
             folder = out or options.RESULTS / "-".join(filter(None, (planned.name, planned.profile)))
-            if cluster is None and not _is_complete(planned, folder):  # the machines of a cluster load their own data
+            # Other processes, and the machines of a cluster, load their data when they train.
+            if cluster is None and is_leader() and not _is_complete(planned, folder):
                 with user_input():
                     load(planned.study.data)  # the leader downloads, before anything is written
         if not is_leader():

@@ -49,7 +49,7 @@ def test_the_users_runs_are_beside_the_papers_column_of_their_size(ours) -> None
     values = {"relu": 0.981, "max": 0.979, "or_ail": 0.978}
     store = ours(*({"activation": spec, "value": value, "budget": 65536} for spec, value in values.items()))
     shown = paper_table("tab:mlp-mnist", store)
-    assert shown.text.columns.tolist() == ["map", "65k", "65k, ours", "65k, yours"]
+    assert shown.text.columns.tolist() == ["channels", "65k", "65k, ours", "65k, yours"]
     assert column(shown, "65k, yours") == {"relu": "98.10 ± 0.00", "max": "97.90 ± 0.00", "or_ail": "97.80 ± 0.00"}
     assert shown.notes[2].startswith("Yours: 3 of 48 cells run, n = 2; ")
     assert shown.notes[2].endswith("rank correlation 1.00 (65k).")

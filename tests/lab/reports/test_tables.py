@@ -139,7 +139,7 @@ def test_several_sizes_have_a_table_of_scores_in_the_order_of_the_last() -> None
     large["test_accuracy"] = large["test_accuracy"].to_numpy()[::-1]
     comparisons = compare(pd.concat([small, large], ignore_index=True), ACCURACY)
     scores, first, second = study_tables(comparisons, "Made up")
-    assert scores.text.columns.tolist() == ["map", "1k parameters", "4k parameters"]
+    assert scores.text.columns.tolist() == ["channels", "1k parameters", "4k parameters"]
     assert scores.text.index.tolist() == second.text.index.tolist() == ["b", "a"]
     assert first.text.index.tolist() == ["a", "b"]
 

@@ -11,7 +11,7 @@ from boolit.errors import UserError
 from boolit.lab.paper.measured import DATASETS, METRICS, SAME_RUNS, agreement, beside_printed, columns, size_matches, summarize
 from boolit.lab.paper.printed import table
 from boolit.lab.reports.tables import Table
-from boolit.lab.results.names import map_of
+from boolit.lab.results.names import channels_of
 from boolit.lab.results.statistics import COVERAGE
 from boolit.lab.results.store import Store
 from boolit.lab.runs import RunConfig
@@ -49,7 +49,7 @@ def paper_table(label: str, store: Store | None = None) -> Table:
         notes += [f"Yours: {agreement(label, cells)}", f"Yours: {_studies(runs)}. {COVERAGE}"]
     rows = list(dict.fromkeys(printed["activation"]))
     marks = pd.DataFrame(index=rows)
-    text, data = (pd.DataFrame({"map": [map_of(row) for row in rows]}, index=rows) for _ in range(2))
+    text, data = (pd.DataFrame({"channels": [channels_of(row) for row in rows]}, index=rows) for _ in range(2))
     for column in shown:
         for suffix, source in sources.items():
             part = source[source["column"] == column].set_index("activation").reindex(rows)

@@ -23,9 +23,9 @@ from boolit.errors import UserError
 from boolit.lab.reports.page import html_table
 from boolit.lab.results.names import (
     MINUS,
+    channels_of,
     format_p,
     latex_escape,
-    map_of,
     metric_label,
     paper_name,
     shorten_numbers,
@@ -36,7 +36,7 @@ from boolit.lab.results.statistics import ALPHA, COVERAGE, Comparison, ScoreForm
 from boolit.lab.results.store import csv_text
 from boolit.lab.runs import Metric
 
-_HIDE_FIRST = ("p (paper)", "effect", "difference", "map", "n", "parameters", "p vs guessing")  # on a narrow terminal
+_HIDE_FIRST = ("p (paper)", "effect", "difference", "channels", "n", "parameters", "p vs guessing")  # on a narrow terminal
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ def score_table(comparisons: Sequence[Comparison], title: str) -> Table:
     """Return the scores by depth and size."""
     rows = ranking(comparisons)
     builder = _Builder(rows)
-    builder.add_plain("map", [map_of(row) for row in rows])
+    builder.add_plain("channels", [channels_of(row) for row in rows])
     for comparison in comparisons:
         _add_scores(builder, comparison, comparison.label)
         _add_counts(builder, comparison, comparison.label)
@@ -195,7 +195,7 @@ def comparison_table(comparison: Comparison, title: str) -> Table:
     """Return every activation, the best mean first, with its test against the best."""
     summaries, leader = comparison.summaries, comparison.leader
     builder = _Builder([s.activation for s in summaries])
-    builder.add_plain("map", [map_of(s.activation) for s in summaries])
+    builder.add_plain("channels", [channels_of(s.activation) for s in summaries])
     _add_scores(builder, comparison, metric_label(comparison.metric))
     builder.add("n", [str(s.n) for s in summaries], value=[s.n for s in summaries])
     _add_counts(builder, comparison)

@@ -101,11 +101,11 @@ def gate_name(module: Activation) -> str:
     return module.op.upper().replace("_", " ") if isinstance(module, Gate) else paper_name(module.spec)
 
 
-def map_of(spec: str) -> str:
+def channels_of(spec: str) -> str:
     """Return the channels in → out of an activation, or "" for a text that is not a spec.
 
     Example:
-        >>> map_of("or_and_xnor_ail_d"), map_of("majority class")
+        >>> channels_of("or_and_xnor_ail_d"), channels_of("majority class")
         ('2→3', '')
     """
     module = _activation(spec)

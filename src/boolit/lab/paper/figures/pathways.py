@@ -15,7 +15,7 @@ from torch import Tensor
 
 from boolit.lab.paper.figures.look import styled
 from boolit.lab.reports.style import ActivationStyle, style
-from boolit.lab.results.names import gate_name, map_of
+from boolit.lab.results.names import channels_of, gate_name
 from boolit.nn import Activation, Ensemble, activation
 
 
@@ -79,7 +79,7 @@ def pathways() -> Figure:
         module = activation(spec)
         used |= pathway(axes, module, CHANNELS)
         weights = multiple_of_c(module.feature_factor).replace("C", "C²")  # of the next layer, which makes C channels again
-        axes.set_title(f"({letter}) {title} ({map_of(spec)})\n{weights} + C parameters a layer")
+        axes.set_title(f"({letter}) {title} ({channels_of(spec)})\n{weights} + C parameters a layer")
     handles = [Line2D([], [], color=look.color, marker=look.marker, label=name) for name, look in sorted(used.items())]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     return figure
