@@ -92,7 +92,7 @@ def examine(kind: str, number: int, seed: int) -> dict[str, Any]:
     """Compare on a table in a temporary folder and return what the verdict says, as a row of the output file."""
     import torch
 
-    from boolit.lab.compare.config import CompareConfig
+    from boolit.lab.compare import CompareConfig
     from boolit.lab.compare.job import CompareJob
 
     torch.set_num_threads(1)

@@ -68,6 +68,8 @@ JOBS = [
     Job("parity8", "parity8", "headline", 10),
     Job("parity8", "parity8", "paper", 10),
     Job("parity8", "parity8", "headline", 3, (_set("sweep.activation", ["relu"]), _set("sweep.width", 256))),
+    Job("transfer-extra", "transfer-cifar10", "analogue", 3),
+    Job("transfer-head-512", "transfer-cifar10", "analogue-512", 3),
     Job("tmn-og", "composed-tmn", "analogue", 3),
     Job("tmnx", "composed-tmnx", "analogue", 3),
     Job("cnn-mnist", "mnist-cnn", "paper", 4, (SMALLEST, _set("sweep.activation", FIRST_CNN))),

@@ -40,15 +40,16 @@ def _seeded() -> None:
 
 REGISTRIES = (
     ("boolit.nn.specs", None, "_REGISTERED"),
-    ("boolit.lab.reports.tables", None, "_REGISTERED"),
+    ("boolit.lab.reports.tables", "TABLES", "registered"),
     ("boolit.lab.datasets", "DATASETS", "registered"),
     ("boolit.lab.models", "MODELS", "registered"),
+    *(("boolit.lab.training.extensions", name, "registered") for name in ("OPTIMIZERS", "SCHEDULES", "LOSSES", "METRICS")),
 )
 
 
 @pytest.fixture(autouse=True)
 def _own_registries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test begins with boolit's own activations, datasets, models and tables; what it registers is forgotten after it."""
+    """A test begins with boolit's own entries in every registry; what it registers is forgotten after it."""
     for module, owner, name in REGISTRIES:
         if module in sys.modules:
             loaded = sys.modules[module]

@@ -59,14 +59,6 @@ def test_help_names_every_command(run: Run, arguments: tuple[str, ...]) -> None:
         assert f" {command} " in out
 
 
-@pytest.mark.parametrize("command", ["list", "doctor", "verify"])
-def test_every_command_has_help_for_its_options(run: Run, command: str) -> None:
-    code, out, _ = run(command, "--help")
-    assert code == 0
-    assert f"boolit {command}" in out
-    assert "--json" in out
-
-
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -216,20 +208,6 @@ def test_doctor_works_with_torch_alone() -> None:
     status, out, err = in_another_process("-c", code)
     assert (status, err) == (0, "")
     assert boolit.__version__ in out
-
-
-@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["run", "--help"]])
-def test_help_and_version_do_not_import_torch(arguments: list[str]) -> None:
-    code = "import atexit, sys; atexit.register(lambda: print('torch' in sys.modules, file=sys.stderr)); "
-    code += f"from boolit.cli import main; main({arguments})"
-    assert in_another_process("-c", code)[::2] == (0, "False\n")
-
-
-def test_a_table_of_the_paper_as_json_has_rows(run: Run) -> None:
-    table = json.loads(run("paper", "mlp-mnist", "--json")[1])
-    assert table["label"] == "tab:mlp-mnist"
-    assert {"relu", "or_ail"} <= {row["activation"] for row in table["rows"]}
-    assert all(isinstance(row, dict) for row in table["rows"])
 
 
 def test_a_dry_run_lists_the_runs_and_trains_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,21 +7,19 @@ from pathlib import Path
 import pytest
 
 from boolit.cli._app import run
-from boolit.lab.datasets import download
-from boolit.lab.datasets.download import PublishedFile
 
 
 @pytest.fixture(autouse=True)
 def _no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BOOLIT_DATA", str(tmp_path))
 
-    def fake(published: PublishedFile, url: str) -> None:
+    def fake(url: str, _hash: str, name: str, folder: Path, downloader: object) -> None:  # noqa: ARG001
         if "figshare" not in url and "ossci" not in url and "pytorch" not in url:
             raise OSError("no network")
-        published.path.parent.mkdir(exist_ok=True)
-        published.path.write_bytes(b"")
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_bytes(b"")
 
-    monkeypatch.setattr(download, "_download", fake)
+    monkeypatch.setattr("pooch.retrieve", fake)
 
 
 def test_files_are_downloaded_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

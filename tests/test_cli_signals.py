@@ -104,9 +104,3 @@ def test_the_script_takes_them_as_the_module_does(tmp_path: Path) -> None:
     _, environment = prepare(tmp_path, signal.SIGINT, "import", "torch")
     done = subprocess.run([sys.executable, str(script), "doctor"], env=environment, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (130, f"{INTERRUPT_MESSAGE}\n")
-
-
-def test_a_program_that_imports_boolit_keeps_its_signals() -> None:
-    script = "import signal; before = signal.getsignal(2), signal.getsignal(15); import boolit, boolit.cli\n"
-    script += "assert (signal.getsignal(2), signal.getsignal(15)) == before"
-    subprocess.run([sys.executable, "-c", script], check=True)

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
 import sys
 
 import pytest
-from rich.console import Console
 
 from boolit.cli import _paper
-from boolit.cli._app import COMPLETION, EXIT_CODES, run
-from boolit.cli._terminal import UNCUT, activation_name, output, plain_table
+from boolit.cli._app import COMPLETION, run
 from boolit.lab.paper.verification import Check, CheckFamily
-
-LONG = "a sentence of many words " * 20
 
 
 @pytest.fixture(autouse=True)
 def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
-
-
-def test_without_a_terminal_nothing_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
-    table = plain_table("name", "text")
-    table.add_row("x" * 100, LONG)
-    output().print(table)
-    heading, row = capsys.readouterr().out.splitlines()
-    assert heading.split() == ["name", "text"]
-    assert row.rstrip() == f"{'x' * 100}  {LONG}".rstrip()
 
 
 @pytest.mark.parametrize(
@@ -70,17 +56,6 @@ def test_colours(
     monkeypatch.setattr(_paper, "choose", lambda _: (CheckFamily("sample", "Sample", "tab:s", lambda: [Check("x", 1, 1)]),))
     assert run(["verify"]) == 0
     assert ("\x1b[32m" in capsys.readouterr().out) == coloured
-
-
-def test_names_are_those_of_the_paper_where_the_stream_has_them() -> None:
-    assert activation_name("xnor_ail", Console(file=io.StringIO())) == "XNORₐᵢₗ"
-    assert activation_name("xnor_ail", Console(file=io.TextIOWrapper(io.BytesIO(), encoding="ascii"))) == "xnor_ail"
-
-
-def test_the_width_is_the_terminal_s_or_that_of_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert output().width == UNCUT
-    monkeypatch.setenv("COLUMNS", "77")
-    assert output().width == 77
 
 
 # One line of verify.
@@ -136,9 +111,3 @@ def test_there_is_a_script_for_the_shell(shell: str) -> None:
     done = subprocess.run([sys.executable, "-m", "boolit"], env=environment, capture_output=True, encoding="utf-8", check=True)
     assert COMPLETION in done.stdout
     assert f"complete_{shell}" in done.stdout
-
-
-def test_the_help_has_every_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
-    run(["--help"])
-    text = " ".join(capsys.readouterr().out.split())
-    assert all(f"{code} {meaning}" in text for code, meaning in EXIT_CODES.items())

@@ -1,7 +1,7 @@
 """README and docs/: Python runs as it stands, commands and studies are what boolit takes, links lead somewhere.
 
 The blocks of README.md are pasted one by one, so each runs alone. Those of a page of the site are one program, top to bottom.
-Pages with cells, notebooks and the gallery run when the site is built (test_site.py).
+Pages with cells, notebooks and the gallery run when the site is built.
 """
 
 from __future__ import annotations
@@ -148,17 +148,6 @@ def test_commands_are_what_boolit_takes(page: Path, monkeypatch: pytest.MonkeyPa
         study = values.get("study")
         if study and not study.endswith(".toml") and not study.isupper():
             assert values.get("profile") in (None, *load_study(study).profiles), f"{page.name}: {study} has other profiles"
-
-
-def test_a_wrong_command_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert parse(["run", "parity", "--no-such-option"], monkeypatch)[0] == 2
-    assert parse(["run", "parity", "--seeds", "many"], monkeypatch)[0] == 2
-    assert parse(["run", "parity", "--seeds", "3"], monkeypatch) == (0, parse(["run", "parity", "--seeds=3"], monkeypatch)[1])
-    assert commands("A=1 boolit run x > y\n$ boolit list | head\ntorchrun --nproc-per-node 2 -m boolit run z  # c\n") == [
-        ["run", "x"],
-        ["list"],
-        ["run", "z"],
-    ]
 
 
 def slugs(page: Path) -> set[str]:

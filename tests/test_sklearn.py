@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import re
 import subprocess
 import sys
 from typing import Any
@@ -194,11 +193,6 @@ def test_a_validation_loss_that_is_not_a_number_is_never_the_best(monkeypatch: p
     monkeypatch.setattr(LogicalMLPClassifier, "_validate", validate)
     model = LogicalMLPClassifier(early_stopping=True, max_iter=4, random_state=0).fit(*noise(60))
     assert all(torch.equal(model.module_.network.state_dict()[name].float(), values) for name, values in states[1].items())
-
-
-def test_verbose(capsys: pytest.CaptureFixture[str]) -> None:
-    LogicalMLPClassifier(max_iter=2, early_stopping=True, verbose=True, random_state=0).fit(*noise(30))
-    assert re.fullmatch(r"epoch 2: loss \d\.\d{6}, validation loss \d\.\d{6}", capsys.readouterr().out.splitlines()[1])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor, nn, optim
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
@@ -23,9 +23,7 @@ try:
     from sklearn.utils.multiclass import check_classification_targets, type_of_target
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 except ModuleNotFoundError as error:
-    if (error.name or "").partition(".")[0] != "sklearn":
-        raise
-    raise ImportError("boolit.sklearn needs scikit-learn: pip install 'boolit[sklearn]'") from None
+    raise ImportError("boolit.sklearn needs scikit-learn: pip install 'boolit[sklearn]'") from error
 
 import boolit
 from boolit._devices import choose_device
@@ -113,9 +111,8 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
             verbose: whether to print a line per epoch.
             device: where to train, such as ``cuda``; ``auto`` uses a GPU if there is one. The fitted model is on the CPU.
         """
-        for name, value in {**locals()}.items():
-            if name not in ("self", "__class__"):
-                setattr(self, name, value)
+        for name in self._get_param_names():
+            setattr(self, name, locals()[name])
 
     @torch.enable_grad()
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Weights = None) -> LogicalMLP:
@@ -133,7 +130,7 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
         self._begin(outputs, random, *training)
         batches, best, best_loss, waited = self._batches(len(training[0])), None, math.inf, 0
         steps = self.max_iter * batches
-        schedule = torch.optim.lr_scheduler.OneCycleLR(self._optimizer, self.learning_rate, steps, cycle_momentum=False)
+        schedule = optim.lr_scheduler.OneCycleLR(self._optimizer, self.learning_rate, steps, cycle_momentum=False)
         tensors, valid_tensors = self._tensors(*training), self._tensors(*validation) if validation else None
         while (n := len(self.loss_curve_)) < self.max_iter and (n < WARM_UP * self.max_iter or waited < self.patience):
             self._epoch(tensors, batches, schedule)
@@ -144,11 +141,11 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
                 if loss < best_loss:  # never true for NaN
                     best, best_loss, waited = {k: v.clone() for k, v in self._network.state_dict().items()}, loss, 0
             if self.verbose:
-                validated = f", validation loss {self.validation_losses_[-1]:.6f}" if self.validation_losses_ else ""
-                print(f"epoch {len(self.loss_curve_)}: loss {self.loss_curve_[-1]:.6f}{validated}")
-        if self.validation_losses_ and best is None:
-            raise ValueError("the validation loss was never finite; lower learning_rate")
-        if best is not None:
+                validated = (f"validation loss {loss:.6f}" for loss in self.validation_losses_[-1:])
+                print(f"epoch {n + 1}: loss {self.loss_curve_[-1]:.6f}", *validated, sep=", ")
+        if valid_tensors is not None:
+            if best is None:
+                raise ValueError("the validation loss was never finite; lower learning_rate")
             self._network.load_state_dict(best)
         return self._finish()
 
@@ -172,18 +169,18 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
         self.loss_curve_, self.validation_losses_ = [], []
         self._build(random)
         self.module_ = self._module()
-        if self.standardize:
-            _set_scaling(self.module_.standardize, x, weight)
-            if isinstance(self, RegressorMixin):
-                _set_scaling(self.module_.unstandardize, y, weight)
+        scaled = {"standardize": x, "unstandardize": y} if self.standardize else {}
+        for layer, values in ((getattr(self.module_, name), scaled[name]) for name in scaled if hasattr(self.module_, name)):
+            scaler = StandardScaler().fit(np.asarray(values, dtype=np.float64), sample_weight=weight)
+            layer.mean.copy_(torch.tensor(scaler.mean_))
+            layer.scale.copy_(torch.tensor(scaler.scale_))
 
     def _build(self, random: np.random.RandomState) -> None:
         self._generator = torch.Generator().manual_seed(int(random.randint(2**31 - 1)))
         self._network = self._mlp(self._generator).to(choose_device(self.device))
-        parameters = [[p for p in self._network.parameters() if (p.ndim > 1) == matrix] for matrix in (True, False)]
-        decays = (self.weight_decay, 0.0)  # biases and scales need no weight decay
-        groups = [{"params": group, "weight_decay": decay} for group, decay in zip(parameters, decays, strict=True)]
-        self._optimizer = torch.optim.AdamW(groups, lr=self.learning_rate, fused=True)
+        matrices, others = ([p for p in self._network.parameters() if (p.ndim > 1) == matrix] for matrix in (True, False))
+        groups: list[dict[str, Any]] = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]  # biases and scales
+        self._optimizer = optim.AdamW(groups, lr=self.learning_rate, weight_decay=self.weight_decay, fused=True)
 
     def _finish(self) -> LogicalMLP:
         self.module_.network.load_state_dict(self._network.state_dict())
@@ -266,9 +263,8 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
         return outputs
 
     def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
-        for name in ("_network", "_optimizer", "_generator"):
-            state.pop(name, None)
+        unsaved = ("_network", "_optimizer", "_generator")
+        state = {name: value for name, value in super().__getstate__().items() if name not in unsaved}
         if "module_" in state and isinstance(self.activation, str):
             state["weights_"] = {name: values.numpy() for name, values in state.pop("module_").state_dict().items()}
         return state
@@ -332,9 +328,8 @@ class LogicalMLPClassifier(ClassifierMixin, LogicalMLP):  # type: ignore[misc]
         verbose: bool = False,
         device: str | torch.device = "cpu",
     ) -> None:
-        for name, value in {**locals()}.items():
-            if name not in ("self", "__class__"):
-                setattr(self, name, value)
+        for name in self._get_param_names():
+            setattr(self, name, locals()[name])
 
     def partial_fit(  # type: ignore[override]
         self, X: npt.ArrayLike, y: npt.ArrayLike, classes: npt.ArrayLike | None = None, sample_weight: Weights = None
@@ -377,14 +372,12 @@ class LogicalMLPClassifier(ClassifierMixin, LogicalMLP):  # type: ignore[misc]
     def predict(self, X: npt.ArrayLike) -> Array:
         """Return the most probable class of each sample, or 0 and 1 for each label."""
         outputs = self._outputs(X)
-        predicted: Array = (outputs > 0).long().numpy() if self._multilabel else self.classes_[outputs.argmax(1).numpy()]
-        return predicted
+        return np.asarray((outputs > 0).long() if self._multilabel else self.classes_[outputs.argmax(1).numpy()])
 
     def predict_log_proba(self, X: npt.ArrayLike) -> Array:
         """Return the logarithm of `predict_proba`, accurate for small probabilities."""
         outputs = self._outputs(X)
-        logarithms: Array = (F.logsigmoid(outputs) if self._multilabel else outputs.log_softmax(1)).numpy()
-        return logarithms
+        return np.asarray(F.logsigmoid(outputs) if self._multilabel else outputs.log_softmax(1))
 
     def predict_proba(self, X: npt.ArrayLike) -> Array:
         """Return the probability of each class, in the order of ``classes_``, or of each label."""
@@ -420,7 +413,7 @@ class LogicalMLPRegressor(MultiOutputMixin, RegressorMixin, LogicalMLP):  # type
 
     def predict(self, X: npt.ArrayLike) -> Array:
         """Return the predicted numbers."""
-        outputs: Array = self._outputs(X).numpy()
+        outputs = np.asarray(self._outputs(X))
         return outputs.ravel() if outputs.shape[1] == 1 else outputs
 
 
@@ -438,12 +431,6 @@ class _Standardize(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x * self.scale + self.mean if self.inverse else (x - self.mean) / self.scale
-
-
-def _set_scaling(layer: Any, values: Array, weight: Array) -> None:
-    scaler = StandardScaler().fit(np.asarray(values, dtype=np.float64), sample_weight=weight)
-    layer.mean.copy_(torch.tensor(scaler.mean_))
-    layer.scale.copy_(torch.tensor(scaler.scale_))
 
 
 def _merge(x: Array, y: Array, weight: Array) -> tuple[Array, ...]:

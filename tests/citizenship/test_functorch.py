@@ -10,7 +10,7 @@ import torch
 from gate_cases import SPECS, WIDTH, assert_agree
 from torch import Tensor, nn
 from torch.autograd import forward_ad
-from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, stack_module_state, vjp, vmap
+from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, stack_module_state, vmap
 
 import boolit
 
@@ -65,15 +65,6 @@ def test_grad(spec: str) -> None:
 
 
 @pytest.mark.parametrize("spec", SPECS)
-def test_vjp(spec: str) -> None:
-    module, x = boolit.activation(spec), logits(2, WIDTH).requires_grad_()
-    out, pull = vjp(module, x.detach())
-    weights = torch.randn_like(out)
-    assert_agree(out, module(x.detach()))
-    assert_agree(pull(weights)[0], torch.autograd.grad(module(x), x, weights)[0])
-
-
-@pytest.mark.parametrize("spec", SPECS)
 def test_jacobians(spec: str) -> None:
     module, x = boolit.activation(spec), logits(WIDTH)
     expected = torch.autograd.functional.jacobian(module, x)
@@ -125,19 +116,3 @@ def test_stacked_models(spec: str) -> None:
         torch.testing.assert_close(losses[i], alone)
         for name, parameter in model.named_parameters():
             torch.testing.assert_close(parameters[name].grad[i], parameter.grad)
-
-
-@pytest.mark.parametrize("spec", SPECS)
-def test_gradients_of_stacked_models(spec: str) -> None:
-    models = nets(spec, 3)
-    parameters, buffers = stack_module_state(models)
-    x = torch.randn(3, 6, 5)
-
-    def loss(parameters: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor) -> Tensor:
-        return functional_call(models[0], (parameters, buffers), (x,)).square().mean()
-
-    together = vmap(grad(loss))(parameters, buffers, x)
-    for i, model in enumerate(models):
-        alone = torch.autograd.grad(model(x[i]).square().mean(), list(model.parameters()))
-        for (name, _), expected in zip(model.named_parameters(), alone, strict=True):
-            torch.testing.assert_close(together[name][i], expected)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from gate_cases import SPECS, WIDTH
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import boolit
@@ -36,12 +36,6 @@ def test_state_dicts_load_into_a_net_with_another_gate(spec: str, tmp_path: Path
     other.load_state_dict(state, strict=True)
     x = torch.randn(3, 4)
     assert torch.equal(other(x), net(x))
-
-
-def forward_and_backward(module: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
-    leaf = x.clone().requires_grad_()
-    out = module(leaf)
-    return out.detach(), torch.autograd.grad(out.square().sum(), leaf)[0]
 
 
 @pytest.mark.parametrize("spec", SPECS)

@@ -15,10 +15,10 @@ from boolit.lab.datasets import Dataset, Split, load, source
 from boolit.lab.datasets import chorales as chorales_data
 from boolit.lab.datasets.base import look_up_rows
 from boolit.lab.datasets.covertype import COLUMNS, standardizer
-from boolit.lab.datasets.digits import encode_digits
 from boolit.lab.datasets.embeddings import draw_view
-from boolit.lab.datasets.images.folder import normalizer
-from boolit.lab.datasets.iraven.dataset import configuration_accuracies, look_up_panels, shuffle_panels, stored_samples
+from boolit.lab.datasets.images import normalizer
+from boolit.lab.datasets.images.arrays import encode_digits
+from boolit.lab.datasets.iraven import configuration_accuracies, look_up_panels, shuffle_panels, stored_samples
 from boolit.lab.models import MODELS, family
 from boolit.lab.training import CohortResult, Job, Recipe, train
 

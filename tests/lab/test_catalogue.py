@@ -25,5 +25,5 @@ def test_every_activation_is_listed_as_its_module_says_it_is() -> None:
 
 def test_every_study_has_profiles_and_a_title() -> None:
     studies = {study["name"]: study for study in list_studies()}
-    assert len(studies) == 23
+    assert len(studies) == 24
     assert all({"quick", "paper"} <= set(study["profiles"]) and study["title"] for study in studies.values())

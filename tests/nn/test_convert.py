@@ -5,9 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import pytest
@@ -377,35 +375,6 @@ def test_a_converted_model_can_be_converted_again(net: str) -> None:
     if net not in ("classic resnet", "mobilenet"):  # in these, widths after the activations were kept
         assert [tuple(p.shape) for p in back.parameters()] == [tuple(p.shape) for p in model.parameters()]
     assert back(x).shape == model(x).shape
-
-
-def test_other_threads_compute_the_same_while_models_are_converted() -> None:
-    gates = activation("or_and_xnor_nail_d")
-    inputs = [torch.randn(2 + i % 5, 2 * (1 + i % 7)) for i in range(35)]
-    expected = [gates(x) for x in inputs]
-    converted = convert(FunctionalVGG(), "or_ail").model.eval()
-    picture, stop = images(), threading.Event()
-    wanted = converted(picture)
-
-    def call(thread: int) -> bool:
-        same = all(torch.equal(gates(inputs[i % 35]), expected[i % 35]) for i in range(thread, thread + 1000))
-        return same and torch.equal(converted(picture), wanted)
-
-    def convert_again() -> int:
-        count = 0
-        while not stop.is_set():
-            convert(mlp(), "or_ail")
-            convert(FunctionalVGG(), "or_ail", budget="params", example=picture)
-            count += 1
-        return count
-
-    with torch.no_grad(), ThreadPoolExecutor(33) as pool:
-        conversions = pool.submit(convert_again)
-        try:
-            assert all(pool.map(call, range(32)))
-        finally:
-            stop.set()
-        assert conversions.result() > 0
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")

@@ -44,13 +44,6 @@ def test_partition_members_act_on_their_own_share(form: str, k: int, pairing: st
         assert_agree(chunk, own)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_duplicate_members_act_on_everything_in_order(form: str) -> None:
-    members = [Gate(op, form) for op in ("xnor", "or", "nand")]
-    x = logits(12)
-    assert torch.equal(Ensemble(members, "d")(x), torch.cat([member(x) for member in members], -1))
-
-
 def test_members_of_any_kind() -> None:
     members: list[Activation] = [Gate("or", "ail", 3), Reduction("max"), Gated("glu"), Pointwise("tanh")]
     x = logits(24)
@@ -103,17 +96,6 @@ def test_out_features_names_the_nearest_widths() -> None:
     with pytest.raises(ValueError, match="got 3") as caught:
         boolit.activation("or_xnor_ail_p").out_features(3)
     assert "use 0" not in str(caught.value)
-
-
-@pytest.mark.parametrize("spec", ["or_ail", "xnor_nil_k3_halves", "or_and_xnor_nail_d", "or_xnor_ail_p", "relu+xnor_ail_d"])
-def test_repr_says_what_it_is(spec: str) -> None:
-    module = boolit.activation(spec, dim=1)
-    first_line = repr(nn.Sequential(module)).splitlines()[1]
-    text = repr(module)
-    assert repr(spec) in text
-    assert "dim=1" in text
-    assert f"{module.channels[0]}→{module.channels[1]}" in text
-    assert type(module).__name__ in first_line
 
 
 def test_modules_hold_no_parameters() -> None:

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from boolit.lab.paper import tables
-from boolit.lab.paper.measured import FIGURES, beside_printed, label_of, names, our_cells
+from boolit.lab.paper.measured import FIGURES, beside_printed, label_of, names, our_cells, summarize
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "paper.md"
@@ -79,6 +79,13 @@ def test_the_queue_writes_one_row_per_run_and_trains_nothing_twice(tmp_path: Pat
     assert rows["key"].is_unique
     assert len(rows) == len(job.plan().runs)
     assert set(rows["commit"]) == {"first"}
+
+
+@pytest.mark.parametrize(("profile", "kind"), [("paper-512", "reproduction"), ("analogue-512", "analogue")])
+def test_profiles_of_analogues_are_not_compared_as_reproductions(profile: str, kind: str) -> None:
+    run = {"study": "transfer-cifar10", "activation": "relu", "parameters": 512, "depth": 2, "metric": "test_accuracy"}
+    cells = summarize(pd.DataFrame([run | {"profile": profile, "value": 0.9}]), "tab:transfer-head-512")
+    assert cells[["column", "kind"]].values.tolist() == [["CIFAR10", kind]]
 
 
 def test_an_analogue_of_iraven_has_one_row_per_configuration(make_result) -> None:

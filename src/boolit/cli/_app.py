@@ -98,10 +98,8 @@ def run(arguments: Sequence[str]) -> int:
         return end.exit_code
     except UsageError as error:
         print_error(_describe(error))
-    except BrokenPipeError:
-        raise
     except (UserError, OSError, MemoryError, RuntimeError) as error:
-        if "--debug" in arguments:
+        if "--debug" in arguments or isinstance(error, BrokenPipeError):
             raise
         if isinstance(error, UserError):
             print_error(error)

@@ -15,7 +15,7 @@ from boolit.cli._run import end_unless_complete, local_device, open_cluster, thi
 from boolit.cli._terminal import activation_name, output, print_json
 from boolit.errors import UserError, user_input
 from boolit.lab.common.progress import error_stream, show_working
-from boolit.lab.compare.config import MANY_ROWS, MAX_SPLITS, MIN_SPLITS, SPLITS, SPLITS_OF_MANY_ROWS, CompareConfig
+from boolit.lab.compare import MANY_ROWS, MAX_SPLITS, MIN_SPLITS, SPLITS, SPLITS_OF_MANY_ROWS, CompareConfig
 
 if TYPE_CHECKING:
     from boolit.lab.compare.job import CompareJob, CompareResult

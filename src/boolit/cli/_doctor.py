@@ -23,11 +23,7 @@ def print_facts(json: bool = False) -> None:
             label = name if name.isupper() else name.replace("_", " ")  # an environment variable keeps its name
             lines = textwrap.wrap(_in_words(fact), 75 - width, break_long_words=False, break_on_hyphens=False)
             print(f"  {label:<{width}}  {(chr(10) + ' ' * (width + 4)).join(lines)}")
-    print()
-    for line in warnings:
-        print(f"warning: {line}")
-    if not warnings:
-        print("no problems found")
+    print("\n" + ("\n".join(f"warning: {line}" for line in warnings) or "no problems found"))
 
 
 def _in_words(fact: Fact) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -17,9 +18,6 @@ from boolit.errors import UserError
 from boolit.lab.common.progress import count_progress, show_working
 from boolit.lab.paper.verification import FAMILIES, KINDS, Check, CheckFamily, Value, choose, count_kinds
 from boolit.lab.paper.verification import verify as compute
-
-if TYPE_CHECKING:
-    pass
 
 NAMES = [family.name for family in FAMILIES]
 
@@ -127,11 +125,9 @@ def paper(
         print_json({"tables": tables()}) if json else print("\n".join(tables()))
         return
     label = label if label.startswith("tab:") else f"tab:{label}"
-    if results is None:
-        table = paper_table(label)
-    else:
-        with Store(results) as store, show_working("reading the runs", False if json else None):
-            table = paper_table(label, store)
+    shown = False if json or results is None else None
+    with nullcontext() if results is None else Store(results) as store, show_working("reading the runs", shown):
+        table = paper_table(label, store)
     if json:
         print_json({"label": label, "title": table.title, "rows": table.records(), "notes": list(table.notes)})
     elif format is not None:

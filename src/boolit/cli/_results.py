@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -24,6 +25,10 @@ OpenOption = Annotated[bool, typer.Option("--open", help="Open the page in the b
 def report(
     folders: FoldersArgument,
     out: Annotated[Path | None, options.out_option("DIR/report/report.html", "Page to write.", "FILE.html")] = None,
+    charts: Annotated[
+        list[str] | None,
+        typer.Option(metavar="png|svg|pdf", help="Also write every chart as a file. May be repeated."),
+    ] = None,
     open: OpenOption = False,  # noqa: A002
     json: options.JsonOption = False,
 ) -> None:
@@ -36,10 +41,11 @@ def report(
     Examples:
       boolit report results/parity-quick
       boolit report results/parity-quick --open
+      boolit report results/parity-quick --charts pdf --charts png
       boolit report results/wine results/parity-quick --out both.html
     """
     with show_working("writing the report", False if json else None):
-        page, sections = _write_report(folders, out)
+        page, sections = _write_report(folders, out, charts or ())
     if json:
         names = ("title", "kind", "verdict", "unfinished", "done", "planned", "command")
         entries = [
@@ -97,7 +103,7 @@ def export(
     output().print(escape(str(path)), soft_wrap=True)
 
 
-def _write_report(folders: list[Path], out: Path | None) -> tuple[Path, list[Section]]:
+def _write_report(folders: list[Path], out: Path | None, charts: Sequence[str]) -> tuple[Path, list[Section]]:
     from boolit.lab.paper.figures.trained import pictures
     from boolit.lab.reports.report import read_section, write_page, write_report
 
@@ -105,8 +111,10 @@ def _write_report(folders: list[Path], out: Path | None) -> tuple[Path, list[Sec
         raise UserError(f"--out {out} is not the name of a page; it must end in .html")
     if out is None and len(folders) > 1:
         raise UserError(f"the report of {len(folders)} folders needs a file name; add --out report.html")
+    if out is not None and charts:
+        raise UserError(f"--charts {charts[0]} writes to DIR/report; leave out --out {out}")
     if out is None:
-        report = write_report(folders[0], pictures)
+        report = write_report(folders[0], pictures, charts)
         if report.page is None:
             raise UserError(f"{folders[0]} has no finished runs to report")
         return report.page, [report.section]

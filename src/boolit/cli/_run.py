@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import shlex
 import sys
 from collections import Counter
@@ -18,7 +19,8 @@ from boolit.cli import print_error
 from boolit.cli._signals import INTERRUPTED, print_interrupted
 from boolit.cli._terminal import activation_name, output, plain_table, print_json
 from boolit.errors import UserError, user_input
-from boolit.lab.common.progress import show_working
+from boolit.lab.catalogue import DECODING
+from boolit.lab.common.progress import count_progress, show_working
 
 if TYPE_CHECKING:
     from boolit.lab.execute import ExecutionSummary
@@ -45,6 +47,10 @@ def run(
     cluster: options.ClusterOption = None,
     checkpoint_dir: options.CheckpointDirOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be trained, and stop.")] = False,
+    log: Annotated[
+        list[str] | None,
+        options.training_option("Log every epoch; one log per run. May be repeated.", metavar="tensorboard|wandb|mlflow|csv"),
+    ] = None,
     out: Annotated[Path | None, options.out_option("results/STUDY-PROFILE")] = None,
     json: options.JsonOption = False,
 ) -> None:
@@ -60,10 +66,18 @@ def run(
       boolit run covertype-2 --profile paper --workers 4
       boolit run parity --activations relu,xnor_ail --seeds 10
       boolit run my-study.toml --set training.epochs=20 --dry-run
+      boolit run parity --log tensorboard
+      boolit run decoding
     """
+    if study == DECODING["name"]:
+        unused = {"--activations": activations, "--seeds": seeds, "--set": sets, "--hparams": hparams, "--workers": workers}
+        unused |= {"--cluster": cluster, "--checkpoint-dir": checkpoint_dir, "--device": None if device == "auto" else device}
+        _run_decoding(profile or "quick", [option for option, value in unused.items() if value], dry_run, out, json)
+        return
     from boolit.lab.common.devices import use_device
     from boolit.lab.datasets import load
     from boolit.lab.execute import execute
+    from boolit.lab.execute.loggers import open_logger
     from boolit.lab.paper.figures.trained import pictures
     from boolit.lab.reports.report import write_report
     from boolit.lab.results.store import Store
@@ -89,8 +103,11 @@ def run(
             execute(planned, None)
             return
         with Store(folder) as store, store.writing(), open_cluster(workers, cluster, device) as workers_used:
+            loggers = [open_logger(name, folder) for name in log or ()]
             save(planned, folder, command=this_command())
-            summary = execute(planned, store, progress=shown, cluster=workers_used, checkpoint_dir=checkpoint_dir)
+            summary = execute(
+                planned, store, progress=shown, cluster=workers_used, checkpoint_dir=checkpoint_dir, loggers=loggers
+            )
         with show_working("writing the report", shown):
             report = write_report(folder, pictures)
         if json:
@@ -98,6 +115,41 @@ def run(
         else:
             _print_report(report, summary)
     end_unless_complete(summary)
+
+
+def _run_decoding(profile: str, unused: Sequence[str], dry_run: bool, out: Path | None, json: bool) -> None:
+    from boolit.lab.decoding import DECODERS, ITERATIONS, PARTS, PROFILES, RATES, measure
+
+    if unused:
+        raise UserError(f"{', '.join(unused)} does not apply to the study decoding, which trains no networks; leave it out")
+    if profile not in PROFILES:
+        raise UserError(f"the study decoding has no profile {profile!r}; choose {' or '.join(PROFILES)}")
+    settings, console = PROFILES[profile], output()
+    if dry_run:
+        entry = {"name": "decoding", "profile": profile, **settings, "rates": RATES, "decoders": DECODERS}
+        lines = [f"{code}: flip rates {', '.join(map(str, rates))}" for code, rates in RATES.items()]
+        text = "{shots:,} shots of each, for {0}; {steps:,} steps to learn the weights of a code"
+        print_json(entry) if json else print(*lines, text.format(", ".join(DECODERS), **settings), sep="\n")
+        return
+    with count_progress(False if json else None) as begin:
+        rows = measure(**settings, advance=begin("decoding", PARTS))
+    path = (out or options.RESULTS / f"decoding-{profile}") / "decoding.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    if json:
+        print_json({"profile": profile, "file": str(path), "failures": rows})
+        return
+    table = plain_table("code", "flips", *DECODERS, right=("flips", *DECODERS))
+    for row in rows:
+        shares = [row[name] / row["shots"] for name in DECODERS]
+        cells = [f"{100 * p:.2f} ± {100 * (p * (1 - p) / row['shots']) ** 0.5:.2f}" for p in shares]
+        table.add_row(row["code"], f"{row['rate']}", *cells)
+    console.print(table)
+    console.print(f"\nFrames that fail in %, ± standard error, after {ITERATIONS} iterations. Of each code and")
+    console.print(f"flip rate, the decoders share {settings['shots']:,} shots.\nTable: {escape(str(path))}", soft_wrap=True)
 
 
 def search(
@@ -161,7 +213,7 @@ def search(
     if json:
         print_json({"hparams": str(path), "found": [each.to_json() for each in results]})
     else:
-        _print_search(results, study, path)
+        _print_search(results, study, profile, path, planned.study.metric.solved is not None)
 
 
 def this_command() -> str:
@@ -268,16 +320,22 @@ def _report_entry(report: Report, summary: ExecutionSummary) -> dict[str, Any]:
     }
 
 
-def _print_search(results: list[SearchResult], study: str, path: Path) -> None:
+def _print_search(results: list[SearchResult], study: str, profile: str | None, path: Path, solved: bool) -> None:
+    from boolit.lab.common.plugins import named_plugins
+    from boolit.lab.results.names import format_setting
+
     console = output()
-    names = list(results[0].setting)
-    table = plain_table("activation", "mean", "solved", *names, right=("mean", "solved", *names))
+    names = ["mean", *(["solved"] if solved else []), *results[0].setting]
+    table = plain_table("activation", *names, right=names)
     for result in results:
         best = result.finalists[0]
-        values = (f"{value:.3g}" for value in best.setting.values())
-        table.add_row(escape(activation_name(result.activation, console)), f"{best.mean:.4f}", f"{best.solved:.0%}", *values)
+        values = [format_setting(value) for value in best.setting.values()]
+        values = [f"{best.solved:.0%}", *values] if solved else values
+        table.add_row(escape(activation_name(result.activation, console)), f"{best.mean:.4f}", *values)
     console.print(table)
     for rows in dict.fromkeys(result.rows for result in results):
         console.print(escape(rows))
     console.print(f"Report: {escape(str(path.parent / 'report' / 'report.html'))}", soft_wrap=True)
-    console.print(f"\nUse it with: boolit run {escape(study)} --hparams {escape(str(path))}", soft_wrap=True)
+    words = [word for name in named_plugins() for word in ("--plugin", name)]
+    words += ["run", study, *(["--profile", profile] if profile else []), "--hparams", str(path)]
+    console.print(f"\nUse it with: boolit {escape(shlex.join(words))}", soft_wrap=True)

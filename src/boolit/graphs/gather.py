@@ -16,7 +16,7 @@ from boolit.logic import Program, cpu
 from boolit.logic.dispatch import check_logits, is_ordinary, position
 from boolit.logic.reference import FORMULAS, Join, join_tree
 
-ABI = 1
+ABI = 2
 JOINS: list[Join] = [FORMULAS["or", "ail"], FORMULAS["xnor", "ail"], FORMULAS["or", "il"], FORMULAS["xnor", "il"]]  # by kind
 NEUTRAL = [-torch.inf, torch.inf, -torch.inf, torch.inf]  # results for no operands
 
@@ -180,7 +180,7 @@ class ListsStruct(ctypes.Structure):
     """BoolitLists of graphs.cpp."""
 
     _fields_ = [
-        *((name, ctypes.c_int32) for name in ("is_double", "kind", "negated", "leave_one_out")),
+        *((name, ctypes.c_int32) for name in ("threads", "is_double", "kind", "negated", "leave_one_out")),
         *((name, ctypes.c_int64) for name in ("groups", "rows", "batch")),
         *((name, ctypes.c_void_p) for name in ("offsets", "indices")),
     ]
@@ -216,7 +216,7 @@ class _Gather(torch.autograd.Function):
         assert LIBRARY is not None
         is_double, groups = x.dtype == torch.float64, len(lists.lengths)
         pointers = lists.offsets.data_ptr(), lists.indices.data_ptr()
-        struct = ListsStruct(is_double, kind, negated, leave_one_out, groups, *x.shape, *pointers)
+        struct = ListsStruct(torch.get_num_threads(), is_double, kind, negated, leave_one_out, groups, *x.shape, *pointers)
         out = x.new_empty(len(lists.indices) if leave_one_out else groups, x.shape[1])
         LIBRARY.boolit_lists_forward(ctypes.byref(struct), x.data_ptr(), out.data_ptr())
         ctx.struct, ctx.options = struct, (lists, kind, leave_one_out, negated)
@@ -226,9 +226,8 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (x,) = ctx.saved_tensors
-        if torch.is_grad_enabled() or not (
-            has_kernel(grad) and has_kernel(x)
-        ):  # the backward is itself differentiated or batched
+        # The backward may itself be differentiated or batched.
+        if torch.is_grad_enabled() or not (has_kernel(grad) and has_kernel(x)):
             pullback: Any = torch.func.vjp(lambda rows: gather_reference(rows, *ctx.options), x)[1]
             return pullback(grad)[0], None, None, None, None
         assert LIBRARY is not None

@@ -232,7 +232,7 @@ class BeliefPropagation(nn.Module):
             "edge_stride": 0 if weights.shape[1] == 1 else 1,
         }
         is_double, kind = channel.dtype == torch.float64, parse_gate(f"xnor_{self.form}")[0]
-        sizes = is_double, kind, self.early_stop, shots, self.iterations
+        sizes = torch.get_num_threads(), is_double, kind, self.early_stop, shots, self.iterations
         struct = _DecodingStruct(*sizes, **pointers, **strides, offset=self.offset, damping=self.damping)
         LIBRARY.boolit_decode(ctypes.byref(self.graph.struct()), ctypes.byref(struct))
         return Decoded(logits, bits, converged, rounds)
@@ -351,7 +351,7 @@ class _DecodingStruct(ctypes.Structure):
     """BoolitDecoding of graphs.cpp."""
 
     _fields_ = [
-        *((name, ctypes.c_int32) for name in ("is_double", "kind", "early_stop")),
+        *((name, ctypes.c_int32) for name in ("threads", "is_double", "kind", "early_stop")),
         *((name, ctypes.c_int64) for name in ("shots", "iterations")),
         *(("channel", ctypes.c_void_p), ("channel_stride", ctypes.c_int64)),
         *(("syndrome", ctypes.c_void_p), ("syndrome_stride", ctypes.c_int64)),

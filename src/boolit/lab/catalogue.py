@@ -14,6 +14,8 @@ else:
     import tomli as tomllib
 
 STUDIES = Path(__file__).parent / "studies" / "definitions"
+# A study of decoders instead of activations, in boolit.lab.decoding.
+DECODING = {"name": "decoding", "profiles": ["quick", "paper"], "title": "Decoders on three parity-check codes"}
 BASELINES: dict[tuple[int, int], dict[str, str]] = {  # by channels in and out
     (1, 1): {
         "relu": "max(0, x)",
@@ -96,4 +98,5 @@ def list_activations() -> list[ActivationFacts]:
 def list_studies() -> list[dict[str, Any]]:
     """List the studies that ship with boolit: name, profiles, title."""
     files = {path.stem: tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(STUDIES.glob("*.toml"))}
-    return [{"name": name, "profiles": list(file["profiles"]), "title": file["title"]} for name, file in files.items()]
+    studies = [{"name": name, "profiles": list(file["profiles"]), "title": file["title"]} for name, file in files.items()]
+    return sorted([*studies, DECODING], key=lambda study: str(study["name"]))

@@ -1,11 +1,10 @@
-"""Frame-error rates of four decoders on three codes: ``python -m boolit.lab.decoding``."""
+"""Frame-error rates of four decoders on three codes: ``boolit run decoding``."""
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +16,7 @@ from boolit.graphs.propagation import BeliefPropagation
 
 @dataclass
 class Problem:
-    """Independent bit flips. A frame fails if the correction leaves a flip that one of ``harmful`` notices."""
+    """Independent bit flips. A frame fails if the bits that are left wrong violate a row of ``harmful``."""
 
     checks: Tensor
     harmful: Tensor
@@ -34,12 +33,6 @@ class Problem:
     def failed(self, bits: Tensor, errors: Tensor) -> Tensor:
         """Return which frames fail."""
         return ((bits ^ errors).float() @ self.harmful.T.float() % 2).any(1)
-
-    def failures(self, decoder: BeliefPropagation, rate: float, shots: int) -> int:
-        """Return the number of new frames that fail."""
-        errors, syndrome = self.sample(shots, rate)
-        with torch.no_grad():
-            return int(self.failed(decoder(channel(self, rate), syndrome).bits, errors).sum())
 
 
 def channel(problem: Problem, rate: float) -> Tensor:
@@ -58,9 +51,13 @@ CODES: dict[str, Callable[[], Problem]] = {
     "surface": lambda: quantum(*surface_code(5)),
 }
 RATES = {"gallager": (0.02, 0.03, 0.04), "gross": (0.03, 0.045, 0.06), "surface": (0.02, 0.05, 0.08)}
+DECODERS = ("product-sum", "min-sum", "0.8 min-sum", "learned")
+ITERATIONS = 10
+PROFILES = {"quick": {"shots": 20_000, "steps": 600}, "paper": {"shots": 200_000, "steps": 2000}}
+PARTS = sum(1 + len(rates) for rates in RATES.values())  # that `measure` advances by
 
 
-def learn_weights(problem: Problem, rate: float, iterations: int, steps: int, seconds: float) -> BeliefPropagation:
+def learn_weights(problem: Problem, rate: float, iterations: int, steps: int) -> BeliefPropagation:
     """Learn a weight for each edge and iteration.
 
     The loss is that of the parities of what remains after each iteration, which are XNOR gates of the posterior logits.
@@ -68,7 +65,7 @@ def learn_weights(problem: Problem, rate: float, iterations: int, steps: int, se
     decoder = BeliefPropagation(problem.checks, iterations, weights="edge_iteration")
     optimizer = torch.optim.Adam(decoder.parameters(), 0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
-    harmful, start = IndexLists.read(problem.harmful), time.process_time()
+    harmful = IndexLists.read(problem.harmful)
     for _ in range(steps):
         errors, syndrome = problem.sample(128, rate)
         remaining = decoder.trajectory(channel(problem, rate), syndrome) * (1 - 2 * errors.float())
@@ -77,32 +74,27 @@ def learn_weights(problem: Problem, rate: float, iterations: int, steps: int, se
         loss.backward()
         optimizer.step()
         schedule.step()
-        if time.process_time() - start > seconds:
-            break
     return decoder
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--shots", type=int, default=20000, help="frames of each entry (20000)")
-    parser.add_argument("--iterations", type=int, default=10, help="of every decoder (10)")
-    parser.add_argument("--seconds", type=float, default=60, help="CPU seconds to learn the weights of one code (60)")
-    arguments = parser.parse_args()
+def measure(shots: int, steps: int, advance: Callable[[int], None]) -> list[dict[str, Any]]:
+    """Count the frames that fail for each code and flip rate. All decoders see the same shots and take `ITERATIONS`."""
     torch.manual_seed(0)
-    print(f"{'code':10}{'flips':>8}{'product-sum':>14}{'min-sum':>14}{'0.8 min-sum':>14}{'learned':>14}")
-    for name, rates in RATES.items():
-        problem, iterations = CODES[name](), arguments.iterations
+    rows = []
+    for code, rates in RATES.items():
+        problem = CODES[code]()
         decoders = [
-            BeliefPropagation(problem.checks, iterations),
-            BeliefPropagation(problem.checks, iterations, "ail"),
-            BeliefPropagation(problem.checks, iterations, "ail", scaling=0.8),
-            learn_weights(problem, rates[1], iterations, 600, arguments.seconds),
+            BeliefPropagation(problem.checks, ITERATIONS),
+            BeliefPropagation(problem.checks, ITERATIONS, "ail"),
+            BeliefPropagation(problem.checks, ITERATIONS, "ail", scaling=0.8),
+            learn_weights(problem, rates[1], ITERATIONS, steps),
         ]
+        advance(1)
         for rate in rates:
-            failures = [problem.failures(decoder, rate, arguments.shots) for decoder in decoders]
-            print(f"{name:10}{rate:8}" + "".join(f"{count / arguments.shots:14.4f}" for count in failures))
-
-
-if __name__ == "__main__":
-    main()
+            errors, syndrome = problem.sample(shots, rate)
+            with torch.no_grad():
+                decoded = [decoder(channel(problem, rate), syndrome).bits for decoder in decoders]
+            failures = [int(problem.failed(bits, errors).sum()) for bits in decoded]
+            rows.append({"code": code, "rate": rate, "shots": shots, **dict(zip(DECODERS, failures, strict=True))})
+            advance(1)
+    return rows

@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from boolit.lab.datasets import AnySource, load
 from boolit.lab.models import AnyFamily
 from boolit.lab.training import Job
-from boolit.lab.training.recipe import METRICS, Recipe
+from boolit.lab.training.extensions import METRICS
+from boolit.lab.training.recipe import Recipe
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 State: TypeAlias = Literal["finished", "diverged"]
@@ -27,7 +28,7 @@ class Metric(BaseModel):
     """The metric that runs are compared by.
 
     Args:
-        name: ``loss``, the metric of the task (``accuracy`` or ``rmse``) or an extra metric of the data.
+        name: ``loss``, the metric of the task (``accuracy`` or ``rmse``) an extra metric of the data, or a registered one.
         split: the split it is measured on.
         goal: ``max`` or ``min``. Defaults to the direction that the metric declares.
         percent: whether values are shown in percent. Defaults to what the metric declares.
@@ -45,9 +46,9 @@ class Metric(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _declared(cls, table: Any) -> Any:
-        declared = METRICS.get(str(table.get("name"))) if isinstance(table, dict) else None
-        if declared is None:
+        if not isinstance(table, dict) or table.get("name") not in METRICS.names():
             return table  # pydantic reports the missing goal and percent
+        declared = METRICS.get(table["name"])
         return {"goal": declared.goal, "percent": declared.percent} | table
 
     @property

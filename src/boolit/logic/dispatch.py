@@ -133,7 +133,7 @@ def _has_kernel(x: Tensor) -> bool:
 
 
 def _evaluate_gpu_tree(x: Tensor, program: Program, dim: int) -> Tensor:
-    """Return gates of k > 2 operands as trees of the kernel for pairs. GPUs have no kernel for trees."""
+    """Evaluate gates of k > 2 operands as trees of pairs. The GPU kernel computes pairs only."""
 
     def joined_by_kernel(base: str, form: str) -> Any:
         pair = Program(((base, form),), pairing="halves")

@@ -57,7 +57,7 @@ def _gate(operands: Tensor, name: str, form: str, joins: dict[tuple[str, str], J
 
 
 def join_tree(operands: Tensor, join: Join) -> Tensor:
-    """Join neighbours along dimension 0 level by level; an odd one out goes on to the next level."""
+    """Join neighbors along dimension 0 level by level; if their number is odd, the last one moves to the next level."""
     while (size := operands.shape[0]) > 1:
         even = size // 2 * 2
         joined = join(operands[:even:2], operands[1:even:2])

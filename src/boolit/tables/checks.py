@@ -22,7 +22,10 @@ LEAK_ROWS, LEAK_FOLDS, LEAVES = 3000, 3, 8  # eight leaves are a tree of depth 3
 
 
 def unused_columns(frame: pd.DataFrame, levels: int, keep: Collection[str] = ()) -> dict[str, str]:
-    """Return the columns of a table that make no useful feature, and why; up to ``levels`` categories are always useful."""
+    """Return the columns that cannot become a useful feature, with the reason.
+
+    A column with at most ``levels`` categories is always useful.
+    """
     reasons = {name: _reason(name, frame[name], levels) for name in frame.columns if name not in keep}
     return {name: reason for name, reason in reasons.items() if reason}
 

@@ -66,7 +66,7 @@ def check_columns(names: Iterable[str], known: Iterable[str], place: str) -> Non
     for name in names:
         if name in known:
             continue
-        close = difflib.get_close_matches(name, known, 1) or [own for own in known if own.lower() == name.lower()]
+        close = difflib.get_close_matches(name, known, 1) or [column for column in known if column.lower() == name.lower()]
         if close:
             raise UserError(f"{place} has no column {name!r}; did you mean {close[0]!r}?")
         listed = ", ".join(known[:20]) + (", …" if len(known) > 20 else "")

@@ -1,44 +1,13 @@
-"""Files from anywhere: devices and pipes are refused, large ones too, and writing is atomic."""
+"""Hashes of files and atomic writing."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from boolit.errors import UserError
-from boolit.lab.common.files import atomic_write, cache_key, data_folder, file_digest, read_bounded
-from boolit.lab.datasets.embeddings import read_encoder
-from boolit.lab.studies import load_study
-
-READERS: dict[str, Callable[[Path], object]] = {
-    "study": load_study,
-    "weights": read_encoder,
-    "digest": lambda path: file_digest(path, "file"),
-    "content": read_bounded,
-}
-
-
-@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
-@pytest.mark.parametrize("kind", ["pipe", "device"])
-def test_what_is_no_regular_file_is_refused_and_not_opened(
-    reader: Callable[[Path], object], kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "given.toml"
-    os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
-    monkeypatch.setattr("io.open", None)  # opening a pipe that nobody writes to would block
-    with pytest.raises(UserError, match=r"given\.toml is a device, a pipe or a socket"):
-        reader(path)
-
-
-def test_a_file_is_read_up_to_a_bound(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"12345")
-    assert read_bounded(path, 5) == b"12345"
-    with pytest.raises(UserError, match="has more than 4 bytes"):
-        read_bounded(path, 4)
+from boolit.lab.common.files import atomic_write, cache_key, data_folder, file_digest
 
 
 def test_a_digest_changes_with_the_file(tmp_path: Path) -> None:

@@ -100,8 +100,8 @@ def test_a_dataset_and_a_model_of_two_plugins(
         ("\nraise RuntimeError('no\\nluck')\n", "line 2: RuntimeError: no luck"),
         ("import sys\nsys.exit(3)\n", "line 2: SystemExit: 3"),
         (TINY.format(name="relu"), "'relu' is already an activation of boolit"),
-        (blocks("studies.md", "python")[0].replace('"ring"', '"xor"'), "'xor' is already a dataset of boolit"),
-        (blocks("studies.md", "python")[1].replace('"perceptron"', '"mlp"'), "'mlp' is already a model of boolit"),
+        (blocks("studies.md", "python")[0].replace('"ring"', '"xor"'), "'xor' is already the name of a dataset of boolit"),
+        (blocks("studies.md", "python")[1].replace('"perceptron"', '"mlp"'), "'mlp' is already the name of a model of boolit"),
     ],
 )
 def test_a_plugin_that_fails_is_one_line(text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

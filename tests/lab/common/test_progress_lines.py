@@ -4,7 +4,7 @@ import io
 
 import pytest
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from boolit.lab.common.progress import LineProgress, count_progress, progress_bars
 
@@ -50,13 +50,6 @@ def test_lines_where_there_is_no_terminal_or_one_that_cannot_draw(monkeypatch: p
     assert isinstance(progress_bars(console=dumb), LineProgress)
     monkeypatch.setenv("FORCE_COLOR", "1")  # colors a file, but moves no cursor in it
     assert isinstance(progress_bars(), LineProgress)
-
-
-def test_nothing_where_it_is_not_shown() -> None:
-    hidden = progress_bars(shown=False, console=Console(file=io.StringIO()))
-    assert isinstance(hidden, Progress)
-    assert not isinstance(hidden, LineProgress)
-    assert hidden.disable
 
 
 def test_of_nested_bars_the_inner_ones_are_drawn() -> None:

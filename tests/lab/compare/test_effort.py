@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from boolit.lab.compare.config import CompareConfig
+from boolit.lab.compare import RATES, CompareConfig
 from boolit.lab.compare.job import CompareJob
-from boolit.lab.compare.runs import Effort, fit_effort
-
-WANTED = Effort(10, (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1), 100)
+from boolit.lab.compare.runs import limit_effort, run_epochs
 
 
-@pytest.mark.parametrize("epochs", [1, 40, 400, 1000, 3000])
-@pytest.mark.parametrize("fixed", [(), ("epochs",), ("splits", "rates")])
-def test_as_much_as_fits_and_no_less_than_a_comparison_needs(epochs: float, fixed: tuple[str, ...]) -> None:
-    effort = fit_effort(WANTED, epochs, fixed)
-    assert effort.run_epochs <= epochs or effort.epochs == 3 or "epochs" in fixed
-    assert effort.splits in (5, 10)
-    assert len(effort.rates) in (3, 6)
-    for name in fixed:
-        assert getattr(effort, name) == getattr(WANTED, name)
-    assert fit_effort(WANTED, 1e9) == WANTED
+@pytest.mark.parametrize("most", [1, 40, 400, 1000, 3000])
+@pytest.mark.parametrize("given", [{}, {"epochs": 100}, {"splits": 10, "rates": (1e-3, 0.1, 0.2, 0.3)}])
+def test_as_much_as_fits_and_no_less_than_a_comparison_needs(most: float, given: dict[str, Any]) -> None:
+    config = replace(CompareConfig(Path("table.csv")), **given)
+    limited = limit_effort(config, most, 10, 100)
+    splits, rates, epochs = limited.splits or 10, limited.rates, limited.epochs or 100
+    assert run_epochs(splits, len(rates), epochs) <= most or epochs == 3 or "epochs" in given
+    assert splits in (5, 10)
+    assert rates in (RATES, RATES[1::2], given.get("rates"))
+    for name, value in given.items():
+        assert getattr(limited, name) == value
+    assert limit_effort(config, 1e9, 10, 100) == config
 
 
 def test_minutes_are_decided_once(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,8 +33,7 @@ def test_minutes_are_decided_once(folder: Path, tmp_path: Path, monkeypatch: pyt
     job = CompareJob.prepare(config).limit(tmp_path)
     assert (len(job.splits), len(job.config.rates)) == (5, 3)
     assert "5 splits, 3 learning rates" in job.reductions[0]
-    effort = Effort(5, job.config.rates, job.plan.study.training.epochs)
-    assert job.seconds == pytest.approx(0.01 * effort.run_epochs)
+    assert job.seconds == pytest.approx(0.01 * run_epochs(5, 3, job.plan.study.training.epochs))
     monkeypatch.setattr("boolit.lab.compare.runs.seconds_per_epoch", lambda *_: 1e-6)
     again = CompareJob.prepare(config).limit(tmp_path)
     assert again.config == job.config

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from boolit.lab.compare.config import CompareConfig
+from boolit.lab.compare import CompareConfig
 from boolit.lab.compare.job import CompareJob
 from boolit.lab.models.resnet18 import Resnet18
 

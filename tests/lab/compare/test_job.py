@@ -16,8 +16,7 @@ from sklearn.metrics import log_loss, r2_score, roc_auc_score
 
 import boolit
 from boolit.errors import UserError
-from boolit.lab.compare import scoring
-from boolit.lab.compare.config import CompareConfig
+from boolit.lab.compare import CompareConfig, scoring
 from boolit.lab.compare.job import CompareJob, CompareResult
 from boolit.lab.compare.runs import choose_rates, edge_notes, final_plan, place, trial_plan
 from boolit.lab.results.store import Store

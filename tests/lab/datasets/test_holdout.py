@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from boolit.errors import UserError
-from boolit.lab.datasets import Dataset, Source, Split, describe, load, register, source
-from boolit.lab.datasets.holdout import for_choosing
+from boolit.lab.datasets import Dataset, Source, Split, describe, for_choosing, load, register, source
 
 
 def test_rows_are_held_out_of_the_training_rows_and_stratified() -> None:

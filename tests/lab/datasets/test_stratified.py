@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boolit.lab.common.random import stratified_order
-from boolit.lab.datasets.images.folder import split_stratified
+from boolit.lab.datasets.images import split_stratified
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=6), st.floats(0, 1), st.floats(0, 1), st.integers(0, 5))

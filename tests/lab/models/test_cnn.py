@@ -74,7 +74,7 @@ def test_outputs(channels: int | None) -> None:
     ("call", "message"),
     [
         (lambda cnn: cnn.network([7, 28], 5, [4] * 8, "relu"), "at least 8 pixels"),
-        (lambda cnn: cnn.network([28, 28], 5, [4] * 7, "relu"), "give 8 widths"),
+        (lambda cnn: cnn.network([28, 28], 5, [4] * 7, "relu"), "give a width for each"),
         (lambda cnn: cnn.widths(4, 2), "leave sweep.depth out"),
         (lambda cnn: cnn.widths(4, 1), "use 'small' or 'large'"),
     ],

@@ -93,22 +93,6 @@ def test_equal_widths(spec: str, expected: tuple[int, ...]) -> None:
         assert mlp.widths_for_budget(2**exponent, 2, [784], 10, boolit.activation(spec)) == [width, width]
 
 
-# tab:transfer-nparam-big: thousands of parameters with 100 classes.
-@pytest.mark.parametrize(
-    ("spec", "widths", "count"),
-    [
-        ("relu", [512] * 2, 576_612),
-        ("or_ail", [650] * 2, 577_950),
-        ("or_and_xnor_ail_d", [438] * 2, 578_698),
-        ("identity", [], 51_300),
-    ],
-)
-def test_heads_have_the_papers_sizes(spec: str, widths: list[int], count: int) -> None:
-    head, gate = family({"name": "head", "sizes": "matched"}), boolit.activation(spec)
-    assert head.widths_for_activation([512, 512], [512], 100, gate) == widths
-    assert head.parameters([512], 100, widths, gate) == count
-
-
 def test_a_linear_head_has_no_budget() -> None:
     with pytest.raises(UserError, match=r"sweep\.width"):
         family({"name": "head"}).widths_for_budget(1000, 2, [8], 3, boolit.activation("identity"))

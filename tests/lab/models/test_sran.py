@@ -45,23 +45,6 @@ def test_the_data_flow_is_the_published_one(spec: str, layout: str) -> None:
     torch.testing.assert_close(network(x), plain(network, x))
 
 
-# tab:sran: 44.0, 45.6 and 44.6 million parameters.
-@pytest.mark.parametrize(
-    ("layout", "spec", "count"),
-    [
-        ("published", "relu", 44_030_217),
-        ("layernorm", "relu", 45_618_441),
-        ("layernorm", "max_min_d", 45_618_441),
-        ("layernorm", "or_ail", 44_574_473),
-        ("layernorm", "or_and_xnor_ail_pu", 44_574_473),
-    ],
-)
-def test_counts_of_the_paper(layout: str, spec: str, count: int) -> None:
-    sran, gate = family({"name": "sran", "layout": layout}), boolit.activation(spec)
-    widths = sran.widths_for_activation(sran.widths(512, 1), (16, 160, 160), 8, gate)
-    assert sran.parameters((16, 160, 160), 8, widths, gate) == count
-
-
 def test_panels_are_resized() -> None:
     sran = family({"name": "sran", "size": "small", "channels": 2, "resize": 20})
     network = sran.network(PANELS, 8, sran.widths(4, 1), "relu")

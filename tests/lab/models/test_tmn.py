@@ -96,23 +96,6 @@ def test_running_statistics_are_those_of_batch_norm() -> None:
     torch.testing.assert_close(layer.entry.running_mean, torch.stack([norm.running_mean for norm in entry]))
 
 
-# tab:tmn-og and tab:tmnx (facts, section 3.2).
-@pytest.mark.parametrize(
-    ("variant", "spec", "width", "count"),
-    [
-        ("tmn", "relu", 16, 437_929),
-        ("tmn", "or_ail", 32, 650_281),
-        ("tmnx", "relu", 64, 1_148_713),
-        ("tmnx", "or_ail", 70, 1_163_720),
-        ("tmnx", "or_and_xnor_ail_d", 60, 1_154_395),
-    ],
-)
-def test_counts_of_the_paper(variant: str, spec: str, width: int, count: int) -> None:
-    own, gate = family({"name": "tmn", "variant": variant}), boolit.activation(spec)
-    assert own.widths_for_activation([16 if variant == "tmn" else 64], [512], 1962, gate) == [width]
-    assert own.parameters([512], 1962, [width], gate) == count
-
-
 def test_gates_are_equal_at_first_and_have_their_own_rate() -> None:
     own = family(SMALL | {"gater_rate": 10.0})
     network = own.network([FEATURES], PAIRS, [12], "relu")

@@ -7,11 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
 
-import numpy as np
 import pytest
-import torch
 from scipy import integrate, stats
-from sklearn.naive_bayes import MultinomialNB
 from torch import Tensor, nn
 
 import boolit.nn.width
@@ -19,7 +16,7 @@ from boolit.errors import UserError
 from boolit.lab.models import base, cnn, sran, tmn
 from boolit.lab.models.base import parameter_count
 from boolit.lab.paper import frame, labels, table, table_rows, tables
-from boolit.lab.paper.verification import FAMILIES, Check, choose, count_kinds, gates, networks, verify
+from boolit.lab.paper.verification import FAMILIES, Check, choose, gates, networks, verify
 from boolit.lab.paper.verification.networks import Network, read
 
 CHECKS = {family.name: family.checks for family in FAMILIES}
@@ -35,19 +32,6 @@ def test_every_check_agrees(results: dict[str, list[Check]], name: str) -> None:
     assert [check for check in results[name] if not check.ok] == []
     names = [check.name for check in results[name]]
     assert len(set(names)) == len(names) >= 6
-
-
-def test_errata_are_explained(results: dict[str, list[Check]]) -> None:
-    errata = [check for checks in results.values() for check in checks if check.kind == "erratum"]
-    assert len(errata) >= 14
-    for check in errata:
-        assert " says " in check.note or "proof" in check.note
-        assert check.target != check.paper or "up to the order of channels" in check.note
-
-
-def test_kinds_are_counted(results: dict[str, list[Check]]) -> None:
-    assert count_kinds(results["maps"]) == "15 printed in the paper, 3 errata of the paper"
-    assert count_kinds(results["mnist-mlp"]) == "4 printed in the paper, 24 derived here"
 
 
 def test_every_kind_and_row_of_the_large_networks_is_counted() -> None:
@@ -102,28 +86,6 @@ class TestAgainstOtherImplementations:
 
         mean, _ = integrate.dblquad(density, -7, 7, -7, 7, epsabs=1e-5)
         assert gates.integrate("or", "il")[0] == pytest.approx(mean, abs=1e-5)
-
-    def test_a_linear_layer_is_bayes_rule(self) -> None:
-        """a:bayesrule: the posterior logit is the prior's plus the log-likelihood ratios, by enumeration of the evidence."""
-        generator = torch.Generator().manual_seed(0)
-        prior, true, false = torch.rand(13, dtype=torch.float64, generator=generator).split([1, 6, 6])
-        evidence = torch.cartesian_prod(*[torch.tensor([0.0, 1.0], dtype=torch.float64)] * 6)
-        if_true, if_false = (torch.where(evidence > 0, p, 1 - p) for p in (true, false))
-        joint = prior * if_true.prod(-1)
-        posterior = (joint / (joint + (1 - prior) * if_false.prod(-1))).logit()
-        assert torch.allclose(prior.logit() + (if_true / if_false).log().sum(-1), posterior)
-        weight, bias = true.logit() - false.logit(), prior.logit() + ((1 - true) / (1 - false)).log().sum()
-        assert torch.allclose(nn.functional.linear(evidence, weight[None], bias)[:, 0], posterior)
-
-    def test_multinomial_naive_bayes_is_a_linear_layer(self) -> None:
-        """a:bayesrule: weights log p and the log prior as bias give scikit-learn's classifier."""
-        generator = np.random.default_rng(0)
-        x, y = generator.poisson(3, (60, 5)), np.arange(60) % 3
-        model = MultinomialNB().fit(x, y)
-        layer = nn.Linear(5, 3, dtype=torch.float64)
-        layer.weight.data, layer.bias.data = map(torch.from_numpy, (model.feature_log_prob_, model.class_log_prior_))
-        ours = layer(torch.from_numpy(x).double()).softmax(-1)
-        assert torch.allclose(ours, torch.from_numpy(model.predict_proba(x)))
 
 
 class TestItFailsWhen:

@@ -5,11 +5,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <system_error>
+#include <thread>
 #include <vector>
-
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 #include "../../logic/kernels/pairs.h"
 
@@ -23,7 +24,7 @@
 
 // Group g joins the rows indices[offsets[g]] … indices[offsets[g + 1] - 1] of a contiguous tensor of shape (rows, batch).
 struct BoolitLists {
-    std::int32_t is_double, kind, negated, leave_one_out;  // negated: signs change before and after, which turns OR into AND
+    std::int32_t threads, is_double, kind, negated, leave_one_out;  // negated: signs change before and after, which turns OR into AND
     std::int64_t groups, rows, batch;
     const std::int64_t *offsets, *indices;
 };
@@ -38,7 +39,7 @@ struct BoolitCode {
 
 // Numbers behind void pointers have the type that is_double says. A stride of 0 repeats one value.
 struct BoolitDecoding {
-    std::int32_t is_double, kind, early_stop;
+    std::int32_t threads, is_double, kind, early_stop;
     std::int64_t shots, iterations;
     const void* channel;  // (shots, variables)
     std::int64_t channel_stride;
@@ -55,7 +56,7 @@ struct BoolitDecoding {
 
 namespace {
 
-constexpr std::int64_t WORTH_A_THREAD = 32768;  // numbers; below, waking threads costs more than they save
+constexpr std::int64_t WORTH_A_THREAD = 1 << 18;  // numbers; below, starting threads costs more than they save
 
 // ------------------------------------------------------------------------------------------- two operands
 
@@ -176,19 +177,39 @@ ALWAYS_INLINE void store_some(T* target, Real<T> values, int n) {
     std::memcpy(target, &values, std::size_t(n) * sizeof(T));
 }
 
-// Calls body(begin, end) for shares of `count` items, each of `cost` numbers.
+struct Team {
+    std::mutex mutex;
+    std::condition_variable left;
+    int helpers = 0;  // that are at work
+    bool is_done = false;
+};
+
+// Calls body(begin, end) for shares of `count` items, each of `cost` numbers, in at most `threads` threads. OpenMP would wait until each
+// of its threads was there: where other programs hold the cores, for milliseconds after all is done. A helper that comes too late is
+// not waited for here.
 template <class Body>
-void share_out(std::int64_t count, std::int64_t cost, const Body& body) {
-#ifdef _OPENMP
-    const std::int64_t useful = std::min(count, count * cost / WORTH_A_THREAD);
-    const int threads = int(std::min<std::int64_t>(useful, omp_in_parallel() ? 1 : omp_get_max_threads()));
-    if (threads > 1) {
-#pragma omp parallel num_threads(threads)
-        body(count * omp_get_thread_num() / omp_get_num_threads(), count * (omp_get_thread_num() + 1) / omp_get_num_threads());
-        return;
-    }
-#endif
-    body(std::int64_t(0), count);
+void share_out(std::int64_t threads, std::int64_t count, std::int64_t cost, const Body& body) {
+    threads = std::min({threads, count, count * cost / WORTH_A_THREAD});
+    const std::int64_t share = threads > 1 ? std::max<std::int64_t>(1, count / (4 * threads)) : count;
+    std::atomic<std::int64_t> next{0};
+    const auto work = [&] {
+        for (std::int64_t begin; (begin = next.fetch_add(share)) < count;) body(begin, std::min(begin + share, count));
+    };
+    const auto team = std::make_shared<Team>();
+    const auto help = [team, &work] {
+        std::unique_lock<std::mutex> lock(team->mutex);
+        if (team->is_done) return;
+        ++team->helpers, lock.unlock();
+        work();
+        lock.lock(), --team->helpers, team->left.notify_one();
+    };
+    try {
+        for (; threads > 1; --threads) std::thread(help).detach();
+    } catch (const std::system_error&) {}  // no more threads can start
+    work();
+    std::unique_lock<std::mutex> lock(team->mutex);
+    team->is_done = true;
+    team->left.wait(lock, [&] { return team->helpers == 0; });
 }
 
 // A group and W lanes of the batch.
@@ -218,7 +239,7 @@ template <class T, int kind>
 void forward(const BoolitLists& of, const T* x, T* out) {
     const std::int64_t most = longest(of.groups, of.offsets), blocks = (of.batch + W - 1) / W;
     const Real<T> sign = all<T>(of.negated ? T(-1) : T(1));
-    share_out(of.groups * blocks, of.offsets[of.groups] / std::max<std::int64_t>(of.groups, 1) * W, [&](std::int64_t begin, std::int64_t end) {
+    share_out(of.threads, of.groups * blocks, of.offsets[of.groups] / std::max<std::int64_t>(of.groups, 1) * W, [&](std::int64_t begin, std::int64_t end) {
         std::vector<T> nodes(std::size_t(nodes_of(most) * W)), outside(std::size_t(of.leave_one_out ? nodes_of(most) * W : 0));
         for (std::int64_t index = begin; index < end; ++index) {
             const Tile tile(of, index);
@@ -240,7 +261,7 @@ template <class T, int kind>
 void backward(const BoolitLists& of, const T* x, const T* grad_out, T* grad_x) {
     const std::size_t space = std::size_t(nodes_of(longest(of.groups, of.offsets)) * W);
     const Real<T> sign = all<T>(of.negated ? T(-1) : T(1));
-    share_out((of.batch + W - 1) / W, of.offsets[of.groups] * W, [&](std::int64_t begin, std::int64_t end) {
+    share_out(of.threads, (of.batch + W - 1) / W, of.offsets[of.groups] * W, [&](std::int64_t begin, std::int64_t end) {
         std::vector<T> nodes(space), outside(space), grad_outside(space), grad(space);
         for (std::int64_t index = begin * of.groups; index < end * of.groups; ++index) {
             const Tile tile(of, index);
@@ -448,13 +469,15 @@ template <class T, int kind>
 void decode(const BoolitCode& code, const BoolitDecoding& run) {
     std::atomic<std::int64_t> next{0};
     const std::vector<std::int64_t> queue = queue_of(code, run);
-    share_out((run.shots + W - 1) / W, code.edges * W * 8, [&](std::int64_t, std::int64_t) { Decoder<T, kind>(code, run).decode(queue, next); });
+    share_out(run.threads, (run.shots + W - 1) / W, code.edges * W * 8, [&](std::int64_t, std::int64_t) {
+        if (next < run.shots) Decoder<T, kind>(code, run).decode(queue, next);
+    });
 }
 
 }  // namespace
 
 // The version of this interface; the loader refuses any other.
-BOOLIT_API int boolit_graphs_abi() { return 1; }
+BOOLIT_API int boolit_graphs_abi() { return 2; }
 
 BOOLIT_API void boolit_lists_forward(const BoolitLists* of, const void* x, void* out) {
     with_type(of->is_double, of->kind, [&](auto number, auto kind) {

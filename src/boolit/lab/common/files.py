@@ -1,11 +1,10 @@
-"""The data folder, atomic writing, hashes, and reading of files that the user names."""
+"""The data folder, atomic writing, and hashes of files."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import shutil
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -17,7 +16,6 @@ from platformdirs import PlatformDirs
 
 from boolit.errors import UserError
 
-MAX_BYTES = 2**29  # of a file that is read at once
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
@@ -59,7 +57,7 @@ def hash_file(path: Path) -> str:
 def file_digest(path: Path, what: str) -> str:
     """Return `hash_file`, computed again only when the file changes; ``what`` names the file in errors."""
     try:
-        state = regular_file(path).stat()
+        state = path.stat()
         return _cached_hash(path, state.st_size, state.st_mtime_ns)
     except OSError as error:
         raise UserError(f"the {what} {path} cannot be read ({error.strerror}); check the path") from None
@@ -71,13 +69,8 @@ def _cached_hash(path: Path, size: int, time: int) -> str:  # noqa: ARG001 (a ch
 
 
 def cache_key(*words: object) -> str:
-    """Return 16 hexadecimal digits that identify the words."""
-    return hashlib.sha256(name_bytes("\n".join(map(str, words)))).hexdigest()[:16]
-
-
-def name_bytes(name: str) -> bytes:
-    """Encode a file name, which need not be UTF-8."""
-    return name.encode("utf-8", "surrogateescape")
+    """Return 16 hexadecimal digits that identify the words, which may be file names that are not UTF-8."""
+    return hashlib.sha256(os.fsencode("\n".join(map(str, words)))).hexdigest()[:16]
 
 
 def csv_cell(value: Any) -> Any:
@@ -89,23 +82,3 @@ def csv_cell(value: Any) -> Any:
     except ValueError:
         return f"'{value}"
     return value
-
-
-def regular_file(path: Path, fix: str = "give a regular file") -> Path:
-    """Return ``path``, or raise `UserError` if it is a device, pipe or socket."""
-    try:
-        mode = path.stat().st_mode
-    except (OSError, ValueError):
-        return path
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise UserError(f"{path} is a device, a pipe or a socket; {fix}")
-    return path
-
-
-def read_bounded(path: Path, most: int = MAX_BYTES, fix: str = "give another file") -> bytes:
-    """Return the content of a file, or raise `UserError` if it has more than ``most`` bytes."""
-    with regular_file(path, fix).open("rb") as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise UserError(f"{path} has more than {most:,} bytes; {fix}")
-    return content

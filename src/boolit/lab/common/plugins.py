@@ -1,4 +1,4 @@
-"""Plugins, which register activations, datasets or models before a command runs, and the registries of datasets and models.
+"""Plugins, which register activations, datasets, optimizers, metrics and more before a command runs, and their registry.
 
 A plugin is a Python file or module. It is named by ``--plugin``, by the variable BOOLIT_PLUGINS (several separated by the path
 separator), or by an installed package as an entry point of the group ``boolit.plugins``.
@@ -17,16 +17,13 @@ from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from boolit.errors import UserError, one_line
 from boolit.lab.common.files import hash_file
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-T = TypeVar("T", bound="BaseModel")
-S = TypeVar("S", bound="BaseModel")
+T = TypeVar("T")
+S = TypeVar("S")
 _LOADED: dict[str, str] = {}  # names of loaded plugins, with the hash of their file if they have one
 
 
@@ -42,6 +39,12 @@ def load_plugins(named: Iterable[str] = ()) -> None:
 def loaded_plugins() -> dict[str, str]:
     """Return every loaded plugin with the hash of its file; runs record it."""
     return dict(_LOADED)
+
+
+def named_plugins() -> list[str]:
+    """Return the loaded plugins that only ``--plugin`` names."""
+    elsewhere = os.environ.get("BOOLIT_PLUGINS", "").split(os.pathsep)
+    return [name for name in _LOADED if " = " not in name and name not in elsewhere]
 
 
 def _load(name: str, load: Callable[[], object]) -> None:
@@ -78,33 +81,32 @@ def _import(name: str) -> ModuleType:
 
 
 class Registry(Generic[T]):
-    """Classes by the default of their field ``name``; ``built_in`` maps names to ``module:Class``, imported on first use."""
+    """Entries of one kind by name; ``built_in`` maps names to ``module:attribute``, imported on first use."""
 
     def __init__(self, what: str, built_in: Mapping[str, str]) -> None:
         self.what = what
         self.built_in = dict(built_in)
-        self.registered: dict[str, type[T]] = {}
+        self.registered: dict[str, T] = {}
 
-    def register(self, kind: type[S]) -> type[S]:
-        """Register a class under the default of its field ``name``."""
-        name = kind.model_fields["name"].default
+    def add(self, name: str, entry: S) -> S:
+        """Register an entry, and return it for decorators. The name of a built-in entry raises ValueError."""
         if name in self.built_in:
-            raise ValueError(f"{name!r} is already a {self.what} of boolit; choose another name")
-        self.registered[name] = kind  # type: ignore[assignment]  # S is a T, which a type variable cannot say
-        return kind
+            raise ValueError(f"{name!r} is already the name of a {self.what} of boolit; choose another name")
+        self.registered[name] = entry  # type: ignore[assignment]  # S is a T, which a type variable cannot say
+        return entry
 
     def names(self) -> list[str]:
         """Return all names."""
         return sorted({*self.built_in, *self.registered})
 
-    def get(self, name: object) -> type[T]:
-        """Return the class with a name; the error for an unknown name suggests close ones."""
+    def get(self, name: object) -> T:
+        """Return the entry with a name; the error for an unknown name suggests close ones."""
         known = self.names()
         if not isinstance(name, str) or name not in known:
             near = difflib.get_close_matches(str(name), known, n=2) or known
             raise ValueError(f"unknown {self.what} {name!r}; choose {' or '.join(near)}")
         if name in self.registered:
             return self.registered[name]
-        module, _, kind = self.built_in[name].partition(":")
-        result: type[T] = getattr(import_module(module), kind)
-        return result
+        module, _, attribute = self.built_in[name].partition(":")
+        entry: T = getattr(import_module(module), attribute)
+        return entry

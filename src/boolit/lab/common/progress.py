@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from rich.console import Console
 from rich.progress import (
@@ -22,20 +22,16 @@ from rich.progress import (
 )
 
 SECONDS_PER_LINE = 10.0
+SPACE_FOR_OTHERS = 60  # columns of a terminal for counts, times and the bar; a longer description ends in …
 SECONDS_TO_FIRST_LINE = 2.0
 Advance: TypeAlias = Callable[[int], None]  # called with the number of further items that are done
-
-
-class Begin(Protocol):
-    """A function that starts a bar and returns the function that advances it."""
-
-    def __call__(self, what: str, total: int | None = None, done: int = 0) -> Advance: ...  # noqa: D102
+Begin: TypeAlias = Callable[..., Advance]  # starts a bar; called with a description, a total and the number already done
 
 
 @contextmanager
 def count_progress(shown: bool | None = None, console: Console | None = None) -> Iterator[Begin]:
     """Yield a function that starts bars which count items."""
-    columns = (MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (MofNCompleteColumn(), TimeRemainingColumn(), TimeElapsedColumn())
     with progress_bars(*columns, shown=shown, console=console, speed_estimate_period=120) as bars:
 
         def begin(what: str, total: int | None = None, done: int = 0) -> Advance:
@@ -59,7 +55,7 @@ def progress_bars(
     """Return transient bars on the error stream, or lines if it is not a terminal.
 
     Args:
-        columns: further columns after the description and the bar.
+        columns: columns before the bar and the description, which a narrow terminal cuts off.
         shown: False shows nothing.
         console: defaults to the error stream.
         options: passed to `rich.progress.Progress`.
@@ -68,7 +64,8 @@ def progress_bars(
     description = TextColumn("{task.description}", markup=False)
     if shown is not False and (console.is_dumb_terminal or not console.is_terminal):
         return LineProgress(description, *columns, console=console, **options)
-    columns = (description, BarColumn(30), *columns)
+    description.get_table_column().max_width = max(10, console.width - SPACE_FOR_OTHERS)
+    columns = (*columns, BarColumn(20), description)
     return _BarProgress(*columns, console=console, disable=shown is False, transient=True, **options)
 
 

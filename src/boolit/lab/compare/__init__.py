@@ -1,1 +1,86 @@
-"""Compare activations on the user's own table or folder of images."""
+"""Comparisons of activations on a user's table or image folder. Their options are here, where nothing imports torch."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from boolit.errors import UserError, user_input
+
+DEFAULT_ACTIVATIONS = ("relu", "silu", "max", "or_ail", "xnor_nail", "or_and_xnor_nail_d")
+RATES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)
+SPLITS, SPLITS_OF_MANY_ROWS, MIN_SPLITS, MAX_SPLITS = 10, 5, 5, 50
+MANY_ROWS = 20_000  # from this many rows on, splits differ little, and half as many are enough
+SUFFIXES = (".csv", ".tsv", ".parquet", ".gz", ".bz2", ".xz")
+
+
+@dataclass(frozen=True)
+class CompareConfig:
+    """What to compare, on which data, and how large and how often."""
+
+    path: Path  # a CSV, TSV or Parquet file, or a folder with one folder of images per class
+    target: str | None = None  # the column to predict; images have none
+    task: Literal["classify", "regress"] | None = None  # defaults to what the target looks like
+    metric: str | None = None  # a scikit-learn scorer; defaults to accuracy, a metric that suits rare classes, or the RMSE
+    class_weight: Literal["balanced"] | None = None  # gives every class the same weight in training
+    activations: tuple[str, ...] = DEFAULT_ACTIVATIONS
+    budget: int | None = None  # parameters of every network; defaults to 10,000, or 50 per feature if that is more
+    layers: int = 2  # hidden layers
+    splits: int | None = None  # defaults to 10, or 5 from 20,000 rows on
+    test: float = 0.2  # share of the rows to test on
+    validation: float = 0.2  # share of the other rows to validate on
+    drop: tuple[str, ...] = ()  # columns to leave out
+    keep: tuple[str, ...] = ()  # columns to use even if they look like identifiers
+    groups: str | None = None  # column whose equal values stay in the same part of a split
+    time: str | None = None  # column by which rows are ordered; later rows are tested on
+    epochs: int | None = None  # at most; defaults to as many as see 1.5 million rows, at least 8 and at most 100
+    rates: tuple[float, ...] = RATES  # learning rates to try
+    minutes: float | None = None  # approximate limit; splits, rates and epochs at their defaults are reduced to fit
+    weights: Path | None = None  # weights of the image encoder; defaults to torchvision's ResNet-18
+
+    @property
+    def name(self) -> str:
+        """Name of the study: the file name without its suffix, in letters that are safe in a file name."""
+        name = self.path.resolve().name
+        while self.path.is_file() and Path(name).suffix.lower() in SUFFIXES:
+            name = Path(name).stem
+        return re.sub(r"[^0-9A-Za-z_.-]+", "-", name).strip("-.") or "table"
+
+    @property
+    def reference(self) -> str:
+        """The activation that others are described against."""
+        return "relu" if "relu" in self.activations else self.activations[0]
+
+    def split_numbers(self, rows: int) -> range:
+        """Return the numbers of the splits of a table."""
+        return range(1, 1 + (self.splits or (SPLITS_OF_MANY_ROWS if rows >= MANY_ROWS else SPLITS)))
+
+    def validate(self) -> None:
+        """Raise `UserError` for values that make no comparison."""
+        from boolit.nn import activation
+
+        for name, values in (("activation", self.activations), ("learning rate", self.rates)):
+            for place, value in enumerate(values):
+                if value in values[:place]:
+                    raise UserError(f"the {name} {value!r} is named twice")
+            if not values:
+                raise UserError(f"name at least one {name}")
+        with user_input():
+            for spec in self.activations:
+                activation(spec)
+        if self.splits is not None and not MIN_SPLITS <= self.splits <= MAX_SPLITS:
+            raise UserError(f"--splits {self.splits} must be from {MIN_SPLITS} to {MAX_SPLITS}")
+        for rate in self.rates:
+            if not 0 < rate < math.inf:
+                raise UserError(f"--rates: {rate:g} is not above 0 and finite")
+        if self.minutes is not None and not 0 < self.minutes < math.inf:
+            raise UserError(f"--minutes {self.minutes:g} must be above 0")
+        if self.groups is not None and self.time is not None:
+            raise UserError(f"--groups {self.groups} and --time {self.time} exclude each other")
+        if not self.path.exists():
+            raise UserError(f"{self.path} does not exist")
+        if self.path.is_dir() == (self.target is not None):
+            raise UserError("a folder of images has no --target" if self.target else "a table needs --target COLUMN")

@@ -20,8 +20,7 @@ from boolit import __version__
 from boolit.errors import UserError
 from boolit.lab.common.devices import use_device
 from boolit.lab.common.progress import show_working
-from boolit.lab.compare import runs, scoring
-from boolit.lab.compare.config import RATES, CompareConfig
+from boolit.lab.compare import CompareConfig, runs, scoring
 from boolit.lab.datasets.table import PreparedTable, prepare_table
 from boolit.lab.execute import ExecutionSummary, execute
 from boolit.lab.results.splits import Estimate, ResampledSplits, SplitVerdict, estimate
@@ -36,29 +35,20 @@ from boolit.tables.checks import leaks
 if TYPE_CHECKING:
     from boolit.lab.execute.cluster import Cluster
 
-MODEL_FILE = "model.skops"
+MODEL_FILE, LIMITS_FILE = "model.skops", "limits.json"
 COLUMN_KINDS = {"number": "numeric", "flag": "true or false", "date": "dates", "category": "categories"}
 
 
 @dataclass(frozen=True)
 class CompareResult:
-    """The result of a comparison; if it was interrupted, there is only the summary.
-
-    Args:
-        summary: counts of the runs.
-        rates: chosen learning rates by activation and split.
-        notes: what the user should know.
-        verdict: the verdict with all scores.
-        expected: the score to expect of the saved model on new rows.
-        model: the saved model; None if all networks diverged on the first split.
-    """
+    """The result of a comparison; if it was interrupted, there is only the summary."""
 
     summary: ExecutionSummary
-    rates: Mapping[runs.ActivationSplit, float] = field(default_factory=dict)
+    rates: Mapping[runs.ActivationSplit, float] = field(default_factory=dict)  # those chosen
     notes: Sequence[str] = ()
     verdict: SplitVerdict | None = None
-    expected: Estimate | None = None
-    model: Path | None = None
+    expected: Estimate | None = None  # the score to expect of the saved model on new rows
+    model: Path | None = None  # None if all networks diverged on the first split
 
     def to_json(self) -> dict[str, Any]:
         """Return the result in numbers and in words."""
@@ -66,8 +56,7 @@ class CompareResult:
         entries = {"complete": self.summary.complete, "summary": summary, "verdict": None, "notes": [*self.notes]}
         if self.verdict is None:
             return entries
-        return {
-            **entries,
+        return entries | {
             "metric": self.verdict.metric.key,
             "verdict": str(self.verdict),
             "claims": self.verdict.wins,
@@ -82,23 +71,14 @@ class CompareResult:
 
 @dataclass(frozen=True)
 class CompareJob:
-    """A comparison that is ready to run.
-
-    Args:
-        config: the options.
-        table: the prepared table.
-        plan: one run per activation, repeated on every split.
-        scorer: the metric.
-        seconds: approximate duration; 0 until `limit` is called.
-        reductions: what was reduced for ``--minutes``.
-    """
+    """A comparison that is ready to run."""
 
     config: CompareConfig
     table: PreparedTable
-    plan: Plan
+    plan: Plan  # one run per activation, repeated on every split
     scorer: scoring.Scorer
-    seconds: float = 0.0
-    reductions: Sequence[str] = ()
+    seconds: float = 0.0  # approximate duration; 0 until `limit` is called
+    reductions: Sequence[str] = ()  # what was reduced for ``--minutes``
 
     @staticmethod
     def prepare(config: CompareConfig, progress: bool | None = None) -> CompareJob:
@@ -172,17 +152,24 @@ class CompareJob:
 
     def limit(self, out: Path) -> CompareJob:
         """Return the job with an estimate of its duration, reduced to ``minutes`` if that was asked for."""
-        config = self.config
-        wanted = runs.Effort(len(self.splits), config.rates, self.plan.study.training.epochs)
+        config, epochs, splits = self.config, self.plan.study.training.epochs, len(self.splits)
         per_epoch = runs.seconds_per_epoch(runs.trial_plan(self.plan, self.splits, config.rates))
         if config.minutes is None:
-            return replace(self, seconds=per_epoch * wanted.run_epochs)
-        given = {"splits": config.splits is not None, "rates": config.rates != RATES, "epochs": config.epochs is not None}
-        effort = runs.limit_effort(wanted, config.minutes, per_epoch, [name for name in given if given[name]], out)
-        reduced = f"{effort.splits} splits, {len(effort.rates)} learning rates, at most {effort.epochs} epochs"
-        notes = [f"reduced to fit --minutes {config.minutes:g}: {reduced}"] if effort != wanted else []
-        config, seconds = replace(config, **vars(effort)), per_epoch * effort.run_epochs
-        return replace(self, config=config, plan=runs.make_plan(config, self.table), seconds=seconds, reductions=notes)
+            return replace(self, seconds=per_epoch * runs.run_epochs(splits, len(config.rates), epochs))
+        kept, question = out / LIMITS_FILE, repr(config)  # decided once, so that the same command resumes
+        limits = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
+        if question not in limits:
+            limited = runs.limit_effort(config, 60 * config.minutes / per_epoch, splits, epochs)
+            limits = {question: {"splits": limited.splits, "rates": limited.rates, "epochs": limited.epochs}}
+            out.mkdir(parents=True, exist_ok=True)
+            kept.write_text(json.dumps(limits), encoding="utf-8")
+        limits = limits[question]
+        limited = replace(config, **limits | {"rates": tuple(limits["rates"])})
+        job = replace(self, config=limited, plan=runs.make_plan(limited, self.table))
+        splits, rates, epochs = len(job.splits), len(limited.rates), job.plan.study.training.epochs
+        reduced = f"{splits} splits, {rates} learning rates, at most {epochs} epochs"
+        notes = [f"reduced to fit --minutes {config.minutes:g}: {reduced}"] if limited != config else []
+        return replace(job, seconds=per_epoch * runs.run_epochs(splits, rates, epochs), reductions=notes)
 
     def run(
         self,

@@ -6,13 +6,11 @@ and the choice on a split depends on no other split, whose validation rows may b
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -22,9 +20,9 @@ import pandas as pd
 
 from boolit.errors import UserError
 from boolit.lab.common.files import atomic_write, cache_key, data_folder
-from boolit.lab.compare.config import MIN_SPLITS, CompareConfig
+from boolit.lab.compare import MIN_SPLITS, RATES, CompareConfig
 from boolit.lab.datasets.embeddings import encode_photographs, weights_identity
-from boolit.lab.datasets.images.folder import files_identity, images_by_class
+from boolit.lab.datasets.images import files_identity, images_by_class
 from boolit.lab.datasets.table import PreparedTable, TableSource
 from boolit.lab.results.names import paper_name
 from boolit.lab.runs import Result, RunConfig, job
@@ -42,8 +40,7 @@ PATIENCE_SHARE, MIN_PATIENCE = 0.15, 5
 TRIAL_SHARE, MIN_TRIAL_EPOCHS = 0.2, 2
 WEIGHT_DECAY = 1e-4
 LOSS = "valid_loss"
-EFFORT_FILE = "budget.json"
-MIN_RATES, MIN_LIMITED_EPOCHS = 3, 3
+MIN_LIMITED_EPOCHS = 3
 TIMED_STEPS, TIMED_SECONDS = 5, 0.5
 
 
@@ -176,47 +173,24 @@ def finished(result: Result) -> bool:
     return result.state == "finished" and math.isfinite(result.metrics[LOSS])
 
 
-@dataclass(frozen=True)
-class Effort:
-    """How much is trained of every activation."""
-
-    splits: int
-    rates: tuple[float, ...]
-    epochs: int
-
-    @property
-    def run_epochs(self) -> int:
-        """Epochs of all runs of an activation, if none stops early."""
-        return self.splits * (len(self.rates) * _trial_epochs(self.epochs) + self.epochs)
+def run_epochs(splits: int, rates: int, epochs: int) -> int:
+    """Return the epochs of all runs of an activation, if none stops early."""
+    return splits * (rates * _trial_epochs(epochs) + epochs)
 
 
-def fit_effort(effort: Effort, run_epochs: float, fixed: Collection[str] = ()) -> Effort:
-    """Return as much of an effort as has at most so many epochs: first fewer splits, then rates, then epochs.
+def limit_effort(config: CompareConfig, most: float, splits: int, epochs: int) -> CompareConfig:
+    """Return the options with fewer splits, then rates, then epochs, until `run_epochs` is at most ``most``.
 
-    Example:
-        >>> fit_effort(Effort(10, (0.01, 0.1), 100), 900)
-        Effort(splits=5, rates=(0.01, 0.1), epochs=100)
+    Options that the user has set stay.
     """
-    if "splits" not in fixed and effort.run_epochs > run_epochs:
-        effort = replace(effort, splits=min(effort.splits, MIN_SPLITS))
-    if "rates" not in fixed and effort.run_epochs > run_epochs and len(effort.rates) > MIN_RATES:
-        effort = replace(effort, rates=effort.rates[1::2][-MIN_RATES:])
-    while "epochs" not in fixed and effort.run_epochs > run_epochs and effort.epochs > MIN_LIMITED_EPOCHS:
-        effort = replace(effort, epochs=effort.epochs - 1)
-    return effort
-
-
-def limit_effort(wanted: Effort, minutes: float, per_epoch: float, fixed: Sequence[str], out: Path) -> Effort:
-    """Return the effort for ``--minutes``. It is kept in the results folder, so that the same command resumes."""
-    question = repr((minutes, wanted, fixed))
-    with suppress(OSError, ValueError, KeyError, TypeError):  # there is none, or a damaged one
-        before = json.loads((out / EFFORT_FILE).read_text(encoding="utf-8"))
-        if before["question"] == question:
-            return Effort(before["splits"], tuple(before["rates"]), before["epochs"])
-    effort = fit_effort(wanted, 60 * minutes / per_epoch, fixed)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / EFFORT_FILE).write_text(json.dumps({"question": question, **asdict(effort)}), encoding="utf-8")
-    return effort
+    rates, limited = config.rates, dict[str, Any]()
+    if run_epochs(splits, len(rates), epochs) > most:
+        limited["splits"] = splits = config.splits or min(splits, MIN_SPLITS)
+    if run_epochs(splits, len(rates), epochs) > most and rates == RATES:
+        limited["rates"] = rates = RATES[1::2]
+    while config.epochs is None and run_epochs(splits, len(rates), epochs) > most and epochs > MIN_LIMITED_EPOCHS:
+        limited["epochs"] = epochs = epochs - 1
+    return replace(config, **limited)
 
 
 def seconds_per_epoch(trials: Plan) -> float:

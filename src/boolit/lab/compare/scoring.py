@@ -81,7 +81,7 @@ class Scorer:
 
 
 def targets(table: PreparedTable) -> Any:
-    """Return the targets of all rows: numbers of classes, or the values to predict."""
+    """Return the targets of all rows: class indices, or the values to predict."""
     return table.labels if table.task == "regression" else table.y.flatten().long().numpy()
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, SerializeAsAny
+import torch
+from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from boolit.errors import UserError
 from boolit.lab.common.plugins import Registry
+from boolit.lab.common.random import generator, keys, stratified_order
 from boolit.lab.datasets.base import Dataset, Description, Probe, Resample, Source, Split, Task
 from boolit.lab.datasets.download import PublishedDataset, PublishedFile, read_contents
 
@@ -18,6 +21,7 @@ __all__ = [
     "AnySource",
     "Dataset",
     "Description",
+    "Holdout",
     "Probe",
     "PublishedDataset",
     "PublishedFile",
@@ -27,6 +31,7 @@ __all__ = [
     "Task",
     "dataset_names",
     "describe",
+    "for_choosing",
     "load",
     "read_contents",
     "register",
@@ -34,35 +39,22 @@ __all__ = [
     "source_type",
 ]
 
-DATASETS: Registry[Source] = Registry(
-    "dataset",
-    {
-        name: f"{__name__}.{place}"
-        for name, place in {
-            "caltech101": "images.photographs:Caltech101",
-            "cars": "images.photographs:Cars",
-            "chorales": "chorales:Chorales",
-            "cifar10": "images.arrays:Cifar10",
-            "cifar100": "images.arrays:Cifar100",
-            "composed": "czsl.composed:Composed",
-            "covertype": "covertype:Covertype",
-            "digits": "digits:Digits",
-            "embeddings": "embeddings:Embeddings",
-            "flowers": "images.photographs:Flowers",
-            "holdout": "holdout:Holdout",
-            "iraven": "iraven.dataset:Iraven",
-            "mitstates": "czsl.mitstates:MitStates",
-            "mnist": "images.arrays:Mnist",
-            "parity": "boolean:Parity",
-            "parity8": "boolean:Parity8",
-            "pictures": "images.folder:ImageFolder",
-            "stl10": "images.arrays:Stl10",
-            "svhn": "images.arrays:Svhn",
-            "table": "table:TableSource",
-            "xor": "boolean:Xor",
-        }.items()
-    },
-)
+BUILT_IN = {  # names and classes by module
+    "boolean": {"parity": "Parity", "parity8": "Parity8", "xor": "Xor"},
+    "chorales": {"chorales": "Chorales"},
+    "covertype": {"covertype": "Covertype"},
+    "czsl.composed": {"composed": "Composed"},
+    "czsl.mitstates": {"mitstates": "MitStates"},
+    "embeddings": {"embeddings": "Embeddings"},
+    "images": {"pictures": "ImageFolder"},
+    "images.arrays": {"cifar10": "Cifar10", "cifar100": "Cifar100", "digits": "Digits"}
+    | {"mnist": "Mnist", "stl10": "Stl10", "svhn": "Svhn"},
+    "images.photographs": {"caltech101": "Caltech101", "cars": "Cars", "flowers": "Flowers"},
+    "iraven": {"iraven": "Iraven"},
+    "table": {"table": "TableSource"},
+}
+PLACES = {name: f"{__name__}.{module}:{kind}" for module, kinds in BUILT_IN.items() for name, kind in kinds.items()}
+DATASETS: Registry[type[Source]] = Registry("dataset", {**PLACES, "holdout": f"{__name__}:Holdout"})
 dataset_names, source_type = DATASETS.names, DATASETS.get
 SourceType = TypeVar("SourceType", bound=Source)
 
@@ -86,7 +78,7 @@ def register(kind: type[SourceType]) -> type[SourceType]:
         >>> len(source({"name": "ones", "samples": 100}).load().splits["train"])
         100
     """
-    return DATASETS.register(kind)
+    return DATASETS.add(kind.model_fields["name"].default, kind)
 
 
 def source(table: Mapping[str, Any]) -> Source:
@@ -133,3 +125,61 @@ def describe(wanted: Source) -> Description:
     """
     described = wanted.describe()
     return load(wanted).description if described is None else described
+
+
+# The rows of a dataset that a search may use: rows to train on and rows to choose by, but no test rows.
+SHARE = 0.2
+
+
+class Holdout(Source):
+    """The splits ``train`` and ``valid`` ``of`` another dataset.
+
+    With ``share``, ``valid`` is that share of the training rows, stratified and drawn with ``seed``; without, it is the
+    dataset's own. Rows are encoded as in the whole dataset. Where training draws its samples in every step, the held-out
+    samples are drawn once. A dataset with extra metrics needs a split ``valid``.
+    """
+
+    name: Literal["holdout"] = "holdout"
+    of: AnySource
+    share: float | None = Field(SHARE, gt=0, lt=1)
+    seed: int = 0
+
+    def describe(self) -> Description:
+        whole = describe(self.of)
+        rows, valid = whole.samples["train"], whole.samples.get("valid", 0)
+        if self.share is not None:
+            valid = round(self.share * rows)
+            rows -= valid
+        return replace(whole, samples={"train": rows, "valid": valid})
+
+    def load(self) -> Dataset:
+        whole = load(self.of)
+        if self.share is not None:
+            return replace(whole, splits=self._cut(whole, self.share))
+        if "valid" not in whole.splits:
+            raise UserError(f"{self.of.name} has no split valid; give the share of its training rows to hold out")
+        return replace(whole, splits={name: whole.splits[name] for name in ("train", "valid")})
+
+    def _cut(self, whole: Dataset, share: float) -> Mapping[str, Split]:
+        rows = whole.splits["train"]
+        held_out = round(share * len(rows))
+        if not 0 < held_out < len(rows):
+            raise UserError(f"{share:g} of {len(rows)} training rows of {self.of.name} cannot be held out; give it more rows")
+        if whole.extra_metrics is not None:
+            raise UserError(f"{self.of.name} has extra metrics but no split valid to choose by; give it one")
+        words = ("holdout", self.of.name)
+        if whole.task == "regression" or rows.y.numel() != len(rows):
+            order = torch.randperm(len(rows), generator=generator(self.seed, *words, "order"))
+        else:
+            order = stratified_order(rows.y.flatten().long(), self.seed, *words)
+        parts = (part.sort().values for part in (order[:held_out], order[held_out:]))
+        valid, train = (Split(rows.x[part], rows.y[part]) for part in parts)
+        if whole.draw is not None:
+            x, y = whole.draw(valid.x.unsqueeze(0), valid.y.unsqueeze(0), keys([self.seed], "holdout", "draw"), 0)
+            valid = Split(x.squeeze(0), y.squeeze(0))
+        return {"train": train, "valid": valid}
+
+
+def for_choosing(data: Source) -> Holdout:
+    """Return the rows that a search may use: the dataset's ``valid``, or rows held out of ``train`` if it has none."""
+    return Holdout(of=data, share=None if "valid" in describe(data).samples else SHARE)

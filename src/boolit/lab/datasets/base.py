@@ -16,8 +16,8 @@ from boolit.lab.common.devices import DeviceCopies
 
 Task = Literal["binary", "classes", "regression"]
 Encode = Callable[[Tensor], Tensor]
-Draw = Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]
-ExtraMetrics = Callable[[str, Tensor], Mapping[str, Tensor]]
+Draw = Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]  # samples ``(runs, batch, …)``, targets, keys, step
+ExtraMetrics = Callable[[str, Tensor], Mapping[str, Tensor]]  # a split, outputs ``(runs, samples, outputs)``: ``(runs,)`` each
 
 # The options ``validation`` and ``subset`` of all datasets: the share of the training rows that is held out as the split
 # ``valid``, and the share of the remaining rows to train on.
@@ -71,21 +71,13 @@ class Probe:
 
 @dataclass(frozen=True)
 class Description:
-    """What planning needs to know about a dataset.
+    """What planning needs to know about a dataset."""
 
-    Args:
-        inputs: shape of an encoded sample.
-        outputs: number of outputs of a network.
-        task: ``binary``, ``classes`` or ``regression``.
-        samples: number of samples by split.
-        extra_metrics: names of the metrics that the dataset adds on every split except ``train``.
-    """
-
-    inputs: tuple[int, ...]
-    outputs: int
+    inputs: tuple[int, ...]  # shape of an encoded sample
+    outputs: int  # of a network
     task: Task
-    samples: Mapping[str, int]
-    extra_metrics: tuple[str, ...] = ()
+    samples: Mapping[str, int]  # by split
+    extra_metrics: tuple[str, ...] = ()  # names of the metrics that the dataset adds on every split except ``train``
 
 
 def identity(x: Tensor) -> Tensor:
@@ -102,22 +94,6 @@ def pixel_scale(scale: float, shift: float) -> Encode:
 class Dataset:
     """A loaded dataset.
 
-    Args:
-        splits: ``train``, usually ``test``, and ``valid`` if there is one.
-        task: ``binary``, ``classes`` or ``regression``.
-        outputs: number of outputs of a network.
-        probes: samples that are evaluated once after training.
-        encode: turns stored samples ``(…, *stored)`` into network inputs ``(…, *inputs)``.
-        draw: makes the batch of a training step from stored samples ``(runs, batch, …)``, their targets, the runs' keys and
-            the step; returns samples and targets.
-        unit: what 1 in the targets of a regression stands for; RMSE is in that unit, the loss is not.
-        initial_values: initial values of network parameters and buffers, by their names in the state dict.
-        extra_metrics: maps the name of a split and the outputs ``(runs, samples, outputs)`` for all its samples to further
-            metrics of shape ``(runs,)``, where higher is better. It is called on every split except ``train`` after each epoch.
-        pool: all samples, for data that is split in many ways.
-        resample: returns the split with a number.
-        input_shape: shape of an encoded sample, if encoding one to see it is expensive.
-
     Example:
         >>> from boolit.lab import Dataset, Split
         >>> x = torch.randn(100, 2)
@@ -127,18 +103,18 @@ class Dataset:
         ((2,), {'train': 80, 'test': 20}, [])
     """
 
-    splits: Mapping[str, Split]
+    splits: Mapping[str, Split]  # ``train``, usually ``test``, and ``valid`` if there is one
     task: Task
-    outputs: int
+    outputs: int  # of a network
     probes: tuple[Probe, ...] = field(default=())
-    encode: Encode = identity
-    draw: Draw | None = None
-    unit: float = 1.0
-    initial_values: Mapping[str, Tensor] = field(default_factory=dict)
-    extra_metrics: ExtraMetrics | None = None
-    pool: Split | None = None
-    resample: Callable[[int], Resample] | None = None
-    input_shape: tuple[int, ...] | None = None
+    encode: Encode = identity  # turns stored samples ``(…, *stored)`` into network inputs ``(…, *inputs)``
+    draw: Draw | None = None  # makes the samples and targets of a training step from those stored, the runs' keys and the step
+    unit: float = 1.0  # what 1 in the targets of a regression stands for; RMSE is in that unit, the loss is not
+    initial_values: Mapping[str, Tensor] = field(default_factory=dict)  # of network parameters and buffers, by name
+    extra_metrics: ExtraMetrics | None = None  # further metrics of a split's outputs, the higher the better, after each epoch
+    pool: Split | None = None  # all samples, for data that is split in many ways
+    resample: Callable[[int], Resample] | None = None  # returns the split with a number
+    input_shape: tuple[int, ...] | None = None  # of an encoded sample, if encoding one to see it is expensive
 
     @cached_property
     def inputs(self) -> tuple[int, ...]:
@@ -196,8 +172,5 @@ def split_sizes(samples: Mapping[str, int], validation: float, subset: float) ->
 
 
 def look_up_rows(table: DeviceCopies, rows: Tensor) -> Tensor:
-    """Return rows of a table by number, as float32.
-
-    Shape: ``(…)`` numbers to ``(…, features)``.
-    """
+    """Return rows of a table by number, as float32. Shape: ``(…)`` numbers to ``(…, features)``."""
     return table.take(rows.flatten()).float().view(*rows.shape, -1)

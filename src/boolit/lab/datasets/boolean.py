@@ -28,7 +28,6 @@ class Xor(Source):
     seed: int = 0
 
     def load(self) -> Dataset:
-        """Load the data."""
         splits = {"train": self._draw("train", self.train), "test": self._draw("test", self.test)}
         return Dataset(splits, "binary", 1)
 
@@ -54,7 +53,6 @@ class Parity(Source):
     seed: int = 0
 
     def load(self) -> Dataset:
-        """Load the data."""
         signs = torch.tensor(list(product((-1.0, 1.0), repeat=self.inputs)))
         splits = {"train": self._draw("train", self.train), "test": self._draw("test", self.test)}
         return Dataset(splits, "binary", 1, (Probe(signs, lambda outputs: patterns(outputs, even_parity(signs))),))
@@ -103,7 +101,6 @@ class Parity8(Source):
     seed: int = 0
 
     def load(self) -> Dataset:
-        """Load the data."""
         splits = {"train": self._draw("train", self.train), "test": self._draw("test", self.test)}
         return Dataset(splits, "regression", 1)
 

@@ -61,12 +61,10 @@ class Chorales(PublishedDataset):
     files: ClassVar[tuple[PublishedFile, ...]] = published_files("chorales")
 
     def describe(self) -> Description:
-        """Describe the data."""
         samples = self.samples if self.grid == "quarter" else SIXTEENTH_SAMPLES
         return Description((CELLS * TOKENS,), 1, self.task, samples)
 
     def load(self) -> Dataset:
-        """Load the data."""
         (content,) = read_contents(self.files).values()
         chorales = json.loads(content)
         splits = {}

@@ -18,7 +18,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import IO, Any, ClassVar, cast
 from urllib.parse import urlsplit
@@ -42,31 +41,18 @@ DAMAGE = (OSError, EOFError, KeyError, tarfile.TarError, zipfile.BadZipFile, zli
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """A file of a published dataset.
+    """A file of a published dataset."""
 
-    Args:
-        dataset: name of its folder in the data folder.
-        name: file name.
-        hash: hash of the published file as pooch writes it (``md5:…``, or a SHA-256), if one is known.
-        urls: its address and mirrors; none if it must be fetched by hand.
-        content: SHA-256 of the decompressed content of a ``.gz`` file.
-        unpacked: folder beside it that may take its place.
-        members: the files to read from an archive, with their hash: ``md5:…``, or one that the loader verifies.
-        inner: the tarball within a zip file.
-        folders: further folders that may hold the file, relative to the data folder.
-        source: where to get a file without address.
-    """
-
-    dataset: str
+    dataset: str  # name of its folder in the data folder
     name: str
-    hash: str = ""
-    urls: Sequence[str] = ()
-    content: str = ""
-    unpacked: str = ""
-    members: Mapping[str, str] = field(default_factory=dict)
-    inner: str = ""
-    folders: Sequence[str] = ()
-    source: str = ""
+    hash: str = ""  # of the published file as pooch writes it (``md5:…``, or a SHA-256), if one is known
+    urls: Sequence[str] = ()  # its address and mirrors; none if it must be fetched by hand
+    content: str = ""  # SHA-256 of the decompressed content of a ``.gz`` file
+    unpacked: str = ""  # folder beside it that may take its place
+    members: Mapping[str, str] = field(default_factory=dict)  # files to read from an archive, with their ``md5:…`` if known
+    inner: str = ""  # the tarball within a zip file
+    folders: Sequence[str] = ()  # further folders that may hold the file, relative to the data folder
+    source: str = ""  # where to get a file without address
 
     @property
     def path(self) -> Path:
@@ -99,38 +85,30 @@ class PublishedFile:
 
 def published_files(dataset: str) -> tuple[PublishedFile, ...]:
     """Return the files of a dataset that published.toml lists."""
-    return tuple(PublishedFile(dataset, **table) for table in _published()[dataset])
-
-
-@cache
-def _published() -> dict[str, list[dict[str, Any]]]:
-    return tomllib.loads(Path(__file__).with_name("published.toml").read_text("utf-8"))
+    tables = tomllib.loads(Path(__file__).with_name("published.toml").read_text("utf-8"))
+    return tuple(PublishedFile(dataset, **table) for table in tables[dataset])
 
 
 def fetch(published: PublishedFile) -> Path:
     """Return the path of a file, or of the folder in its place; download it if it is missing."""
+    import pooch
+
     if published.here is not None:
         return published.here
     if not published.urls:
         raise UserError(f"{published.name} of {published.dataset} has to be fetched by hand; {published.fix}")
+    pooch.get_logger().setLevel("WARNING")
+    # Without this header a server may send a .gz file as compressed text, which requests would decompress.
+    downloader = pooch.HTTPDownloader(progressbar=error_stream().is_terminal, headers={"Accept-Encoding": "identity"})
     failures = []
     for url in published.urls:
         try:
-            _download(published, url)
+            pooch.retrieve(url, published.hash or None, published.name, published.path.parent, downloader=downloader)
             return published.path
         except (OSError, ValueError) as error:  # pooch raises ValueError for another hash, requests an OSError
             failures.append(f"{urlsplit(url).hostname}: {' '.join(str(error).split())}")
     reasons = "; ".join(failures)
     raise UserError(f"{published.name} of {published.dataset} could not be downloaded ({reasons}); {published.fix}")
-
-
-def _download(published: PublishedFile, url: str) -> None:
-    import pooch
-
-    pooch.get_logger().setLevel("WARNING")
-    # Without this header a server may send a .gz file as compressed text, which requests would decompress.
-    downloader = pooch.HTTPDownloader(progressbar=error_stream().is_terminal, headers={"Accept-Encoding": "identity"})
-    pooch.retrieve(url, published.hash or None, published.name, published.path.parent, downloader=downloader)
 
 
 def read_contents(files: Iterable[PublishedFile]) -> dict[str, bytes]:
@@ -234,11 +212,9 @@ class ArrayDataset(PublishedDataset, ABC):
         """Return the encoding of samples, given those to train on."""
 
     def describe(self) -> Description:
-        """Describe the data."""
         return Description(self.inputs, self.classes, self.task, split_sizes(self.samples, self.validation, self.subset))
 
     def load(self) -> Dataset:
-        """Load the data."""
         splits = self._parse(read_contents(self.files))
         x, y = splits["train"].x, splits["train"].y
         sizes = split_sizes({"train": len(x)}, self.validation, self.subset)

@@ -1,12 +1,12 @@
 """Features of images from a frozen ResNet-18: the inputs of the heads in the transfer experiments (s:transfer).
 
-A training image is seen in several augmented views. A view is a crop with a share of 0.7 to 1 of the image's area and an aspect
-ratio of 3:4 to 4:3, scaled to a square; mirrored or not; with brightness, contrast and saturation each changed by a factor of
-0.6 to 1.4, in any order. It depends only on seed, image and number of the view. NOTE[paper]: "colour jitter (intensity 0.4)"
-does not say whether hue is included; these three are what that number stands for in timm, whose names the other settings have.
+A training image is seen in several augmented views. A view is a random crop (0.7 to 1 of the image's area, aspect ratio 3:4 to
+4:3), scaled to a square. Half of the views are mirrored. Brightness, contrast and saturation each change by a factor of 0.6 to
+1.4, in random order. A view depends only on the seed, the image and the number of the view. NOTE[paper]: "colour jitter
+(intensity 0.4)" does not say whether hue is included. In timm, which uses these names, 0.4 changes these three.
 
-The features are stored row by row in a file whose length tells how many are complete. A killed process loses a batch at most,
-and further views of the same images are appended.
+The features are stored row by row in a file whose length tells how many are complete. A killed process loses at most one
+batch, and further views of the same images are appended.
 """
 
 from __future__ import annotations
@@ -24,21 +24,20 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from filelock import FileLock
+from PIL import Image, ImageEnhance
 from pydantic import Field, model_validator
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from boolit.errors import UserError
-from boolit.lab.common.devices import DeviceCopies, present_device
-from boolit.lab.common.files import atomic_write, cache_key, data_folder, file_digest, read_bounded, regular_file
-from boolit.lab.common.parallel import map_in_threads
+from boolit.lab.common.devices import DeviceCopies, map_in_threads, present_device
+from boolit.lab.common.files import atomic_write, cache_key, data_folder, file_digest
 from boolit.lab.common.progress import count_progress
 from boolit.lab.common.random import generator, keys, uniform
 from boolit.lab.datasets import AnySource, describe, load
 from boolit.lab.datasets.base import Dataset, Description, Source, Split, look_up_rows
 from boolit.lab.datasets.download import fetch, published_files, read_contents
-from boolit.lab.datasets.images.augmentation import adjust_brightness, adjust_contrast, adjust_saturation
-from boolit.lab.datasets.images.folder import decode_image, normalizer
+from boolit.lab.datasets.images import decode_image, normalizer
 from boolit.lab.models.resnet18 import FEATURES, Resnet18, fold_batch_norms
 
 VERSION = 1  # to be increased whenever the features of an image change
@@ -57,7 +56,7 @@ WIDEST = 4 / 3
 JITTER = 0.4
 TRIES = 10  # crops drawn until one fits into its image; otherwise the whole image is taken
 NUMBERS = 2 * TRIES + 2 + 1 + 4  # per view: crops, place, mirrored, three factors and their order
-CHANGES: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (adjust_brightness, adjust_contrast, adjust_saturation)
+CHANGES: tuple[Callable[[Image.Image], Any], ...] = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)
 ORDERS = list(permutations(range(len(CHANGES))))
 
 # NOTE[paper]: a:transfer says ResNet50; the text and the parameter counts of the tables say ResNet-18.
@@ -105,7 +104,6 @@ class Embeddings(Source):
         return data_folder() / "embeddings" / cache_key(identity)
 
     def describe(self) -> Description:
-        """Describe the data."""
         images = describe(self.of)
         if images.task != "classes" or len(images.inputs) != 3 or images.inputs[0] != 3:
             rule = "an encoder takes color images with classes, such as cifar10 or pictures"
@@ -113,7 +111,6 @@ class Embeddings(Source):
         return Description((FEATURES,), images.outputs, "classes", images.samples)
 
     def load(self) -> Dataset:
-        """Load the data."""
         images = load(self.of)
         train = images.splits["train"]
         # The other splits come first, by name, and then every view of all training images.
@@ -215,15 +212,14 @@ def jitter_colors(images: Tensor, numbers: Tensor) -> Tensor:
 
     Shape: ``(n, 3, height, width)`` bytes and ``(n, 4)`` numbers in [0, 1) to images of the same shape.
     """
-    factors, order = 1 + JITTER * (2 * numbers[:, :3] - 1), (numbers[:, 3] * len(ORDERS)).long()
-    result = torch.empty_like(images)
-    for number, changes in enumerate(ORDERS):
-        rows = (order == number).nonzero().squeeze(1)
-        changed = images[rows]
-        for change in changes if len(rows) else ():
-            changed = CHANGES[change](changed, factors[rows, change])
-        result[rows] = changed
-    return result
+    factors, orders = 1 + JITTER * (2 * numbers[:, :3] - 1), (numbers[:, 3] * len(ORDERS)).long()
+    changed = []
+    for pixels, of_image, order in zip(images.permute(0, 2, 3, 1).numpy(), factors.tolist(), orders.tolist(), strict=True):
+        image = Image.fromarray(pixels)
+        for change in ORDERS[order]:
+            image = CHANGES[change](image).enhance(of_image[change])
+        changed.append(np.asarray(image))
+    return torch.from_numpy(np.stack(changed)).permute(0, 3, 1, 2)
 
 
 def resize(images: Tensor, size: int) -> Tensor:
@@ -254,18 +250,15 @@ def load_encoder(weights: str | None, digest: str) -> Resnet18:
 
 def read_encoder(path: Path) -> Resnet18:
     """Return a ResNet-18 with the weights in a file, by torchvision's names; its last layer is not read."""
-    regular_file(path)
     with torch.random.fork_rng(devices=[]):  # the layers draw initial weights
         network = Resnet18()
     try:
         values = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file may raise anything; torch's own message recommends to load it unsafely
-        raise UserError(f"{path} cannot be loaded as tensors ({type(error).__name__}); give another weights file") from None
-    try:
         expected = [name for name in network.state_dict() if not name.endswith("batches_tracked")]
         network.load_state_dict({name: values[name] for name in expected}, strict=False)
-    except Exception as error:
-        raise UserError(f"{path} is not a ResNet-18 ({' '.join(str(error).split())}); give torchvision's file") from None
+    except Exception as error:  # a damaged file may raise anything, with a message of many lines
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
+        raise UserError(f"{path} has no weights of a ResNet-18 ({reason}); give torchvision's file") from None
     return network
 
 
@@ -279,7 +272,7 @@ def encode_photographs(
 
     def decode(paths: Sequence[Path], rows: Sequence[int]) -> Tensor:
         edge = (SCALED - SEEN) // 2
-        images = [torch.from_numpy(decode_image(read_bounded(paths[row]), str(paths[row]), SCALED)) for row in rows]
+        images = [torch.from_numpy(decode_image(paths[row].read_bytes(), str(paths[row]), SCALED)) for row in rows]
         return torch.stack(images)[..., edge : edge + SEEN, edge : edge + SEEN].contiguous()
 
     blocks: list[Block] = [(len(paths), partial(decode, paths)) for paths in files.values()]
@@ -294,19 +287,16 @@ def encode_blocks(folder: Path, blocks: Sequence[Block], encoder: Callable[[], R
     file, total = folder / "features", sum(count for count, _ in blocks)
     if not (file.is_file() and file.stat().st_size >= total * ROW_BYTES):
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / "lock"):
+        with FileLock(folder / "lock"), file.open("ab") as opened, count_progress(shown) as begin:
+            done = min(total, opened.tell() // ROW_BYTES)
+            if done < total:  # another process may have written more in the meantime
+                opened.truncate(done * ROW_BYTES)
             device = present_device()
-            network = fold_batch_norms(encoder()).to(device)
-            with file.open("ab") as opened, count_progress(shown) as begin:
-                done = min(total, opened.tell() // ROW_BYTES)
-                if done < total:  # another process may have written more in the meantime
-                    opened.truncate(done * ROW_BYTES)
-                advance = begin("encoding images", total, done)
-                work = partial(_encode_batch, network, device)
-                for rows in map_in_threads(work, _batches(blocks, done)):
-                    opened.write(rows.numpy().astype(TYPE, copy=False).tobytes())
-                    opened.flush()
-                    advance(len(rows))
+            network, advance = fold_batch_norms(encoder()).to(device), begin("encoding images", total, done)
+            for rows in map_in_threads(partial(_encode_batch, network, device), _batches(blocks, done)):
+                opened.write(rows.numpy().astype(TYPE, copy=False).tobytes())
+                opened.flush()
+                advance(len(rows))
     return torch.from_numpy(np.memmap(file, TYPE, "c", shape=(total, FEATURES)))  # copy-on-write
 
 
@@ -332,21 +322,15 @@ def _encode_batch(network: nn.Module, device: torch.device, images: Callable[[],
 
 
 def batch_statistics(network: Resnet18, images: Tensor, device: torch.device = CPU) -> Statistics:
-    """Return the mean and variance of the inputs of every batch norm on a batch that is normalized by its own.
-
-    Shape: ``(n, 3, size, size)`` bytes.
-    """
+    """Return the mean and variance of the inputs of every batch norm on a batch ``(n, 3, size, size)`` of bytes."""
     network = copy.deepcopy(network).train()
     for layer in network.modules():
         if isinstance(layer, nn.BatchNorm2d):
             layer.reset_running_stats()
             layer.momentum = None  # a cumulative average, so the statistics of this batch
-    network.to(device)
     with torch.no_grad():
-        network(_normalized(images, device))
-    return {
-        name: values.cpu() for name, values in network.state_dict().items() if name.endswith(("running_mean", "running_var"))
-    }
+        network.to(device)(_normalized(images, device))
+    return {name: v.cpu() for name, v in network.state_dict().items() if name.endswith(("running_mean", "running_var"))}
 
 
 def mean_statistics(batches: Iterable[Statistics]) -> Statistics:
@@ -358,8 +342,8 @@ def mean_statistics(batches: Iterable[Statistics]) -> Statistics:
     sums: Statistics = {}
     count = 0
     for statistics in batches:
-        sums = {name: sums.get(name, 0) + values.double() for name, values in statistics.items()}
         count += 1
+        sums = {name: sums.get(name, 0) + values.double() for name, values in statistics.items()}
     return {name: (values / count).float() for name, values in sums.items()}
 
 

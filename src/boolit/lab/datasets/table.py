@@ -38,40 +38,23 @@ BALANCED_ROWS = 4  # balanced classes repeat rows up to this many times their nu
 
 
 class TableSource(Source):
-    """A CSV, TSV or Parquet file with a column to predict.
-
-    Args:
-        path: the file.
-        target: the column to predict.
-        task: ``classify`` or ``regress``. Defaults to what the target looks like.
-        test: share of the rows to test on.
-        validation: share of the other rows to validate on.
-        levels: maximum number of categories of a column that have their own feature.
-        drop: columns to leave out.
-        keep: columns to use even if they look like identifiers.
-        groups: column whose equal values stay in the same part of a split.
-        time: column by which rows are ordered; later rows are tested on.
-        class_weight: ``balanced`` repeats the rows of rare classes.
-        resampled: whether every run has its own split (``boolit compare``) instead of one fixed split.
-        seed: seed of the splits.
-        digest: hash of the file's content, part of every run's key. Computed if it is not given.
-    """
+    """A CSV, TSV or Parquet file with a column to predict."""
 
     name: Literal["table"] = "table"
     path: str
-    target: str
-    task: TableTask | None = None
-    test: Share = 0.2
-    validation: Share = 0.2
-    levels: int = Field(20, ge=1)
-    drop: Names = ()
-    keep: Names = ()
-    groups: str | None = None
-    time: str | None = None
-    class_weight: Literal["balanced"] | None = None
-    resampled: bool = False
-    seed: int = 0
-    digest: str
+    target: str  # the column to predict
+    task: TableTask | None = None  # defaults to what the target looks like
+    test: Share = 0.2  # share of the rows to test on
+    validation: Share = 0.2  # share of the other rows to validate on
+    levels: int = Field(20, ge=1)  # maximum number of categories of a column that have their own feature
+    drop: Names = ()  # columns to leave out
+    keep: Names = ()  # columns to use even if they look like identifiers
+    groups: str | None = None  # column whose equal values stay in the same part of a split
+    time: str | None = None  # column by which rows are ordered; later rows are tested on
+    class_weight: Literal["balanced"] | None = None  # repeats the rows of rare classes
+    resampled: bool = False  # whether every run has its own split (``boolit compare``) instead of one fixed split
+    seed: int = 0  # of the splits
+    digest: str  # hash of the file's content, part of every run's key; computed if it is not given
 
     @model_validator(mode="before")
     @classmethod
@@ -83,7 +66,6 @@ class TableSource(Source):
         return options
 
     def load(self) -> Dataset:
-        """Load the data."""
         table = prepare_table(self)
         first = table.resample(1)
         if self.resampled:
@@ -108,38 +90,23 @@ class PreparedTable:
 
     Numbers are stored as float32 in units of their column's spread around its median, which keeps small differences of large
     numbers. Missing numbers are NaN: every split fills them with the median of its own training rows.
-
-    Args:
-        source: the file and its options.
-        columns: the columns that are used.
-        preparation: turns rows into features.
-        x: stored features, ``(rows, features)``.
-        y: class numbers, or targets in units of ``target_unit`` from ``target_offset``.
-        labels: target of every row, as in the table.
-        classes: the classes; empty for regression.
-        task: the task of a network: two classes need one logit.
-        offset, unit: of the stored features.
-        target_offset, target_unit: of the stored targets.
-        splitter: the splits.
-        unused: columns that are not used, with the reason.
-        without_target: number of rows that were left out.
     """
 
     source: TableSource
-    columns: pd.DataFrame
+    columns: pd.DataFrame  # those that are used
     preparation: TablePreparation
-    x: Tensor
-    y: Tensor
-    labels: npt.NDArray[Any]
-    classes: list[Any]
-    task: Task
+    x: Tensor  # stored features ``(rows, features)``, in units of ``unit`` from ``offset``
+    y: Tensor  # class numbers, or targets in units of ``target_unit`` from ``target_offset``
+    labels: npt.NDArray[Any]  # target of every row, as in the table
+    classes: list[Any]  # empty for regression
+    task: Task  # of a network: two classes need one logit
     offset: Floats
     unit: Floats
     target_offset: float
     target_unit: float
     splitter: RowSplitter
-    unused: dict[str, str]
-    without_target: int
+    unused: dict[str, str]  # columns that are not used, with the reason
+    without_target: int  # number of rows that were left out
 
     @cached_property
     def _resamples(self) -> dict[int, Resample]:

@@ -58,7 +58,7 @@ class Cluster(AbstractContextManager["Cluster"]):
 
     Args:
         client: a connection to the scheduler.
-        name: how errors call the cluster.
+        name: the name of the cluster in error messages.
         device: the device of the workers. With ``cuda``, cohorts need Dask's resource ``GPU``.
         local: the cluster of this machine, which is closed together with the client.
 

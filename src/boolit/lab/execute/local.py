@@ -26,8 +26,9 @@ from boolit.lab.common.devices import present_device, use_device
 from boolit.lab.common.files import atomic_write
 from boolit.lab.common.plugins import loaded_plugins
 from boolit.lab.common.progress import progress_bars
+from boolit.lab.execute.loggers import Callback, EpochLog, Logger, OnEpoch, open_logger
 from boolit.lab.reports.report import Report, write_report
-from boolit.lab.results.store import Store
+from boolit.lab.results.store import Store, write_progress
 from boolit.lab.runs import JSON, Result, RunConfig, job
 from boolit.lab.studies import Cohort, Plan, cohorts, load_study, save
 from boolit.lab.studies import plan as make_plan
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from boolit.lab.execute.cluster import Cluster
 
 CHECKPOINT_SECONDS = 30.0
+PROGRESS_SECONDS = 1.0  # between two updates of what `boolit watch` shows
 Stop: TypeAlias = Callable[[], bool]
 Trained: TypeAlias = tuple[Cohort, CohortResult, Mapping[str, JSON]]  # with the environment
 
@@ -100,14 +102,22 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
         done: those that are in the store already.
         shown: False hides everything.
         console: defaults to the error stream.
+        folder: the results folder, where the counts are written for ``boolit watch``.
     """
 
-    def __init__(self, total: int, done: int = 0, shown: bool | None = None, console: Console | None = None) -> None:
-        columns = (MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    def __init__(
+        self,
+        total: int,
+        done: int = 0,
+        shown: bool | None = None,
+        console: Console | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        columns = (MofNCompleteColumn(), TimeRemainingColumn(), TimeElapsedColumn())
         self._bars = progress_bars(*columns, shown=shown, console=console)
         self._study = self._bars.add_task("runs", total=total, completed=done)
         self._cohort = self._bars.add_task("epochs", total=None, visible=False)
-        self._done = float(done)
+        self._done, self._total, self._folder, self._due = float(done), total, folder, 0.0
 
     def __enter__(self) -> StudyProgress:
         self._bars.start()
@@ -129,17 +139,25 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
         if training.at.step == 0:
             epoch, epochs = training.at.epoch, training.job.recipe.epochs
             self._bars.update(self._cohort, completed=epoch, total=epochs)
-            self._bars.update(self._study, completed=self._done + training.job.runs * epoch / epochs)
+            self._update(self._done + training.job.runs * epoch / epochs)
 
     def show_workers(self, workers: int, running: float) -> None:
         """Show the number of workers, and how many runs their cohorts amount to so far."""
         label = f"{workers} worker{'' if workers == 1 else 's'}: runs" if workers else "waiting for a worker: runs"
-        self._bars.update(self._study, description=label, completed=self._done + running)
+        self._update(self._done + running, description=label)
 
     def finish(self, runs: int) -> None:
         """Count the runs of a cohort as done."""
         self._done += runs
-        self._bars.update(self._study, completed=self._done)
+        self._update(self._done)
+
+    def _update(self, completed: float, **changes: str) -> None:
+        self._bars.update(self._study, completed=completed, **changes)
+        if self._folder is None or time.monotonic() < self._due:
+            return
+        self._due = time.monotonic() + PROGRESS_SECONDS
+        task = next(task for task in self._bars.tasks if task.id == self._study)
+        write_progress(self._folder, int(completed), self._total, task.speed, task.time_remaining)
 
 
 def execute(
@@ -151,6 +169,7 @@ def execute(
     cluster: Cluster | None = None,
     checkpoint_dir: Path | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    loggers: Sequence[Logger] = (),
 ) -> ExecutionSummary:
     """Train every run that is missing from the store.
 
@@ -166,6 +185,7 @@ def execute(
         checkpoint_dir: folder of the checkpoints, shared with the workers. Defaults to ``checkpoints`` in the store's folder,
             which other machines do not see.
         checkpoint_seconds: time between checkpoints.
+        loggers: log every epoch of every run. Epochs of a cluster are logged when their cohort is finished.
 
     Example:
         >>> import tempfile
@@ -181,13 +201,15 @@ def execute(
     with use_device(device), store.writing() if store else nullcontext(), stop_requests() as stop:
         missing = _missing(plan, store)
         total, pending = len(plan.runs), sum(len(cohort.runs) for cohort in missing)
-        with StudyProgress(total, total - pending, progress if store else False) as bars:
+        shown = progress if store else False
+        with StudyProgress(total, total - pending, shown, folder=store.folder if store else None) as bars:
             folder = checkpoint_dir
             if folder is None and store is not None and (cluster is None or cluster.local):
                 folder = store.folder / "checkpoints"
+            logs = {cohort.key: EpochLog(tuple(loggers), cohort.runs) for cohort in missing} if cluster is None else {}
             outcomes: Generator[Trained | Failed, None, None]
             if cluster is None:
-                outcomes = _train_here(missing, folder, checkpoint_seconds, plan.study.keep_weights, bars, stop)
+                outcomes = _train_here(missing, folder, checkpoint_seconds, plan.study.keep_weights, bars, stop, logs)
             else:
                 from boolit.lab.execute.cluster import train_on
 
@@ -196,11 +218,11 @@ def execute(
                 for outcome in outcomes:
                     if isinstance(outcome, Failed):
                         failures.append(outcome)
-                        bars.finish(len(outcome.cohort.runs))
                         continue
                     cohort, result, environment = outcome
                     if store is not None:
                         _record(store, cohort, result, environment)
+                    logs.get(cohort.key, EpochLog(tuple(loggers), cohort.runs)).finish(result)
                     if folder is not None:
                         shutil.rmtree(folder / cohort.key, ignore_errors=True)
                     trained += len(cohort.runs)
@@ -218,6 +240,8 @@ def run_study(
     sets: Sequence[str] = (),
     progress: bool | None = None,
     device: str | None = None,
+    on_epoch: OnEpoch | None = None,
+    log: Sequence[str] = (),
 ) -> Report:
     """Train a study and write its report, as ``boolit run`` does.
 
@@ -229,6 +253,9 @@ def run_study(
         sets: changes such as ``"training.epochs=20"``.
         progress: False hides the progress bars.
         device: such as ``cpu`` or ``cuda:1``. Defaults to a GPU if there is one.
+        on_epoch: called as ``on_epoch(run, epoch, metrics)`` after every epoch of every run, with its `RunConfig`, the epoch
+            counted from 1, and values such as ``metrics["test_accuracy"]``.
+        log: loggers: ``tensorboard``, ``wandb``, ``mlflow``, ``csv``.
 
     Returns:
         The report, with its ``verdict``, ``tables`` and ``page``. ``Store(folder).frame()`` has the runs.
@@ -236,7 +263,8 @@ def run_study(
     planned = make_plan(load_study(study), profile, seeds, sets)
     with Store(Path(folder)) as store, store.writing():
         save(planned, store.folder)
-        execute(planned, store, progress=progress, device=device)
+        loggers = [open_logger(name, store.folder) for name in log] + ([Callback(on_epoch)] if on_epoch else [])
+        execute(planned, store, progress=progress, device=device, loggers=loggers)
     return write_report(Path(folder))
 
 
@@ -274,13 +302,21 @@ def _missing(plan: Plan, store: Store | None) -> list[Cohort]:
 
 
 def _train_here(
-    missing: Sequence[Cohort], folder: Path | None, seconds: float, keep_weights: bool, bars: StudyProgress, stop: Stop
+    missing: Sequence[Cohort],
+    folder: Path | None,
+    seconds: float,
+    keep_weights: bool,
+    bars: StudyProgress,
+    stop: Stop,
+    logs: Mapping[str, EpochLog],
 ) -> Generator[Trained | Failed, None, None]:
-    def callback(training: Training) -> bool:
-        bars.after_step(training)
-        return not stop()
-
     for cohort in missing:
+
+        def callback(training: Training, log: EpochLog = logs[cohort.key]) -> bool:
+            bars.after_step(training)
+            log.after_step(training)
+            return not stop()
+
         bars.begin(str(cohort))
         checkpoint = Checkpoint(folder / cohort.key, seconds) if folder else None
         try:

@@ -108,7 +108,7 @@ class OptimizerStep:
                 Adam divided by 1 - beta1^t; 1 / sqrt(1 - beta2^t); learning rate times decay of AdamW.
         """
         if self._kernel is None or LIBRARY is None:
-            self._reference(torch.cat([gradient.flatten(1) for gradient in gradients], 1), numbers)
+            self._reference(torch.cat([gradient.reshape(len(gradient), -1) for gradient in gradients], 1), numbers)
             return
         gradients = [gradient.contiguous() for gradient in gradients]
         addresses = (ctypes.c_void_p * len(gradients))(*(gradient.data_ptr() for gradient in gradients))

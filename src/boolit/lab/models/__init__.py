@@ -13,7 +13,7 @@ from boolit.lab.models.base import Family, Stacked
 
 __all__ = ["MODELS", "AnyFamily", "Family", "Stacked", "family", "family_type", "register", "restore"]
 
-MODELS: Registry[Family] = Registry(
+MODELS: Registry[type[Family]] = Registry(
     "model",
     {
         "cnn": f"{__name__}.cnn:Cnn",
@@ -46,7 +46,7 @@ def register(kind: type[FamilyType]) -> type[FamilyType]:
         >>> family({"name": "pyramid", "normalization": "batch"}).widths(64, depth=3)
         [64, 32, 16]
     """
-    return MODELS.register(kind)
+    return MODELS.add(kind.model_fields["name"].default, kind)
 
 
 def family(table: Mapping[str, Any]) -> Family:

@@ -12,6 +12,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
+from boolit.errors import UserError
 from boolit.lab.common.random import generator, keys, uniform
 from boolit.nn import Activation
 from boolit.nn.width import count_parameters, width_for_budget
@@ -88,9 +89,13 @@ class Family(BaseModel, ABC):
         """Return the widths whose parameter count is nearest to a budget."""
 
         def count(size: int) -> int:
-            return self.parameters(inputs, outputs, self.widths(size, depth), activation)
+            return self.parameters(inputs, outputs, self.scaled_widths(size, depth, activation), activation)
 
-        return self.widths(width_for_budget(count, budget, activation.width_multiple), depth)
+        return self.scaled_widths(width_for_budget(count, budget, activation.width_multiple), depth, activation)
+
+    def scaled_widths(self, size: int, depth: int, activation: Activation) -> list[int]:  # noqa: ARG002
+        """Return the widths among which `widths_for_budget` chooses. By default they are the same for all activations."""
+        return self.widths(size, depth)
 
     def parameters(self, inputs: Shape, outputs: int, widths: Sequence[int], activation: Activation) -> int:
         """Return the number of parameters of one network."""
@@ -119,6 +124,12 @@ class Family(BaseModel, ABC):
     def rate_factor(self, parameter: str) -> float:  # noqa: ARG002
         """Return a factor on the learning rate of a parameter of the network."""
         return 1.0
+
+
+def check_depth(depth: int, rule: str) -> None:
+    """Raise `UserError` for a study that sets the depth of a family whose layers are fixed."""
+    if depth != 1:
+        raise UserError(f"depth {depth}: {rule}; leave sweep.depth out")
 
 
 def draw_weights(weight: Tensor, bias: Tensor | None, seed: int, name: str, bound: float | None = None) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 import boolit
 from boolit.errors import UserError
-from boolit.lab.models.base import SMALL, Family, Shape
+from boolit.lab.models.base import SMALL, Family, Shape, check_depth
 from boolit.nn import Activation
 
 Structure = Literal["small", "large"]
@@ -30,6 +30,7 @@ FIRST_SIZE: dict[Structure, float] = {"small": 4, "large": 2}  # where the searc
 TOLERANCE, RELATIVE_TOLERANCE = 200, 0.01
 MIN_FACTOR = 1 + 1e-6  # the search stops when its steps are smaller, where a budget cannot be met
 CONVOLUTIONS, HIDDEN = 6, 2
+FIXED_DEPTH = f"the CNN always has {CONVOLUTIONS} convolutions"
 SHRINKAGE = 8  # of height and width, by three poolings
 
 
@@ -51,13 +52,13 @@ class Cnn(Family):
     initialization: Literal["torch", "small"] = "torch"
 
     def widths(self, size: int, depth: int) -> list[int]:
-        _check_depth(depth)
+        check_depth(depth, FIXED_DEPTH)
         if self.structure == "auto":
             raise UserError(f"width {size}: structure = 'auto' follows from a budget; use 'small' or 'large', or sweep.params")
         return [int(width) for width in nominal_widths(self.structure, size)]
 
     def widths_for_budget(self, budget: int, depth: int, inputs: Shape, outputs: int, activation: Activation) -> list[int]:
-        _check_depth(depth)
+        check_depth(depth, FIXED_DEPTH)
         channels, cells = _image(inputs)
         count = partial(approximate_parameters, channels, cells, outputs, float(activation.feature_factor))
         by_budget: Structure = "small" if budget < self.small_below else "large"
@@ -129,10 +130,8 @@ class CnnNetwork(nn.Module):
     def __init__(self, inputs: Shape, outputs: int, widths: Sequence[int], spec: str, normalized: str = "all") -> None:
         super().__init__()
         if len(widths) != CONVOLUTIONS + HIDDEN:
-            rule = (
-                f"a CNN has {CONVOLUTIONS} convolutions and {HIDDEN} hidden linear layers; give {CONVOLUTIONS + HIDDEN} widths"
-            )
-            raise UserError(f"widths {list(widths)}: {rule}")
+            layers = f"{CONVOLUTIONS} convolutions and {HIDDEN} hidden linear layers"
+            raise UserError(f"widths {list(widths)}: a CNN has {layers}; give a width for each")
         features, cells = _image(inputs)
         self.convolution, self.norm, self.linear = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
         self.activation = nn.ModuleList(boolit.activation(spec, dim=1) for _ in widths)
@@ -158,11 +157,6 @@ class CnnNetwork(nn.Module):
             x = activation(linear(x))
         outputs: Tensor = self.linear[HIDDEN](x)
         return outputs
-
-
-def _check_depth(depth: int) -> None:
-    if depth != 1:
-        raise UserError(f"depth {depth}: the CNN always has {CONVOLUTIONS} convolutions; leave sweep.depth out")
 
 
 def _image(inputs: Shape) -> tuple[int, int]:

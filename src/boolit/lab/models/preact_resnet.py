@@ -1,10 +1,10 @@
 """The pre-activation ResNets of the paper on CIFAR-10 and CIFAR-100 (a:cifar).
 
-Only the layers inside a block scale with the width factor. NOTE[paper]: the text also says that the embedding scales; then
-ReLU's five networks would have 1.5 to 375 million parameters, where the tables have 6 to 225 million.
+Only the layers inside a block scale with the width factor. NOTE[paper]: the text says that the embedding
+scales as well. ReLU's five networks would then have 1.5 to 375 million parameters, but the tables have 6 to 225 million.
 
 The stem always has ReLU. The last block is followed by the mean over all pixels and a linear layer. Where a block changes the
-shape, its identity is a 1×1 convolution of the block's raw input.
+shape, its shortcut is a 1×1 convolution of the block's input.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from torch import Tensor, nn
 
 import boolit
 from boolit.errors import UserError
-from boolit.lab.models.base import SMALL, Family, Shape
+from boolit.lab.models.base import SMALL, Family, Shape, check_depth
 from boolit.nn import Activation
 from boolit.nn.conv1x1 import Conv1x1
-from boolit.nn.width import round_width, width_for_budget
+from boolit.nn.width import round_width
 
 Depth = Literal[18, 34, 50, 101, 152]
 
@@ -36,6 +36,7 @@ BLOCKS: dict[Depth, tuple[int, ...]] = {
     152: (3, 8, 36, 3),
 }
 STRIDES = (1, 2, 2, 2)
+FIXED_DEPTH = "the layers of a ResNet are counted by model.depth"
 BOTTLENECK = 4  # channels of the embedding per base width, in networks of 50 layers and more
 
 # Width factors by the feature factor of an activation; the five networks are about equally large in each row.
@@ -155,22 +156,18 @@ class PreactResnet(Family):
         return True
 
     def widths(self, size: int, depth: int) -> list[int]:
-        _check_depth(depth)
+        check_depth(depth, FIXED_DEPTH)
         return [size * 2**stage for stage in range(len(STRIDES))]
 
     def widths_for_budget(self, budget: int, depth: int, inputs: Shape, outputs: int, activation: Activation) -> list[int]:
-        _check_depth(depth)
+        check_depth(depth, FIXED_DEPTH)
         if self.sizes == "paper":
             return self._nearest_of_paper(budget, inputs, outputs, activation)
+        return super().widths_for_budget(budget, depth, inputs, outputs, activation)
+
+    def scaled_widths(self, size: int, depth: int, activation: Activation) -> list[int]:  # noqa: ARG002
         first = base_widths(self.base, activation.width_multiple)[0]
-
-        def scaled(size: int) -> list[int]:
-            return self._scaled_widths(Fraction(size, first), activation)
-
-        def count(size: int) -> int:
-            return self.parameters(inputs, outputs, scaled(size), activation)
-
-        return scaled(width_for_budget(count, budget, activation.width_multiple))
+        return self._scaled_widths(Fraction(size, first), activation)
 
     def paper_widths(self, activation: Activation) -> list[list[int]]:
         """Return the widths of the paper's five networks for an activation, from the smallest."""
@@ -199,8 +196,3 @@ class PreactResnet(Family):
 
     def weight_bound(self, layer: nn.Module) -> float | None:
         return SMALL if self.initialization == "small" and isinstance(layer, nn.Linear) else None
-
-
-def _check_depth(depth: int) -> None:
-    if depth != 1:
-        raise UserError(f"depth {depth}: the layers of a ResNet are counted by model.depth; leave sweep.depth out")

@@ -70,19 +70,9 @@ class Resnet18(nn.Module):
 def fold_batch_norms(network: Resnet18) -> Resnet18:
     """Return a copy for evaluation with every batch norm multiplied into the convolution before it."""
     result = copy.deepcopy(network).eval()
-    _fold(result, "conv1", "bn1")
-    for block in result.modules():
-        if isinstance(block, BasicBlock):
-            _fold(block, "conv1", "bn1")
-            _fold(block, "conv2", "bn2")
-            if len(block.downsample):
-                _fold(block.downsample, "0", "1")
+    for layers in list(result.modules()):
+        for convolution, norm in (("conv1", "bn1"), ("conv2", "bn2"), ("0", "1")):
+            if isinstance(after := getattr(layers, norm, None), nn.BatchNorm2d):
+                setattr(layers, convolution, fuse_conv_bn_eval(getattr(layers, convolution), after))
+                setattr(layers, norm, nn.Identity())
     return result
-
-
-def _fold(layers: nn.Module, convolution: str, norm: str) -> None:
-    before, after = layers.get_submodule(convolution), layers.get_submodule(norm)
-    assert isinstance(before, nn.Conv2d)
-    assert isinstance(after, nn.BatchNorm2d)
-    layers.add_module(convolution, fuse_conv_bn_eval(before, after))
-    layers.add_module(norm, nn.Identity())

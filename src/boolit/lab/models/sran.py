@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 import boolit
 from boolit.errors import UserError
-from boolit.lab.models.base import Family, SeededDropout, Shape
+from boolit.lab.models.base import Family, SeededDropout, Shape, check_depth
 from boolit.lab.models.resnet18 import FEATURES, Resnet18
 from boolit.nn import Activation
-from boolit.nn.width import round_width, width_for_budget
+from boolit.nn.width import round_width
 
 COLUMNS, CONTEXT, CANDIDATES = 3, 8, 8
 PANELS = CONTEXT + CANDIDATES
@@ -67,8 +67,7 @@ class Sran(Family):
         return self.size == "paper"
 
     def widths(self, size: int, depth: int) -> list[int]:
-        if depth != 1:
-            raise UserError(f"depth {depth}: SRAN always has the same layers; leave sweep.depth out")
+        check_depth(depth, "SRAN always has the same layers")
         last_of_pairs = 2 * size if self.layout == "layernorm" else size
         return [3 * size, size, 4 * size, last_of_pairs, 2 * size, size, size]
 
@@ -81,14 +80,8 @@ class Sran(Family):
             return widths
         return [round_width(width / factor, width_multiple) if i in embedded else width for i, width in enumerate(widths)]
 
-    def widths_for_budget(self, budget: int, depth: int, inputs: Shape, outputs: int, activation: Activation) -> list[int]:
-        def adapted(size: int) -> list[int]:
-            return self.widths_for_activation(self.widths(size, depth), inputs, outputs, activation)
-
-        def count(size: int) -> int:
-            return self.parameters(inputs, outputs, adapted(size), activation)
-
-        return adapted(width_for_budget(count, budget, activation.width_multiple))
+    def scaled_widths(self, size: int, depth: int, activation: Activation) -> list[int]:
+        return self.widths_for_activation(self.widths(size, depth), (), 0, activation)
 
     def network(self, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> nn.Module:
         _check_widths(widths)

@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 import boolit
 from boolit.errors import UserError
 from boolit.lab.common.random import generator
-from boolit.lab.models.base import Family, Shape, draw_weights
+from boolit.lab.models.base import Family, Shape, check_depth, draw_weights
 from boolit.lab.models.mlp import LearnedActivation, stacked_activation
 from boolit.nn import Activation
 
@@ -63,8 +63,7 @@ class Tmn(Family):
     sizes: Literal["equal", "matched"] = "matched"
 
     def widths(self, size: int, depth: int) -> list[int]:
-        if depth != 1:
-            raise UserError(f"depth {depth}: the layers of a TMN are counted by model.layers; leave sweep.depth out")
+        check_depth(depth, "the layers of a TMN are counted by model.layers")
         return [size]
 
     def widths_for_activation(self, widths: list[int], inputs: Shape, outputs: int, activation: Activation) -> list[int]:

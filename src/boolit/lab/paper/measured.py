@@ -94,7 +94,7 @@ def _column(label: str, metric: str, depth: int, size: int, profile: str) -> str
     names = columns(label)
     metrics = [name for name in names if f"test_{METRICS.get(name)}" == metric]
     sizes = [name for name in names if size_matches(name, size)]
-    if profile == "analogue" and not metrics:
+    if profile.startswith("analogue") and not metrics:
         return names[0]  # analogues are smaller than the smallest network of the table
     if label in ("fig:parity", "fig:toy-xor"):
         return "accuracy"  # one network, whose parameter count depends on the activation
@@ -122,7 +122,7 @@ def summarize(runs: pd.DataFrame, label: str | None = None) -> pd.DataFrame:
         places = zip(runs["label"], runs["metric"], runs["depth"], runs["parameters"], runs["profile"], tables, strict=True)
         runs["column"] = [place[-1][2] or _column(*place[:-1]) for place in places]
     runs["activation"] = [row_name(*row) for row in zip(runs["activation"], runs["depth"], strict=True)]
-    runs["kind"] = np.where(runs["profile"] == "analogue", "analogue", "reproduction")
+    runs["kind"] = np.where(runs["profile"].str.startswith("analogue"), "analogue", "reproduction")
     lower = runs["metric"].str.endswith(("rmse", "loss"))
     runs["value"] *= np.where(lower, -1, 100)
     grouped = runs.groupby(["label", "column", "activation", "kind", "parameters"], sort=False)["value"]

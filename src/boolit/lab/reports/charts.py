@@ -26,7 +26,7 @@ from boolit.lab.reports.style import dark_color, style
 from boolit.lab.results.names import metric_label, paper_name
 from boolit.lab.results.statistics import size_groups
 from boolit.lab.runs import Metric
-from boolit.lab.training.recipe import METRICS
+from boolit.lab.training.extensions import METRICS
 
 DRAWN = 200  # runs of an activation and size that are drawn one by one; more dots would hide each other
 LOW, HIGH = 0.25, 0.75  # quantiles of a band
@@ -228,8 +228,8 @@ class _Plots:
     def curves(self, frame: pd.DataFrame, key: str) -> Chart:
         """Return the median and a band of quantiles by epoch."""
         label = key.replace("_", " ")
-        info = METRICS.get(key.partition("_")[2])
-        percent = self.percent if info is None else info.percent
+        name = key.partition("_")[2]
+        percent = METRICS.get(name).percent if name in METRICS.names() else self.percent
         table = self.table(frame, "epoch", "median", "low", "high", "runs")
         base = alt.Chart().encode(x=alt.X("epoch:Q", scale=alt.Scale(nice=False), axis=alt.Axis(**TICKS)), color=self.color)
         band = base.mark_area(opacity=0.14).encode(y=self.score(alt.Y, "low", label, percent), y2="high:Q")

@@ -127,8 +127,10 @@
   async function follow(main) {
     let tag = main.dataset.state;
     for (;;) {
-      await new Promise((done) => setTimeout(done, 2000));
       try {
+        const line = document.getElementById("progress");
+        line.textContent = await (await fetch("/progress", { cache: "no-store" })).text();
+        await new Promise((done) => setTimeout(done, 2000));
         const answer = await fetch("/state", { headers: { "If-None-Match": tag }, cache: "no-store" });
         const seen = answer.headers.get("ETag");
         if (answer.status !== 200 || !seen || seen === tag) continue;
@@ -142,7 +144,9 @@
         prepare();
         scrollTo({ left: x, top: y, behavior: "instant" });
         main.dataset.updates = String(Number(main.dataset.updates || 0) + 1);
-      } catch { /* the server has ended or is busy; the page stays as it is */ }
+      } catch { // the server has ended or is busy; the page stays as it is
+        await new Promise((done) => setTimeout(done, 2000));
+      }
     }
   }
 

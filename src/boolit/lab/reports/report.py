@@ -15,7 +15,7 @@ import pandas as pd
 
 from boolit.errors import UserError
 from boolit.lab.common.files import atomic_write
-from boolit.lab.datasets.holdout import for_choosing
+from boolit.lab.datasets import for_choosing
 from boolit.lab.reports.charts import Chart, drawn, run_charts, search_charts
 from boolit.lab.reports.page import Picture, Section, html_page
 from boolit.lab.reports.tables import FORMATS, Table, ranking, search_table, split_tables, study_tables
@@ -25,7 +25,7 @@ from boolit.lab.results.statistics import compare, verdict
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Metric, RunConfig, canonical
 from boolit.lab.studies import SavedStudy, load
-from boolit.lab.studies.search import FINALISTS, RANGES, initial_bounds
+from boolit.lab.studies.search import FINALISTS, RANGES, initial_bounds, value_of
 
 SUFFIXES = {"markdown": "md", "latex": "tex", "csv": "csv"}
 MAX_LISTED = 8  # values of an entry of the recipe
@@ -57,13 +57,13 @@ class Report:
         return {"tables": tables, "files": [str(path) for path in self.files]}
 
 
-def write_report(folder: str | Path, pictures: Pictures | None = None, charts: str | None = None) -> Report:
+def write_report(folder: str | Path, pictures: Pictures | None = None, charts: str | Sequence[str] = ()) -> Report:
     """Write the report of a results folder to its ``report/``: the page, and the tables as Markdown, LaTeX and CSV.
 
     Args:
         folder: a folder that `boolit run`, `search` or `compare` has written to.
         pictures: draws pictures of trained networks, such as `boolit.lab.paper.figures.trained.pictures`.
-        charts: a format, ``png``, ``svg`` or ``pdf``, to also write every chart to a file.
+        charts: formats, of ``png``, ``svg`` and ``pdf``, in which every chart is also written to a file.
     """
     folder = Path(folder)
     section, place = read_section(folder, pictures), folder / "report"
@@ -77,8 +77,8 @@ def write_report(folder: str | Path, pictures: Pictures | None = None, charts: s
         for picture in section.pictures:
             files.append(place / f"{picture.name}.png")
             files[-1].write_bytes(picture.png)
-        if charts is not None:
-            files += [chart.save(place / f"{chart.name}.{charts}") for chart in section.charts]
+        formats = [charts] if isinstance(charts, str) else charts
+        files += [chart.save(place / f"{chart.name}.{suffix}") for suffix in formats for chart in section.charts]
         page = write_page([section], place / "report.html")
     except OSError as error:
         raise UserError(f"cannot write the report to {place} ({error.strerror or error}); the runs are safe") from error
@@ -165,13 +165,13 @@ def study_section(
 def _search(saved: SavedStudy, store: Store) -> Section:
     plan, length = saved.plan, saved.more.get("search", {})
     metric = plan.study.metric.model_copy(update={"split": "valid"})
-    names = list(dict.fromkeys(name for run in plan.runs for name in initial_bounds(run.training)))
-    wanted = {_without_hparams(run.replace(data=for_choosing(run.data), trial=True)) for run in plan.runs}
+    names = list(dict.fromkeys(name for run in plan.runs for name in initial_bounds(run.training, plan.study.search)))
+    wanted = {_without_hparams(run.replace(data=for_choosing(run.data), trial=True), names) for run in plan.runs}
     stored = store.frame()
     trials = store.results(stored["key"][stored["trial"] & stored["stage"].notna()], history=False)
-    configs = {each.key: each.config for each in trials if _without_hparams(each.config) in wanted}
+    configs = {each.key: each.config for each in trials if _without_hparams(each.config, names) in wanted}
     frame = stored[stored["key"].isin(configs)].reset_index(drop=True)
-    columns = {name: [getattr(configs[key].training, name) for key in frame["key"]] for name in names}
+    columns = {name: [value_of(configs[key], name) for key in frame["key"]] for name in names}
     each = length.get("rounds", 0) * length.get("trials", 0) + FINALISTS * length.get("seeds", 0)
     complete = "results" in saved.more
     return search_section(
@@ -185,11 +185,13 @@ def _search(saved: SavedStudy, store: Store) -> Section:
     )
 
 
-def _without_hparams(config: RunConfig) -> str:
+def _without_hparams(config: RunConfig, names: Sequence[str]) -> str:
     """Return what all trials of an activation in one search have in common."""
     identity: dict[str, Any] = config.identity()
-    training = {name: value for name, value in identity["training"].items() if name not in RANGES}
-    return canonical(identity | {"training": training, "seed": None})
+    training = {name: value for name, value in identity["training"].items() if name not in {*RANGES, *names, "options"}}
+    model = {name: value for name, value in identity["model"].items() if name not in names}
+    widths = None if "width" in names else identity["widths"]
+    return canonical(identity | {"training": training, "model": model, "widths": widths, "seed": None})
 
 
 def search_section(

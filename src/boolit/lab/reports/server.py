@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 from collections.abc import Sequence
+from datetime import timedelta
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any, cast
 from boolit.errors import UserError
 from boolit.lab.reports.page import html_page
 from boolit.lab.reports.report import read_section
-from boolit.lab.results.store import FILE
+from boolit.lab.results.store import FILE, PROGRESS, Store
 from boolit.lab.studies import load
 from boolit.lab.studies.planner import SAVED
 
@@ -29,7 +31,7 @@ SECURITY = {
 
 
 class ReportServer(ThreadingHTTPServer):
-    """Serves the page of results folders at ``/`` and a tag of their state at ``/state``, to this machine only."""
+    """Serves the page of results folders at ``/``, a tag of their state at ``/state`` and `progress` at ``/progress``."""
 
     daemon_threads = True
 
@@ -49,6 +51,10 @@ class ReportServer(ThreadingHTTPServer):
         """Address of the page."""
         return f"http://{HOST}:{self.server_port}/"
 
+    def progress(self) -> str:
+        """Return a line per folder: the counts of the terminal, rate, time left, the last result, and whether anybody works."""
+        return "\n".join(map(progress_line, self.folders))
+
     def state(self) -> str:
         """Return a tag that changes whenever a file that the page depends on is written."""
         files = [folder / name for folder in self.folders for name in (FILE, f"{FILE}-wal", SAVED)]
@@ -62,6 +68,32 @@ class ReportServer(ThreadingHTTPServer):
                 self._page = html_page([read_section(folder) for folder in self.folders], live=tag).encode()
                 self._tag = tag
             return self._page
+
+
+def progress_line(folder: Path) -> str:
+    """Return how far the command that works on a results folder is."""
+    with Store(folder) as store:
+        working, last = store.in_use(), store.last_recorded()
+        if working:
+            try:
+                entries = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
+            except (OSError, ValueError):
+                entries = {}
+            words = [f"{entries['done']:,} of {entries['total']:,} runs"] if entries else ["Starting"]
+            if rate := entries.get("rate"):
+                words.append(f"{rate:.3g} runs/s" if rate >= 0.1 else f"{60 * rate:.3g} runs/min")
+            if (left := entries.get("seconds_left")) is not None:
+                words.append(f"about {timedelta(seconds=round(left))} left")
+        else:
+            planned = {run.key for run in load(folder).plan.runs}
+            done = len(store.finished(planned)) if store.path.is_file() else 0
+            words = [f"{done:,} of {len(planned):,} runs"]
+    text = ", ".join(words)
+    if last is not None:
+        text += f". Last result at {last.astimezone():%H:%M:%S on %Y-%m-%d}"
+    if not working and done < len(planned):
+        text += ". Nobody is working on it; the same command resumes"
+    return f"{text}."
 
 
 def _describe(path: Path) -> tuple[int, ...]:
@@ -88,6 +120,8 @@ class _Handler(BaseHTTPRequestHandler):
                 tag = server.state()
                 same = self.headers.get("If-None-Match") == tag
                 self._answer(HTTPStatus.NOT_MODIFIED if same else HTTPStatus.OK, b"", "text/plain", {"ETag": tag})
+            elif self.path == "/progress":
+                self._answer(HTTPStatus.OK, server.progress().encode(), "text/plain; charset=utf-8")
             elif self.path == "/favicon.ico":
                 self._answer(HTTPStatus.NO_CONTENT, b"", "image/x-icon")
             else:

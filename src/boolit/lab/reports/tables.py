@@ -20,11 +20,13 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from boolit.errors import UserError
+from boolit.lab.common.plugins import Registry
 from boolit.lab.reports.page import html_table
 from boolit.lab.results.names import (
     MINUS,
     channels_of,
     format_p,
+    format_setting,
     latex_escape,
     metric_label,
     paper_name,
@@ -122,7 +124,7 @@ def _column_width(heading: str, cells: Iterable[str], split_heading: Callable[[s
 
 
 MakeTable = Callable[[pd.DataFrame], "Table | None"]
-_REGISTERED: dict[str, MakeTable] = {}
+TABLES: Registry[MakeTable] = Registry("table", {})
 
 
 def register(make: MakeTable) -> MakeTable:
@@ -139,8 +141,7 @@ def register(make: MakeTable) -> MakeTable:
         >>> longest_run(pd.DataFrame({"activation": ["relu", "relu"], "seconds": [1.0, 2.5]})).text.loc["relu", "seconds"]
         '2.5'
     """
-    _REGISTERED[make.__name__] = make
-    return make
+    return TABLES.add(make.__name__, make)
 
 
 class _Builder:
@@ -171,7 +172,7 @@ def study_tables(comparisons: Sequence[Comparison], title: str, frame: pd.DataFr
     tables = [score_table(comparisons, title)] if len(comparisons) > 1 else []
     for comparison in comparisons:
         tables.append(comparison_table(comparison, f"{title}, {comparison.label}" if comparison.label else title))
-    made = (make(frame) for make in _REGISTERED.values()) if frame is not None else ()
+    made = (make(frame) for make in TABLES.registered.values()) if frame is not None else ()
     return [*tables, *(table for table in made if table is not None)]
 
 
@@ -383,7 +384,7 @@ def search_table(frame: pd.DataFrame, metric: Metric, names: Sequence[str], titl
     for name in ("seeds", "diverged"):
         builder.add(name, [str(count) for count in columns[name]], value=columns[name])
     for name in names:
-        builder.add(name.replace("_", " "), [f"{value:.3g}" for value in columns[name]], value=columns[name])
+        builder.add(name.replace("_", " "), [format_setting(value) for value in columns[name]], value=columns[name])
     note = "Means over the seeds of each setting, on the rows that chose it: they say nothing about new rows."
     return builder.table(
         title, note, "A diverged run counts as the worst that did not. #2 is an activation's second-best setting."

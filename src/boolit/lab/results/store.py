@@ -29,7 +29,7 @@ from boolit.lab.runs import Result, RunConfig, canonical
 if TYPE_CHECKING:
     import pandas as pd
 
-FILE, LOCK = "runs.sqlite", ".lock"
+FILE, LOCK, PROGRESS = "runs.sqlite", ".lock", "progress.json"
 FORMATS = ("csv", "json", "parquet")  # of exports
 VERSION = 3
 APPLICATION_ID = 0x626F6F6C  # "bool"
@@ -73,6 +73,13 @@ _ERRORS = {  # parts of SQLite's messages, and what the user can do
 }
 
 
+def write_progress(folder: Path, done: int, total: int, rate: float | None, seconds_left: float | None) -> None:
+    """Write the counts that a command shows on its terminal, for readers of the folder."""
+    entries = {"done": done, "total": total, "rate": rate, "seconds_left": seconds_left}
+    with atomic_write(folder / PROGRESS) as part:
+        part.write_text(json.dumps(entries), encoding="utf-8")
+
+
 class Store:
     """The runs of one results folder.
 
@@ -89,7 +96,7 @@ class Store:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self._thread = threading.RLock()
-        self._lock = FileLock(self.folder / LOCK, timeout=0)
+        self._lock = FileLock(self.folder / LOCK, timeout=0.5)  # `in_use` of a reader holds it for a moment
         self._opened: sqlite3.Connection | None = None
 
     @property
@@ -130,6 +137,24 @@ class Store:
             with self._errors():
                 self._database(create=True)
             yield
+
+    def in_use(self) -> bool:
+        """Return whether a process holds the right to write to the folder."""
+        try:
+            with FileLock(self.folder / LOCK, timeout=0):
+                return False
+        except Timeout:
+            return True
+        except OSError:  # a folder that only others may write to
+            return False
+
+    def last_recorded(self) -> datetime | None:
+        """Return the time of the last result."""
+        if not self.path.is_file():
+            return None
+        with self._reading() as database:
+            text = database.execute("SELECT max(recorded) FROM runs").fetchone()[0]
+        return None if text is None else datetime.fromisoformat(text)
 
     def finished(self, keys: Iterable[str] | None = None) -> set[str]:
         """Return the keys of recorded runs, diverged ones included: all of them, or those among ``keys``."""

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 import boolit
 from boolit.errors import UserError, user_input
 from boolit.lab.common.files import atomic_write
-from boolit.lab.datasets import Description, describe
+from boolit.lab.datasets import Description, Task, describe
 from boolit.lab.runs import KEY_DIGITS, RunConfig, canonical
 from boolit.lab.studies.study import Fail, Study, StudyFile
 from boolit.lab.training import bytes_per_run, distributed
-from boolit.lab.training.recipe import LOSS_OF_TASK, METRIC_OF_TASK, PER_RUN, TASKS_OF_LOSS
+from boolit.lab.training.extensions import LOSSES, METRICS
+from boolit.lab.training.recipe import LOSS_OF_TASK, METRIC_OF_TASK, PER_RUN
 from boolit.nn import Activation
 from boolit.nn.width import round_width
 
@@ -116,7 +117,7 @@ def cohorts(runs: Iterable[RunConfig], memory: int = COHORT_BYTES) -> list[Cohor
 def _fit(runs: Sequence[RunConfig], memory: int) -> Iterator[Cohort]:
     run, most = runs[0], 1
     if not (run.model.trains_alone or distributed.size() > 1):
-        most = memory // bytes_per_run(describe(run.data), run.model, run.activation, run.widths, run.training.batch)
+        most = memory // bytes_per_run(describe(run.data), run.model, run.activation, run.widths, run.training)
     return divide(runs, -(-len(runs) // max(1, most)))
 
 
@@ -136,8 +137,12 @@ def shape(run: RunConfig) -> str:
 
 
 def _configs(study: Study, name: str, profile: str | None, data: Description, spec: str, fail: Fail) -> Iterator[RunConfig]:
-    recipe = study.recipe(spec)
-    recipe = recipe.model_copy(update={"loss": recipe.loss or LOSS_OF_TASK[data.task]})
+    study = study.tuned(spec)
+    recipe = study.training
+    # The metrics are part of the key: a run that has not measured them is trained again.
+    chosen = [study.metric.name, *([recipe.patience_on] if recipe.patience else [])]
+    metrics = dict.fromkeys([*recipe.metrics, *(name for name in chosen if name in _registered_metrics(data.task))])
+    recipe = recipe.model_copy(update={"loss": recipe.loss or LOSS_OF_TASK[data.task], "metrics": list(metrics)})
     for widths, budget in _sizes(study, data, boolit.activation(spec), fail):
         yield RunConfig(
             study=name,
@@ -181,7 +186,10 @@ def _check(study: Study, data: Description, fail: Fail) -> None:
         raise fail("metric.split", f"{metric.split!r} is not a split of the data; it has {', '.join(data.samples)}")
     _check_metric("metric.name", metric.name, metric.split, data, fail)
     for recipe in map(study.recipe, study.sweep.activation):
-        if recipe.loss and task not in TASKS_OF_LOSS[recipe.loss]:
+        for name in recipe.metrics:
+            if name not in _registered_metrics(task):
+                raise fail("training.metrics", f"{name!r} is not a registered metric of {task} data")
+        if recipe.loss and task not in LOSSES.get(recipe.loss).tasks:
             raise fail("training.loss", f"{recipe.loss!r} does not fit {task} data; use {LOSS_OF_TASK[task]!r}")
         if recipe.patience is not None:
             if "valid" not in data.samples:
@@ -196,7 +204,15 @@ def _check_metric(key: str, name: str, split: str, data: Description, fail: Fail
 
 def known_metrics(data: Description, split: str) -> list[str]:
     """Return the metrics that runs on the data measure on a split."""
-    return [METRIC_OF_TASK[data.task], "loss", *(data.extra_metrics if split != "train" else ())]
+    return [
+        METRIC_OF_TASK[data.task],
+        "loss",
+        *((*data.extra_metrics, *_registered_metrics(data.task)) if split != "train" else ()),
+    ]
+
+
+def _registered_metrics(task: Task) -> list[str]:
+    return [name for name, metric in METRICS.registered.items() if task in metric.tasks]
 
 
 class SavedStudy(NamedTuple):

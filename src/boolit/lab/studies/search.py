@@ -2,7 +2,7 @@
 
 Each round draws settings within bounds and trains each once; then the bounds close in on the round's best settings. The best
 settings of all rounds are trained with many seeds, and the one with the best mean wins. The runs of a search never read test
-rows (`boolit.lab.datasets.holdout`), and no seed of a study takes part.
+rows (`boolit.lab.datasets`), and no seed of a study takes part.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ import torch
 
 from boolit.errors import UserError
 from boolit.lab.common.random import generator
-from boolit.lab.datasets import describe
-from boolit.lab.datasets.holdout import for_choosing
+from boolit.lab.datasets import describe, for_choosing
 from boolit.lab.runs import Metric, Result, RunConfig
 from boolit.lab.studies.planner import Plan, known_metrics, plan
-from boolit.lab.studies.study import StudyFile
+from boolit.lab.studies.study import Study, StudyFile, sort_setting
 from boolit.lab.training import Recipe
+from boolit.lab.training.extensions import OPTIMIZERS
+from boolit.nn import activation
+from boolit.nn.width import round_width
 
 ROUNDS, TRIALS, SEEDS, FINALISTS = 4, 120, 120, 10  # a:mnist
 BEST_OF_ROUND, SPREAD = 5, 1.5
@@ -50,21 +52,87 @@ def _below_one(x: float) -> float:
     return float(f"{1 - 10**x:.8g}")
 
 
+def _rounded(x: float) -> float:
+    return float(f"{x:.4g}")
+
+
+def _whole(x: float) -> float:
+    return max(1, round(10**x))
+
+
 RANGES = {  # tab:hparam-search
     "beta1": Range((-3.0, -0.5), _below_one, (-7.0, 0.0)),
     "beta2": Range((-5.0, -1.0), _below_one, (-7.0, 0.0)),
     "eps": Range((-10.0, -6.0), _power),
     "weight_decay": Range((-7.0, -3.0), _power),
     "learning_rate": Range((-4.0, 0.0), _power),
-    "peak": Range((0.1, 0.5), lambda x: float(f"{x:.4g}"), (0.01, 0.99)),
+    "peak": Range((0.1, 0.5), _rounded, (0.01, 0.99)),
 }
 
 
-def initial_bounds(recipe: Recipe) -> Bounds:
-    """Return the bounds of the first round for the hyper-parameters that a recipe uses."""
-    unused = {"beta1", "beta2", "eps"} if recipe.optimizer == "sgd" else set()
+OTHERS = {  # which a study may name in [search], as it may the options of a registered optimizer
+    "momentum": Range((0.0, 0.99), _rounded, (0.0, 0.999)),
+    "dropout": Range((0.0, 0.5), _rounded, (0.0, 0.99)),
+    "batch": Range((1.0, 3.0), _whole, (0.0, 7.0)),
+    "width": Range((1.0, 3.0), _whole, (0.0, 7.0)),
+}
+COORDINATES: dict[Callable[[float], float], Callable[[float], float]] = {
+    _power: math.log10,
+    _whole: math.log10,
+    _below_one: lambda value: math.log10(1 - value),
+    _rounded: float,
+}
+
+
+def range_of(name: str) -> Range:
+    """Return the range of a hyper-parameter; options of registered optimizers are drawn uniformly."""
+    return RANGES.get(name) or OTHERS.get(name) or Range((0.0, 1.0), _rounded)
+
+
+def initial_bounds(recipe: Recipe, search: Mapping[str, Sequence[float]] | None = None) -> Bounds:
+    """Return the bounds of the first round: those of ``[search]``, or the paper's for what a recipe uses."""
+    if search:
+        ends = {name: sorted(map(COORDINATES[range_of(name).value], values)) for name, values in search.items()}
+        return {name: (low, high) for name, (low, high) in ends.items()}
+    unused = {"beta1", "beta2", "eps"} - set(OPTIMIZERS.get(recipe.optimizer).searched)
     unused |= set() if recipe.schedule in ("one-cycle", "triangular") else {"peak"}
     return {name: each.bounds for name, each in RANGES.items() if name not in unused}
+
+
+def check_bounds(study: Study) -> None:
+    """Raise UserError if ``[search]`` names something that cannot be searched, or bounds that do not fit."""
+    own = OPTIMIZERS.get(study.training.optimizer).options
+    known = [*RANGES, "momentum", "batch", "width", *(["dropout"] if "dropout" in type(study.model).model_fields else []), *own]
+    for name, (low, high) in study.search.items():
+        if name not in known:
+            raise UserError(f"search.{name} is not a hyper-parameter of this study; choose among {', '.join(known)}")
+        value = range_of(name).value
+        wrong = low <= 0 if value in (_power, _whole) else not 0 <= low < 1 or high >= 1 if value is _below_one else False
+        if low >= high or wrong:
+            rule = {_below_one: "0 ≤ low < high < 1", _rounded: "low < high"}.get(value, "0 < low < high")
+            raise UserError(f"search.{name} is [{low:g}, {high:g}]; it must be [low, high] with {rule}")
+
+
+def with_setting(run: RunConfig, setting: Setting) -> RunConfig:
+    """Return a run with other hyper-parameters."""
+    training, of_model, width = sort_setting(setting, run.model, run.training)
+    if not of_model and width is None:
+        return run.replace(training=training)
+    model, gate, widths = run.model.model_copy(update=of_model), activation(run.activation), run.widths
+    if width is not None:
+        widths = tuple(round_width(each, gate.width_multiple) for each in model.widths(int(width), run.depth))
+    parameters = model.parameters(run.inputs, run.outputs, widths, gate)
+    return run.replace(training=training, model=model, widths=widths, parameters=parameters)
+
+
+def value_of(run: RunConfig, name: str) -> float:
+    """Return a hyper-parameter of a run."""
+    if name == "width":
+        return run.widths[0]
+    own = {**OPTIMIZERS.get(run.training.optimizer).options, **run.training.options}
+    return float(
+        own[name] if name in own else getattr(run.model if name in type(run.model).model_fields else run.training, name)
+    )
 
 
 def draw(bounds: Bounds, trials: int, *words: str | int) -> list[Point]:
@@ -74,15 +142,15 @@ def draw(bounds: Bounds, trials: int, *words: str | int) -> list[Point]:
     return [{name: low + share * (high - low) for share, (name, (low, high)) in zip(row, ends, strict=True)} for row in shares]
 
 
-def tighten(best: Sequence[Point]) -> Bounds:
-    """Return mean ± 1.5 weighted standard deviations of the best points of a round, best first.
+def tighten(best: Sequence[Point], within: Bounds | None = None) -> Bounds:
+    """Return mean ± 1.5 weighted standard deviations of the best points of a round, best first, inside the bounds of a study.
 
     NOTE[paper]: the weights are not given; here the n best weigh n, n-1, …, 1. Bounds may leave the initial ones, as the
     authors' published values do, but not the domain of the hyper-parameter.
     """
     weights, bounds = range(len(best), 0, -1), {}
     for name in best[0]:
-        mean, (least, most) = fmean(x[name] for x in best), RANGES[name].limits
+        mean, (least, most) = fmean(x[name] for x in best), within[name] if within else range_of(name).limits
         variance = sum(weight * (x[name] - mean) ** 2 for weight, x in zip(weights, best, strict=True)) / sum(weights)
         low, high = (min(most, max(least, mean + side * SPREAD * variance**0.5)) for side in (-1, 1))
         bounds[name] = (low, high)
@@ -91,7 +159,7 @@ def tighten(best: Sequence[Point]) -> Bounds:
 
 def to_setting(x: Point) -> Setting:
     """Return the hyper-parameters that a point stands for."""
-    return {name: RANGES[name].value(value) for name, value in x.items()}
+    return {name: range_of(name).value(value) for name, value in x.items()}
 
 
 @dataclass(frozen=True)
@@ -125,6 +193,7 @@ class SearchResult:
 def plan_search(file: StudyFile, profile: str | None = None, sets: Sequence[str] = ()) -> Plan:
     """Plan a study with one run per activation, whose hyper-parameters a search varies."""
     planned = plan(file, profile, seeds=1, sets=sets)
+    check_bounds(planned.study)
     if len({run.activation for run in planned.runs}) < len(planned.runs):
         example = "--set 'sweep.width=[32]'"
         raise UserError(f"a search tunes one size, but {planned.name} has several; choose one, such as {example}")
@@ -147,7 +216,7 @@ def search(
     results = []
     for planned_run in planned.runs:
         run = _without_test_rows(planned_run)
-        tried = _rounds(run, train, rounds, trials)
+        tried = _rounds(run, train, rounds, trials, planned.study.search)
         if tried is None:
             return None
         ranked = _final(run, train, [to_setting(x) for _, x in _best_first(tried)[:finalists]], seeds)
@@ -164,23 +233,28 @@ def _without_test_rows(run: RunConfig) -> RunConfig:
     return run.replace(study=f"{run.study}-search", data=data, metric=metric, trial=True)
 
 
-def _rounds(run: RunConfig, train: Train, rounds: int, trials: int) -> list[tuple[float, Point]] | None:
+def _rounds(
+    run: RunConfig, train: Train, rounds: int, trials: int, search: Mapping[str, Sequence[float]]
+) -> list[tuple[float, Point]] | None:
     """Train the settings of all rounds and return each with its merit, or None if interrupted."""
-    bounds, tried = initial_bounds(run.training), list[tuple[float, Point]]()
+    bounds, tried = initial_bounds(run.training, search), list[tuple[float, Point]]()
+    within = bounds if search else None
     for number in range(rounds):
         points = draw(bounds, trials, run.study.removesuffix("-search"), run.activation, number)
         settings, stage = enumerate(map(to_setting, points)), f"round {number}"
-        results = train([run.replace(seed=ROUND_SEEDS + i, stage=stage, training=setting) for i, setting in settings])
+        results = train([with_setting(run, setting).replace(seed=ROUND_SEEDS + i, stage=stage) for i, setting in settings])
         if results is None:
             return None
         tried += [(_merit(run.metric, result), x) for x, result in zip(points, results, strict=True)]
-        bounds = tighten([x for _, x in _best_first(tried[-trials:])[:BEST_OF_ROUND]])
+        bounds = tighten([x for _, x in _best_first(tried[-trials:])[:BEST_OF_ROUND]], within)
     return tried
 
 
 def _final(run: RunConfig, train: Train, settings: Sequence[Setting], seeds: int) -> list[Finalist] | None:
     numbers, metric = range(FINAL_SEEDS, FINAL_SEEDS + seeds), run.metric
-    results = train([each for setting in settings for each in run.replace(stage="final", training=setting).with_seeds(numbers)])
+    results = train(
+        [each for setting in settings for each in with_setting(run, setting).replace(stage="final").with_seeds(numbers)]
+    )
     if results is None:
         return None
     # A diverged run counts as the worst run of all finalists that did not diverge.

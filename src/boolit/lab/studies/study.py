@@ -9,17 +9,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 import boolit
 from boolit.errors import UserError
-from boolit.lab.common.files import read_bounded
 from boolit.lab.datasets import AnySource, source_type
-from boolit.lab.models import AnyFamily, family_type
+from boolit.lab.models import AnyFamily, Family, family_type
 from boolit.lab.runs import Metric
 from boolit.lab.training import Recipe
+from boolit.lab.training.extensions import OPTIMIZERS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -108,11 +108,37 @@ class Study(Section):
     training: Recipe
     metric: Metric
     hparams: dict[Spec, dict[str, Any]] = {}
+    search: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]] = {}
     keep_weights: bool = False
 
     def recipe(self, spec: str) -> Recipe:
         """Return the recipe of an activation: the study's, updated with the activation's own hyper-parameters."""
-        return Recipe.model_validate(self.training.model_dump(exclude_unset=True) | self.hparams.get(spec, {}))
+        return self.tuned(spec).training
+
+    def tuned(self, spec: str) -> Study:
+        """Return the study with an activation's own hyper-parameters in its training, model and width."""
+        setting = sort_setting(self.hparams.get(spec, {}), self.model, self.training)
+        model = type(self.model).model_validate(self.model.model_dump() | setting.model) if setting.model else self.model
+        width = {"params": None, "width": [setting.width], "rounding": "nearest"}
+        sweep = self.sweep if setting.width is None else self.sweep.model_copy(update=width)
+        training = Recipe.model_validate(self.training.model_dump(exclude_unset=True) | setting.training)
+        return self.model_copy(update={"model": model, "sweep": sweep, "training": training})
+
+
+class SortedSetting(NamedTuple):
+    """Hyper-parameters by what they belong to."""
+
+    training: dict[str, Any]
+    model: dict[str, Any]
+    width: int | None
+
+
+def sort_setting(setting: Mapping[str, Any], model: Family, recipe: Recipe) -> SortedSetting:
+    """Sort hyper-parameters: options of the optimizer or of the model, the width, and else of ``[training]``."""
+    own = {name: value for name, value in setting.items() if name in OPTIMIZERS.get(recipe.optimizer).options}
+    of_model = {name: value for name, value in setting.items() if name in type(model).model_fields}
+    training = {name: value for name, value in setting.items() if name not in {*own, *of_model, "width"}}
+    return SortedSetting(training | ({"options": {**recipe.options, **own}} if own else {}), of_model, setting.get("width"))
 
 
 @dataclass(frozen=True)
@@ -174,7 +200,7 @@ def _find(name_or_path: str | Path) -> Path:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(read_bounded(path).decode())
+        return tomllib.loads(path.read_text("utf-8"))
     except UserError:
         raise
     except OSError as error:

@@ -15,9 +15,11 @@ from boolit.errors import UserError
 from boolit.lab.common.devices import is_resident
 from boolit.lab.common.random import generator, keys
 from boolit.lab.datasets import Dataset, Description, Resample
+from boolit.lab.datasets.base import ExtraMetrics
 from boolit.lab.models import Family, Stacked
 from boolit.lab.training import distributed
-from boolit.lab.training.recipe import LOSS_OF_TASK, PER_RUN, Loss, Recipe
+from boolit.lab.training.extensions import LOSSES, METRICS, OPTIMIZERS, LossFunction
+from boolit.lab.training.recipe import LOSS_OF_TASK, PER_RUN, Recipe
 
 BLOCK_NUMEL = 2**20  # numbers of consecutive batches that are gathered together
 CACHED_NUMEL = 2**22  # numbers of an evaluation split that is gathered once for all epochs: 16 MiB
@@ -64,10 +66,32 @@ class Job:
         """Number of runs."""
         return len(self.seeds)
 
-    @property
-    def loss(self) -> Loss:
+    @cached_property
+    def loss(self) -> LossFunction:
         """The loss of the recipe or of the task."""
-        return self.recipe.loss or LOSS_OF_TASK[self.dataset.task]
+        return LOSSES.get(self.recipe.loss or LOSS_OF_TASK[self.dataset.task]).function
+
+    @cached_property
+    def extra_metrics(self) -> ExtraMetrics | None:
+        """The metrics that the data or the recipe add, of all outputs on a split."""
+        dataset, names = self.dataset, self.recipe.metrics
+        if not names:
+            return dataset.extra_metrics
+
+        def measure(split: str, outputs: Tensor) -> dict[str, Tensor]:
+            values = dict(dataset.extra_metrics(split, outputs)) if dataset.extra_metrics else {}
+            targets = dataset.splits[split].y.to(outputs.device).expand(len(outputs), *dataset.splits[split].y.shape)
+            if dataset.task == "regression":
+                outputs, targets = dataset.unit * outputs, dataset.unit * targets
+            for name in names:
+                value = METRICS.get(name).function(outputs, targets)  # type: ignore[misc]  # the planner checks that it has one
+                if value.shape != (len(outputs),):
+                    shape = f"{tuple(value.shape)} instead of one value per run, ({len(outputs)},)"
+                    raise UserError(f"the metric {name!r} returned values of shape {shape}")
+                values[name] = value
+            return values
+
+        return measure
 
     @property
     def stacked(self) -> bool:
@@ -112,8 +136,11 @@ class Job:
         return replace(self, dataset=replace(self.dataset, splits={**self.dataset.splits, **moved}))
 
     def hyper(self) -> dict[str, Tensor]:
-        """Return the options in `PER_RUN`, ``(runs,)`` each in float64."""
-        return {name: torch.tensor([float(getattr(r, name)) for r in self.recipes], dtype=torch.float64) for name in PER_RUN}
+        """Return the options in `PER_RUN` and those of a registered optimizer, ``(runs,)`` each in float64."""
+        values = {name: [float(getattr(recipe, name)) for recipe in self.recipes] for name in PER_RUN}
+        own = {**OPTIMIZERS.get(self.recipe.optimizer).options, **self.recipe.options}
+        values |= {name: [value] * self.runs for name, value in own.items()}
+        return {name: torch.tensor(each, dtype=torch.float64) for name, each in values.items()}
 
     def build_stacked(self, runs: Sequence[int]) -> Stacked:
         """Return the initialized networks of some runs as one model."""
@@ -257,13 +284,13 @@ def gather(stored: Tensor, rows: Tensor) -> Tensor:
     return stored.index_select(0, flat).view(shape)
 
 
-def bytes_per_run(data: Description, model: Family, spec: str, widths: Sequence[int], batch: int) -> int:
+def bytes_per_run(data: Description, model: Family, spec: str, widths: Sequence[int], recipe: Recipe) -> int:
     """Estimate the memory of one run in training."""
     shape = (tuple(data.inputs), data.outputs, tuple(widths))
     train = data.samples["train"]
-    kept = 2 * saved_bytes(model, *shape, spec) * min(batch, train)
+    kept = 2 * saved_bytes(model, *shape, spec) * min(recipe.batch, train)
     others = [count for name, count in data.samples.items() if name != "train"]
-    outputs = FLOAT_BYTES * max(others, default=0) * data.outputs if data.extra_metrics else 0
+    outputs = FLOAT_BYTES * max(others, default=0) * data.outputs if data.extra_metrics or recipe.metrics else 0
     parameters = COPIES_OF_PARAMETERS * model.parameters(*shape, boolit.activation(spec))
     return FLOAT_BYTES * (parameters + 2 * train) + max(kept, outputs)
 

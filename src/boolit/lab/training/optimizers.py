@@ -1,4 +1,4 @@
-"""Learning-rate schedules, and Adam, AdamW and SGD of stacked runs with hyper-parameters per run.
+"""Learning-rate schedules, and optimizers of stacked runs with hyper-parameters per run: Adam, AdamW, SGD and registered ones.
 
 torch.optim has no learning rate per row of a tensor. Here the parameters of all layers lie in one matrix with a row per run, so
 that a step is one pass over it.
@@ -7,14 +7,17 @@ that a step is one pass over it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from boolit.lab.kernels import OptimizerStep
 from boolit.lab.models import Family, Stacked
-from boolit.lab.training.recipe import Optimizer, Recipe, Schedule
+from boolit.lab.training.extensions import HYPER, SCHEDULES, Hyper, Optimizer, Step
+from boolit.lab.training.recipe import Recipe
 
 START_DIVISOR, FINAL_DIVISOR = 25.0, 1e4  # of OneCycleLR
 LOWEST = 1e-8  # rate at both ends of the triangular schedule
@@ -28,24 +31,37 @@ def epoch_rates(recipe: Recipe, epoch: int, steps: int, highest: Tensor, peak: T
     return learning_rates(recipe.schedule, torch.arange(first, first + steps), total, highest, peak)
 
 
-def learning_rates(schedule: Schedule, steps: Tensor, total: int, highest: Tensor, peak: Tensor) -> Tensor:
+def learning_rates(schedule: str, steps: Tensor, total: int, highest: Tensor, peak: Tensor) -> Tensor:
     """Return the learning rates at some of ``total`` steps, ``(steps, runs)`` in float64.
 
     Example:
         >>> learning_rates("cosine", torch.arange(3), 4, torch.ones(1), torch.ones(1)).squeeze(1)
         tensor([1.0000, 0.8536, 0.5000], dtype=torch.float64)
     """
-    steps, highest, peak = steps.double().unsqueeze(1), highest.double(), peak.double()
-    if schedule == "constant":
-        return highest.expand(len(steps), -1)
-    if schedule == "cosine":
-        return _cosine(highest, torch.zeros_like(highest), steps / total)
-    if schedule == "one-cycle":
-        start, turn = highest / START_DIVISOR, peak * total - 1
-        up = _cosine(start, highest, steps / turn)
-        down = _cosine(highest, start / FINAL_DIVISOR, (steps - turn) / (total - 1 - turn))
-        return torch.where((steps <= turn) & (turn > 0), up, down)
-    # torch's CyclicLR with step_size_up = int(peak * total) and the remaining steps down.
+    rates = SCHEDULES.get(schedule)(steps.double().unsqueeze(1), total, highest.double(), peak.double())
+    return torch.as_tensor(rates, dtype=torch.float64).expand(len(steps), len(highest))
+
+
+def constant(_steps: Tensor, _total: int, highest: Tensor, _peak: Tensor) -> Tensor:
+    """Keep the highest rate."""
+    return highest
+
+
+def cosine(steps: Tensor, total: int, highest: Tensor, _peak: Tensor) -> Tensor:
+    """Fall from the highest rate to 0 along a cosine."""
+    return _cosine(highest, torch.zeros_like(highest), steps / total)
+
+
+def one_cycle(steps: Tensor, total: int, highest: Tensor, peak: Tensor) -> Tensor:
+    """Rise to the highest rate until ``peak`` and fall to nearly 0, as torch's OneCycleLR."""
+    start, turn = highest / START_DIVISOR, peak * total - 1
+    up = _cosine(start, highest, steps / turn)
+    down = _cosine(highest, start / FINAL_DIVISOR, (steps - turn) / (total - 1 - turn))
+    return torch.where((steps <= turn) & (turn > 0), up, down)
+
+
+def triangular(steps: Tensor, total: int, highest: Tensor, peak: Tensor) -> Tensor:
+    """Rise and fall linearly, as torch's CyclicLR with step_size_up = int(peak * total) and the remaining steps down."""
     turn = (peak * total).floor().clamp(1, max(total - 1, 1))
     share = torch.where(steps <= turn, steps / turn, (total - steps) / (total - turn))
     return LOWEST + (highest - LOWEST) * share
@@ -56,31 +72,29 @@ def _cosine(first: Tensor, last: Tensor, share: Tensor) -> Tensor:
 
 
 class StackedOptimizer:
-    """Adam, AdamW or SGD on all runs of a stacked model.
+    """An optimizer on all runs of a stacked model.
 
     The model's parameters become views of ``values``, one matrix ``(runs, parameters)``.
 
     Args:
         model: the stacked model.
         family: gives factors on the learning rate by parameter.
-        rule: ``adam``, ``adamw`` or ``sgd``.
-        hyper: hyper-parameters, ``(runs,)`` each.
+        kind: the optimizer.
+        hyper: its options, ``(runs,)`` each.
         decay_norm: whether weight decay applies to normalization layers.
     """
 
-    def __init__(
-        self, model: Stacked, family: Family, rule: Optimizer, hyper: Mapping[str, Tensor], decay_norm: bool = True
-    ) -> None:
+    def __init__(self, model: Stacked, family: Family, kind: Optimizer, hyper: Hyper, decay_norm: bool = True) -> None:
         named = dict(model.named_parameters())
         self.parameters = list(named.values())
-        self.values = torch.cat([parameter.detach().flatten(1) for parameter in self.parameters], 1)
+        # reshape, because a scalar parameter has no dimension but that of the runs
+        self.values = torch.cat([parameter.detach().reshape(len(parameter), -1) for parameter in self.parameters], 1)
         sizes = [parameter[0].numel() for parameter in self.parameters]
         for parameter, columns in zip(self.parameters, torch.split(self.values, sizes, 1), strict=True):
             parameter.data = columns.view(parameter.shape)
-        self.rule, self._hyper = rule, {name: value.double() for name, value in hyper.items()}
-        self.state = {name: torch.zeros_like(self.values) for name in (("velocity",) if rule == "sgd" else ("mean", "square"))}
-        self._step = OptimizerStep(
-            rule,
+        self._kind, self._hyper = kind, {name: value.double() for name, value in hyper.items()}
+        self.state = {name: torch.zeros_like(self.values) for name in kind.state}
+        self._step = kind.stacked(
             self.values,
             list(self.state.values()),
             sizes,
@@ -90,18 +104,92 @@ class StackedOptimizer:
 
     def prepare(self, first: int, rates: Tensor) -> None:
         """Compute what depends on the step alone, for steps from ``first`` on, with rates ``(steps, runs)``."""
-        hyper, zeros = self._hyper, torch.zeros_like(rates)
         # In float64, as torch's Python floats are.
         steps = torch.arange(first + 1, first + 1 + len(rates), dtype=torch.float64).unsqueeze(1)
-        if self.rule == "sgd":
-            columns = [hyper["weight_decay"], hyper["momentum"], zeros, zeros, zeros, -rates, zeros, zeros]
-        else:
-            beta1, beta2, decay = hyper["beta1"], hyper["beta2"], hyper["weight_decay"]
-            minus, root = -rates / (1 - beta1**steps), (1 - beta2**steps).rsqrt()
-            columns = [decay, 1 - beta1, 1 - beta2, beta2, hyper["eps"], minus, root, rates * decay]
+        columns = self._kind.numbers(rates, steps, self._hyper)
         self._numbers = torch.stack([column.expand_as(rates) for column in columns], 2).to(self.values)
 
     def step(self, losses: Tensor, weights: Tensor, index: int) -> None:
         """Minimize the weighted sum of losses with the ``index``-th of the prepared steps."""
         # No loss depends on two runs, so every run has its own gradient.
         self._step(torch.autograd.grad(losses, self.parameters, weights), self._numbers[index])
+
+
+def _sgd_numbers(rates: Tensor, _steps: Tensor, hyper: Hyper) -> list[Tensor]:
+    zeros = torch.zeros_like(rates)
+    return [hyper["weight_decay"], hyper["momentum"], zeros, zeros, zeros, -rates, zeros, zeros]
+
+
+def _adam_numbers(rates: Tensor, steps: Tensor, hyper: Hyper) -> list[Tensor]:
+    beta1, beta2, decay = hyper["beta1"], hyper["beta2"], hyper["weight_decay"]
+    minus, root = -rates / (1 - beta1**steps), (1 - beta2**steps).rsqrt()
+    return [decay, 1 - beta1, 1 - beta2, beta2, hyper["eps"], minus, root, rates * decay]
+
+
+def _torch_sgd(groups: list[dict[str, Any]], hyper: Mapping[str, float], fused: bool) -> torch.optim.Optimizer:
+    return torch.optim.SGD(groups, lr=0.0, momentum=hyper["momentum"], fused=fused)
+
+
+def _torch_adam(kind: type[torch.optim.Adam]) -> Callable[..., torch.optim.Optimizer]:
+    def make(groups: list[dict[str, Any]], hyper: Mapping[str, float], fused: bool) -> torch.optim.Optimizer:
+        return kind(groups, lr=0.0, betas=(hyper["beta1"], hyper["beta2"]), eps=hyper["eps"], fused=fused)
+
+    return make
+
+
+SGD = Optimizer(("velocity",), _sgd_numbers, partial(OptimizerStep, "sgd"), _torch_sgd)
+ADAM, ADAMW = (
+    Optimizer(("mean", "square"), _adam_numbers, partial(OptimizerStep, name), _torch_adam(kind), ("beta1", "beta2", "eps"))
+    for name, kind in (("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW))
+)
+
+
+def elementwise(step: Callable[..., None], state: tuple[str, ...], options: Mapping[str, float]) -> Optimizer:
+    """Return the optimizer of a function that `boolit.lab.register_optimizer` takes."""
+    names = (*HYPER, *options)
+
+    def numbers(rates: Tensor, steps: Tensor, hyper: Hyper) -> list[Tensor]:
+        return [rates, steps, *(hyper[name] for name in names)]
+
+    def stacked(values: Tensor, moments: Sequence[Tensor], sizes: Sequence[int], **factors: Sequence[float]) -> Step:
+        spread = torch.tensor(sizes, device=values.device)
+        rate_columns, decay_columns = (
+            torch.tensor(factors[name]).to(values).repeat_interleave(spread) for name in ("rate_factors", "decay_factors")
+        )
+        tensors = dict(zip(state, moments, strict=True))
+
+        @torch.no_grad()
+        def update(gradients: Sequence[Tensor], numbers: Tensor) -> None:
+            rate, number, *rest = numbers.unsqueeze(2).unbind(1)
+            hyper = dict(zip(names, rest, strict=True))
+            hyper["weight_decay"] = hyper["weight_decay"] * decay_columns
+            gradient = torch.cat([each.reshape(len(each), -1) for each in gradients], 1)
+            step(values, gradient, tensors, rate * rate_columns, hyper, number)
+
+        return update
+
+    def plain(groups: list[dict[str, Any]], hyper: Mapping[str, float], _fused: bool) -> torch.optim.Optimizer:
+        return _Elementwise(groups, step, state, {name: torch.tensor(value) for name, value in hyper.items()})
+
+    return Optimizer(state, numbers, stacked, plain, options=options)
+
+
+class _Elementwise(torch.optim.Optimizer):
+    """A registered optimizer of one network."""
+
+    def __init__(self, groups: list[dict[str, Any]], step: Callable[..., None], state: tuple[str, ...], hyper: Hyper) -> None:
+        super().__init__(groups, {"lr": 0.0})
+        self._function, self._names, self._hyper = step, state, hyper
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # noqa: ARG002
+        for group in self.param_groups:
+            hyper = {**self._hyper, "weight_decay": torch.tensor(group["weight_decay"])}
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                state = self.state[parameter]
+                if not state:
+                    state |= {"step": torch.tensor(0.0), **{name: torch.zeros_like(parameter) for name in self._names}}
+                state["step"] += 1
+                self._function(parameter, parameter.grad, state, torch.tensor(group["lr"]), hyper, state["step"])

@@ -1,75 +1,57 @@
-"""How a run is trained, the ``[training]`` table of a study, and the losses and metrics it is measured by."""
+"""How a run is trained: the ``[training]`` table of a study."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from boolit.lab.common.plugins import Registry
 from boolit.lab.datasets import Task
+from boolit.lab.training.extensions import LOSSES, METRICS, OPTIMIZERS, SCHEDULES, Goal
 
 if TYPE_CHECKING:
     from boolit.lab.datasets.images.augmentation import Augmentation
 
-Loss = Literal["bce", "cross-entropy", "mse"]
-Goal = Literal["max", "min"]
-Optimizer = Literal["adam", "adamw", "sgd"]
-Schedule = Literal["constant", "cosine", "one-cycle", "triangular"]
 Precision = Literal["float32", "bfloat16", "float16"]
 
-LOSS_OF_TASK: dict[Task, Loss] = {"binary": "bce", "classes": "cross-entropy", "regression": "mse"}
+LOSS_OF_TASK: dict[Task, str] = {"binary": "bce", "classes": "cross-entropy", "regression": "mse"}
 METRIC_OF_TASK: dict[Task, str] = {"binary": "accuracy", "classes": "accuracy", "regression": "rmse"}
-TASKS_OF_LOSS: dict[Loss, tuple[Task, ...]] = {
-    "bce": ("binary",),
-    "cross-entropy": ("classes",),
-    "mse": ("regression", "binary"),
-}
 # Options that may differ between runs of a cohort.
 PER_RUN = ("learning_rate", "beta1", "beta2", "eps", "weight_decay", "momentum", "peak")
 
 
-class MetricInfo(NamedTuple):
-    """Direction of a metric (``max`` if higher values are better), and whether it is shown in percent."""
+def known(registry: Registry[Any]) -> AfterValidator:
+    """Return a validator of the names in a registry."""
 
-    goal: Goal
-    percent: bool
+    def check(name: str) -> str:
+        registry.get(name)
+        return name
 
-
-RATE, ERROR = MetricInfo("max", percent=True), MetricInfo("min", percent=False)
-IRAVEN = (
-    *("center_single", "distribute_four", "distribute_nine"),
-    *("in_center_single_out_center_single", "in_distribute_four_out_center_single"),
-    *("left_center_single_right_center_single", "up_center_single_down_center_single"),
-)
-METRICS: dict[str, MetricInfo] = {
-    "loss": ERROR,
-    "rmse": ERROR,
-    "accuracy": RATE,
-    **{f"accuracy_{configuration}": RATE for configuration in IRAVEN},
-    **dict.fromkeys(("auc", "auc2", "auc3", "seen", "unseen", "harmonic"), RATE),  # compositional zero-shot learning
-    "patterns": MetricInfo("max", percent=False),  # solved sign patterns of parity
-}
+    return AfterValidator(check)
 
 
 class Recipe(BaseModel):
     """Optimizer, schedule and length of a training run.
 
     Args:
-        optimizer: ``adam``, ``adamw`` or ``sgd``, as in ``torch.optim``.
+        optimizer: ``adam``, ``adamw`` or ``sgd``, as in ``torch.optim``, or a registered one.
+        options: options of a registered optimizer.
         learning_rate: the highest rate of the schedule, or ``"find"`` to search for one.
         schedule: ``constant``; ``cosine``, down to 0; ``one-cycle``, as ``torch.optim.lr_scheduler.OneCycleLR`` without
-            cycled momentum; or ``triangular``, linear from 1e-8 to the highest rate and back.
+            cycled momentum; ``triangular``, linear from 1e-8 to the highest rate and back; or a registered one.
         epochs, batch: length of the training and samples per step. The last, incomplete batch of an epoch is dropped.
         weight_decay: L2 penalty of Adam and SGD, decoupled decay of AdamW.
         decay_norm: whether weight decay applies to the parameters of normalization layers, too.
         beta1, beta2, eps, momentum: of the optimizer.
         peak: fraction of the schedule at which ``one-cycle`` and ``triangular`` reach the highest rate.
-        loss: ``bce``, ``cross-entropy`` or ``mse``. Defaults to the loss of the task.
+        loss: ``bce``, ``cross-entropy``, ``mse`` or a registered one. Defaults to the loss of the task.
+        metrics: registered metrics to measure. Those that the study compares or stops by are added.
         augmentation: name of an augmentation of the training samples.
         patience: stop a run when ``patience_on`` has not improved on the split ``valid`` for that many epochs, and report its
             best epoch.
-        patience_on: ``loss``, the metric of the task, or an extra metric of the data.
+        patience_on: ``loss``, the metric of the task, an extra metric of the data, or a registered one.
         patience_goal: ``max`` or ``min``. Defaults to the direction that the metric declares.
         prelude: number of epochs before the schedule, at the constant rate ``prelude_rate``.
         precision: type of matrix products in training, by autocast. Evaluations are in float32.
@@ -78,9 +60,10 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
-    optimizer: Optimizer = "adam"
+    optimizer: Annotated[str, known(OPTIMIZERS)] = "adam"
+    options: dict[str, float] = {}
     learning_rate: float | Literal["find"] = 1e-3
-    schedule: Schedule = "one-cycle"
+    schedule: Annotated[str, known(SCHEDULES)] = "one-cycle"
     epochs: int = Field(ge=1, le=10**6)
     batch: int = Field(ge=1, le=10**7)
     weight_decay: float = Field(0.0, ge=0)
@@ -90,7 +73,8 @@ class Recipe(BaseModel):
     eps: float = Field(1e-8, ge=0)
     momentum: float = Field(0.0, ge=0, lt=1)
     peak: float = Field(0.3, gt=0, lt=1)
-    loss: Loss | None = None
+    loss: Annotated[str, known(LOSSES)] | None = None
+    metrics: list[Annotated[str, known(METRICS)]] = []
     augmentation: str | None = None
     patience: int | None = Field(None, ge=1)
     patience_on: str = "loss"
@@ -104,9 +88,14 @@ class Recipe(BaseModel):
     def _check(self) -> Recipe:
         if self.prelude >= self.epochs:
             raise ValueError(f"prelude is {self.prelude} of {self.epochs} epochs; it must be shorter than the training")
-        if self.patience is not None and self.patience_goal is None and self.patience_on not in METRICS:
-            rule = "is not a built-in metric; set training.patience_goal to 'max' or 'min'"
+        if self.patience is not None and self.patience_goal is None and self.patience_on not in METRICS.names():
+            rule = "is not a known metric; set training.patience_goal to 'max' or 'min'"
             raise ValueError(f"patience_on is {self.patience_on!r}, which {rule}")
+        own = OPTIMIZERS.get(self.optimizer).options
+        if unknown := [name for name in self.options if name not in own]:
+            raise ValueError(
+                f"{unknown[0]!r} is not an option of {self.optimizer}; it has {', '.join(own) or 'none of its own'}"
+            )
         return self
 
     @field_validator("learning_rate")
@@ -139,7 +128,7 @@ class Recipe(BaseModel):
     @property
     def stopping_sign(self) -> int:
         """Factor that turns the metric of early stopping into a value to be minimized."""
-        return -1 if (self.patience_goal or METRICS[self.patience_on].goal) == "max" else 1
+        return -1 if (self.patience_goal or METRICS.get(self.patience_on).goal) == "max" else 1
 
     def shape(self) -> dict[str, object]:
         """Return the options that all runs of a cohort share."""

@@ -19,9 +19,10 @@ from boolit.lab.common.devices import thread_pool
 from boolit.lab.models import Family
 from boolit.lab.models.base import SeededDropout
 from boolit.lab.training import distributed
+from boolit.lab.training.extensions import HYPER, OPTIMIZERS
 from boolit.lab.training.job import Job
 from boolit.lab.training.recipe import Precision, Recipe
-from boolit.lab.training.trainer import Rates, Training, losses, mean_of_run, scores
+from boolit.lab.training.trainer import Rates, Training, mean_of_run, scores
 
 PIECE = 256  # samples per call in evaluations, so that they need no more memory than training
 HALVES: dict[Precision, torch.dtype] = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -121,7 +122,7 @@ class PlainTraining(Training):
         with torch.autocast(self.device.type, half) if half else nullcontext():
             outputs = network(x).unsqueeze(0)
         outputs = outputs if outputs.dtype == torch.float64 else outputs.float()
-        loss = losses(self.job.loss, outputs, y.unsqueeze(0))
+        loss = self.job.loss(outputs, y.unsqueeze(0))
         for group in optimizer.param_groups:
             group["lr"] = rate * group["factor"]
         optimizer.zero_grad()
@@ -164,7 +165,7 @@ class PlainTraining(Training):
 
 
 def make_optimizer(network: nn.Module, recipe: Recipe, family: Family, device: torch.device) -> torch.optim.Optimizer:
-    """Return torch's optimizer with one group of parameters per learning-rate factor and weight decay."""
+    """Return the optimizer with one group of parameters per learning-rate factor and weight decay."""
     norms = {id(v) for layer in network.modules() if isinstance(layer, NORMS) for v in layer.parameters(recurse=False)}
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in network.named_parameters():
@@ -173,11 +174,9 @@ def make_optimizer(network: nn.Module, recipe: Recipe, family: Family, device: t
     tables: list[dict[str, Any]] = [
         {"params": parameters, "factor": factor, "weight_decay": decay} for (factor, decay), parameters in groups.items()
     ]
-    fused = device.type in FUSED
-    if recipe.optimizer == "sgd":
-        return torch.optim.SGD(tables, lr=0.0, momentum=recipe.momentum, fused=fused)
-    kind = torch.optim.Adam if recipe.optimizer == "adam" else torch.optim.AdamW
-    return kind(tables, lr=0.0, betas=(recipe.beta1, recipe.beta2), eps=recipe.eps, fused=fused)
+    optimizer = OPTIMIZERS.get(recipe.optimizer)
+    hyper = {name: getattr(recipe, name) for name in HYPER} | {**optimizer.options, **recipe.options}
+    return optimizer.plain(tables, hyper, device.type in FUSED)
 
 
 def _under(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -137,7 +137,7 @@ def train(
 def useful_threads(job: Job) -> int | None:
     """Return the number of threads that a step of stacked runs keeps busy, or None for all of them.
 
-    OpenMP's threads wait for each other by spinning, which a busy machine punishes.
+    More threads would only spin while they wait for each other, which is slow on a busy machine.
     """
     if not job.stacked or present_device().type != "cpu":
         return None

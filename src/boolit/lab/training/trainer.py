@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from boolit.errors import UserError
@@ -15,9 +14,10 @@ from boolit.lab.common.devices import preparation_device, present_device
 from boolit.lab.datasets import Task
 from boolit.lab.models.base import SeededDropout
 from boolit.lab.training import distributed
+from boolit.lab.training.extensions import OPTIMIZERS
 from boolit.lab.training.job import Batches, Job
 from boolit.lab.training.optimizers import StackedOptimizer, epoch_rates
-from boolit.lab.training.recipe import METRIC_OF_TASK, Loss
+from boolit.lab.training.recipe import METRIC_OF_TASK
 
 EVALUATION_NUMEL = 2**22  # of the widest layer of all runs; bounds the memory of an evaluation
 SHRINK_AT = 0.75  # a stack is rebuilt when at most this share of its runs still learns
@@ -26,23 +26,8 @@ NEVER = -1  # the best epoch of a run that had none
 Rates = Callable[[int], Tensor]
 
 
-def losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return the loss of every sample.
-
-    Args:
-        loss: its name.
-        outputs: ``(runs, batch, outputs)``.
-        targets: class numbers ``(runs, batch)`` for cross-entropy, else like the outputs.
-    """
-    if loss == "cross-entropy":
-        # With the classes before the batch, as stacked layers leave them, it is 15 times faster than along the last axis.
-        return F.cross_entropy(outputs.mT, targets, reduction="none")
-    function = F.binary_cross_entropy_with_logits if loss == "bce" else F.mse_loss
-    return function(outputs, targets, reduction="none")
-
-
 def scores(task: Task, outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return what the task's metric averages: hits for accuracy, squared errors for RMSE. Shapes as in `losses`."""
+    """Return what the task's metric averages: hits for accuracy, squared errors for RMSE. Arguments as those of a loss."""
     if task == "regression":
         return (outputs - targets).square()
     if task == "binary":
@@ -237,8 +222,8 @@ class Training(ABC):
         extra: dict[str, Tensor] = {}
         for split in job.eval_splits:
             means[split], outputs = self._evaluate(split)
-            if job.dataset.extra_metrics:
-                extra |= {f"{split}_{name}": v.cpu() for name, v in job.dataset.extra_metrics(split, outputs).items()}
+            if job.extra_metrics:
+                extra |= {f"{split}_{name}": v.cpu() for name, v in job.extra_metrics(split, outputs).items()}
         # Test rows never decide: a test loss that is not finite is recorded, but ends no run.
         finite = torch.stack([self._finite(), *(means[name].isfinite().all(0) for name in ("train", "valid") if name in means)])
         lived = torch.where(finite.all(0), self.job.recipe.epochs, self.at.epoch)
@@ -262,7 +247,7 @@ class Training(ABC):
     def _stopping_value(self) -> Tensor:
         recipe, dataset = self.job.recipe, self.job.dataset
         if f"valid_{recipe.patience_on}" not in self.history:
-            known = ", ".join(["loss", METRIC_OF_TASK[dataset.task], *dataset.extra_metric_names("valid")])
+            known = ", ".join(["loss", METRIC_OF_TASK[dataset.task], *dataset.extra_metric_names("valid"), *recipe.metrics])
             raise UserError(f"training.patience_on is {recipe.patience_on!r}, but the split valid has {known}")
         return recipe.stopping_sign * self.history[f"valid_{recipe.patience_on}"][-1]
 
@@ -274,14 +259,14 @@ class Training(ABC):
     def _evaluate(self, split: str) -> tuple[Tensor, Tensor]:
         """Return mean loss and score ``(2, runs)`` and, if the data has extra metrics, the outputs of the active runs."""
         job, samples = self.job, self.job.dataset.splits[split]
-        shape = (len(self.active), len(samples), job.dataset.outputs) if job.dataset.extra_metrics else (0,)
+        shape = (len(self.active), len(samples), job.dataset.outputs) if job.extra_metrics else (0,)
         kept = torch.zeros(shape, device=self.prepared_on)
         sums = torch.zeros(2, len(self.active), dtype=torch.float64)
         for piece, x, y in self._pieces(split):
             outputs = self._forward(x)
-            values = losses(job.loss, outputs, y), scores(job.dataset.task, outputs, y)
+            values = job.loss(outputs, y), scores(job.dataset.task, outputs, y)
             sums += torch.stack([mean_of_run(each) for each in values]).cpu() * outputs.shape[1]
-            if job.dataset.extra_metrics:
+            if job.extra_metrics:
                 kept[:, piece] = outputs.to(kept)
         distributed.sum_of_processes(sums)  # each process evaluates its part and leaves zeros elsewhere
         return sums / len(samples), distributed.sum_of_processes(kept)
@@ -325,7 +310,9 @@ class StackedTraining(Training):
     def _build(self) -> None:
         job, hyper = self.job, {name: values[self.active] for name, values in self.hyper.items()}
         self.model = job.build_stacked(self.active.tolist()).to(self.device)
-        self.optimizer = StackedOptimizer(self.model, job.family, job.recipe.optimizer, hyper, job.recipe.decay_norm)
+        self.optimizer = StackedOptimizer(
+            self.model, job.family, OPTIMIZERS.get(job.recipe.optimizer), hyper, job.recipe.decay_norm
+        )
         self._dropouts = [layer for layer in self.model.modules() if isinstance(layer, SeededDropout)]
         self._weights = None
 
@@ -369,7 +356,7 @@ class StackedTraining(Training):
         for layer in self._dropouts:
             layer.step = self.steps
         outputs = self.model(x)
-        loss = losses(self.job.loss, outputs, y)
+        loss = self.job.loss(outputs, y)
         if self._weights is None:
             self._weights = torch.full_like(loss, 1 / loss[0].numel())
         self.optimizer.step(loss, self._weights, self.at.step)

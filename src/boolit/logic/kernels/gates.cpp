@@ -59,7 +59,7 @@ struct Part {
 struct Pass {
     int first, count;                   // gates
     std::int64_t segments, lanes;       // number of runs, and their length
-    std::int64_t lane, operand;         // distance of neighbouring groups, and of the operands of a group
+    std::int64_t lane, operand;         // distance of neighboring groups, and of the operands of a group
     std::int64_t source, target, skip;  // start of the first run, and the distance of the gates' outputs
     std::int64_t runs, source_run, source_outer, target_run, target_outer;  // segment s is run s % runs of outer index s / runs
     std::int64_t kept;                  // start of its bits

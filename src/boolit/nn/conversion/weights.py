@@ -30,7 +30,7 @@ class ExactGates:
         return torch.arange(size) * (1 if self.halves else self.k)
 
     def represent(self, site: Site) -> bool:
-        """Whether the outputs of a member equal the activation at a site."""
+        """Return whether a gate of the ensemble computes the old activation at a site, if its other operands are 0."""
         groups = 2 * self.gate.width_multiple
         x = torch.linspace(-9, 9, 37 * groups, dtype=torch.float64).view(-1, groups)
         wide = x.new_zeros(len(x), groups * self.k)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from boolit.lab.common.random import keys
 from boolit.lab.datasets import source
-from boolit.lab.datasets.czsl.pairs import CompositionalDataset, compute_metrics
+from boolit.lab.datasets.czsl import CompositionalDataset, compute_metrics
 
 
 def made(**options: Any) -> CompositionalDataset:

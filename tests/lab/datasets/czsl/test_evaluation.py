@@ -13,8 +13,8 @@ from hypothesis.extra.numpy import arrays
 from scipy.integrate import trapezoid
 from torch import Tensor
 
-from boolit.lab.datasets.czsl import pairs as evaluation
-from boolit.lab.datasets.czsl.pairs import Curve, Pairs, compute_metrics, curves
+from boolit.lab.datasets import czsl as evaluation
+from boolit.lab.datasets.czsl import Curve, Pairs, compute_metrics, curves
 
 PAIRS = Pairs.from_names(
     {

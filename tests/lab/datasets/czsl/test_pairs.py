@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from boolit.lab.common.random import keys
-from boolit.lab.datasets.czsl.pairs import Pairs, sample_candidates
+from boolit.lab.datasets.czsl import Pairs, sample_candidates
 
 TRAINED = torch.tensor([1, 3, 4, 8])
 

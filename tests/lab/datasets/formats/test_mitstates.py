@@ -14,9 +14,8 @@ from PIL import Image
 
 from boolit.errors import UserError
 from boolit.lab.datasets import load, source
-from boolit.lab.datasets.czsl import mitstates
+from boolit.lab.datasets.czsl import CompositionalDataset, mitstates
 from boolit.lab.datasets.czsl.mitstates import word_vectors
-from boolit.lab.datasets.czsl.pairs import CompositionalDataset
 from boolit.lab.models.resnet18 import Resnet18
 
 Publish = Callable[..., None]

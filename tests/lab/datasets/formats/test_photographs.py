@@ -18,7 +18,7 @@ from scipy.io import savemat
 
 from boolit.errors import UserError
 from boolit.lab.datasets import Dataset, describe, load, source
-from boolit.lab.datasets.images.folder import decode_image
+from boolit.lab.datasets.images import decode_image
 from boolit.lab.datasets.images.photographs import Caltech101, Cars, Flowers
 
 Publish = Callable[..., None]

@@ -12,7 +12,7 @@ import torch
 from boolit.errors import UserError
 from boolit.lab.common.random import keys
 from boolit.lab.datasets import Dataset, load, source
-from boolit.lab.datasets.iraven.dataset import SPLIT_OF_DIGIT, downscale, shuffle_panels, stored_samples
+from boolit.lab.datasets.iraven import SPLIT_OF_DIGIT, downscale, shuffle_panels, stored_samples
 from boolit.lab.datasets.iraven.drawing import draw_problem
 from boolit.lab.datasets.iraven.problems import make_problem
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from boolit.lab.common.random import generator
 from boolit.lab.datasets.base import Dataset, Source
-from boolit.lab.datasets.czsl.pairs import Pairs, compositional_dataset
+from boolit.lab.datasets.czsl import Pairs, compositional_dataset
 
 # The proportions of MIT-States: of 1,962 pairs 1,262 are seen; the other splits have 300 and 400 unseen pairs and as many seen
 # ones. The splits have 30,338, 10,420 and 12,995 images.
@@ -58,7 +58,6 @@ class Composed(Source):
         return round(self.listed * (self.attributes * self.objects))
 
     def load(self) -> Dataset:
-        """Load the data."""
         pairs = self._pairs()
         targets = {split: self._targets(pairs, split) for split in ("train", *UNSEEN)}
         attributes = self._normal("attributes", self.attributes, LATENT)

@@ -14,13 +14,13 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from boolit.errors import UserError
-from boolit.lab.common.files import cache_key, data_folder, file_digest, regular_file
+from boolit.lab.common.files import cache_key, data_folder, file_digest
 from boolit.lab.common.progress import show_working
 from boolit.lab.datasets.base import Dataset, Description
-from boolit.lab.datasets.czsl.pairs import METRICS, Pair, Pairs, compositional_dataset
+from boolit.lab.datasets.czsl import METRICS, Pair, Pairs, compositional_dataset
 from boolit.lab.datasets.download import DAMAGE, PublishedDataset, PublishedFile, fetch, note_unverified, published_files
 from boolit.lab.datasets.embeddings import Origin, encode_photographs, weights_identity
-from boolit.lab.datasets.images.folder import files_identity
+from boolit.lab.datasets.images import files_identity
 from boolit.lab.models.resnet18 import FEATURES
 
 PAIRS = 1_962  # in all splits together
@@ -74,7 +74,6 @@ class MitStates(PublishedDataset):
         return Path(self.path) if self.path else FOLDER.path
 
     def describe(self) -> Description:
-        """Describe the data."""
         outputs, samples = PAIRS, self.samples
         if self.folder.is_dir():
             index = read_index(self.folder)
@@ -82,7 +81,6 @@ class MitStates(PublishedDataset):
         return Description((FEATURES,), outputs, self.task, samples, METRICS)
 
     def load(self) -> Dataset:
-        """Load the data."""
         if not self.folder.is_dir():
             raise UserError(f"there is no folder {self.folder} with the files of MIT-States; {FIX}")
         index = read_index(self.folder)
@@ -181,7 +179,7 @@ def _read_vectors(path: Path, words: set[str]) -> dict[str, Tensor]:
     rows: dict[str, list[float]] = {}
     try:
         with ExitStack() as stack:
-            file: IO[bytes] = stack.enter_context(regular_file(path).open("rb"))
+            file: IO[bytes] = stack.enter_context(path.open("rb"))
             if path.suffix == ".zip":
                 file = stack.enter_context(stack.enter_context(zipfile.ZipFile(file)).open(GLOVE_FILE))
             stack.enter_context(show_working("reading word vectors"))

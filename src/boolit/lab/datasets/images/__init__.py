@@ -1,1 +1,205 @@
-"""Datasets of images, decoding and augmentation."""
+"""Image files: a folder with a folder for each class, decoding to bytes of one size, and normalization of colors."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from boolit.errors import UserError
+from boolit.lab.common.devices import DeviceCopies, map_in_threads
+from boolit.lab.common.files import atomic_write, cache_key, data_folder
+from boolit.lab.common.progress import count_progress
+from boolit.lab.common.random import stratified_order
+from boolit.lab.datasets.base import Dataset, Description, Encode, Source, Split
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+VERSION = 1  # to be increased whenever an image is decoded differently
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF")  # Pillow would start Ghostscript for others
+Share = Annotated[float, Field(gt=0, lt=1)]
+ImageSize = Annotated[int, Field(ge=8, le=1024)]  # the side of an image
+Labelled: TypeAlias = Sequence[tuple[str, int]]  # names of images and their classes
+ImageFiles: TypeAlias = Iterable[tuple[str, Callable[[], bytes]]]  # names of images and functions that read them
+Normalization: TypeAlias = Literal["half", "imagenet"]
+# Mean and standard deviation of red, green and blue, as fractions of 255.
+SCALES: Mapping[Normalization, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "half": ((0.5,) * 3, (0.5,) * 3),
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+}
+
+
+def normalizer(kind: Normalization) -> Encode:
+    """Return an encoding of bytes ``(…, 3, height, width)`` with the mean and standard deviation of ``kind``."""
+    mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in SCALES[kind])
+    scale, shift = DeviceCopies(1 / (255 * deviation)), DeviceCopies(-mean / deviation)
+    return lambda x: torch.addcmul(shift.on(x.device), x.float(), scale.on(x.device))
+
+
+class ImageFolder(Source):
+    """The user's own images: the central square of every image, scaled to ``size``.
+
+    ``test`` is the share of all images to test on, ``validation`` the share of the others to hold out, both stratified and
+    drawn with ``seed``. ``digest`` is the hash of names and contents of the images; it is computed if it is not given, and part
+    of every run's key.
+    """
+
+    name: Literal["pictures"] = "pictures"
+    path: str
+    size: ImageSize = 224
+    test: Share = 0.2
+    validation: Share = 0.125
+    seed: int = 0
+    normalization: Normalization = "imagenet"
+    digest: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_digest(cls, options: Any) -> Any:
+        if isinstance(options, dict) and "digest" not in options and isinstance(options.get("path"), str):
+            return options | {"digest": _folder_digest(Path(options["path"]))}
+        return options
+
+    def describe(self) -> Description:
+        labelled = labelled_images(Path(self.path))
+        return Description((3, self.size, self.size), labelled[-1][1] + 1, "classes", self._sizes(len(labelled)))
+
+    def load(self) -> Dataset:
+        folder = Path(self.path)
+        labelled = labelled_images(folder)
+        parts = split_stratified(labelled, self._sizes(len(labelled)), self.seed, "pictures")
+        cache = data_folder() / "pictures" / "decoded"
+        splits = decode_splits(parts, self.size, cache, self.digest, lambda: folder_files(folder, labelled))
+        return Dataset(splits, "classes", labelled[-1][1] + 1, encode=normalizer(self.normalization))
+
+    def _sizes(self, count: int) -> Mapping[str, int]:
+        test = max(1, round(self.test * count))
+        valid = max(1, round(self.validation * (count - test)))
+        if test + valid >= count:
+            rule = f"test = {self.test} and validation = {self.validation} leave none to train on; add images, or lower one"
+            raise UserError(f"{self.path} has {count} images, of which {rule}")
+        return {"train": count - test - valid, "valid": valid, "test": test}
+
+
+def _folder_digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(name for name, _ in labelled_images(folder)):
+        for content in (os.fsencode(name), (folder / name).read_bytes()):
+            digest.update(hashlib.sha256(content).digest())
+    return digest.hexdigest()[:16]
+
+
+def labelled_images(folder: Path) -> Labelled:
+    """Return the images in a folder of classes as paths relative to it, with the number of their class, in order of it."""
+    classes = enumerate(images_by_class(folder).values())
+    return [(path.relative_to(folder).as_posix(), number) for number, paths in classes for path in paths]
+
+
+def folder_files(folder: Path, labelled: Labelled) -> ImageFiles:
+    """Return a function that reads each image, by the name of the image."""
+    return ((name, (folder / name).read_bytes) for name, _ in labelled)
+
+
+def files_identity(files: Mapping[str, Sequence[Path]]) -> str:
+    """Return a hash of the names, sizes and times of files by split."""
+    digest = hashlib.sha256()
+    for split, paths in files.items():
+        for path in paths:
+            state, file = path.stat(), f"{path.parent.name}/{path.name}"
+            digest.update(os.fsencode(f"{split}\n{file}\n{state.st_size} {state.st_mtime_ns}\n"))
+    return digest.hexdigest()
+
+
+def images_by_class(folder: Path) -> dict[str, list[Path]]:
+    """Return the images in each class folder that has any, by name; fewer than two classes are an error."""
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not a folder; give one that has a folder of images for each class")
+    classes = {}
+    for inner in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
+        paths = (path for path in inner.rglob("*") if path.suffix.lower() in SUFFIXES and not path.name.startswith("."))
+        if images := sorted(path for path in paths if path.is_file()):
+            classes[inner.name] = images
+    if len(classes) < 2:
+        rule = "a class is a folder of images, and there must be two"
+        raise UserError(f"{folder} has images ({', '.join(SUFFIXES)}) in {len(classes)} of its folders; {rule}")
+    return classes
+
+
+def split_stratified(labelled: Labelled, sizes: Mapping[str, int], seed: int, *words: str) -> dict[str, Labelled]:
+    """Return random, stratified parts with the proportions of ``sizes``, and exactly these sizes if all images are used."""
+    total = sum(sizes.values())
+    first, *rest = sizes
+    counts = {name: max(1, sizes[name] * len(labelled) // total) for name in rest}
+    counts = {first: len(labelled) - sum(counts.values()), **counts}
+    order = stratified_order(torch.tensor([number for _, number in labelled]), seed, *words)
+    rows = order.split(list(counts.values()))
+    return {name: [labelled[row] for row in part.tolist()] for name, part in zip(counts, rows, strict=True)}
+
+
+def decode_splits(
+    parts: Mapping[str, Labelled], side: int, cache: Path, identity: str, files: Callable[[], ImageFiles]
+) -> dict[str, Split]:
+    """Decode images once and return splits of bytes ``(images, 3, side, side)`` that are mapped from a file.
+
+    Args:
+        parts: the images of each split.
+        side: the side of a decoded image.
+        cache: the folder of decoded images.
+        identity: identifies the images, so that others are decoded again.
+        files: returns all images, among them those of the parts.
+    """
+    names = [name for part in parts.values() for name, _ in part]
+    kept, shape = cache / cache_key(VERSION, identity, side, *names), (len(names), 3, side, side)
+    if not kept.is_file():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        rows = {name: row for row, name in enumerate(names)}
+        # An archive is read in its own order, and every image is written to its row.
+        contents = ((rows.pop(name), name, read()) for name, read in files() if name in rows)
+        with atomic_write(kept) as part, part.open("xb") as file, count_progress() as begin:
+            advance = begin("decoding images", len(names))
+            for row, pixels in map_in_threads(lambda image: (image[0], decode_image(image[2], image[1], side)), contents):
+                file.seek(row * math.prod(shape[1:]))
+                file.write(pixels.data)
+                advance(1)
+            if rows:
+                raise UserError(f"the image {next(iter(rows))} is missing; put the complete dataset there")
+    images = torch.from_numpy(np.memmap(kept, np.uint8, "c", shape=shape))  # copy-on-write: torch has no read-only tensors
+    x = images.split([len(part) for part in parts.values()])
+    y = [torch.tensor([number for _, number in part]) for part in parts.values()]
+    return {name: Split(*both) for name, *both in zip(parts, x, y, strict=True)}
+
+
+def decode_image(content: bytes, name: str, side: int) -> NDArray[np.uint8]:
+    """Return the central square of an image, scaled to ``side``; ``name`` is for errors. Shape: ``(3, side, side)``."""
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
+            image.draft(None, (2 * side, 2 * side))  # decodes a much larger JPEG at a half, quarter or eighth
+            upright = ImageOps.exif_transpose(image)
+            fitted = ImageOps.fit(_to_rgb(upright), (side, side), Image.Resampling.BILINEAR)
+            return np.ascontiguousarray(np.asarray(fitted).transpose(2, 0, 1))
+    except Exception as error:  # a damaged image may raise anything
+        raise UserError(f"{name} cannot be decoded ({type(error).__name__}: {error}); replace or remove it") from None
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    from PIL import Image
+
+    if image.mode.startswith("I"):  # 16 bits per pixel, which convert() would clip at 255
+        return Image.fromarray((np.asarray(image).clip(0, 2**16 - 1) // 256).astype(np.uint8)).convert("RGB")
+    if image.has_transparency_data:
+        white = Image.new("RGBA", image.size, "white")
+        return Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
+    return image.convert("RGB")

@@ -1,4 +1,4 @@
-"""Images of one size in few files: MNIST (28 × 28), CIFAR-10, CIFAR-100, SVHN (32 × 32) and STL-10 (96 × 96)."""
+"""Images of one size in few files: digits (8 × 8), MNIST (28 × 28), CIFAR-10 and -100, SVHN (32 × 32), STL-10 (96 × 96)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from boolit.errors import UserError
+from boolit.lab.common.random import generator
 from boolit.lab.datasets.base import Encode, Split, Validation, pixel_scale
 from boolit.lab.datasets.download import ArrayDataset, PublishedFile, published_files
-from boolit.lab.datasets.images.folder import Normalization, normalizer
+from boolit.lab.datasets.images import Normalization, normalizer
 
 MEAN, SD = 0.1307, 0.3081  # of MNIST's training pixels, as fractions of 255
 
@@ -51,6 +52,32 @@ def _parse_idx(content: bytes) -> Tensor:
     header = 4 + 4 * content[3]
     shape = np.frombuffer(content[4:header], ">u4")
     return torch.from_numpy(np.frombuffer(content, np.uint8)[header:].reshape(shape).copy())
+
+
+encode_digits = pixel_scale(2 / 16, 1.0)  # gray levels 0 … 16 to −1 … 1
+
+
+class Digits(ArrayDataset):
+    """Handwritten digits from scikit-learn, a real dataset without a download, in a fixed random 80:20 split."""
+
+    name: Literal["digits"] = "digits"
+
+    inputs: ClassVar[tuple[int, ...]] = (8, 8)
+    ordered: ClassVar[bool] = True
+    samples: ClassVar[Mapping[str, int]] = {"train": 1_437, "test": 360}
+    files: ClassVar[tuple[PublishedFile, ...]] = ()
+
+    @staticmethod
+    def _parse(_contents: Mapping[str, bytes]) -> dict[str, Split]:
+        from sklearn.datasets import load_digits
+
+        digits = load_digits()
+        x, y = torch.from_numpy(digits.images).to(torch.uint8), torch.from_numpy(digits.target).long()
+        train, test = torch.randperm(len(x), generator=generator(0, "digits", "split")).split([1_437, 360])
+        return {"train": Split(x[train], y[train]), "test": Split(x[test], y[test])}
+
+    def _encoding(self, _train: Tensor) -> Encode:
+        return encode_digits
 
 
 class ColorImages(ArrayDataset, ABC):

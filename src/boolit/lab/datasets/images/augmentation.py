@@ -7,12 +7,13 @@ An augmentation takes a batch ``(runs, batch, …)`` of stored samples, the runs
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 import torch
-import torch.nn.functional as F
+from numpy.typing import NDArray
+from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
 from boolit.errors import UserError
@@ -20,8 +21,7 @@ from boolit.lab.common.random import normal, uniform
 from boolit.lab.kernels import ONE_PIXEL, look_up
 
 Augmentation = Callable[[Tensor, Tensor, int], Tensor]
-Operation = Callable[[Tensor, Tensor, Tensor], Tensor]  # images, their magnitudes from 0 to 1, and signs
-Transformation = Literal["rotate", "shear_y", "translate_x", "translate_y"]
+Operation = Callable[[Image.Image, float, float], Image.Image]  # an image, a magnitude from 0 to 1, and a sign
 
 JITTER = 0.1
 DEGREES = 10.0
@@ -110,21 +110,17 @@ equalize      0.8 8  invert        0.1 3
 translate_y   0.7 9  auto_contrast 0.9 1
 """
 LINES = [line.split() for line in POLICY.strip().splitlines()]
-PROBABILITIES = torch.tensor([[float(line[1]), float(line[4])] for line in LINES])
-MAGNITUDES = torch.tensor([[int(line[2]), int(line[5])] for line in LINES], dtype=torch.float64) / 9
+PROBABILITIES = torch.tensor([[float(line[1]), float(line[4])] for line in LINES]).tolist()  # rounded like the numbers drawn
 NUMBERS = 6  # per image: mirrored, sub-policy, and twice whether to apply the operation and its sign
-FILL = 128
-LUMA = (19595, 38470, 7471)  # ITU-R 601-2 in 65536ths
-SMOOTHED = 13  # sum of the weights of Pillow's filter SMOOTH: 5 in the middle, 1 around it
+FILL = (128, 128, 128)
 
 
 def autoaugment_cifar10(x: Tensor, run_keys: Tensor, step: int) -> Tensor:
     """Apply AutoAugment's policy for CIFAR-10, drawn for every image.
 
-    An image is mirrored with probability 1/2 and then passes one of the sub-policies. The operations work on many images at
-    once and equal Pillow's to the last grey level. NOTE[paper]: as in the authors' code, mirroring comes first, images are
-    neither cropped nor cut out, rotations go one way only and uncovered pixels are grey; interpolation is not given and is to
-    the nearest pixel, as in the original policy.
+    An image is mirrored with probability 1/2 and then passes one of the sub-policies. NOTE[paper]: as in the authors' code,
+    mirroring comes first, images are neither cropped nor cut out, rotations go one way only and uncovered pixels are gray;
+    interpolation is not given and is to the nearest pixel, as in the original policy.
 
     Shape: ``(runs, batch, 3, height, width)`` bytes, unchanged.
     """
@@ -132,148 +128,45 @@ def autoaugment_cifar10(x: Tensor, run_keys: Tensor, step: int) -> Tensor:
         rule = "autoaugment-cifar10 is for bytes of shape (3, height, width); leave training.augmentation out"
         raise UserError(f"samples of {x.dtype} and shape {tuple(x.shape[2:])}: {rule}")
     numbers = uniform(run_keys, step, (x.shape[1], NUMBERS)).flatten(0, 1)
-    images = x.flatten(0, 1)
-    images = torch.where(_each(numbers[:, 0] < 0.5), images.flip(-1), images)
-    sub_policy = (len(LINES) * numbers[:, 1]).long()
+    sub_policies = (len(LINES) * numbers[:, 1]).long().tolist()
+    images = x.flatten(0, 1).permute(0, 2, 3, 1).cpu().numpy()
+    augmented = [_augment(*each) for each in zip(images, sub_policies, numbers.tolist(), strict=True)]
+    return torch.from_numpy(np.stack(augmented)).permute(0, 3, 1, 2).to(x.device).reshape(x.shape)
+
+
+def _augment(pixels: NDArray[np.uint8], sub_policy: int, numbers: Sequence[float]) -> NDArray[np.uint8]:
+    image = Image.fromarray(pixels[:, ::-1] if numbers[0] < 0.5 else pixels)
     for place in range(2):
-        chance, sign = numbers[:, 2 + 2 * place : 4 + 2 * place].unbind(1)
-        applied = chance < PROBABILITIES.to(x.device)[sub_policy, place]
-        magnitudes = MAGNITUDES.to(x.device)[sub_policy, place]
-        signs = torch.where(sign < 0.5, -1.0, 1.0)
-        names = [line[3 * place] for line in LINES]
-        for name in dict.fromkeys(names):
-            has_name = torch.tensor([other == name for other in names], device=x.device)
-            rows = (applied & has_name[sub_policy]).nonzero().squeeze(1)
-            if len(rows):
-                images[rows] = OPERATIONS[name](images[rows], magnitudes[rows], signs[rows])
-    return images.view(x.shape)
+        chance, sign = numbers[2 + 2 * place : 4 + 2 * place]
+        if chance < PROBABILITIES[sub_policy][place]:
+            name, _, magnitude = LINES[sub_policy][3 * place : 3 * place + 3]
+            image = OPERATIONS[name](image, int(magnitude) / 9, -1.0 if sign < 0.5 else 1.0)
+    return np.asarray(image)
 
 
-# Images are (n, 3, height, width) bytes in all operations, with one factor, magnitude and sign (n,) per image.
+def _enhance(kind: Callable[[Image.Image], Any]) -> Operation:
+    return lambda image, magnitude, sign: kind(image).enhance(1 + 0.9 * magnitude * sign)
 
 
-def auto_contrast(images: Tensor) -> Tensor:
-    """Spread each channel to the full range from 0 to 255, unless it is constant."""
-    values = images.flatten(2)
-    low, high = (limit.double().unsqueeze(2) for limit in (values.amin(2), values.amax(2)))
-    scale = torch.full_like(low, 255) / (high - low)  # a scalar 255 would be multiplied by the reciprocal, which rounds twice
-    levels = torch.arange(256.0, dtype=torch.float64, device=images.device)
-    table = (levels * scale - low * scale).clamp(0, 255)
-    return _look_up(images, torch.where(high > low, table, levels))
+def _move(image: Image.Image, x: float = 0, y: float = 0, shear: float = 0) -> Image.Image:
+    coefficients = (1, 0, x * image.width, shear, 1, y * image.height)
+    return image.transform(image.size, Image.Transform.AFFINE, coefficients, fillcolor=FILL)
 
 
-def equalize(images: Tensor) -> Tensor:
-    """Spread the grey levels of each channel so that they are about equally frequent."""
-    values = images.flatten(2).long()
-    counts = values.new_zeros(*values.shape[:2], 256).scatter_add_(2, values, torch.ones_like(values))
-    brightest = counts.gather(2, values.amax(2, keepdim=True))
-    step = (values.shape[2] - brightest) // 255
-    table = (counts.cumsum(2) - counts + step // 2) // step.clamp(min=1)
-    return _look_up(images, torch.where(step > 0, table.clamp(max=255), torch.arange(256, device=images.device)))
-
-
-def adjust_saturation(images: Tensor, factors: Tensor) -> Tensor:
-    """Change the saturation: 0 is grey, 1 the original."""
-    return _blend(_grey(images), images, factors)
-
-
-def adjust_contrast(images: Tensor, factors: Tensor) -> Tensor:
-    """Change the contrast: 0 is the mean grey, 1 the original."""
-    grey = _grey(images).flatten(1)
-    mean = (2 * grey.sum(1) + grey.shape[1]) // (2 * grey.shape[1])
-    return _blend(_each(mean), images, factors)
-
-
-def adjust_brightness(images: Tensor, factors: Tensor) -> Tensor:
-    """Change the brightness: 0 is black, 1 the original."""
-    return _blend(torch.zeros(1, device=images.device), images, factors)
-
-
-def adjust_sharpness(images: Tensor, factors: Tensor) -> Tensor:
-    """Change the sharpness: 0 is smoothed, 1 the original; smoothing leaves the outermost pixels unchanged."""
-    values = images.float()
-    sums = F.avg_pool2d(values, 3, stride=1, divisor_override=1) + 4 * values[..., 1:-1, 1:-1]
-    smooth = values.clone()
-    smooth[..., 1:-1, 1:-1] = sums.mul_(2).add_(SMOOTHED).div_(2 * SMOOTHED).floor_()
-    return _blend(smooth, images, factors)
-
-
-def _each(values: Tensor) -> Tensor:
-    return values.view(-1, 1, 1, 1)
-
-
-def _grey(images: Tensor) -> Tensor:
-    weights = torch.tensor(LUMA, dtype=torch.int32, device=images.device).view(3, 1, 1)
-    return ((images * weights).sum(1, keepdim=True, dtype=torch.int32) + 2**15) >> 16
-
-
-def _blend(zero: Tensor, one: Tensor, factors: Tensor) -> Tensor:
-    """Interpolate or extrapolate between the images for factors 0 and 1, truncated to bytes."""
-    start = zero.float()
-    return (one - start).mul_(_each(factors.float())).add_(start).clamp_(0, 255).to(torch.uint8)
-
-
-def _look_up(images: Tensor, tables: Tensor) -> Tensor:
-    return tables.to(torch.uint8).gather(2, images.flatten(2).long()).view_as(images)
-
-
-def _enhance(operation: Callable[[Tensor, Tensor], Tensor]) -> Operation:
-    return lambda images, magnitudes, signs: operation(images, 1 + 0.9 * magnitudes * signs)
-
-
-def _posterize(images: Tensor, magnitudes: Tensor, _signs: Tensor) -> Tensor:
-    lost_bits = (4 * magnitudes).round().long()
-    return images & _each((256 - 2**lost_bits).to(torch.uint8))
-
-
-def _solarize(images: Tensor, magnitudes: Tensor, _signs: Tensor) -> Tensor:
-    return torch.where(images < _each(256 - 256 * magnitudes), images, images.bitwise_not())
-
-
-def _move(kind: Transformation, greatest: float, signed: bool = True) -> Operation:
-    def operation(images: Tensor, magnitudes: Tensor, signs: Tensor) -> Tensor:
-        amounts = (greatest * magnitudes * signs if signed else greatest * magnitudes).tolist()
-        origins = torch.stack([_origins(kind, amount, *images.shape[2:]) for amount in amounts]).to(images.device)
-        flat = F.pad(images.flatten(2), (0, 1), value=FILL)
-        return flat.gather(2, origins.unsqueeze(1).expand(-1, flat.shape[1], -1)).view_as(images)
-
-    return operation
-
-
-@lru_cache(maxsize=128)
-def _origins(kind: Transformation, amount: float, height: int, width: int) -> Tensor:
-    """Return the number of the pixel that each pixel comes from, or the number of pixels if that is outside.
-
-    Shape: ``(pixels,)``, int64.
-    """
-    y, x = torch.meshgrid(*(torch.arange(side, dtype=torch.float64) + 0.5 for side in (height, width)), indexing="ij")
-    if kind == "translate_x":
-        x = x + width * amount
-    elif kind == "translate_y":
-        y = y + height * amount
-    elif kind == "shear_y":
-        y = y + amount * x
-    else:
-        cosine, sine = math.cos(math.radians(amount)), math.sin(math.radians(amount))
-        right, down = x - width / 2, y - height / 2
-        x, y = cosine * right - sine * down + width / 2, sine * right + cosine * down + height / 2
-    inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
-    return torch.where(inside, y.floor() * width + x.floor(), height * width).long().flatten()
-
-
+TRANSLATED = 150 / 331  # of the side
 OPERATIONS: dict[str, Operation] = {
-    "auto_contrast": lambda images, _, __: auto_contrast(images),
-    "brightness": _enhance(adjust_brightness),
-    "color": _enhance(adjust_saturation),
-    "contrast": _enhance(adjust_contrast),
-    "equalize": lambda images, _, __: equalize(images),
-    "invert": lambda images, _, __: images.bitwise_not(),
-    "posterize": _posterize,
-    "rotate": _move("rotate", 30.0, signed=False),
-    "sharpness": _enhance(adjust_sharpness),
-    "shear_y": _move("shear_y", 0.3),
-    "solarize": _solarize,
-    "translate_x": _move("translate_x", 150 / 331),  # of the side
-    "translate_y": _move("translate_y", 150 / 331),
+    "auto_contrast": lambda image, _, __: ImageOps.autocontrast(image),
+    "brightness": _enhance(ImageEnhance.Brightness),
+    "color": _enhance(ImageEnhance.Color),
+    "contrast": _enhance(ImageEnhance.Contrast),
+    "equalize": lambda image, _, __: ImageOps.equalize(image),
+    "invert": lambda image, _, __: ImageOps.invert(image),
+    "posterize": lambda image, magnitude, _: ImageOps.posterize(image, 8 - round(4 * magnitude)),
+    "rotate": lambda image, magnitude, _: image.rotate(30 * magnitude, fillcolor=FILL),
+    "sharpness": _enhance(ImageEnhance.Sharpness),
+    "shear_y": lambda image, magnitude, sign: _move(image, shear=0.3 * magnitude * sign),
+    "solarize": lambda image, magnitude, _: ImageOps.solarize(image, math.ceil(256 - 256 * magnitude)),
+    "translate_x": lambda image, magnitude, sign: _move(image, x=TRANSLATED * magnitude * sign),
+    "translate_y": lambda image, magnitude, sign: _move(image, y=TRANSLATED * magnitude * sign),
 }
 AUGMENTATIONS: dict[str, Augmentation] = {"jitter": jitter, "affine": affine, "autoaugment-cifar10": autoaugment_cifar10}

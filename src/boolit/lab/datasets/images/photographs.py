@@ -22,7 +22,7 @@ from boolit.lab.datasets.download import (
     published_files,
     read_contents,
 )
-from boolit.lab.datasets.images.folder import (
+from boolit.lab.datasets.images import (
     ImageFiles,
     ImageSize,
     Labelled,
@@ -39,7 +39,7 @@ from boolit.lab.datasets.images.folder import (
 class Photographs(PublishedDataset, ABC):
     """The central square of every image, scaled to ``size``.
 
-    ``subset`` is the share of the training images to train on, the first ones.
+    ``subset`` is the share of the training images to use, counted from the first.
 
     Shape: images are stored as ``(samples, 3, size, size)`` bytes.
     """
@@ -59,12 +59,10 @@ class Photographs(PublishedDataset, ABC):
         return self.samples
 
     def describe(self) -> Description:
-        """Describe the data."""
         sizes = split_sizes(self._sizes(), 0.0, self.subset)
         return Description((3, self.size, self.size), self.classes, self.task, sizes)
 
     def load(self) -> Dataset:
-        """Load the data."""
         splits = self._splits()
         x, y = splits["train"].x, splits["train"].y
         train = split_sizes({"train": len(x)}, 0.0, self.subset)["train"]

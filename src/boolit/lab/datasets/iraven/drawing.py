@@ -31,7 +31,7 @@ MARGIN = 4  # pixels around a shape: half the stroke, truncation, interpolation,
 ROUNDING = (0.5, 1e-6)  # of outline and fill, so that their sum is at most 255
 CACHED = 4096  # pairs of layers; a configuration has at most 240 per slot
 # Ink by the share of a pixel that a fill covers.
-FILLS = {FULL - grey: (np.arange(FULL + 1) * (FULL - grey) // FULL).astype(np.uint8) for grey in COLORS}
+FILLS = {FULL - gray: (np.arange(FULL + 1) * (FULL - gray) // FULL).astype(np.uint8) for gray in COLORS}
 
 
 class Frame(NamedTuple):
@@ -141,8 +141,8 @@ def _draw_entity(ink: Bytes, entity: Entity, slot: Slot) -> None:
     row, column, extent = slot
     (row, top), (column, left) = math.modf(row * SIDE), math.modf(column * SIDE)
     shape = draw_layers(entity.type, SIZES[entity.size], ANGLES[entity.angle], Frame(row, column, extent * SIDE / 2))
-    grey = COLORS[entity.color]
-    new = shape.outline + FILLS[FULL - grey].take(shape.fill) if grey < FULL else shape.outline
+    gray = COLORS[entity.color]
+    new = shape.outline + FILLS[FULL - gray].take(shape.fill) if gray < FULL else shape.outline
     top, left = int(top) + shape.top, int(left) + shape.left
     below = ink[top : top + new.shape[0], left : left + new.shape[1]]
     np.copyto(below, new, where=new > 0)

@@ -47,7 +47,7 @@ class Entity:
 
 Entities = tuple[Entity, ...]  # those of one component, ordered by slot
 Panel = tuple[Entities, ...]  # the entities of each component
-Appearance = tuple[int, ...]  # type, size, colour, angle
+Appearance = tuple[int, ...]  # type, size, color, angle
 Modified = tuple[int, Attribute]  # the number of a component and its attribute
 Change = Callable[[Entities], Entities]
 

@@ -39,7 +39,7 @@ def surface(spec: str, x: Tensor, y: Tensor) -> Tensor:
 def heatmap(axes: Axes, values: Tensor, limit: float, contours: Sequence[float] = (), positive: bool = False) -> AxesImage:
     """Draw values on a scale from -limit (blue) over 0 (white) to limit (orange), with labeled contours.
 
-    With ``positive``, the scale is its orange half.
+    With ``positive``, the scale goes from 0 (white) to limit (orange).
     """
     low, colors = (0.0, SEQUENTIAL) if positive else (-limit, DIVERGING)
     corners = (-REACH, REACH, -REACH, REACH)
