@@ -25,7 +25,9 @@ class Listing(NamedTuple):
 
 
 def list_(
-    kind: Annotated[Literal["activations", "studies", "figures"], typer.Argument(metavar="KIND", help="What to list.")] = "activations",
+    kind: Annotated[
+        Literal["activations", "studies", "figures"], typer.Argument(metavar="KIND", help="What to list.")
+    ] = "activations",
     json: JsonOption = False,
 ) -> None:
     """List activations, studies or figures.
