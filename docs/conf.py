@@ -1,4 +1,4 @@
-"""The site: Sphinx with MyST. `make docs` builds it into site/, without a network and without a warning."""
+"""Settings of the site: Sphinx with MyST. `make docs` builds it into site/ and needs no network."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist"]
 myst_heading_anchors = 4
 myst_links_external_new_tab = False
 
-# Notebooks and executable pages run anew at every build; one that fails fails the build.
+# Notebooks and executable pages run at every build; an error in one of them fails the build.
 nb_execution_mode = "force"
 nb_execution_timeout = 120
 nb_execution_raise_on_error = True
@@ -46,7 +46,7 @@ nb_execution_show_tb = True
 nb_merge_streams = True
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # would come from a content network
 
-# The gallery: docs/examples/plot_*.py run at every build, their pages are written into docs/auto_examples.
+# The gallery: docs/examples/plot_*.py run at every build, and their pages are written to docs/auto_examples.
 sphinx_gallery_conf = {
     "examples_dirs": "examples",
     "gallery_dirs": "auto_examples",
@@ -56,7 +56,7 @@ sphinx_gallery_conf = {
     "reference_url": {"boolit": None},
     "backreferences_dir": None,
     "abort_on_example_error": True,
-    "capture_repr": (),  # what an example prints is shown, not what its last line happens to return
+    "capture_repr": (),  # show what an example prints, but not the value of its last line
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_memory": False,
@@ -70,13 +70,13 @@ autosummary_generate = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
-autodoc_type_aliases = {name: name for name in ("JSON", "npt.ArrayLike")}  # not what they stand for, which is long
+autodoc_type_aliases = {name: name for name in ("JSON", "npt.ArrayLike")}  # show these names instead of their long definitions
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 100
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 
-# How it looks. Everything it shows is in the site itself: no font, script or picture comes from elsewhere.
+# Appearance. All fonts, scripts and pictures are part of the site.
 html_theme = "pydata_sphinx_theme"
 html_title = "boolit"
 html_static_path = ["_static"]
@@ -86,7 +86,7 @@ html_copy_source = False
 html_show_sourcelink = False
 html_sidebars = {"**": ["sidebar-pages"], "index": []}
 templates_path = ["_templates"]
-html_context = {"default_mode": "auto"}  # light or dark, as the reader's system
+html_context = {"default_mode": "auto"}  # light or dark, like the reader's system
 html_theme_options = {
     "logo": {"text": "boolit", "image_light": "_static/gate.svg", "image_dark": "_static/gate.svg", "alt_text": "boolit, home"},
     "navbar_center": ["header-links"],
@@ -106,7 +106,7 @@ copybutton_exclude = ".linenos, .gp, .go"
 
 
 def write_inventory(path: Path, project: str, lines: list[str]) -> None:
-    """The file that Sphinx looks names up in: a header, and compressed lines of name, kind, priority, address and title."""
+    """Write a Sphinx inventory: a header, and compressed lines of name, kind, priority, address and title."""
     entries = "".join(f"{name} py:{kind} 1 {address} -\n" for name, kind, address in (line.split() for line in lines))
     header = (
         "Sphinx inventory version 2",
@@ -118,25 +118,24 @@ def write_inventory(path: Path, project: str, lines: list[str]) -> None:
 
 
 def inventories(folder: Path) -> dict[str, tuple[str, str]]:
-    """Where the names in inventories.txt lead to.
+    """Write the inventories that inventories.txt lists, and return their addresses and paths by project.
 
-    Sphinx would fetch the inventories of torch and the others at every build: megabytes, for the few names these pages link to,
-    and a build without a network would fail. So the names are listed in the repository, and the links are the same.
+    Otherwise Sphinx would download megabytes of inventories for a few links, and a build without a network would fail.
     """
-    found = {}
+    mapping = {}
     for block in (HERE / "inventories.txt").read_text(encoding="utf-8").split("\n\n"):
         heading, *lines = [line for line in block.splitlines() if not line.startswith("#")] or [""]
         if heading:
             project, address = heading.split()
             write_inventory(folder / project, project, lines)
-            found[project] = (address, str(folder / project))
-    return found
+            mapping[project] = (address, str(folder / project))
+    return mapping
 
 
-_folder = tempfile.TemporaryDirectory()  # is deleted when the build ends
+_folder = tempfile.TemporaryDirectory()  # deleted when the build ends
 intersphinx_mapping = inventories(Path(_folder.name))
 
-# Notebooks run with no settings of whoever builds the site; a kernel would warn that it talks over TCP, to this machine alone.
+# Notebooks run without the user's IPython settings, and without the kernel's warning about local TCP connections.
 _profile = Path(_folder.name) / "ipython" / "profile_default"
 _profile.mkdir(parents=True)
 (_profile / "ipython_kernel_config.py").write_text("get_config().IPKernelApp.log_level = 'ERROR'\n")
@@ -144,21 +143,21 @@ os.environ["IPYTHONDIR"] = str(_profile.parent)
 
 
 def mark_shapes(_app: Sphinx, _what: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:
-    """A paragraph of a docstring that begins with "Shape: " becomes a field, beside the parameters."""
-    found = re.sub(r"(?m)^Shape: .+(?:\n.+)*", lambda m: ":" + m[0].replace("\n", "\n    "), "\n".join(lines))
-    lines[:] = found.split("\n")
+    """Turn a paragraph of a docstring that begins with "Shape: " into a field like the parameters."""
+    text = re.sub(r"(?m)^Shape: .+(?:\n.+)*", lambda m: ":" + m[0].replace("\n", "\n    "), "\n".join(lines))
+    lines[:] = text.split("\n")
 
 
 def shorten_types(
     _app: Sphinx, _what: str, _name: str, _object: object, _options: object, *texts: str | None
 ) -> tuple[str | None, ...]:
-    """An alias by its name, also within a union, which Sphinx writes otherwise; an array without its type parameters."""
+    """Show the name of a type alias also within a union, and arrays without their type parameters."""
     short = [text and re.sub(r"TypeAliasForwardRef\('([\w.]+)'\)", r"\1", text).replace("npt.", "") for text in texts]
     return tuple(text and re.sub(r"(numpy\.ndarray)\[tuple\[.*?\], .*?\[.*?\]\]", r"\1", text) for text in short)
 
 
 def unlist_signatures(_app: Sphinx, _page: str, _template: str, context: dict[str, object], _doctree: object) -> None:
-    """Sphinx lists parameters on lines of their own as definitions without terms, which screen readers announce as nonsense."""
+    """Replace Sphinx's definition lists of parameters, which have no terms and confuse screen readers."""
     listed = re.compile(r"<dl>\n((?:<dd><em class=\"sig-param\">.*</dd>\n)+)</dl>")
     if isinstance(context.get("body"), str):
         context["body"] = listed.sub(

@@ -1,4 +1,4 @@
-"""For every test: hypothesis without a deadline (the machine may be shared), the same random numbers, empty registries."""
+"""Settings of all tests: no deadlines (the machine may be shared), seeded random numbers, clean registries and signals."""
 
 import gc
 import os
@@ -12,13 +12,14 @@ import pytest
 import torch
 from hypothesis import settings
 
-# For processes of their own: one that has Triton's interpreter, and one that has a stand-in device before its first backward.
+# These run in separate processes: one with Triton's interpreter, one that registers a stand-in device at its start.
 collect_ignore = [] if os.environ.get("TRITON_INTERPRET") else ["logic/interpreted_triton.py"]
 collect_ignore += [] if os.environ.get("BOOLIT_TEST_STANDIN") else ["devices"]
 
-# A background job of a script inherits an ignored SIGINT, and so would every process that a test starts.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A background job of a script may inherit ignored signals, and so would every process that a test starts.
+for number, default in {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}.items():
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, default)
 
 # Tests marked `check` need these packages, which `make test` does not install.
 NEEDED = {
@@ -48,8 +49,8 @@ REGISTRIES = (
 
 
 @pytest.fixture(autouse=True)
-def _own_registries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test begins with boolit's own entries in every registry; what it registers is forgotten after it."""
+def _empty_registries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start every test with empty registries of plug-ins, and forget what it registers."""
     for module, owner, name in REGISTRIES:
         if module in sys.modules:
             loaded = sys.modules[module]
@@ -57,7 +58,7 @@ def _own_registries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """All modules and all tests stay until the end: without them a full garbage collection takes a tenth of the time."""
+    """Exclude all modules and tests from garbage collection, which then takes a tenth of the time."""
     gc.freeze()
 
 
@@ -81,6 +82,6 @@ def make_result() -> Callable[..., Any]:
 
 @pytest.fixture(scope="module")
 def _small_heap() -> None:
-    """The same for what earlier tests have left behind, where the code under test collects garbage itself."""
+    """Exclude what earlier tests left behind, too, because the code under test collects garbage."""
     gc.collect()
     gc.freeze()

@@ -1,7 +1,6 @@
-"""The lab on another device than the CPU: tests/devices, in processes that have a stand-in for one.
+"""The tests in tests/devices, which use a stand-in for a GPU, in processes of their own.
 
-torch's autograd makes its queues at the first backward of a process and knows no device that is registered later; and other
-tests would see one device too many.
+The device must be registered before the first backward of a process, and other tests must not see it.
 """
 
 import os
@@ -20,5 +19,5 @@ FOLDER = Path(__file__).with_name("devices")
 def test_on_a_stand_in(file: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(file)]
     environment = {**os.environ, "BOOLIT_TEST_STANDIN": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-1000:]

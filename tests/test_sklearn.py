@@ -9,15 +9,13 @@ import sys
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import skops.io
 import torch
-from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_digits, load_iris, load_wine, make_multilabel_classification
 from sklearn.metrics import r2_score
-from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import check_estimator
@@ -43,12 +41,6 @@ def test_check_estimator(kind: Any, options: dict[str, Any]) -> None:
     results = check_estimator(kind(max_iter=15, **options), on_skip=None)
     assert len(results) > 50
     assert {result["check_name"] for result in results if result["status"] != "passed"} <= {"check_array_api_input"}
-
-
-def test_digits() -> None:
-    x, y = load_digits(return_X_y=True)
-    x, x_test, y, y_test = train_test_split(x, y, random_state=0, stratify=y)
-    assert LogicalMLPClassifier(random_state=0).fit(x, y).score(x_test, y_test) >= 0.97
 
 
 @pytest.mark.parametrize(
@@ -149,16 +141,6 @@ def test_tools_of_scikit_learn() -> None:
     assert set(search.predict(x)) == {"setosa", "versicolor", "virginica"}
 
 
-def test_input_is_checked_in_scikit_learns_words() -> None:
-    x, y = noise(30, features=3)
-    table = pd.DataFrame(x, columns=list("abc"))
-    model = LogicalMLPClassifier(max_iter=1, random_state=0).fit(table, y)
-    with pytest.raises(ValueError, match="must be in the same order"):
-        model.predict(table[["b", "a", "c"]])
-    with pytest.raises(TypeError, match="Sparse data was passed"):
-        LogicalMLPClassifier().fit(csr_array(x), y)
-
-
 def test_partial_fit_learns_from_a_stream() -> None:
     x, y = load_digits(return_X_y=True)
     model = LogicalMLPClassifier(dropout=0, random_state=0)
@@ -183,7 +165,6 @@ def test_early_stopping_keeps_the_best_epoch() -> None:
 
 
 def test_a_validation_loss_that_is_not_a_number_is_never_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
-    """7fbaaa9 kept an epoch whose validation loss was NaN."""
     losses, states = iter([float("nan"), 0.5, float("nan"), 0.7]), []
 
     def validate(self: Any, *_: Any) -> float:
@@ -238,5 +219,5 @@ print([name for name in sys.modules if name.startswith(("boolit.lab", "pydantic"
 
 
 def test_needs_scikit_learn_and_no_lab() -> None:
-    done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.splitlines() == ["boolit.sklearn needs scikit-learn: pip install 'boolit[sklearn]'", "[]"]

@@ -2,10 +2,9 @@
 Swap the activations of a model you have
 ========================================
 
-``boolit.nn.convert`` takes a model, replaces its activations and resizes the layers
-around them, since a gate may turn two channels into one. It returns a ``Conversion``:
-the new network is its ``model``, and printing it tells what was changed. The model you
-gave stays as it is.
+``boolit.nn.convert`` copies a model, replaces its activations and resizes the layers
+around them, since a gate may turn two channels into one. It returns a ``Conversion``
+whose ``model`` is the new network. Printing the ``Conversion`` shows what was changed.
 """
 
 # %%
@@ -48,16 +47,13 @@ print(conversion)
 pictures = torch.randn(8, 1, 14, 14)
 assert conversion.model(pictures).shape == model(pictures).shape
 conversion.model(pictures).sum().backward()
-print(
-    [type(layer).__name__ for layer in model if isinstance(layer, nn.ReLU)],
-    "are still in the original",
-)
+print(sum(isinstance(layer, nn.ReLU) for layer in model), "ReLUs in the original")
 
 # %%
 # How many parameters there are
 # -----------------------------
 # With the same widths a 2→1 gate makes a network smaller and a 2→3 ensemble larger.
-# With ``budget="params"`` they come out alike.
+# With ``budget="params"`` all networks have nearly the same number of parameters.
 
 specs = ["or_ail", "max_min_d", "or_xnor_ail_d", "or_and_xnor_nail_d"]
 counts = {
@@ -67,10 +63,10 @@ counts = {
 before = conversion.parameters[0]
 
 figure, ax = plt.subplots(figsize=(6.5, 3), layout="constrained")
-for shift, (budget, own) in zip((-0.2, 0.2), counts.items(), strict=True):
+for shift, (budget, parameters) in zip((-0.2, 0.2), counts.items(), strict=True):
     ax.barh(
         [place + shift for place in range(len(specs))],
-        own,
+        parameters,
         height=0.36,
         label=f'budget="{budget}"',
     )

@@ -3,16 +3,15 @@ Several gates at once: duplicate or partition
 =============================================
 
 An ensemble puts several gates side by side on one tensor. With duplication (``_d``)
-every gate reads all channels, so there are more channels after it; with partition
-(``_p``) each gate gets its share of them, and the number of channels is that of a
-single gate.
+every gate reads all channels, so more channels come out. With partition (``_p``) each
+gate reads its share of the channels, and as many come out as of a single gate.
 """
 
 # %%
 # How many channels come out
 # --------------------------
-# Every activation knows: ``out_features`` tells what the next layer must take,
-# ``width_multiple`` what the width must be a multiple of.
+# ``out_features`` is the number of inputs of the next layer. A width must be a multiple
+# of ``width_multiple``.
 
 import matplotlib.pyplot as plt
 import torch
@@ -69,7 +68,7 @@ assert torch.equal(
 )
 
 figure, axes = plt.subplots(3, 1, figsize=(7, 4), layout="constrained")
-colours = ["#0072B2", "#009E73", "#D55E00"]
+colors = ["#0072B2", "#009E73", "#D55E00"]
 drawn = [
     ("12 channels in", x, 12),
     ("duplicated: 18 out", duplicated, 6),
@@ -79,23 +78,21 @@ for ax, (title, values, share) in zip(axes, drawn, strict=True):
     shades = (
         ["grey"] * 12
         if share == 12
-        else [colour for colour in colours for _ in range(share)]
+        else [color for color in colors for _ in range(share)]
     )
     ax.bar(range(values.shape[-1]), values[0], color=shades)
     ax.axhline(0, color="black", linewidth=0.8)
     ax.set(title=title, xlim=(-0.7, 17.7), xticks=[])
 axes[1].legend(
-    handles=[plt.Rectangle((0, 0), 1, 1, color=c) for c in colours],
+    handles=[plt.Rectangle((0, 0), 1, 1, color=c) for c in colors],
     labels=["OR", "AND", "XNOR"],
     ncols=3,
     fontsize=8,
 )
 
 # %%
-# In a network, the layer after an ensemble takes what ``out_features`` says. Here the
-# same width is used with each; the number of parameters then differs, so a fair
-# comparison changes the width (``boolit compare`` and :doc:`convert <plot_convert>`
-# do).
+# At equal widths the numbers of parameters differ. A fair comparison changes the widths
+# instead, as ``boolit compare`` and :doc:`convert <plot_convert>` do.
 
 for spec, module in modules.items():
     net = torch.nn.Sequential(

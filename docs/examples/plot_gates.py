@@ -11,7 +11,7 @@ approximate form, ``ail``, replaces each by a few planes, which need no exponent
 # Values on a grid
 # ----------------
 # ``boolit.combine`` takes separate tensors and broadcasts them, which is what a grid
-# needs. The colours of the first two columns reach from −12 (blue) to 12 (red), the
+# needs. The colors of the first two columns reach from −12 (blue) to 12 (red). The
 # black line is where a gate changes its sign.
 
 import math
@@ -76,12 +76,12 @@ for op in ("and", "or"):
 assert largest["xnor"] < math.log(2)
 
 # %%
-# Which one to look at twice
-# --------------------------
+# XNOR is different
+# -----------------
 # AND is positive in one corner and OR is negative in one. XNOR is positive in two
-# opposite corners, which no line separates from the other two: that is what networks
-# with XNOR can use to learn :doc:`parity <plot_parity>`. It is also the one whose
-# approximate form has the right sign everywhere.
+# opposite corners, which no line separates from the other two. Networks with XNOR use
+# this to learn :doc:`parity <plot_parity>`. XNOR is also the only one of the three
+# whose approximate form has the right sign everywhere.
 
 exact, approximate = surfaces["xnor", "il"], surfaces["xnor", "ail"]
 assert torch.equal(exact.sign(), approximate.sign())

@@ -3,9 +3,9 @@ Exact gates at large logits
 ===========================
 
 The obvious way to write AND in logit space goes through probabilities: sigmoid,
-product, logit. In 32 bits a probability near 1 has no digits left, so one must clamp
-it, and beyond the clamp value and gradient are wrong. boolit's exact gates never leave
-logit space.
+product, logit. In float32, probabilities close to 1 are rounded to 1, so they must be
+clamped. Where the clamp is active, value and gradient are wrong. boolit's exact gates
+never leave logit space.
 """
 
 # %%
@@ -32,9 +32,9 @@ def exact_and(x, y):
 # %%
 # Value and gradient
 # ------------------
-# The truth is AND(x, x) = −log(2e\ :sup:`−x` + e\ :sup:`−2x`), in 64 bits. Where the
-# clamp is active nothing flows back: a unit that is very sure, and wrong, can no longer
-# be corrected.
+# The dotted line is AND(x, x) = −log(2e\ :sup:`−x` + e\ :sup:`−2x`) in float64. Where
+# the clamp is active the gradient is 0, so training cannot correct a unit that is very
+# sure and wrong.
 
 logits = torch.linspace(-40, 40, 401)
 wide = logits.double()
@@ -42,7 +42,7 @@ truth = -torch.logaddexp(-wide + math.log(2), -2 * wide)
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
 gradients = {}
-for name, function, colour in (
+for name, function, color in (
     ("clamped", clamped_and, "#D55E00"),
     ("boolit, exact", exact_and, "#0072B2"),
 ):
@@ -50,8 +50,8 @@ for name, function, colour in (
     value = function(x, logits)
     value.sum().backward()
     gradients[name] = x.grad
-    left.plot(logits, value.detach(), color=colour, label=name, linewidth=2)
-    right.plot(logits, x.grad, color=colour, label=name, linewidth=2)
+    left.plot(logits, value.detach(), color=color, label=name, linewidth=2)
+    right.plot(logits, x.grad, color=color, label=name, linewidth=2)
 left.plot(logits, truth, color="black", linestyle=":", label="truth", linewidth=1.5)
 left.set(xlabel="x", title="AND(x, x) in 32 bits")
 right.set(xlabel="x", title="∂AND(x, y)/∂x at y = x")

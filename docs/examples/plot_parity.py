@@ -55,15 +55,15 @@ for spec, width in sizes.items():
 def train(spec, width, seed, steps=300):
     torch.manual_seed(seed)
     net = network(spec, width)
-    optimiser = torch.optim.Adam(net.parameters(), lr=0.03)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.03)
     losses = []
     for _ in range(steps):
         loss = nn.functional.binary_cross_entropy_with_logits(
             net(x_train).squeeze(1), y_train
         )
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.item())
     with torch.no_grad():
         accuracy = ((net(x_test).squeeze(1) > 0) == (y_test > 0)).float().mean().item()
@@ -76,22 +76,20 @@ results = {
 }
 
 # %%
-# What came out
-# -------------
+# Results
+# -------
 # Every seed is drawn. A mean alone would hide that some networks solve the task and
 # others do not.
 
 figure, (left, right) = plt.subplots(
     1, 2, figsize=(8, 3.5), layout="constrained", width_ratios=(3, 2)
 )
-for place, (spec, colour) in enumerate(
-    {"relu": "black", "xnor_ail": "#D55E00"}.items()
-):
+for place, (spec, color) in enumerate({"relu": "black", "xnor_ail": "#D55E00"}.items()):
     for losses, _ in results[spec]:
-        left.plot(losses, color=colour, alpha=0.6, linewidth=1)
-    left.plot([], [], color=colour, label=spec)
+        left.plot(losses, color=color, alpha=0.6, linewidth=1)
+    left.plot([], [], color=color, label=spec)
     accuracies = [100 * accuracy for _, accuracy in results[spec]]
-    right.plot([place] * len(accuracies), accuracies, "o", color=colour, alpha=0.6)
+    right.plot([place] * len(accuracies), accuracies, "o", color=color, alpha=0.6)
     print(
         f"{spec}: test accuracy from {min(accuracies):.1f} to {max(accuracies):.1f} %"
     )
@@ -102,11 +100,11 @@ right.set(
 )
 
 # %%
-# On average XNOR is better here, by construction of the task. It says nothing about
-# other data: :doc:`/compare` does.
+# XNOR is better here on average, because the task is built from XNORs. This says
+# nothing about other data; use :doc:`/compare` for yours.
 
 mean = {
-    spec: sum(accuracy for _, accuracy in own) / len(own)
-    for spec, own in results.items()
+    spec: sum(accuracy for _, accuracy in runs) / len(runs)
+    for spec, runs in results.items()
 }
 assert mean["xnor_ail"] > mean["relu"] + 0.05

@@ -2,10 +2,9 @@
 A scikit-learn estimator in a pipeline
 ======================================
 
-``LogicalMLPClassifier`` is an ordinary scikit-learn classifier whose hidden layers have
-any activation of boolit. If neither width nor budget is given, every activation gets
-the width that brings its network nearest to a ReLU network of width 64, so that scores
-are of networks of equal size.
+``LogicalMLPClassifier`` is a scikit-learn classifier whose hidden layers can have any
+activation of boolit. By default every network has about as many parameters as a ReLU
+network of width 64, so scores compare networks of equal size.
 """
 
 # %%

@@ -2,17 +2,16 @@
 How fast, on this machine?
 ==========================
 
-A measurement: how long each activation takes, forward and backward, as a ratio to ReLU
-on a tensor of the same shape. The numbers are those of the machine that built this
-page, with whatever else it was doing; run the example, or ``boolit bench``, to
-get yours.
+This example measures the time of each activation, forward and backward, relative to
+ReLU on a tensor of the same shape. The numbers come from the machine that built this
+page, which may have been busy. Run the example or ``boolit bench`` to get yours.
 """
 
 # %%
 # Measuring
 # ---------
-# Every activation takes part in every round, so that all of them meet the same machine,
-# and the smallest time of each counts: it is the one with the least in its way.
+# Every round times every activation, so that all of them run under the same conditions.
+# The smallest time counts, because other programs can only add to it.
 
 import time
 
@@ -60,7 +59,7 @@ for name, ratio in ratios.items():
     print(f"{name:18} {ratio:.2f}")
 
 # %%
-# Whether the compiled kernels were at work is what ``boolit doctor`` tells, and this:
+# ``boolit doctor`` shows whether the compiled kernels are active, and so does this:
 
 status = cpu.status()
-print("kernels:", status.instructions if status.active else "none, by formulas")
+print("kernels:", status.instructions if status.active else "none, pure PyTorch")

@@ -1,19 +1,19 @@
 """
-Normalised gates keep the scale in a deep network
+Normalized gates keep the scale in a deep network
 =================================================
 
-A random network of 30 layers, without batch normalisation: what happens to the size of
-the signal on its way? The normalised gates (``nil`` and ``nail``) subtract the mean and
-divide by the standard deviation that a gate has under independent N(0,1) inputs. So
-where the inputs of a layer have mean 0 and standard deviation 1, so have its outputs.
-That is enough for some gates and not for others, as the plot shows.
+How does the scale of the signal change in a random network of 30 layers without batch
+normalization? The normalized gates (``nil`` and ``nail``) subtract the mean of a gate
+under independent N(0, 1) inputs and divide by its standard deviation. Inputs with mean
+0 and standard deviation 1 then give such outputs. The plot shows that this keeps the
+scale for some gates, but not for all.
 """
 
 # %%
 # Thirty random layers
 # --------------------
-# Every linear layer has random weights of variance 1/inputs, so that it keeps the mean
-# square of what it gets. What changes the scale is the activation.
+# The weights of every linear layer have variance 1/inputs, so the layer keeps the mean
+# square of its input. Only the activation changes the scale.
 
 import matplotlib.pyplot as plt
 import torch
@@ -24,20 +24,20 @@ WIDTH, DEPTH = 512, 30
 
 
 def deviations(spec):
-    """The standard deviation of the signal at first and after every layer."""
+    """Return the standard deviation of the input and after every layer."""
     drawn = torch.Generator().manual_seed(0)
     activation = boolit.activation(spec)
     x = torch.randn(128, WIDTH, generator=drawn)
-    found = [x.std().item()]
+    scales = [x.std().item()]
     for _ in range(DEPTH):
         x = activation(x)
         weights = torch.randn(x.shape[-1], WIDTH, generator=drawn) / x.shape[-1] ** 0.5
         x = x @ weights
-        found.append(x.std().item())
-    return found
+        scales.append(x.std().item())
+    return scales
 
 
-colours = {
+colors = {
     "relu": "black",
     "or_ail": "#0072B2",
     "or_nail": "#0072B2",
@@ -46,28 +46,28 @@ colours = {
     "or_and_xnor_nail_d": "#6B2680",
     "xnor_nil": "#009E73",
 }
-signal = {spec: deviations(spec) for spec in colours}
+signal = {spec: deviations(spec) for spec in colors}
 
 figure, ax = plt.subplots(figsize=(6.5, 4), layout="constrained")
-for spec, colour in colours.items():
+for spec, color in colors.items():
     ax.plot(
         signal[spec],
-        color=colour,
+        color=color,
         linestyle="--" if "nail" in spec else ":" if "nil" in spec else "-",
         label=spec,
     )
 ax.set(yscale="log", xlabel="layer", ylabel="standard deviation of the signal")
 ax.legend(fontsize=8)
 
-for spec, own in signal.items():
-    print(f"{spec:18} after {DEPTH} layers: {own[-1]:.3g}")
+for spec, scales in signal.items():
+    print(f"{spec:18} after {DEPTH} layers: {scales[-1]:.3g}")
 
 # %%
-# ReLU and the plain gates shrink or grow the signal by a nearly constant factor a
-# layer, so after many layers it is gone or immense. (With ReLU one doubles the variance
-# of the weights instead.) ``xnor_nail`` and the ensemble keep it. A lone ``or_nail``
-# drifts, slowly: when chance has made the scale a little wrong, its mean is no longer
-# the one that is subtracted.
+# ReLU and the plain gates change the scale by a nearly constant factor per layer, so
+# after many layers the signal has vanished or exploded. (For ReLU the usual remedy is
+# to double the variance of the weights.) ``xnor_nail`` and the ensemble keep the scale.
+# ``or_nail`` alone drifts slowly: once the scale is slightly off, the mean of the gate
+# is no longer the constant that is subtracted.
 
 assert all(0.5 < signal[spec][-1] < 2 for spec in ("xnor_nail", "or_and_xnor_nail_d"))
 assert signal["relu"][-1] < 1e-3
@@ -75,13 +75,13 @@ assert signal["or_ail"][-1] > 10
 assert signal["or_nail"][-1] < signal["or_ail"][-1] / 10
 
 # %%
-# Why the exact XNOR does not
-# ---------------------------
-# Chance makes the signal of some layer a little larger or smaller than 1. An
-# approximate gate of twice the logits is twice the gate, so such an error stays what it
-# is. The exact XNOR of small logits is nearly their product: of twice the logits it is
-# more than twice as large, and the error grows from layer to layer. In a deep network
-# use ``xnor_nail``, or a normalisation layer.
+# Why the exact XNOR does not keep the scale
+# ------------------------------------------
+# By chance, the scale after some layer is slightly off. Doubling the logits doubles the
+# output of an approximate gate, so the error stays as it is. The exact XNOR of small
+# logits is nearly their product, so doubling them more than doubles the output, and
+# the error grows from layer to layer. In a deep network use ``xnor_nail`` or a
+# normalization layer.
 
 x = torch.randn(1000, 2, generator=torch.Generator().manual_seed(1))
 approximate, exact = boolit.functional.xnor_ail, boolit.functional.xnor_il

@@ -96,7 +96,7 @@ def test_a_device_without_memory_is_one_line(monkeypatch: pytest.MonkeyPatch, ca
 
 def test_a_device_of_a_plugin(tmp_path: Path) -> None:
     line = ["--plugin", str(STANDIN), "run", "parity", *TINY, "--seeds", "1", "--device", "standin", "--out", "out", "--json"]
-    done = subprocess.run([sys.executable, "-m", "boolit", *line], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "boolit", *line], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["summary"]["trained"] == 2
     with Store(tmp_path / "out") as store:

@@ -17,7 +17,7 @@ MAX_ERROR_LENGTH = 1_000
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run one command and exit with its code; `boolit.cli._app.EXIT_CODES` lists the codes."""
+    """Run one command and exit with one of the codes in `boolit.cli._app.EXIT_CODES`."""
     for name in ("stdout", "stderr"):  # None if the shell closed it
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115

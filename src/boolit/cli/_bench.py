@@ -22,9 +22,12 @@ def bench(
             show_default="1024x1024 and 64x64x32x32",
         ),
     ] = None,
-    dtype: Annotated[Literal["float32", "float64", "bfloat16", "float16"], typer.Option(help="Data type.")] = "float32",
+    dtype: Annotated[
+        Literal["float32", "float64", "bfloat16", "float16"],
+        typer.Option(metavar="TYPE", help="Data type: float32, float64, bfloat16 or float16."),
+    ] = "float32",
     device: Annotated[str, typer.Option(metavar="NAME", help="Device: cpu, cuda or cuda:1.")] = "cpu",
-    rounds: Annotated[int, typer.Option(min=1, metavar="N", help="Rounds; each times every candidate once.")] = 25,
+    rounds: Annotated[int, typer.Option(min=1, metavar="N", help="Number of rounds. Each times every activation once.")] = 25,
     threads: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Threads of torch.", show_default="torch's own choice")
     ] = None,

@@ -25,10 +25,14 @@ class Listing(NamedTuple):
 
 
 def list_(
-    kind: Annotated[Literal["activations", "studies", "figures"], typer.Argument(help="What to list.")] = "activations",
+    kind: Annotated[
+        Literal["activations", "studies", "figures"], typer.Argument(metavar="KIND", help="What to list.")
+    ] = "activations",
     json: JsonOption = False,
 ) -> None:
     """List activations, studies or figures.
+
+    These are the names that boolit compare, run and figures take.
 
     Examples:
       boolit list

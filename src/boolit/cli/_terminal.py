@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -24,7 +25,7 @@ def output() -> Console:
     return _Console(highlight=False, width=UNCUT if unlimited else None)
 
 
-def plain_table(*headings: str, right: tuple[str, ...] = ()) -> Table:
+def plain_table(*headings: str, right: Sequence[str] = ()) -> Table:
     """Return a table without borders. The columns named in ``right`` are aligned to the right."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for heading in headings:
