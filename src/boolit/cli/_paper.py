@@ -80,7 +80,7 @@ def _print_family(console: Console, family: CheckFamily, checks: list[Check]) ->
         table.add_row(passed if check.ok else failed, *values, tolerance, reference)
     console.print(table)
     for note, number in notes.items():
-        console.print(Padding(f"[dim]{escape(f'[{number}] {note}')}[/]", (0, 0, 0, 2)))
+        console.print(Padding(f"[dim]{escape(f'[{number}] {note}')}[/]", (0, 0, 0, 2), expand=False))
     console.print()
 
 
