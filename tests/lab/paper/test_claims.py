@@ -71,7 +71,7 @@ def test_analogues_are_not_judged_and_decide_only_an_order() -> None:
     small, full = (runs("cifar10", means, profile=profile, parameters=6 * 10**6) for profile in ("analogue", "paper"))
     assert evaluate(CLAIMS["cifar-above-relu"], small).verdict == "not testable here"  # it names SiLU, too
     result = evaluate(Claim("id", "quote", "place", "tab:resnet50-cifar10", "", ranks), small)
-    assert (result.verdict, result.test, result.n) == ("analogue", "ranks: 1 of 2 in this order", "6, 6")
+    assert (result.verdict, result.test, result.n) == ("analogue", "ranks: 1 of 2 in this order; 3 of 15 cells run", "6, 6")
     for test in (equal, Criterion(left="relu", value=80), Criterion(left="relu", reaches=80)):
         assert verdict(test, small, "tab:resnet50-cifar10") == "not testable here"
     # An analogue with higher values does not take the place of a reproduction.

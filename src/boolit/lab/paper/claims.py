@@ -170,12 +170,16 @@ def evaluate(claim: Claim, ours: pd.DataFrame | None = None) -> Verdict:
     for kind in ("reproduction", ANALOGUE):
         measured = _prepare(test, _measured_cells(tables, cells[cells["kind"] == kind], test.lower))
         comparisons = list(_compare(test, names, measured, printed=False))
-        if comparisons and kind == "reproduction":
-            return _weigh(_judge_measured(test, comparisons), _needed(test, names, printed), set(measured))
-        if comparisons and test.is_about_ranks:
-            ordered = sum(item.difference > 0 for item in comparisons)
-            return Verdict(ANALOGUE, f"ranks: {ordered} of {len(comparisons)} in this order", _runs(comparisons))
+        if not comparisons or (kind == ANALOGUE and not test.is_about_ranks):
+            continue
+        verdict = _judge_measured(test, comparisons) if kind == "reproduction" else _count_ordered(comparisons)
+        return _weigh(verdict, _needed(test, names, printed), set(measured))
     return Verdict(NOT_TESTABLE_HERE)
+
+
+def _count_ordered(comparisons: Sequence[Comparison]) -> Verdict:
+    ordered = sum(item.difference > 0 for item in comparisons)
+    return Verdict(ANALOGUE, f"ranks: {ordered} of {len(comparisons)} in this order", _runs(comparisons))
 
 
 def _runs(comparisons: Sequence[Comparison]) -> str:
