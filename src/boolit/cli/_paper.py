@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
+from rich.table import Table
 
 from boolit.cli import _options as options
 from boolit.cli._terminal import output, plain_table, print_json
@@ -110,11 +111,13 @@ def paper(
     Examples:
       boolit paper
       boolit paper mlp-mnist
+      boolit paper datasets
       boolit paper --claims
       boolit paper mlp-covtype --results results/covertype --format latex
     """
     from boolit.lab.paper import tables
     from boolit.lab.paper.comparison import paper_table
+    from boolit.lab.paper.printed import frame, has_results
     from boolit.lab.reports.tables import render
     from boolit.lab.results.store import Store
 
@@ -125,6 +128,10 @@ def paper(
         print_json({"tables": tables()}) if json else print("\n".join(tables()))
         return
     label = label if label.startswith("tab:") else f"tab:{label}"
+    if results is None and format is None and not has_results(label):
+        rows = frame(label).convert_dtypes().astype(object).fillna("").astype(str).to_dict("records")
+        print_json({"label": label, "rows": rows}) if json else output().print(_plain_rows(rows))
+        return
     shown = False if json or results is None else None
     with nullcontext() if results is None else Store(results) as store, show_working("reading the runs", shown):
         table = paper_table(label, store)
@@ -134,6 +141,13 @@ def paper(
         print(render(table, format), end="")
     else:
         output().print(table)
+
+
+def _plain_rows(rows: list[dict[str, str]]) -> Table:
+    table = plain_table(*rows[0])
+    for row in rows:
+        table.add_row(*map(escape, row.values()))
+    return table
 
 
 def _print_claims(json: bool) -> None:
