@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -143,8 +144,8 @@ def paper(
         output().print(table)
 
 
-def _plain_rows(rows: list[dict[str, str]]) -> Table:
-    table = plain_table(*rows[0])
+def _plain_rows(rows: list[dict[Hashable, Any]]) -> Table:
+    table = plain_table(*map(str, rows[0]))
     for row in rows:
         table.add_row(*map(escape, row.values()))
     return table

@@ -122,9 +122,8 @@ def channels_read_together(spec: str, channels: int) -> Tensor:
         [[0, 1], [1, 0], [2, 3], [3, 2]]
     """
     module, shared = boolit.activation(spec), torch.zeros(channels, channels, dtype=torch.bool)
-    if module.channels[0] == 1:
-        groups = [(first, first + 1) for first in range(0, channels - 1, 2)]
-    else:
+    groups: list[tuple[int, ...]] = [(first, first + 1) for first in range(0, channels - 1, 2)]
+    if module.channels[0] > 1:
         groups = [wire.inputs for wire in wiring(module, channels)]
     for first, second in {pair for group in groups for pair in permutations(group, 2)}:
         shared[first, second] = True
