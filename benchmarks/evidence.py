@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from boolit.lab.paper.claims import claim_table
-from boolit.lab.paper.measured import FIGURES, agreement, beside_printed, columns, label_of, summarize
+from boolit.lab.paper.measured import FIGURES, SAME_RUNS, agreement, beside_printed, columns, label_of, summarize
 from boolit.lab.paper.printed import labels, table, tables
 from boolit.lab.results.store import Store
 from boolit.lab.studies import load
@@ -35,6 +35,7 @@ DRAWN = ("mlp-mnist", "cnn-mnist", "mlp-covtype", "resnet50-cifar10", "jsb")
 BLOCK = re.compile(r"<!-- (table|claims|glance|factors) ?([\w-]*) -->\n.*?<!-- end -->", re.DOTALL)
 # Of a:parity by parameter count: three layers of width w, which gates halve (f = 1/2).
 WIDTHS = {round(9 * w + 2 * (f * w * w + w) + f * w + 1): w for w in (8, 16, 32, 64, 128, 256) for f in (1, 0.5)}
+SOLVED = ("parity", "xor")  # tasks that a run solves or does not
 WIDE = 2  # columns of a printed table in one table of the page
 # Points of the MNIST protocol in docs/evidence/mnist-factors.csv: the sweeps instead of the text.
 FACTORS = {
@@ -104,9 +105,12 @@ def results(name: str, cells: pd.DataFrame) -> str:
         line += f" [CSV](evidence/paper/{name}.csv)"
     parts = [line]
     if name in DRAWN and len(ours):
+        shown = "ranks" if set(ours["kind"]) == {"analogue"} else "means"
         printed = ", and the printed ones as hollow marks" if label in labels() else ""
-        parts.append(f"![{label}: our means{printed}](images/paper/{name}.png){{.scroll}}")
-    if label in labels():
+        parts.append(f"![{label}: our {shown}{printed}](images/paper/{name}.png){{.scroll}}")
+    if label in SAME_RUNS:
+        parts[0] += f" Its rows are those of {SAME_RUNS[label]}."
+    elif label in labels():
         both = beside_printed(label, cells)
         run = [column for column in columns(label) if column in set(both["column"])]
         parts += [_grid(both, run[first : first + WIDE]) for first in range(0, len(run), WIDE)]
@@ -117,6 +121,10 @@ def results(name: str, cells: pd.DataFrame) -> str:
             long["column"] = [re.sub(r"^\d+", lambda n: f"width {WIDTHS[int(n[0])]}", column) for column in long["column"]]
         grid = long.pivot(index="activation", columns="column", values="text").fillna("")
         grid = grid[sorted(grid, key=lambda column: (len(column), column))]
+        if name in SOLVED:
+            runs = pd.read_csv(EVIDENCE / "paper" / f"{name}.csv")
+            solved = runs["value"].ge(0.99).groupby(runs["activation"]).sum()
+            grid["runs that reach 99 %"] = [str(solved[spec.strip("`")]) for spec in grid.index]
         grid = grid.T.rename_axis("") if len(grid.columns) > len(grid) else grid  # long rather than wide
         parts.append(_markdown([str(grid.index.name), *grid], ([row, *grid.loc[row]] for row in grid.index)))
     return "\n\n".join(parts)
@@ -129,18 +137,22 @@ def _text(mean: float, error: float, n: int | None = None) -> str:
 
 
 def _grid(both: pd.DataFrame, shown: list[str]) -> str:
-    compared = both["difference"].notna().any()
-    titles = [f"{column} {part}" for column in shown for part in ("printed", "ours (n)", "Δ / s.e.")[: 3 if compared else 2]]
+    """Return the printed cells and ours, with their difference or, for analogues, their ranks in the column."""
+    analogue = set(both["kind"]) == {"analogue"}
+    titles = [f"{column} {part}" for column in shown for part in ("printed", "ours (n)", "ranks" if analogue else "Δ / s.e.")]
+    ranks = both.groupby("column")[["printed", "mean"]].rank(ascending=False, method="min")
+    both = both.assign(ranks=[f"{theirs:.0f} → {ours:.0f}" for theirs, ours in ranks.itertuples(index=False)])
     lines = []
     for spec, group in both[both["column"].isin(shown)].groupby("activation", sort=False):
         line, by_column = [f"`{spec}`"], group.set_index("column")
         for column in shown:
             if column not in by_column.index:
-                line += [""] * (3 if compared else 2)
+                line += [""] * 3
                 continue
             cell = by_column.loc[column]
             line += [_text(cell["printed"], cell["printed_error"]), _text(cell["mean"], cell["standard_error"], cell["n"])]
-            line += [f"{cell['difference']:+.1f}".replace("-", "−")] if compared else []
+            difference = "" if math.isnan(cell["difference"]) else f"{cell['difference']:+.1f}".replace("-", "−")
+            line.append(cell["ranks"].replace(" ", "\N{NO-BREAK SPACE}") if analogue else difference)
         lines.append(line)
     return _markdown(["activation", *titles], lines)
 
@@ -185,15 +197,20 @@ def claims(cells: pd.DataFrame) -> str:
 
 def glance(cells: pd.DataFrame) -> str:
     """Return one line for each table of results."""
-    lines = []
+    lines, counts = [], []
     for label in [*tables(), *FIGURES.values()]:
         shown = beside_printed(label, cells) if label in labels() else cells[cells["label"] == label]
+        counts += [sum(shown["n"] >= 3)] if label not in SAME_RUNS else []
         lines.append([f"`{label}`", agreement_line(label, cells).partition("; rank")[0].rstrip("."), str(sum(shown["n"] >= 3))])
-    return _markdown(["table", "our runs", "cells with n ≥ 3"], lines, texts=2)
+    total = f"{sum(counts)} cells with n ≥ 3 in {np.count_nonzero(counts)} tables and figures."
+    return f"{total}\n\n{_markdown(['table', 'our runs', 'cells with n ≥ 3'], lines, texts=2)}"
 
 
 def draw(name: str, cells: pd.DataFrame, to: Path = IMAGES) -> None:
-    """Draw our mean ± standard error of every activation, one panel per column, with printed means as hollow marks."""
+    """Draw our mean ± standard error of every activation, one panel per column, with printed means as hollow marks.
+
+    Panels of analogues show ranks.
+    """
     import matplotlib.pyplot as plt
 
     label = label_of(name)
@@ -201,22 +218,25 @@ def draw(name: str, cells: pd.DataFrame, to: Path = IMAGES) -> None:
     run = [column for column in columns(label) if column in set(ours["column"])] or sorted(set(ours["column"]), key=int)
     specs = list(dict.fromkeys(ours["activation"]))[::-1]
     printed = {(cell.activation, cell.column): cell.mean for cell in table(label)} if label in labels() else {}
-    size = (1.8 + 2.1 * len(run), 1.2 + 0.24 * len(specs))
+    size = (1.8 + max(2.1 * len(run), 3), 1.2 + 0.24 * len(specs))
     figure, panels = plt.subplots(1, len(run), figsize=size, sharey=True, squeeze=False, layout="constrained")
     for column, axes in zip(run, panels[0], strict=True):
         part = ours[ours["column"] == column].set_index("activation")
+        part["printed"] = [printed.get((spec, column), math.nan) for spec in part.index]
+        analogue = set(part["kind"]) == {"analogue"}
+        if analogue:
+            part[["mean", "printed"]] = part[["mean", "printed"]].rank(ascending=False)
+        errors, label_ours = (None, "ours") if analogue else (part["standard_error"], "ours ± s.e.")
         rows = [specs.index(spec) for spec in part.index]
-        axes.errorbar(
-            part["mean"], rows, xerr=part["standard_error"], fmt="o", color="#2563a8", markersize=4, label="ours ± s.e."
-        )
-        hollow = [(printed[spec, column], specs.index(spec)) for spec in part.index if (spec, column) in printed]
-        if hollow and set(part["kind"]) == {"reproduction"}:
-            axes.plot(*zip(*hollow, strict=True), "o", color="#b45309", markerfacecolor="none", markersize=8, label="printed")
-        axes.set_title(f"{column} {'layers' if name == 'mlp-covtype' else 'parameters'}", fontsize=9)
+        axes.errorbar(part["mean"], rows, xerr=errors, fmt="o", color="#2563a8", markersize=4, label=label_ours)
+        if part["printed"].notna().any():
+            axes.plot(part["printed"], rows, "o", color="#b45309", markerfacecolor="none", markersize=8, label="printed")
+        axes.set_xlabel("rank, 1 is best" if analogue else "test accuracy (%)", fontsize=9)
+        unit = "layers" if name == "mlp-covtype" else "parameters"
+        axes.set_title(f"analogue of {column}" if analogue else f"{column} {unit}".replace("1 layers", "1 layer"), fontsize=9)
         axes.tick_params(labelsize=8)
         axes.grid(alpha=0.3)
     panels[0][0].set_yticks(range(len(specs)), specs, fontsize=8)
-    figure.supxlabel("test accuracy (%)", fontsize=9)
     figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=8, frameon=False)
     to.mkdir(parents=True, exist_ok=True)
     figure.savefig(to / f"{name}.png", dpi=120, metadata={"Software": None})

@@ -92,3 +92,16 @@ def test_an_analogue_of_iraven_has_one_row_per_configuration(make_result) -> Non
     metrics = {"test_accuracy": 0.3, "test_accuracy_center_single": 0.4, "test_accuracy_distribute_nine": 0.2, "test_loss": 1.0}
     rows = load_script("reproduce").rows(make_result(metrics=metrics), "commit")
     assert [row[7:9] for row in rows] == [[name, str(value)] for name, value in list(metrics.items())[:3]]
+
+
+def test_a_table_of_analogues_compares_ranks(evidence, tmp_path: Path) -> None:
+    keys = ["label", "column", "activation", "mean", "standard_error", "n", "best", "kind"]
+    means = {"relu": 30.0, "silu": 35.0, "xnor_ail": 20.0}  # printed: 91.97, 93.13 and 88.97
+    rows = [["tab:resnet50-cifar10", "6M", spec, mean, 1.0, 3, mean, "analogue"] for spec, mean in means.items()]
+    cells = pd.DataFrame(rows, columns=keys)
+    text = evidence.results("resnet50-cifar10", cells).replace("\N{NO-BREAK SPACE}", " ")
+    assert text.startswith("Analogue: 3 of 60 cells run, n = 3; rank correlation 1.00 (6M).")
+    assert "| 6M printed | 6M ours (n) | 6M ranks |" in text
+    assert "| `xnor_ail` | 88.97 ± 0.11 | 20.00 ± 1.00 (3) | 3 → 3 |" in text
+    evidence.draw("resnet50-cifar10", cells, tmp_path)
+    assert (tmp_path / "resnet50-cifar10.png").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
+from rich.table import Table
 
 from boolit.cli import _options as options
 from boolit.cli._terminal import output, plain_table, print_json
@@ -80,7 +82,7 @@ def _print_family(console: Console, family: CheckFamily, checks: list[Check]) ->
         table.add_row(passed if check.ok else failed, *values, tolerance, reference)
     console.print(table)
     for note, number in notes.items():
-        console.print(Padding(f"[dim]{escape(f'[{number}] {note}')}[/]", (0, 0, 0, 2)))
+        console.print(Padding(f"[dim]{escape(f'[{number}] {note}')}[/]", (0, 0, 0, 2), expand=False))
     console.print()
 
 
@@ -110,11 +112,13 @@ def paper(
     Examples:
       boolit paper
       boolit paper mlp-mnist
+      boolit paper datasets
       boolit paper --claims
       boolit paper mlp-covtype --results results/covertype --format latex
     """
     from boolit.lab.paper import tables
     from boolit.lab.paper.comparison import paper_table
+    from boolit.lab.paper.printed import frame, has_results
     from boolit.lab.reports.tables import render
     from boolit.lab.results.store import Store
 
@@ -125,6 +129,10 @@ def paper(
         print_json({"tables": tables()}) if json else print("\n".join(tables()))
         return
     label = label if label.startswith("tab:") else f"tab:{label}"
+    if results is None and format is None and not has_results(label):
+        rows = frame(label).convert_dtypes().astype(object).fillna("").astype(str).to_dict("records")
+        print_json({"label": label, "rows": rows}) if json else output().print(_plain_rows(rows))
+        return
     shown = False if json or results is None else None
     with nullcontext() if results is None else Store(results) as store, show_working("reading the runs", shown):
         table = paper_table(label, store)
@@ -134,6 +142,13 @@ def paper(
         print(render(table, format), end="")
     else:
         output().print(table)
+
+
+def _plain_rows(rows: list[dict[Hashable, Any]]) -> Table:
+    table = plain_table(*map(str, rows[0]))
+    for row in rows:
+        table.add_row(*map(escape, row.values()))
+    return table
 
 
 def _print_claims(json: bool) -> None:

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from boolit.lab.paper.claims import Claim, Criterion, claim_table, claims, evaluate
+from boolit.lab.paper.printed import table_rows
 
 CLAIMS = {claim.id: claim for claim in claims()}
 
@@ -70,7 +71,7 @@ def test_analogues_are_not_judged_and_decide_only_an_order() -> None:
     small, full = (runs("cifar10", means, profile=profile, parameters=6 * 10**6) for profile in ("analogue", "paper"))
     assert evaluate(CLAIMS["cifar-above-relu"], small).verdict == "not testable here"  # it names SiLU, too
     result = evaluate(Claim("id", "quote", "place", "tab:resnet50-cifar10", "", ranks), small)
-    assert (result.verdict, result.test, result.n) == ("analogue", "ranks: 1 of 2 in this order", "6, 6")
+    assert (result.verdict, result.test, result.n) == ("analogue", "ranks: 1 of 2 in this order; 3 of 15 cells run", "6, 6")
     for test in (equal, Criterion(left="relu", value=80), Criterion(left="relu", reaches=80)):
         assert verdict(test, small, "tab:resnet50-cifar10") == "not testable here"
     # An analogue with higher values does not take the place of a reproduction.
@@ -104,15 +105,26 @@ def test_lower_errors_are_better() -> None:
 
 def test_runs_find_their_column_and_the_best_size_counts() -> None:
     claim = CLAIMS["covtype-tanh-best"]
-    small = runs("covertype-2", {"tanh": 0.90, "relu": 0.92}, depth=2, parameters=10_000)
-    large = runs("covertype-2", {"tanh": 0.97, "relu": 0.96}, depth=2, parameters=100_000)
+    small, large = (
+        runs("covertype-2", dict.fromkeys(table_rows("tab:mlp-covtype"), relu) | {"tanh": tanh}, depth=2, parameters=size)
+        for tanh, relu, size in [(0.90, 0.92, 10_000), (0.97, 0.96, 100_000)]
+    )
     assert evaluate(claim, small).verdict == "contradicted"
     assert evaluate(claim, pd.concat([small, large])).verdict == "confirmed"
     assert evaluate(claim, large.assign(depth=3)).verdict == "not testable here"
-    narrow = runs("mnist-mlp", {"relu": 0.97, "xnor_ail": 0.92, "signed_geomean": 0.91}, parameters=16_384)
+    means = dict.fromkeys(table_rows("tab:mlp-mnist"), 0.97) | {"xnor_ail": 0.92, "signed_geomean": 0.91}
+    narrow = pd.concat(runs("mnist-mlp", means, parameters=size) for size in (16_384, 65_536))
     assert evaluate(CLAIMS["mlp-mnist-narrow"], narrow).verdict == "confirmed"
     best = evaluate(CLAIMS["mlp-mnist-best"], narrow)  # the best over all widths needs all widths
     assert best.verdict == "not testable here"
+
+
+def test_a_part_of_the_cells_can_contradict_but_not_confirm() -> None:
+    claim, good, bad = CLAIMS["covtype-tanh-best"], {"tanh": 0.97, "relu": 0.96}, {"tanh": 0.95, "relu": 0.96}
+    rows = len(table_rows("tab:mlp-covtype"))
+    for means, verdict in [(good, "not confirmed"), (bad, "contradicted")]:
+        result = evaluate(claim, runs("covertype-2", means, depth=2))
+        assert (result.verdict, result.test) == (verdict, f"Welch's t-test; 2 of {rows} cells run")
 
 
 def test_a_mean_value() -> None:

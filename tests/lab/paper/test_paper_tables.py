@@ -100,3 +100,13 @@ def test_the_installed_command_shows_our_means_without_any_run(capsys: pytest.Ca
     shown = json.loads(capsys.readouterr().out)
     assert all(row["16k, ours n"] >= 10 for row in shown["rows"])
     assert "within 2 combined standard errors" in shown["notes"][1]
+
+
+def test_tables_without_results_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["paper", "datasets"]) == 0
+    assert "Caltech101" in capsys.readouterr().out
+    assert run(["paper", "transfer-nparam-big", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [rows[0][name] for name in ("activation", "width", "Cal101")] == ["linear", "", "52"]
+    assert [rows[1][name] for name in ("activation", "width", "Cal101")] == ["relu", "512", "577"]
+    assert run(["paper", "datasets", "--format", "latex"]) == 2

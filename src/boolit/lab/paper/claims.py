@@ -10,7 +10,7 @@ import math
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from importlib import resources
@@ -99,7 +99,8 @@ class Cell(NamedTuple):
     best: float
 
 
-Cells = dict[tuple[str, str, str], Cell]  # by table, column and activation
+CellKey = tuple[str, str, str]  # table, column and activation
+Cells = dict[CellKey, Cell]
 
 
 class Comparison(NamedTuple):
@@ -148,9 +149,10 @@ def evaluate(claim: Claim, ours: pd.DataFrame | None = None) -> Verdict:
     """Judge a claim by the paper's printed tables or, if given, by our runs.
 
     The printed tables are judged by their means and, where a claim is about significance, by Student's t-test as in the paper.
-    Our runs are judged by Welch's t-test. A claim is confirmed if every comparison (or the claimed share) is significant in its
-    favor, and contradicted if one is significant against it after Šidák's correction. Analogues are not judged: for a claim
-    about ranks the verdict is "analogue", with the number of comparisons that are in the claimed order.
+    Our runs are judged by Welch's t-test. A claim is confirmed if every cell it is about was run and every comparison (or the
+    claimed share) is significant in its favor, and contradicted if one is significant against it after Šidák's correction.
+    Analogues are not judged: for a claim about ranks the verdict is "analogue", with the number of comparisons that are in the
+    claimed order.
 
     Args:
         claim: The claim.
@@ -160,23 +162,43 @@ def evaluate(claim: Claim, ours: pd.DataFrame | None = None) -> Verdict:
     if test is None:
         return Verdict(NOT_TESTABLE if ours is None else NOT_TESTABLE_HERE)
     tables = [*names, test.against]
+    printed = _prepare(test, _printed_cells(tables))
     if ours is None:
-        comparisons = list(_compare(test, names, _prepare(test, _printed_cells(tables)), printed=True))
+        comparisons = list(_compare(test, names, printed, printed=True))
         return _judge_printed(test, comparisons) if comparisons else Verdict(NOT_TESTABLE)
     cells = ours if "mean" in ours else summarize(ours)
     for kind in ("reproduction", ANALOGUE):
-        measured = _measured_cells(tables, cells[cells["kind"] == kind], test.lower)
-        comparisons = list(_compare(test, names, _prepare(test, measured), printed=False))
-        if comparisons and kind == "reproduction":
-            return _judge_measured(test, comparisons)
-        if comparisons and test.is_about_ranks:
-            ordered = sum(item.difference > 0 for item in comparisons)
-            return Verdict(ANALOGUE, f"ranks: {ordered} of {len(comparisons)} in this order", _runs(comparisons))
+        measured = _prepare(test, _measured_cells(tables, cells[cells["kind"] == kind], test.lower))
+        comparisons = list(_compare(test, names, measured, printed=False))
+        if not comparisons or (kind == ANALOGUE and not test.is_about_ranks):
+            continue
+        verdict = _judge_measured(test, comparisons) if kind == "reproduction" else _count_ordered(comparisons)
+        return _weigh(verdict, _needed(test, names, printed), set(measured))
     return Verdict(NOT_TESTABLE_HERE)
+
+
+def _count_ordered(comparisons: Sequence[Comparison]) -> Verdict:
+    ordered = sum(item.difference > 0 for item in comparisons)
+    return Verdict(ANALOGUE, f"ranks: {ordered} of {len(comparisons)} in this order", _runs(comparisons))
 
 
 def _runs(comparisons: Sequence[Comparison]) -> str:
     return " / ".join(dict.fromkeys(item.n for item in comparisons))
+
+
+def _needed(test: Criterion, tables: Sequence[str], printed: Cells) -> set[CellKey]:
+    """Return the printed cells that a claim is about."""
+    rows = list(dict.fromkeys(spec for _, _, spec in printed))
+    chosen = {*_select(test.left, rows), *_select(test.right, rows)}
+    return {(label, column, spec) for label, column, spec in printed if label in tables and spec in chosen}
+
+
+def _weigh(verdict: Verdict, needed: set[CellKey], measured: set[CellKey]) -> Verdict:
+    """Return the verdict on a part of the cells, which confirms nothing about the others."""
+    if needed <= measured:
+        return verdict
+    kept = NOT_CONFIRMED if verdict.verdict == CONFIRMED else verdict.verdict
+    return replace(verdict, verdict=kept, test=f"{verdict.test}; {len(needed & measured)} of {len(needed)} cells run")
 
 
 # Cells of the printed tables and of our runs.

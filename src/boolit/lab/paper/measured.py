@@ -189,5 +189,6 @@ def agreement(label: str, cells: pd.DataFrame | None = None) -> str:
     rhos = []
     for column, group in both.groupby("column", sort=False):
         if len(group) >= 3:
-            rhos.append(f"{stats.spearmanr(group['printed'], group['mean']).statistic:.2f} ({column})")
-    return text + (f"; rank correlation {', '.join(rhos)}." if rhos else ".").replace("-", "−")
+            rho = f"{stats.spearmanr(group['printed'], group['mean']).statistic:.2f}".replace("-", "−")
+            rhos.append(f"{rho} ({column})")
+    return text + (f"; rank correlation {', '.join(rhos)}." if rhos else ".")

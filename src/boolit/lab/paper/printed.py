@@ -57,7 +57,12 @@ def tables() -> list[str]:
         >>> "tab:mlp-covtype" in tables()
         True
     """
-    return [label for label in labels() if label not in HIDDEN and _lines(label)[0].endswith("italic")]
+    return [label for label in labels() if label not in HIDDEN and has_results(label)]
+
+
+def has_results(label: str) -> bool:
+    """Return whether a table has results by activation; others, such as tab:datasets, are read by `frame`."""
+    return _lines(label)[0].endswith("italic")
 
 
 @lru_cache
@@ -87,11 +92,10 @@ def table(label: str) -> list[PrintedCell]:
         >>> table("tab:mlp-covtype")[0]  # doctest: +ELLIPSIS
         PrintedCell(activation='relu', column='1', mean=92.0644, standard_error=0.07, n=5, bold=False, ...)
     """
-    header, *rows = csv.reader(_lines(label))
-    if header[-1] != "italic":
+    if not has_results(label):
         raise UserError(f"{label} is not a table of results by activation; use frame({label!r})")
     cells = []
-    for activation, column, mean, error, n, *marks in rows:
+    for activation, column, mean, error, n, *marks in csv.reader(_lines(label)[1:]):
         bold, underlined, italic = (mark == "1" for mark in marks)
         cells.append(PrintedCell(activation, column, float(mean), float(error), int(n), bold, underlined, italic))
     return cells

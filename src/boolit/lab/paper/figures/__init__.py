@@ -116,19 +116,6 @@ FIGURES: dict[str, PaperFigure] = {
         "weight; orange positive, blue negative; biases are 0. The weights are set by hand here; the study `parity` draws "
         "the same for trained networks.",
     ),
-    "normalized": PaperFigure(
-        "approximation:normalized_densities",
-        "tab:normalization-constants",
-        "Density of each gate's output for independent N(0, 1) operands: exact and approximate (left), and their normalized "
-        "forms (right), which have mean 0 and standard deviation 1. Exact XNOR has a logarithmic peak at 0, cut off here.",
-    ),
-    "accuracy-of-package": PaperFigure(
-        "approximation:saturation",
-        None,
-        "The exact gates along y = x, in float32: computed by this library, and by the definition with probabilities clamped "
-        "at 1e-7, as the published package does. The latter (a formula of our own, not the package's code) saturates at ±16.1 "
-        "and has lost digits long before. An error below 1e-9 is drawn at 1e-9.",
-    ),
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,11 @@ from torch import Tensor
 import boolit
 from boolit.errors import UserError
 from boolit.lab.paper.figures.look import save, styled
+from boolit.lab.paper.figures.pathways import wiring
 from boolit.lab.reports.style import style
 from boolit.lab.results.names import paper_name
 from boolit.lab.results.store import Store
 
-PROBES = 32
 EDGES = np.linspace(-1, 1, 81).tolist()
 _COLUMNS = 3
 _MANY_PAIRS = 200
@@ -120,18 +121,13 @@ def channels_read_together(spec: str, channels: int) -> Tensor:
         >>> channels_read_together("or_ail", 4).nonzero().tolist()
         [[0, 1], [1, 0], [2, 3], [3, 2]]
     """
-    module = boolit.activation(spec)
-    if channels == 1:
-        return torch.zeros(1, 1, dtype=torch.bool)
-    if module.channels[0] == 1:
-        evenly = channels - channels % 2
-        return torch.nn.functional.pad(channels_read_together("max", evenly), (0, channels - evenly) * 2)
-    x = torch.randn(PROBES, 1, channels, generator=torch.Generator().manual_seed(0))
-    changed = x + torch.diag(torch.full((channels,), 10.0))
-    with torch.no_grad():
-        depends = ((module(changed) - module(x)).abs() > 0).any(0).float()
-    shared: Tensor = (depends @ depends.mT) > 0
-    return shared & ~torch.eye(channels, dtype=torch.bool)
+    module, shared = boolit.activation(spec), torch.zeros(channels, channels, dtype=torch.bool)
+    groups: list[tuple[int, ...]] = [(first, first + 1) for first in range(0, channels - 1, 2)]
+    if module.channels[0] > 1:
+        groups = [wire.inputs for wire in wiring(module, channels)]
+    for first, second in {pair for group in groups for pair in permutations(group, 2)}:
+        shared[first, second] = True
+    return shared
 
 
 def draw_correlations(results: Path, out: Path, format: str = "png") -> list[Path]:  # noqa: A002
