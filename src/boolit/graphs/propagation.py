@@ -223,7 +223,10 @@ class BeliefPropagation(nn.Module):
         bits, converged = logits.new_empty(logits.shape, dtype=torch.bool), logits.new_empty(shots, dtype=torch.bool)
         rounds = logits.new_empty(shots, dtype=torch.int64)
         results = {"logits": logits, "bits": bits, "converged": converged, "rounds": rounds}
-        inputs = {"channel": channel, "syndrome": syndromes, "weights": weights, "memory": memory}
+        # Shots with many violated checks take longest. If they started last, most lanes of the kernel would be idle beside them.
+        violated = converged.new_zeros(shots) if syndromes is None or len(syndromes) == 1 else syndromes.sum(1)
+        queue = violated.argsort(descending=True)
+        inputs = {"queue": queue, "channel": channel, "syndrome": syndromes, "weights": weights, "memory": memory}
         pointers = {name: None if tensor is None else tensor.data_ptr() for name, tensor in (inputs | results).items()}
         strides = {
             "channel_stride": 0 if len(channel) == 1 else self.graph.variables,
@@ -321,7 +324,7 @@ class TannerGraph:
     def struct(self) -> _CodeStruct:
         """Return the pointers for the kernel."""
         lists = self.check_lists, self.variable_rows
-        tensors = [*(tensor for each in lists for tensor in (each.offsets, each.indices)), self.edge_places, self.order]
+        tensors = [*(tensor for each in lists for tensor in (each.offsets, each.indices)), self.order]
         pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
         return _CodeStruct(self.checks, self.variables, self.edges, *pointers)
 
@@ -335,7 +338,7 @@ def read_matrix(H: Any) -> tuple[IndexLists, int]:  # noqa: N803
     return IndexLists.read(H), H.shape[1]
 
 
-_POINTERS = ("check_offsets", "edge_variables", "variable_offsets", "variable_rows", "edge_places", "order")
+_POINTERS = ("check_offsets", "edge_variables", "variable_offsets", "variable_rows", "order")
 
 
 class _CodeStruct(ctypes.Structure):
@@ -353,7 +356,7 @@ class _DecodingStruct(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_int32) for name in ("threads", "is_double", "kind", "early_stop")),
         *((name, ctypes.c_int64) for name in ("shots", "iterations")),
-        *(("channel", ctypes.c_void_p), ("channel_stride", ctypes.c_int64)),
+        *(("queue", ctypes.c_void_p), ("channel", ctypes.c_void_p), ("channel_stride", ctypes.c_int64)),
         *(("syndrome", ctypes.c_void_p), ("syndrome_stride", ctypes.c_int64)),
         *(("weights", ctypes.c_void_p), ("iteration_stride", ctypes.c_int64), ("edge_stride", ctypes.c_int64)),
         *(("offset", ctypes.c_double), ("damping", ctypes.c_double)),
