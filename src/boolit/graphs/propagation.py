@@ -223,10 +223,7 @@ class BeliefPropagation(nn.Module):
         bits, converged = logits.new_empty(logits.shape, dtype=torch.bool), logits.new_empty(shots, dtype=torch.bool)
         rounds = logits.new_empty(shots, dtype=torch.int64)
         results = {"logits": logits, "bits": bits, "converged": converged, "rounds": rounds}
-        # Shots with many violated checks take longest. If they started last, most lanes of the kernel would be idle beside them.
-        violated = converged.new_zeros(shots) if syndromes is None or len(syndromes) == 1 else syndromes.sum(1)
-        queue = violated.argsort(descending=True)
-        inputs = {"queue": queue, "channel": channel, "syndrome": syndromes, "weights": weights, "memory": memory}
+        inputs = {"channel": channel, "syndrome": syndromes, "weights": weights, "memory": memory}
         pointers = {name: None if tensor is None else tensor.data_ptr() for name, tensor in (inputs | results).items()}
         strides = {
             "channel_stride": 0 if len(channel) == 1 else self.graph.variables,
@@ -356,7 +353,7 @@ class _DecodingStruct(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_int32) for name in ("threads", "is_double", "kind", "early_stop")),
         *((name, ctypes.c_int64) for name in ("shots", "iterations")),
-        *(("queue", ctypes.c_void_p), ("channel", ctypes.c_void_p), ("channel_stride", ctypes.c_int64)),
+        *(("channel", ctypes.c_void_p), ("channel_stride", ctypes.c_int64)),
         *(("syndrome", ctypes.c_void_p), ("syndrome_stride", ctypes.c_int64)),
         *(("weights", ctypes.c_void_p), ("iteration_stride", ctypes.c_int64), ("edge_stride", ctypes.c_int64)),
         *(("offset", ctypes.c_double), ("damping", ctypes.c_double)),

@@ -39,8 +39,7 @@ struct BoolitCode {
 struct BoolitDecoding {
     std::int32_t threads, is_double, kind, early_stop;
     std::int64_t shots, iterations;
-    const std::int64_t* queue;  // the order in which shots start
-    const void* channel;        // (shots, variables)
+    const void* channel;  // (shots, variables)
     std::int64_t channel_stride;
     const std::uint8_t* syndrome;  // (shots, checks), or null
     std::int64_t syndrome_stride;
@@ -410,14 +409,14 @@ public:
         std::fill(shot, shot + W, std::int64_t(-1));
     }
 
-    void decode(std::atomic<std::int64_t>& next) {
+    void decode(const std::vector<std::pair<std::int64_t, std::int64_t>>& queue, std::atomic<std::int64_t>& next) {
         for (;;) {
             const bool may_start = active == 0 || run.iteration_stride == 0;
             std::uint32_t started = 0;
             for (int lane = 0; may_start && lane < W; ++lane) {
                 if (shot[lane] >= 0) continue;
                 const std::int64_t taken = next.load(std::memory_order_relaxed) < run.shots ? next.fetch_add(1) : run.shots;
-                if (taken < run.shots) start(lane, run.queue[taken]), started |= std::uint32_t(1) << lane;
+                if (taken < run.shots) start(lane, queue[std::size_t(taken)].second), started |= std::uint32_t(1) << lane;
             }
             if (active == 0) return;
             if (started) reset(mask_of<T, 0>(started));
@@ -547,11 +546,18 @@ private:
     }
 };
 
+// Shots with many violated checks take longest and start first. If they started last, most lanes would be idle beside them.
 template <class T, int kind>
 void decode(const BoolitCode& code, const BoolitDecoding& run) {
+    std::vector<std::pair<std::int64_t, std::int64_t>> queue;  // satisfied checks, and the shot
+    for (std::int64_t i = 0; i < run.shots; ++i) {
+        const std::uint8_t* parities = run.syndrome + i * run.syndrome_stride;
+        queue.emplace_back(run.syndrome ? std::count(parities, parities + code.checks, 0) : 0, i);
+    }
+    std::sort(queue.begin(), queue.end());
     std::atomic<std::int64_t> next{0};
     share_out(run.threads, (run.shots + W - 1) / W, code.edges * W * 8, [&](std::int64_t, std::int64_t) {
-        if (next < run.shots) Decoder<T, kind>(code, run).decode(next);
+        if (next < run.shots) Decoder<T, kind>(code, run).decode(queue, next);
     });
 }
 
