@@ -70,7 +70,7 @@ class BpOsd:
         from scipy import sparse
 
         self.propagation = BeliefPropagation(H, **options)
-        self.channel = torch.logit(1 - probabilities).float()
+        self.channel = -torch.logit(probabilities).float()
         graph = self.propagation.graph
         ones, rows = torch.ones(graph.edges, dtype=torch.uint8).numpy(), graph.check_lists
         matrix = sparse.csr_matrix((ones, rows.indices.numpy(), rows.offsets.numpy()), (graph.checks, graph.variables))
@@ -115,7 +115,7 @@ class SinterDecoder:
         """Return the decoder for a detector error model."""
         checks, observables, probabilities = matrices_of(dem)
         if self.osd_method is None:
-            propagation, channel = BeliefPropagation(checks, **self.options), torch.logit(1 - probabilities).float()
+            propagation, channel = BeliefPropagation(checks, **self.options), -torch.logit(probabilities).float()
             return CompiledDecoder(checks.shape[0], observables, lambda syndrome: propagation(channel, syndrome).bits)
         osd = bp_osd(checks, probabilities, self.osd_method, self.osd_order, **self.options)
         return CompiledDecoder(checks.shape[0], observables, osd.decode)
