@@ -79,8 +79,9 @@ class BpOsd:
         osd = {"osd_method": osd_method, "osd_order": osd_order}
         self.osd = BpOsdDecoder(matrix, error_channel=[0.1] * graph.variables, **passing, **osd)
 
-    def decode(self, syndrome: Tensor) -> Tensor:
+    def decode(self, syndrome: Any) -> Tensor:
         """Return errors of shape ``(shots, bits)`` with these syndromes, of shape ``(shots, checks)``."""
+        syndrome = torch.as_tensor(syndrome)
         decoded: Decoded = self.propagation(self.channel, syndrome)
         # ldpc reads probabilities; within ±36, 1 - p is not rounded to 0.
         probabilities = torch.sigmoid(-decoded.logits.double().clamp(-36, 36)).numpy()
