@@ -95,6 +95,21 @@ def test_infinities_are_certain_and_nan_spreads() -> None:
     assert gather_gate(torch.full((2,), largest), pair, "or_il").item() == largest
 
 
+@pytest.mark.usefixtures("way")
+def test_leaving_one_out_of_weak_strong_and_certain_operands() -> None:
+    inf, nan = math.inf, math.nan
+    group = torch.tensor([0, 5]), torch.arange(5)
+    for values, expected in (
+        ([5.0, 200, -300, 400, 1e30], [-200.0, -5, 5, -5, -5]),  # e^-200 is not a number of float32
+        ([3.0, inf, -inf, inf, inf], [-inf, -3.0, 3, -3, -3]),
+        ([0.0, 1, 2, 3, 1e38], [None, 0.0, 0, 0, 0]),
+        ([nan, 1, 2, 3, 4], [None, nan, nan, nan, nan]),
+    ):
+        results = gather_gate(torch.tensor(values), group, "xnor_il", leave_one_out=True).tolist()
+        for result, value in zip(results, expected, strict=True):
+            assert value is None or result == value or (math.isnan(value) and math.isnan(result))
+
+
 def test_matrices_and_dimensions() -> None:
     matrix = torch.tensor([[1, 0, 1], [0, 1, 1]])
     x = torch.randn(4, 3, 2)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from mpmath import exp, log, mp, mpf
@@ -178,6 +179,8 @@ def test_inputs() -> None:
     decoder = BeliefPropagation(repetition_code(3), 5)
     assert decoder(torch.zeros(0, 3)).bits.shape == (0, 3)
     assert decoder(torch.ones(3), torch.zeros(4, 2)).bits.shape == (4, 3)
+    for parities in ([1, 0], np.array([1, 0], np.uint8), torch.tensor([1, 0])):
+        assert decoder(torch.ones(3), parities).bits.tolist() == [True, False, False]
     scipy = pytest.importorskip("scipy.sparse")
     channel = torch.tensor([1.0, -2.0, 0.5])
     for matrix in (repetition_code(3).numpy(), repetition_code(3).to_sparse(), scipy.csr_matrix(repetition_code(3).numpy())):

@@ -70,7 +70,7 @@ class BpOsd:
         from scipy import sparse
 
         self.propagation = BeliefPropagation(H, **options)
-        self.channel = torch.logit(1 - probabilities).float()
+        self.channel = -torch.logit(probabilities).float()
         graph = self.propagation.graph
         ones, rows = torch.ones(graph.edges, dtype=torch.uint8).numpy(), graph.check_lists
         matrix = sparse.csr_matrix((ones, rows.indices.numpy(), rows.offsets.numpy()), (graph.checks, graph.variables))
@@ -79,8 +79,9 @@ class BpOsd:
         osd = {"osd_method": osd_method, "osd_order": osd_order}
         self.osd = BpOsdDecoder(matrix, error_channel=[0.1] * graph.variables, **passing, **osd)
 
-    def decode(self, syndrome: Tensor) -> Tensor:
+    def decode(self, syndrome: Any) -> Tensor:
         """Return errors of shape ``(shots, bits)`` with these syndromes, of shape ``(shots, checks)``."""
+        syndrome = torch.as_tensor(syndrome)
         decoded: Decoded = self.propagation(self.channel, syndrome)
         # ldpc reads probabilities; within ±36, 1 - p is not rounded to 0.
         probabilities = torch.sigmoid(-decoded.logits.double().clamp(-36, 36)).numpy()
@@ -115,7 +116,7 @@ class SinterDecoder:
         """Return the decoder for a detector error model."""
         checks, observables, probabilities = matrices_of(dem)
         if self.osd_method is None:
-            propagation, channel = BeliefPropagation(checks, **self.options), torch.logit(1 - probabilities).float()
+            propagation, channel = BeliefPropagation(checks, **self.options), -torch.logit(probabilities).float()
             return CompiledDecoder(checks.shape[0], observables, lambda syndrome: propagation(channel, syndrome).bits)
         osd = bp_osd(checks, probabilities, self.osd_method, self.osd_order, **self.options)
         return CompiledDecoder(checks.shape[0], observables, osd.decode)

@@ -16,7 +16,7 @@ from boolit.logic import Program, cpu
 from boolit.logic.dispatch import check_logits, is_ordinary, position
 from boolit.logic.reference import FORMULAS, Join, join_tree
 
-ABI = 2
+ABI = 3
 JOINS: list[Join] = [FORMULAS["or", "ail"], FORMULAS["xnor", "ail"], FORMULAS["or", "il"], FORMULAS["xnor", "il"]]  # by kind
 NEUTRAL = [-torch.inf, torch.inf, -torch.inf, torch.inf]  # results for no operands
 
@@ -181,7 +181,7 @@ class ListsStruct(ctypes.Structure):
 
     _fields_ = [
         *((name, ctypes.c_int32) for name in ("threads", "is_double", "kind", "negated", "leave_one_out")),
-        *((name, ctypes.c_int64) for name in ("groups", "rows", "batch")),
+        *((name, ctypes.c_int64) for name in ("groups", "batch")),
         *((name, ctypes.c_void_p) for name in ("offsets", "indices")),
     ]
 
@@ -216,7 +216,7 @@ class _Gather(torch.autograd.Function):
         assert LIBRARY is not None
         is_double, groups = x.dtype == torch.float64, len(lists.lengths)
         pointers = lists.offsets.data_ptr(), lists.indices.data_ptr()
-        struct = ListsStruct(torch.get_num_threads(), is_double, kind, negated, leave_one_out, groups, *x.shape, *pointers)
+        struct = ListsStruct(torch.get_num_threads(), is_double, kind, negated, leave_one_out, groups, x.shape[1], *pointers)
         out = x.new_empty(len(lists.indices) if leave_one_out else groups, x.shape[1])
         LIBRARY.boolit_lists_forward(ctypes.byref(struct), x.data_ptr(), out.data_ptr())
         ctx.struct, ctx.options = struct, (lists, kind, leave_one_out, negated)

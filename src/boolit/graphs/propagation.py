@@ -112,12 +112,13 @@ class BeliefPropagation(nn.Module):
         sizes = f"checks={graph.checks}, bits={graph.variables}, edges={graph.edges}"
         return f"{sizes}, iterations={self.iterations}, form={self.form!r}, schedule={self.schedule!r}"
 
-    def forward(self, channel_logits: Tensor, syndrome: Tensor | None = None) -> Decoded:
+    def forward(self, channel_logits: Tensor, syndrome: Any = None) -> Decoded:
         """Decode one shot or a batch.
 
         Args:
             channel_logits: Prior logits of float32 or float64, of shape ``(bits,)`` or ``(shots, bits)``.
-            syndrome: The parity of each check, of shape ``(checks,)`` or ``(shots, checks)``; all even if None.
+            syndrome: The parity of each check, of shape ``(checks,)`` or ``(shots, checks)``: a tensor, array or list. All are
+                even if None.
 
         Returns:
             Posterior logits, hard decisions, convergence and iterations. Without a batch dimension in both arguments there is
@@ -129,10 +130,10 @@ class BeliefPropagation(nn.Module):
             result = self._decode_by_kernel(channel, syndromes, shots)
         else:
             result = self._decode(channel, syndromes, shots)
-        is_batch = channel_logits.dim() == 2 or (syndrome is not None and syndrome.dim() == 2)
+        is_batch = channel_logits.dim() == 2 or (syndrome is not None and torch.as_tensor(syndrome).dim() == 2)
         return result if is_batch else Decoded(*(part[0] for part in result))
 
-    def trajectory(self, channel_logits: Tensor, syndrome: Tensor | None = None) -> Tensor:
+    def trajectory(self, channel_logits: Tensor, syndrome: Any = None) -> Tensor:
         """Return the posterior logits after each iteration, without early stop: ``(iterations, shots, bits)``.
 
         A loss on all iterations trains weights faster than one on the last.
@@ -147,7 +148,7 @@ class BeliefPropagation(nn.Module):
             posteriors.append(posterior.T)
         return torch.stack(posteriors)
 
-    def _read(self, channel_logits: Tensor, syndrome: Tensor | None) -> tuple[Tensor, Tensor | None, int]:
+    def _read(self, channel_logits: Tensor, syndrome: Any) -> tuple[Tensor, Tensor | None, int]:
         check_logits(channel_logits)
         if channel_logits.dtype not in (torch.float32, torch.float64):
             raise TypeError(
@@ -156,7 +157,7 @@ class BeliefPropagation(nn.Module):
         channel = _as_rows("channel_logits", channel_logits, self.graph.variables)
         if syndrome is None:
             return channel, None, len(channel)
-        syndromes = _as_rows("syndrome", syndrome, self.graph.checks).to(channel.device).bool()
+        syndromes = _as_rows("syndrome", torch.as_tensor(syndrome), self.graph.checks).to(channel.device).bool()
         if len(channel) != len(syndromes) and 1 not in (len(channel), len(syndromes)):
             raise ValueError(f"channel_logits has {len(channel)} shots and syndrome has {len(syndromes)}")
         return channel, syndromes, max(len(channel), len(syndromes)) if len(channel) and len(syndromes) else 0
@@ -321,7 +322,7 @@ class TannerGraph:
     def struct(self) -> _CodeStruct:
         """Return the pointers for the kernel."""
         lists = self.check_lists, self.variable_rows
-        tensors = [*(tensor for each in lists for tensor in (each.offsets, each.indices)), self.edge_places, self.order]
+        tensors = [*(tensor for each in lists for tensor in (each.offsets, each.indices)), self.order]
         pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
         return _CodeStruct(self.checks, self.variables, self.edges, *pointers)
 
@@ -335,7 +336,7 @@ def read_matrix(H: Any) -> tuple[IndexLists, int]:  # noqa: N803
     return IndexLists.read(H), H.shape[1]
 
 
-_POINTERS = ("check_offsets", "edge_variables", "variable_offsets", "variable_rows", "edge_places", "order")
+_POINTERS = ("check_offsets", "edge_variables", "variable_offsets", "variable_rows", "order")
 
 
 class _CodeStruct(ctypes.Structure):

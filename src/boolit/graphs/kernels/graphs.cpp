@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -25,15 +23,15 @@
 // Group g joins the rows indices[offsets[g]] … indices[offsets[g + 1] - 1] of a contiguous tensor of shape (rows, batch).
 struct BoolitLists {
     std::int32_t threads, is_double, kind, negated, leave_one_out;  // negated: signs change before and after, which turns OR into AND
-    std::int64_t groups, rows, batch;
+    std::int64_t groups, batch;
     const std::int64_t *offsets, *indices;
 };
 
 // Edges are numbered check by check. The rows of a decoder's state are the priors of the variables, then the messages of the edges from
-// checks to variables. The rows of a variable are its prior, then its messages; edge_places says where in this list an edge is.
+// checks to variables. The rows of a variable are its prior, then its messages.
 struct BoolitCode {
     std::int64_t checks, variables, edges;
-    const std::int64_t *check_offsets, *edge_variables, *variable_offsets, *variable_rows, *edge_places;
+    const std::int64_t *check_offsets, *edge_variables, *variable_offsets, *variable_rows;
     const std::int64_t* order;  // of the checks, if the schedule is layered; null if all checks are updated at once
 };
 
@@ -57,6 +55,19 @@ struct BoolitDecoding {
 namespace {
 
 constexpr std::int64_t WORTH_A_THREAD = 1 << 18;  // numbers; below, starting threads costs more than they save
+
+// Rows of W numbers, aligned: a vector that crosses a cache line takes twice as long to load.
+template <class T>
+class Rows {
+    struct alignas(W * sizeof(T)) Row {
+        T lanes[W];
+    };
+    std::vector<Row> rows;
+
+public:
+    explicit Rows(std::int64_t count) : rows(std::size_t(count)) {}
+    T* operator[](std::int64_t i) { return reinterpret_cast<T*>(rows.data()) + i * W; }
+};
 
 // ------------------------------------------------------------------------------------------- two operands
 
@@ -89,7 +100,7 @@ constexpr T neutral = (kind == OR_IL || kind == OR_AIL ? T(-1) : T(1)) * std::nu
 constexpr int parents(int count) { return (count + 1) / 2; }
 constexpr int LEVELS = 32;
 
-inline std::int64_t nodes_of(std::int64_t k) { return 2 * k + LEVELS; }
+inline std::int64_t nodes_of(std::int64_t k) { return 4 * k + LEVELS; }
 
 template <class T, int kind>
 ALWAYS_INLINE void join_level(const T* level, int count, T* above) {
@@ -108,7 +119,7 @@ const T* join_all(T* nodes, int k) {
 // 3k - 6 joins, as many as prefixes and suffixes take, but at most 2⌈log2 k⌉ - 2 of them in a row instead of k - 2.
 template <class T, int kind>
 void leave_each_out(T* nodes, int k, T* outside) {
-    if (k == 1) return store<T>(outside, all<T>(neutral<T, kind>));
+    if (k < 2) return k ? store<T>(outside, all<T>(neutral<T, kind>)) : void();
     if (k == 2) return store<T>(outside, load<T>(nodes + W)), store<T>(outside + W, load<T>(nodes));
     T *above = nodes + k * W, *outside_above = outside + k * W;
     join_level<T, kind>(nodes, k, above);
@@ -119,6 +130,83 @@ void leave_each_out(T* nodes, int k, T* outside) {
         store<T>(outside + i * W, without_first), store<T>(outside + (i + 1) * W, without_second);
     }
     if (k % 2) store<T>(outside + (k - 1) * W, load<T>(outside_above + k / 2 * W));
+}
+
+// Compilers compare vectors that are wider than a register number by number, so signs are made to masks instead.
+template <class T>
+ALWAYS_INLINE Int<T> is_negative(Int<T> x) {
+    return x >> (8 * sizeof(T) - 1);
+}
+
+template <class T>
+ALWAYS_INLINE bool is_any_infinite(Real<T> x) {  // or NaN
+    return bits_of_mask<T>(is_negative<T>(bits_of<Int<T>>(all<T>(std::numeric_limits<T>::max())) - bits_of<Int<T>>(size_of<T>(x)))) != 0;
+}
+
+template <class T>
+ALWAYS_INLINE Real<T> chosen(Int<T> mask, Real<T> a, Real<T> b) {
+    return bits_of<Real<T>>((bits_of<Int<T>>(a) & mask) | (bits_of<Int<T>>(b) & ~mask));
+}
+
+// log(even / odd) = n log 2 + 2 atanh(s), where n is the largest for which odd · 2^n ≤ even. Without n, even - odd is at hand.
+template <class T>
+ALWAYS_INLINE Real<T> log_odds(Pair<T> odds) {
+    using L = Lanes<T>;
+    constexpr auto fraction = (typename L::One(1) << L::mantissa) - 1;
+    const Real<T> even = odds.x + odds.y;
+    const Int<T> distance = bits_of<Int<T>>(even) - bits_of<Int<T>>(odds.x), doublings = distance & ~is_negative<T>(distance) & ~fraction;
+    const Real<T> odd = bits_of<Real<T>>(bits_of<Int<T>>(odds.x) + doublings);
+    const Real<T> difference = chosen<T>(is_negative<T>(-doublings), even - odd, odds.y);
+    const Real<T> n = bits_of<Real<T>>((doublings >> L::mantissa) + bits_of<Int<T>>(all<T>(rounder<T>))) - rounder<T>;
+    const Real<T> double_s = (difference + difference) / (even + odd);
+    return n * L::ln2_high + (double_s + (double_s * atanh_excess<T>(double_s) + n * L::ln2_low));
+}
+
+// A parity as a pair: the weight of odd, and that of even minus that of odd. Weights are not normalized, and nothing is subtracted.
+template <class T>
+ALWAYS_INLINE Pair<T> join_odds(Pair<T> a, Pair<T> b) {
+    return {(a.x + a.y) * b.x + a.x * (b.x + b.y), a.y * b.y};
+}
+
+// leave_each_out for XNOR; returns whether all operands are finite, which is fast. No result is larger than the least of its operands:
+// the approximate gate is that operand. The exact one joins odds e^-|x| from both ends: an exponential and a logarithm for each operand,
+// not for each join. So that odds do not vanish, they are multiplied by e^shift where all operands but one exceed shift + REACH. With
+// or without the factor, a product of two of them is then nothing next to 1, and a result above the smaller operand becomes that one.
+template <class T, int kind>
+bool leave_each_out_of_xnor(const T* x, int k, T* nodes, T* outside) {
+    constexpr T reach = sizeof(T) == 4 ? T(60) : T(600);  // e^-reach is a normal number
+    constexpr int longest = 64;                           // weights reach 2^k
+    Real<T> least_size = all<T>(std::numeric_limits<T>::max()), next_size = least_size, total = all<T>(0), product = total;
+    for (int j = 0; j < k; ++j) {
+        const Real<T> value = load<T>(x + j * W), size = size_of<T>(value);
+        next_size = least<T>(next_size, most<T>(least_size, size)), least_size = least<T>(least_size, size);
+        total += size, product = turned_by<T>(product, value);
+    }
+    if (k < 4 || k > longest || is_any_infinite<T>(total)) {
+        std::memcpy(nodes, x, std::size_t(k) * W * sizeof(T));
+        leave_each_out<T, kind>(nodes, k, outside);
+        return false;
+    }
+    const Real<T> shift = most<T>(next_size - reach, all<T>(0));
+    Pair<T> before{all<T>(0), all<T>(1)}, behind = before;
+    for (int j = 0; kind == XNOR_IL && j < k; ++j) {
+        const Expm1<T> odds = fine_expm1<T>(at_least_normal<T>(shift - most<T>(shift, size_of<T>(load<T>(x + j * W)))));
+        T* target = nodes + 4 * j * W;
+        store<T>(target, odds.value), store<T>(target + W, -odds.minus_one), store<T>(target + 2 * W, before.x), store<T>(target + 3 * W, before.y);
+        before = join_odds<T>(before, {odds.value, -odds.minus_one});
+    }
+    for (int j = k - 1; j >= 0; --j) {
+        const Real<T> value = load<T>(x + j * W);
+        const Int<T> is_larger = is_negative<T>(bits_of<Int<T>>(least_size) - bits_of<Int<T>>(size_of<T>(value)));
+        Real<T> size = chosen<T>(is_larger, least_size, next_size);
+        if constexpr (kind == XNOR_IL) {
+            const T* source = nodes + 4 * j * W;
+            size = least<T>(shift + log_odds<T>(join_odds<T>({load<T>(source + 2 * W), load<T>(source + 3 * W)}, behind)), size);
+            behind = join_odds<T>(behind, {load<T>(source), load<T>(source + W)});
+        }
+        store<T>(outside + j * W, turned_by<T>(turned_by<T>(size, product), value));
+    }
+    return true;
 }
 
 template <class T>
@@ -147,7 +235,6 @@ void join_all_backward(const T* nodes, int k, const T* grad_root, T* grad) {
 // `nodes` and `outside` are as leave_each_out leaves them, `grad` and what is behind the gradients of the results start as zeros.
 template <class T, int kind>
 void leave_each_out_backward(const T* nodes, const T* outside, int k, T* grad_outside, T* grad) {
-    if (k == 1) return;
     if (k == 2) return add_to<T>(grad, load<T>(grad_outside + W)), add_to<T>(grad + W, load<T>(grad_outside));
     const int level = k * W;
     for (int i = 0; i + 1 < k; i += 2) {
@@ -177,39 +264,28 @@ ALWAYS_INLINE void store_some(T* target, Real<T> values, int n) {
     std::memcpy(target, &values, std::size_t(n) * sizeof(T));
 }
 
-struct Team {
-    std::mutex mutex;
-    std::condition_variable left;
-    int helpers = 0;  // that are at work
-    bool is_done = false;
-};
-
 // Calls body(begin, end) for shares of `count` items, each of `cost` numbers, in at most `threads` threads. OpenMP would wait until each
 // of its threads was there: where other programs hold the cores, for milliseconds after all is done. A helper that comes too late is
-// not waited for here.
+// not waited for here: it finds that the work is closed.
 template <class Body>
 void share_out(std::int64_t threads, std::int64_t count, std::int64_t cost, const Body& body) {
+    constexpr int closed = std::numeric_limits<int>::min();
     threads = std::min({threads, count, count * cost / WORTH_A_THREAD});
     const std::int64_t share = threads > 1 ? std::max<std::int64_t>(1, count / (4 * threads)) : count;
     std::atomic<std::int64_t> next{0};
     const auto work = [&] {
         for (std::int64_t begin; (begin = next.fetch_add(share)) < count;) body(begin, std::min(begin + share, count));
     };
-    const auto team = std::make_shared<Team>();
-    const auto help = [team, &work] {
-        std::unique_lock<std::mutex> lock(team->mutex);
-        if (team->is_done) return;
-        ++team->helpers, lock.unlock();
-        work();
-        lock.lock(), --team->helpers, team->left.notify_one();
+    const auto helpers = std::make_shared<std::atomic<int>>(0);  // at work
+    const auto help = [helpers, &work] {
+        if (helpers->fetch_add(1) >= 0) work();
+        helpers->fetch_sub(1);
     };
     try {
         for (; threads > 1; --threads) std::thread(help).detach();
     } catch (const std::system_error&) {}  // no more threads can start
     work();
-    std::unique_lock<std::mutex> lock(team->mutex);
-    team->is_done = true;
-    team->left.wait(lock, [&] { return team->helpers == 0; });
+    for (int none = 0; !helpers->compare_exchange_weak(none, closed); none = 0) std::this_thread::yield();
 }
 
 // A group and W lanes of the batch.
@@ -240,16 +316,17 @@ void forward(const BoolitLists& of, const T* x, T* out) {
     const std::int64_t most = longest(of.groups, of.offsets), blocks = (of.batch + W - 1) / W;
     const Real<T> sign = all<T>(of.negated ? T(-1) : T(1));
     share_out(of.threads, of.groups * blocks, of.offsets[of.groups] / std::max<std::int64_t>(of.groups, 1) * W, [&](std::int64_t begin, std::int64_t end) {
-        std::vector<T> nodes(std::size_t(nodes_of(most) * W)), outside(std::size_t(of.leave_one_out ? nodes_of(most) * W : 0));
+        Rows<T> operands(nodes_of(most)), nodes(nodes_of(most)), outside(nodes_of(most));
         for (std::int64_t index = begin; index < end; ++index) {
             const Tile tile(of, index);
-            load_operands<T>(of, tile, x, sign, nodes.data());
+            load_operands<T>(of, tile, x, sign, operands[0]);
             if (of.leave_one_out) {
-                if (tile.k > 0) leave_each_out<T, kind>(nodes.data(), tile.k, outside.data());
+                if constexpr (kind == XNOR_IL || kind == XNOR_AIL) leave_each_out_of_xnor<T, kind>(operands[0], tile.k, nodes[0], outside[0]);
+                else leave_each_out<T, kind>(operands[0], tile.k, outside[0]);
                 for (int j = 0; j < tile.k; ++j)
-                    store_some<T>(out + (tile.start + j) * of.batch + tile.lane, turned_by<T>(load<T>(outside.data() + j * W), sign), tile.n);
+                    store_some<T>(out + (tile.start + j) * of.batch + tile.lane, turned_by<T>(load<T>(outside[j]), sign), tile.n);
             } else {
-                const Real<T> value = tile.k > 0 ? load<T>(join_all<T, kind>(nodes.data(), tile.k)) : all<T>(neutral<T, kind>);
+                const Real<T> value = tile.k > 0 ? load<T>(join_all<T, kind>(operands[0], tile.k)) : all<T>(neutral<T, kind>);
                 store_some<T>(out + tile.group * of.batch + tile.lane, turned_by<T>(value, sign), tile.n);
             }
         }
@@ -259,31 +336,31 @@ void forward(const BoolitLists& of, const T* x, T* out) {
 // Signs cancel: the gradient of -f(-x) is that of f at -x. Threads share the batch, since groups may have members in common.
 template <class T, int kind>
 void backward(const BoolitLists& of, const T* x, const T* grad_out, T* grad_x) {
-    const std::size_t space = std::size_t(nodes_of(longest(of.groups, of.offsets)) * W);
+    const std::int64_t space = nodes_of(longest(of.groups, of.offsets));
     const Real<T> sign = all<T>(of.negated ? T(-1) : T(1));
     share_out(of.threads, (of.batch + W - 1) / W, of.offsets[of.groups] * W, [&](std::int64_t begin, std::int64_t end) {
-        std::vector<T> nodes(space), outside(space), grad_outside(space), grad(space);
+        Rows<T> nodes(space), outside(space), grad_outside(space), grad(space);
         for (std::int64_t index = begin * of.groups; index < end * of.groups; ++index) {
             const Tile tile(of, index);
             if (tile.k == 0) continue;
-            const auto used = nodes_of(tile.k) * W;
-            load_operands<T>(of, tile, x, sign, nodes.data());
-            std::fill(grad.begin(), grad.begin() + used, T(0));
+            const auto used = std::size_t(nodes_of(tile.k)) * W * sizeof(T);
+            load_operands<T>(of, tile, x, sign, nodes[0]);
+            std::memset(grad[0], 0, used);
             if (of.leave_one_out) {
-                std::fill(grad_outside.begin(), grad_outside.begin() + used, T(0));
+                std::memset(grad_outside[0], 0, used);
                 for (int j = 0; j < tile.k; ++j)
-                    store<T>(grad_outside.data() + j * W, load_some<T>(grad_out + (tile.start + j) * of.batch + tile.lane, tile.n));
-                leave_each_out<T, kind>(nodes.data(), tile.k, outside.data());
-                leave_each_out_backward<T, kind>(nodes.data(), outside.data(), tile.k, grad_outside.data(), grad.data());
+                    store<T>(grad_outside[j], load_some<T>(grad_out + (tile.start + j) * of.batch + tile.lane, tile.n));
+                leave_each_out<T, kind>(nodes[0], tile.k, outside[0]);
+                if (tile.k > 1) leave_each_out_backward<T, kind>(nodes[0], outside[0], tile.k, grad_outside[0], grad[0]);
             } else {
                 alignas(64) T top[W];
                 store<T>(top, load_some<T>(grad_out + tile.group * of.batch + tile.lane, tile.n));
-                join_all<T, kind>(nodes.data(), tile.k);
-                join_all_backward<T, kind>(nodes.data(), tile.k, top, grad.data());
+                join_all<T, kind>(nodes[0], tile.k);
+                join_all_backward<T, kind>(nodes[0], tile.k, top, grad[0]);
             }
             for (int j = 0; j < tile.k; ++j) {
                 T* target = grad_x + of.indices[tile.start + j] * of.batch + tile.lane;
-                store_some<T>(target, load_some<T>(target, tile.n) + load<T>(grad.data() + j * W), tile.n);
+                store_some<T>(target, load_some<T>(target, tile.n) + load<T>(grad[j]), tile.n);
             }
         }
     });
@@ -318,28 +395,28 @@ template <class T, int kind>
 class Decoder {
     const BoolitCode& code;
     const BoolitDecoding& run;
-    std::vector<T> channel, state, incoming, posterior, nodes, outside;
+    Rows<T> channel, state, incoming, posterior, nodes, outside;
     std::vector<std::uint32_t> decisions, syndrome;  // a bit for each lane
     std::int64_t shot[W], round[W];
     int active = 0;
+    const bool keeps_messages = code.order || run.damping != 0;  // which an iteration reads that it has not written
 
 public:
-    Decoder(const BoolitCode& of, const BoolitDecoding& how) : code(of), run(how) {
-        const std::size_t variables = std::size_t(of.variables) * W, edges = std::size_t(of.edges) * W;
-        const std::size_t space = std::size_t(nodes_of(longest(of.checks, of.check_offsets)) * W);
-        channel.resize(variables), posterior.resize(variables), state.resize(variables + edges), incoming.resize(edges);
-        nodes.resize(space), outside.resize(space), decisions.resize(std::size_t(of.variables)), syndrome.resize(std::size_t(of.checks));
+    Decoder(const BoolitCode& of, const BoolitDecoding& how)
+        : code(of), run(how), channel(of.variables), state(of.variables + of.edges), incoming(of.edges), posterior(of.variables),
+          nodes(nodes_of(longest(of.checks, of.check_offsets))), outside(nodes_of(longest(of.checks, of.check_offsets))),
+          decisions(std::size_t(of.variables)), syndrome(std::size_t(of.checks)) {
         std::fill(shot, shot + W, std::int64_t(-1));
     }
 
-    void decode(const std::vector<std::int64_t>& queue, std::atomic<std::int64_t>& next) {
+    void decode(const std::vector<std::pair<std::int64_t, std::int64_t>>& queue, std::atomic<std::int64_t>& next) {
         for (;;) {
             const bool may_start = active == 0 || run.iteration_stride == 0;
             std::uint32_t started = 0;
             for (int lane = 0; may_start && lane < W; ++lane) {
                 if (shot[lane] >= 0) continue;
                 const std::int64_t taken = next.load(std::memory_order_relaxed) < run.shots ? next.fetch_add(1) : run.shots;
-                if (taken < run.shots) start(lane, queue[std::size_t(taken)]), started |= std::uint32_t(1) << lane;
+                if (taken < run.shots) start(lane, queue[std::size_t(taken)].second), started |= std::uint32_t(1) << lane;
             }
             if (active == 0) return;
             if (started) reset(mask_of<T, 0>(started));
@@ -356,7 +433,7 @@ public:
 private:
     void start(int lane, std::int64_t index) {
         const T* given = static_cast<const T*>(run.channel) + index * run.channel_stride;
-        for (std::int64_t v = 0; run.channel_stride && v < code.variables; ++v) channel[v * W + lane] = given[v];
+        for (std::int64_t v = 0; run.channel_stride && v < code.variables; ++v) channel[v][lane] = given[v];
         const std::uint32_t bit = std::uint32_t(1) << lane;
         for (std::int64_t c = 0; run.syndrome && c < code.checks; ++c)
             syndrome[c] = run.syndrome[index * run.syndrome_stride + c] ? syndrome[c] | bit : syndrome[c] & ~bit;
@@ -367,61 +444,67 @@ private:
     void reset(Int<T> started) {
         const T* given = static_cast<const T*>(run.channel);
         for (std::int64_t v = 0; v < code.variables; ++v) {
-            const Real<T> prior = run.channel_stride ? load<T>(&channel[v * W]) : all<T>(given[v]);
-            store<T>(&channel[v * W], prior);
-            store<T>(&state[v * W], bits_of<Real<T>>((bits_of<Int<T>>(prior) & started) | (bits_of<Int<T>>(load<T>(&state[v * W])) & ~started)));
+            if (!run.channel_stride) store<T>(channel[v], all<T>(given[v]));
+            store<T>(state[v], chosen<T>(started, load<T>(channel[v]), load<T>(state[v])));
         }
-        for (std::int64_t e = code.variables; e < code.variables + code.edges; ++e) store<T>(&state[e * W], where<T>(~started, load<T>(&state[e * W])));
+        for (std::int64_t e = 0; e < code.edges; ++e) {
+            store<T>(incoming[e], chosen<T>(started, load<T>(channel[code.edge_variables[e]]), load<T>(incoming[e])));
+            if (keeps_messages) store<T>(state[code.variables + e], where<T>(~started, load<T>(state[code.variables + e])));
+        }
     }
 
     void finish(int lane, bool satisfied) {
         T* logits = static_cast<T*>(run.logits) + shot[lane] * code.variables;
         std::uint8_t* bits = run.bits + shot[lane] * code.variables;
-        for (std::int64_t v = 0; v < code.variables; ++v) logits[v] = posterior[v * W + lane], bits[v] = decisions[v] >> lane & 1;
+        const std::int64_t count = code.variables;
+        for (std::int64_t v = 0; v < count; ++v) logits[v] = posterior[v][lane];
+        for (std::int64_t v = 0; v < count; ++v) bits[v] = logits[v] <= T(0);
         run.converged[shot[lane]] = satisfied, run.rounds[shot[lane]] = round[lane];
         shot[lane] = -1, --active;
     }
 
-    ALWAYS_INLINE Real<T> row(const std::int64_t* index) const { return load<T>(&state[*index * W]); }
-
-    // The sum of the rows before `place`, plus that of the rows behind it from the last one on: the order in which ldpc adds. Equal
-    // priors make ties, and decisions depend on how their sums are rounded.
+    // Sends each of a variable's edges the sum of the rows before its own, plus that of the rows behind it from the last one on: the order
+    // in which ldpc adds. Equal priors make ties, and decisions depend on how their sums are rounded. Returns the sum of all rows; adds
+    // up sizes of sums, which shows whether one has overflowed.
     template <class Add>
-    ALWAYS_INLINE Real<T> sum_without(const std::int64_t* rows, const std::int64_t* place, const std::int64_t* end, const Add& add) const {
-        Real<T> sum = row(rows);
-        while (++rows < place) sum = add(sum, row(rows));
-        if (place + 1 >= end) return sum;
-        Real<T> behind = row(--end);
-        while (--end > place) behind = add(behind, row(end));
-        return add(sum, behind);
+    ALWAYS_INLINE Real<T> update_variable(std::int64_t v, Real<T>& sizes, const Add& add) {
+        const std::int64_t *rows = code.variable_rows + code.variable_offsets[v], *last = code.variable_rows + code.variable_offsets[v + 1] - 1;
+        Real<T> before = load<T>(state[*rows]), behind = load<T>(state[*last]);
+        for (const std::int64_t* row = rows + 1; row <= last; ++row) {
+            store<T>(incoming[*row - code.variables], before);
+            before = add(before, load<T>(state[*row]));
+        }
+        for (const std::int64_t* row = last - 1; row > rows; --row) {
+            T* target = incoming[*row - code.variables];
+            const Real<T> sum = add(load<T>(target), behind);
+            store<T>(target, sum);
+            sizes += size_of<T>(sum), behind = add(behind, load<T>(state[*row]));
+        }
+        sizes += size_of<T>(before);
+        return before;
     }
 
-    // Sums rarely overflow. Those that do are computed again with bounds.
-    ALWAYS_INLINE Real<T> sum_of(std::int64_t variable, const std::int64_t* place = nullptr) const {
-        const std::int64_t *rows = code.variable_rows + code.variable_offsets[variable], *end = code.variable_rows + code.variable_offsets[variable + 1];
-        if (!place) place = end;
-        const Real<T> sum = sum_without(rows, place, end, [](Real<T> x, Real<T> y) __attribute__((always_inline)) { return x + y; });
-        return is_not_finite<T>(sum) ? sum_without(rows, place, end, finite_sum<T>) : sum;
-    }
-
-    ALWAYS_INLINE void update_incoming(std::int64_t e) {
-        store<T>(&incoming[e * W], sum_of(code.edge_variables[e], code.variable_rows + code.edge_places[e]));
+    // Calls body with the way to add. Sums rarely overflow: if they do, all is done again with bounds.
+    template <class Body>
+    ALWAYS_INLINE void with_sums(const Body& body) {
+        Real<T> sizes = all<T>(0);
+        body(sizes, [](Real<T> x, Real<T> y) __attribute__((always_inline)) { return x + y; });
+        if (is_any_infinite<T>(sizes)) body(sizes, finite_sum<T>);
     }
 
     void update_check(std::int64_t c, const T* weights) {
         const std::int64_t begin = code.check_offsets[c], k = code.check_offsets[c + 1] - begin;
-        if (k == 0) return;
-        std::memcpy(nodes.data(), &incoming[begin * W], std::size_t(k) * W * sizeof(T));
-        leave_each_out<T, kind>(nodes.data(), int(k), outside.data());
+        const bool is_finite = leave_each_out_of_xnor<T, kind>(incoming[begin], int(k), nodes[0], outside[0]);
         const Real<T> sign = bits_of<Real<T>>(mask_of<T, 0>(syndrome[c]));  // negative in lanes whose check is violated
         const T damping = T(run.damping), offset = T(run.offset);
         for (std::int64_t j = 0; j < k; ++j) {
-            const Real<T> value = load<T>(outside.data() + j * W);
+            const Real<T> value = load<T>(outside[j]);
             Real<T> message = turned_by<T>(value, sign) * weights[(begin + j) * run.edge_stride];
             if (offset != 0) message = turned_by<T>(most<T>(size_of<T>(message) - offset, all<T>(0)), message);
-            T* target = &state[(code.variables + begin + j) * W];
+            T* target = state[code.variables + begin + j];
             if (damping != 0) message = message * (T(1) - damping) + load<T>(target) * damping;
-            store<T>(target, size_of<T>(value) == std::numeric_limits<T>::infinity() ? message : within<T>(message, std::numeric_limits<T>::max()));
+            const Real<T> bounded = within<T>(message, std::numeric_limits<T>::max());
+            store<T>(target, is_finite ? bounded : size_of<T>(value) == std::numeric_limits<T>::infinity() ? message : bounded);
         }
     }
 
@@ -429,19 +512,27 @@ private:
         // Lanes differ in their iteration only if weights do not depend on it.
         const int first = int(std::find_if(shot, shot + W, [](std::int64_t index) { return index >= 0; }) - shot);
         const T* weights = static_cast<const T*>(run.weights) + round[first] * run.iteration_stride;
-        for (std::int64_t e = 0; !code.order && e < code.edges; ++e) update_incoming(e);
         for (std::int64_t i = 0; i < code.checks; ++i) {
             const std::int64_t c = code.order ? code.order[i] : i;
-            for (std::int64_t e = code.check_offsets[c]; code.order && e < code.check_offsets[c + 1]; ++e) update_incoming(e);
+            if (code.order) with_sums([&](Real<T>& sizes, const auto& add) {
+                for (std::int64_t e = code.check_offsets[c]; e < code.check_offsets[c + 1]; ++e) update_variable(code.edge_variables[e], sizes, add);
+            });
             update_check(c, weights);
         }
-        const T* memory = static_cast<const T*>(run.memory);
+        with_sums([&](Real<T>& sizes, const auto& add) {
+            for (std::int64_t v = 0; v < code.variables; ++v) store<T>(posterior[v], update_variable(v, sizes, add));
+        });
         for (std::int64_t v = 0; v < code.variables; ++v) {
-            const Real<T> sum = sum_of(v);
-            store<T>(&posterior[v * W], sum);
-            decisions[v] = bits_of_mask<T>(sum <= T(0));
-            if (memory) store<T>(&state[v * W], finite_sum<T>(load<T>(&channel[v * W]) * (T(1) - memory[v]), sum * memory[v]));
+            const Real<T> positive = size_of<T>(most<T>(all<T>(0), load<T>(posterior[v])));
+            decisions[v] = bits_of_mask<T>(is_negative<T>(bits_of<Int<T>>(positive) - 1));  // where it is 0
         }
+        const T* memory = static_cast<const T*>(run.memory);
+        if (!memory) return;
+        for (std::int64_t v = 0; v < code.variables; ++v)
+            store<T>(state[v], finite_sum<T>(load<T>(channel[v]) * (T(1) - memory[v]), load<T>(posterior[v]) * memory[v]));
+        with_sums([&](Real<T>& sizes, const auto& add) {
+            for (std::int64_t v = 0; v < code.variables; ++v) update_variable(v, sizes, add);
+        });
     }
 
     std::uint32_t unsatisfied_lanes() const {
@@ -455,20 +546,16 @@ private:
     }
 };
 
-// Shots with many violated checks first: those that take longest should not start last, when other lanes run out of shots.
-inline std::vector<std::int64_t> queue_of(const BoolitCode& code, const BoolitDecoding& run) {
-    std::vector<std::int64_t> queue(std::size_t(run.shots)), violated(std::size_t(run.shots));
-    for (std::int64_t i = 0; i < run.shots; ++i) queue[i] = i;
-    if (!run.syndrome_stride) return queue;
-    for (std::int64_t i = 0; i < run.shots; ++i) violated[i] = std::count(run.syndrome + i * code.checks, run.syndrome + (i + 1) * code.checks, 1);
-    std::stable_sort(queue.begin(), queue.end(), [&](std::int64_t a, std::int64_t b) { return violated[a] > violated[b]; });
-    return queue;
-}
-
+// Shots with many violated checks take longest and start first. If they started last, most lanes would be idle beside them.
 template <class T, int kind>
 void decode(const BoolitCode& code, const BoolitDecoding& run) {
+    std::vector<std::pair<std::int64_t, std::int64_t>> queue;  // satisfied checks, and the shot
+    for (std::int64_t i = 0; i < run.shots; ++i) {
+        const std::uint8_t* parities = run.syndrome + i * run.syndrome_stride;
+        queue.emplace_back(run.syndrome ? std::count(parities, parities + code.checks, 0) : 0, i);
+    }
+    std::sort(queue.begin(), queue.end());
     std::atomic<std::int64_t> next{0};
-    const std::vector<std::int64_t> queue = queue_of(code, run);
     share_out(run.threads, (run.shots + W - 1) / W, code.edges * W * 8, [&](std::int64_t, std::int64_t) {
         if (next < run.shots) Decoder<T, kind>(code, run).decode(queue, next);
     });
@@ -477,7 +564,7 @@ void decode(const BoolitCode& code, const BoolitDecoding& run) {
 }  // namespace
 
 // The version of this interface; the loader refuses any other.
-BOOLIT_API int boolit_graphs_abi() { return 2; }
+BOOLIT_API int boolit_graphs_abi() { return 3; }
 
 BOOLIT_API void boolit_lists_forward(const BoolitLists* of, const void* x, void* out) {
     with_type(of->is_double, of->kind, [&](auto number, auto kind) {
