@@ -522,8 +522,8 @@ def test_a_fixed_output_is_kept_by_widening_the_layer_before() -> None:
     conversion = convert(model, "or_ail")
     assert conversion.model(x := images()).shape == model(x).shape
     assert [str(change) for change in conversion.changes] == [
-        "0: Conv2d(3, 4) → Conv2d(3, 8), new weights",
-        "1: ReLU() → or_ail",
+        "0: Conv2d(3, 4) → Conv2d(3, 8), 112 → 224 parameters",
+        "1: ReLU() → or_ail, 8 → 4 channels",
     ]
 
 

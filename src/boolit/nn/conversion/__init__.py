@@ -6,7 +6,6 @@ import copy
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from functools import cache
@@ -18,46 +17,37 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import prune
 
+from boolit.nn.conv1x1 import make_safe
 from boolit.nn.conversion.channels import ChannelAnalysis, split_source
-from boolit.nn.conversion.layers import describe, parameter_count, shapes
-from boolit.nn.conversion.recipe import Recipe, apply, from_pretrained, halves, remember, replaced_modules
+from boolit.nn.conversion.layers import describe, parameter_count, resize, shapes
+from boolit.nn.conversion.rewrite import Replacement, rewrite
 from boolit.nn.conversion.sites import PairGate, Site, choose, find_sites
-from boolit.nn.conversion.tracing import Node, first_line, guess_example, hidden_from_compile, run, tensors, trace, undisturbed
-from boolit.nn.conversion.weights import ExactGates, transfer
+from boolit.nn.conversion.tracing import Node, first_line, run, tensors, trace, undisturbed
 from boolit.nn.conversion.widths import Scale, Widths, fit_widths, round_widths, width_groups
-from boolit.nn.gates import Activation
 from boolit.nn.specs import activation
 from boolit.nn.width import count_parameters
 
-__all__ = ["Change", "Conversion", "FoundActivation", "Measurement", "activations", "convert", "from_pretrained"]
+__all__ = ["Change", "Conversion", "Measurement", "convert"]
 
 Spec = str | type[nn.Module] | Callable[[Tensor], Tensor]
 Budget = Literal["width", "params", "flops"]
 Gated = Literal["keep", "replace"]
-Weights = Literal["new", "keep", "exact"]
 
 
 class Change(NamedTuple):
-    """A replaced activation with the widths around it, or a resized layer with its parameters, before and after."""
+    """A replaced activation with its input and output channels, or a resized layer with its parameters before and after."""
 
     layer: str
     was: str
     now: str
-    widths: tuple[int, int] | None = None
+    channels: tuple[int, int] | None = None
     parameters: tuple[int, int] | None = None
-    weights: str = ""
 
     def __str__(self) -> str:
-        return f"{self.layer}: {self.was} → {self.now}{f', {self.weights} weights' if self.weights else ''}"
-
-
-class FoundActivation(NamedTuple):
-    """An activation of a model: its name, what it is, the number of channels if known, and the module that calls it."""
-
-    name: str
-    kind: str
-    width: int | None
-    owner: str
+        text = f"{self.layer}: {self.was} → {self.now}"
+        for unit, pair in (("channels", self.channels), ("parameters", self.parameters)):
+            text += f", {pair[0]:,} → {pair[1]:,} {unit}" if pair else ""
+        return text
 
 
 class Measurement(NamedTuple):
@@ -73,8 +63,7 @@ class Measurement(NamedTuple):
         return "\n".join(f"{name}: {old:,} → {new:,} (× {new / max(old, 1):.2f})" for name, (old, new) in rows.items())
 
 
-@dataclass(frozen=True)
-class Conversion:
+class Conversion(NamedTuple):
     """A converted model and a report of the changes, which ``print`` shows.
 
     Args:
@@ -90,7 +79,7 @@ class Conversion:
     Example:
         >>> done = convert(nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 1)), "or_ail")
         >>> done.model[1].spec, done.parameters, str(done.changes[0])
-        ('or_ail', (641, 609), '1: ReLU() → or_ail')
+        ('or_ail', (641, 609), '1: ReLU() → or_ail, 64 → 32 channels')
     """
 
     model: nn.Module
@@ -105,14 +94,7 @@ class Conversion:
     def __str__(self) -> str:
         before, after = self.parameters
         share = f" ({after / before - 1:+.1%})" if before else ""
-        rows: list[tuple[str, ...]] = [("block", "layer", "was", "now", "widths", "parameters", "weights")]
-        for change in self.changes:
-            block, _, layer = change.layer.rpartition(".")
-            pairs = (f"{pair[0]:,} → {pair[1]:,}" if pair else "" for pair in (change.widths, change.parameters))
-            rows.append((block, layer, change.was, change.now, *pairs, change.weights))
-        columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
-        filled = [[cell.ljust(max(map(len, column))) for cell in column] for column in columns]
-        lines = ["  " + "  ".join(row).rstrip() for row in zip(*filled, strict=True)]
+        lines = [f"  {change}" for change in self.changes]
         lines += [f"  {name}: left, {reason}" for name, reason in self.left.items()]
         lines += [f"  {name}: product kept, {reason}" for name, reason in self.kept_products.items()]
         return "\n".join([f"{self.spec}, budget={self.budget!r}: {before:,} → {after:,} parameters{share}", *lines])
@@ -155,7 +137,6 @@ def convert(
     skip_pinned: bool = False,
     example: Any = None,
     gated: Gated = "keep",
-    weights: Weights = "new",
 ) -> Conversion:
     """Return a copy of a model with its activations replaced and the layers around them resized.
 
@@ -177,46 +158,26 @@ def convert(
             By default shapes that suit the first layer are tried.
         gated: ``keep`` products ``act(gate(x)) * up(x)``, or ``replace`` each by the gate over both factors. Products of
             two halves of one layer's output, and GLU, are always replaced by a gate that reads pairs.
-        weights: of layers whose shape changes: ``new`` values, ``keep`` the rows and columns that survive, or ``exact``:
-            old channels get partners that are zero, so that the model computes what it did.
 
     Example:
         >>> mlp = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 1))
         >>> print(convert(mlp, "or_ail", budget="params"))
         or_ail, budget='params': 641 → 647 parameters (+0.9%)
-          layer  was            now            widths   parameters  weights
-          0      Linear(8, 64)  Linear(8, 68)           576 → 612   new
-          1      ReLU()         or_ail         68 → 34
-          2      Linear(64, 1)  Linear(34, 1)           65 → 35     new
+          0: Linear(8, 64) → Linear(8, 68), 576 → 612 parameters
+          1: ReLU() → or_ail, 68 → 34 channels
+          2: Linear(64, 1) → Linear(34, 1), 65 → 35 parameters
     """
-    for name, value, known in (("budget", budget, Budget), ("gated", gated, Gated), ("weights", weights, Weights)):
+    for name, value, known in (("budget", budget, Budget), ("gated", gated, Gated)):
         if value not in get_args(known):
             raise ValueError(f"unknown {name} {value!r}; choose {' or '.join(map(repr, get_args(known)))}")
-    if weights == "exact" and (budget != "width" or gated == "replace"):
-        raise ValueError('weights="exact" decides the widths: use it with budget="width" and gated="keep"')
-    job = _Job(model, spec, replace, example, weights == "exact")
+    job = _Job(model, spec, replace, example)
     job.select([only] if isinstance(only, str) else only, [keep] if isinstance(keep, str) else keep)
     job.solve(skip_pinned, gated, budget)
-    changes = job.apply(job.scale(budget), weights)
-    job.verify(model)
+    changes = job.apply(job.scale(budget))
+    if example is not None:
+        job.verify(example)
     parameters = count_parameters(model), count_parameters(job.model)
     return Conversion(job.model, model, job.probe.spec, budget, changes, job.left, job.kept_products, parameters)
-
-
-def activations(model: nn.Module, example: Any = None) -> list[FoundActivation]:
-    """Return the activations that `convert` would replace.
-
-    Args:
-        model: as in `convert`; it is not changed.
-        example: as in `convert`.
-
-    Example:
-        >>> activations(nn.Sequential(nn.Linear(8, 64), nn.ReLU()))
-        [FoundActivation(name='1', kind='ReLU()', width=64, owner='')]
-    """
-    job = _Job(model, "identity", None, example, exact=False)
-    job.solve(False, "keep", "width")
-    return [FoundActivation(site.name, site.was, job.analysis.widths.get(site), site.place.owner) for site in job.sites]
 
 
 def _check_model(model: object) -> None:
@@ -237,14 +198,13 @@ def _check_model(model: object) -> None:
 class _Job:
     """One conversion. It changes a copy of the model."""
 
-    def __init__(self, model: nn.Module, spec: Spec, replace: Any, example: Any, exact: bool) -> None:
+    def __init__(self, model: nn.Module, spec: Spec, replace: Any, example: Any) -> None:
         _check_model(model)
-        self.model, self.spec, self.example = copy.deepcopy(model), spec, example
+        self.model, self.spec = copy.deepcopy(model), spec
         self.probe = activation(copy.deepcopy(spec) if isinstance(spec, nn.Module) else spec, dim=-1)
-        self.exact = ExactGates(self.probe) if exact else None
         choice = choose(replace)
         leaves = {module for module in self.model.modules() if isinstance(module, PairGate) or choice.takes(module)}
-        self.trace = trace(self.model, guess_example(self.model) if example is None else example, leaves)
+        self.trace = trace(self.model, example, leaves)
         self.sites = find_sites(self.model, self.trace.nodes, choice)
         if not self.sites:
             raise ValueError(f"{type(model).__name__} has none of the activations {', '.join(sorted(choice.names))}")
@@ -270,21 +230,18 @@ class _Job:
     def _pairs(self) -> bool:
         """Whether the new activation can pair the halves of its channels."""
         try:
-            return activation(halves(self.probe.spec)).channels[0] == 2
+            return activation(_halves(self.probe.spec)).channels[0] == 2
         except ValueError:
             return False
 
     def solve(self, skip_pinned: bool, gated: Gated, budget: Budget) -> None:
         """Find widths that depend on each other. Leave activations that they do not allow, or raise an error."""
         self.products = self._find_products(gated)
-        widen = budget == "width" and not (self.exact and self.exact.halves)
         while True:
             self.analysis = ChannelAnalysis(
-                self.model, self.trace, self.active, self.probe, self.products, widen, self.exact is not None
+                self.model, self.trace, self.active, self.probe, self.products, widen=budget == "width"
             )
-            self.groups = width_groups(self.analysis, self.exact.k if self.exact else 0)
-            if self.exact:
-                self.exact.refuse(self.analysis, self.active, self.groups)
+            self.groups = width_groups(self.analysis)
             refused, kept = self.analysis.refusals, self.analysis.kept_products
             if not refused and not kept:
                 return
@@ -303,7 +260,7 @@ class _Job:
         if gated == "replace" and not pairs:
             raise ValueError(f"gated='replace' needs an activation that reads pairs, and {self.probe.spec} does not")
         products: dict[Node, Site] = {}
-        for site in self.active if pairs and not self.exact else ():
+        for site in self.active if pairs else ():
             users = [user for node in site.nodes for user in node.users]
             inputs = [[each.inputs[0] if each in site.nodes else each for each in user.inputs] for user in users]
             multiplied = all(user.name == "mul" and len(user.inputs) == 2 for user in users)
@@ -357,71 +314,51 @@ class _Job:
                 layers.setdefault(path, {})[attribute] = scale.size(use)
         return layers
 
-    def apply(self, scale: Scale, weights: Weights) -> list[Change]:
+    def apply(self, scale: Scale) -> list[Change]:
         """Change the model and return the changes in the order of the calls."""
-        sizes, layers = self._new_sizes(scale), dict(self.model.named_modules())
-        was = {path: (describe(layer), count_parameters(layer)) for path, layer in layers.items()}
-        old = {path: copy.deepcopy(layers[path].state_dict()) for path in sizes} if weights != "new" else {}
-        recipe = self._recipe(sizes, scale)
-        safe = apply(self.model, recipe, self._make)
-        if old:
-            transfer(self.analysis, scale, self.exact, old)
-        if isinstance(self.spec, str):
-            remember(self.model, recipe)
-        widths = {link.site: (scale.part(link.before), scale.part(link.after)) for link in self.analysis.links}
-        changes = []
+        spec, halves, changes = self.probe.spec, _halves(self.probe.spec), []
+        pairs = {site for site in self.active if site.pair} | set(self.products.values())
+        channels = {link.site: (scale.part(link.before), scale.part(link.after)) for link in self.analysis.links}
         for site in self.active:
-            pair = site.pair or site in self.products.values()
-            spec = halves(self.probe.spec) if pair else self.probe.spec
-            changes.append(Change(site.name, site.was, spec, widths.get(site)))
-        word = "kept" if weights == "keep" else weights
-        for path in sizes:
-            layer, (text, count) = layers[path], was[path]
-            changes.append(Change(path, text, describe(layer), None, (count, count_parameters(layer)), word))
-        changes += [Change(path, was[path][0], f"{describe(layers[path])}, strided before its product") for path in safe]
+            changes.append(Change(site.name, site.was, halves if site in pairs else spec, channels.get(site)))
+        for path, sizes in self._new_sizes(scale).items():
+            layer = self.model.get_submodule(path)
+            was, count = describe(layer), count_parameters(layer)
+            resize(layer, sizes)
+            changes.append(Change(path, was, describe(layer), parameters=(count, count_parameters(layer))))
+        self._rewrite(scale)
+        for path, layer in self.model.named_modules():
+            if make_safe(layer):
+                changes.append(Change(path, f"strided {describe(layer)}", "Conv1x1"))
         names = {node: site.name for site in self.sites for node in site.nodes}
         called = [names.get(node, node.name) for node in self.trace.nodes]
         return sorted(changes, key=lambda change: called.index(change.layer) if change.layer in called else len(called))
 
-    def _recipe(self, sizes: Mapping[str, Any], scale: Scale) -> Recipe:
-        """Return all changes to the model as plain data that can be stored in a configuration."""
-        replaced, spec, calls = set(self.products.values()), self.probe.spec, dict[str, list[dict[str, Any]]]()
-        new = {
-            site: {"spec": "identity" if site in replaced else spec, "dim": dim, "pair": site.pair}
-            for site, dim in self.analysis.dims.items()
+    def _rewrite(self, scale: Scale) -> None:
+        spec, dims, multiplied = self.probe.spec, self.analysis.dims, set(self.products.values())
+        sites = {
+            site: Replacement("identity" if site in multiplied else spec, dims[site], site.pair) if site in dims else None
+            for site in self.sites
         }
+        products = {node.place: Replacement(spec, dims[site], "product") for node, site in self.products.items()}
+        sizes = {
+            node.place: (channels.dim, channels.size, scale.size(channels))
+            for node, channels in self.analysis.literals.items()
+            if scale.size(channels) != channels.size
+        }
+        rewrite(self.model, self.trace, sites, products, sizes, self._make)
 
-        def redirect(place: Any, **target: Any) -> None:
-            entry = {"call": place.call, "number": place.number, **target}
-            if entry not in calls.setdefault(place.owner, []):
-                calls[place.owner].append(entry)
-
-        for site, entry in new.items():
-            if site.module is None:
-                hidden = any(map(hidden_from_compile, site.nodes))
-                redirect(site.place, name=site.name.removeprefix(f"{site.place.owner}."), eager=hidden, **entry)
-        for node, site in self.products.items():
-            place: Any = node.place
-            name, dim = f"pair_gate_{place.number}", self.analysis.dims[site]
-            redirect(place, name=name, eager=False, spec=spec, dim=dim, pair="product")
-        for node, channels in self.analysis.literals.items():
-            if scale.size(channels) != channels.size:
-                redirect(node.place, sizes=[channels.dim, channels.size, scale.size(channels)])
-        modules, isolated = replaced_modules(self.model, self.sites, new)
-        paths = {path for entry in modules for path in entry["paths"]}
-        for owner, entries in calls.items():
-            # Calls of the same functions by the modules inside must not be counted.
-            redirected = {entry["call"] for entry in entries}
-            inside = paths | {path for path, names in self.trace.functions.items() if names & redirected}
-            isolated |= {path for path in inside if path != owner and path.startswith(f"{owner}." if owner else "")}
-        return {"layers": dict(sizes), "modules": modules, "calls": calls, "isolated": sorted(isolated - calls.keys())}
-
-    def _make(self, spec: str, dim: int) -> Activation:
+    def _make(self, new: Replacement) -> nn.Module:
+        spec = _halves(new.spec) if new.pair else new.spec
         given: Any = self.spec if spec == self.probe.spec else spec
-        new = activation(copy.deepcopy(given) if isinstance(given, nn.Module) else given, dim=dim)
-        if new.dim != dim:
-            raise ValueError(f"an activation acts along dim {dim}, the given module along {new.dim}; pass its spec instead")
-        return new
+        gate = activation(copy.deepcopy(given) if isinstance(given, nn.Module) else given, dim=new.dim)
+        if gate.dim != new.dim:
+            raise ValueError(
+                f"an activation acts along dim {new.dim}, the given module along {gate.dim}; pass its spec instead"
+            )
+        module = PairGate(gate) if new.pair == "product" else gate
+        like = next(self.model.parameters(), None)
+        return (module if like is None else module.to(like.device, like.dtype)).train(self.model.training)
 
     def _refusal(self, refused: dict[Site, str], skipping: bool) -> str:
         (site, *others), reason = refused, next(iter(refused.values()))
@@ -431,20 +368,18 @@ class _Job:
         before, after = self.probe.channels
         return f"cannot put {self.probe.spec} ({before}→{after}) at {site.name}{more}: {reason}; {advice}"
 
-    def verify(self, original: nn.Module) -> None:
-        """Compare the shapes, or with ``weights="exact"`` the numbers, that both models compute from the example."""
-        if self.example is None:
-            return
-        name = type(original).__name__
-        with undisturbed(original):
-            expected = [*tensors(run(original, self.example))]
+    def verify(self, example: Any) -> None:
+        """Check that the converted model runs on the example and returns tensors of the same shapes."""
+        name = type(self.model).__name__
         with undisturbed(self.model):
             try:
-                results = [*tensors(run(self.model, self.example))]
+                shapes = [tuple(x.shape) for x in tensors(run(self.model, example))]
             except Exception as error:
                 raise ValueError(f"converted, {name} does not run on the example: {first_line(error)}") from error
-        if [x.shape for x in expected] != [x.shape for x in results]:
+        if shapes != [node.shape for node in self.trace.outputs]:
             raise ValueError(f"converted, {name} makes other shapes of the example; leave activations with keep=[…]")
-        pairs = [(x, y) for x, y in zip(expected, results, strict=True) if x.is_floating_point() and x.numel()]
-        if self.exact and any((x - y).abs().max() > 1e-4 * x.abs().max() for x, y in pairs):
-            raise ValueError(f'{name} does something between layers and activations that weights="exact" does not know')
+
+
+def _halves(spec: str) -> str:
+    """Return the spec of the same gate that pairs the halves of its channels."""
+    return spec if spec.endswith("_halves") else f"{spec}_halves"

@@ -134,21 +134,13 @@ class _NotFollowedError(Exception):
 class ChannelAnalysis:
     """The channels of every tensor in a graph, given the activations to convert and the products to replace by gates.
 
-    With ``widen``, a depthwise layer between two activations gives back the channels that the first one loses. With ``exact``,
-    channels before and after an activation change separately even if their number stays.
+    With ``widen``, a depthwise layer between two activations gives back the channels that the first one loses.
     """
 
     def __init__(
-        self,
-        model: nn.Module,
-        trace: Trace,
-        sites: Collection[Site],
-        new: Activation,
-        products: Products,
-        widen: bool,
-        exact: bool,
+        self, model: nn.Module, trace: Trace, sites: Collection[Site], new: Activation, products: Products, widen: bool
     ) -> None:
-        self.model, self._new, self._products, self._widen, self._exact = model, new, products, widen, exact
+        self.model, self._new, self._products, self._widen = model, new, products, widen
         self.axes = Axes()
         self.layer_widths: dict[tuple[str, str], Channels] = {}
         self.literals: dict[Node, Channels] = {}  # widths written in the code of a view or reshape
@@ -242,7 +234,7 @@ class ChannelAnalysis:
         roots = {self.axes.root(link.after.axis): link.ratio for link in self.links if link.site}
         ratio = roots.get(self.axes.root(read.axis), Fraction(1))
         widened = self._widen and (1 / ratio).denominator == 1
-        if ratio == 1 or not self._feeds_activation(node) or (self._exact and not widened):
+        if ratio == 1 or not self._feeds_activation(node):
             return read
         made = self.axes.new(read.size)
         self.links.append(Link(None, read, made, 1 / ratio if widened else Fraction(1)))
@@ -352,7 +344,7 @@ class ChannelAnalysis:
 
     def _link(self, site: Site, before: Part, ratio: Fraction, multiple: int) -> Part:
         size = int(before.size * site.factor)
-        after = self.axes.derive(before, size) if ratio == 1 and not self._exact else self.axes.new(size)
+        after = self.axes.derive(before, size) if ratio == 1 else self.axes.new(size)
         self.axes.demand([before], multiple)
         self.links.append(Link(site, before, after, ratio))
         return after

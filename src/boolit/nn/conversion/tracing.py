@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, is_dataclass
-from functools import wraps
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -58,12 +58,6 @@ class Node:
         return args[position] if len(args) > position else kwargs.get(name, default)
 
 
-def hidden_from_compile(node: Node) -> bool:
-    """Whether torch.compile does not show the call to a mode, as that of ``torch.relu_``."""
-    function: Any = node.call and node.call[0]
-    return function.__name__.endswith("_") and getattr(Tensor, function.__name__, None) is not function
-
-
 class Trace(NamedTuple):
     """The calls of a model, the nodes of its outputs, and the names of the functions that each module calls itself."""
 
@@ -76,14 +70,14 @@ def trace(model: nn.Module, example: Any, leaves: Set[nn.Module]) -> Trace:
     """Run the model once and record its calls.
 
     Args:
-        model: a private copy, since its modules are changed while it runs.
-        example: its input.
+        model: a private copy, since its modules get hooks while it runs.
+        example: its input, or None for a guess.
         leaves: modules whose calls are recorded as a whole, besides torch's and boolit's layers.
     """
-    recorder = _Recorder(model, leaves)
-    with undisturbed(model), recorder.attached():
+    with undisturbed(model):
+        example = _guess_example(model) if example is None else example
         try:
-            with recorder:
+            with _Recorder(leaves) as recorder, recorder.hooked(model):
                 result = run(model, example)
         except Exception as error:
             advice = "give a tensor, a tuple of positional arguments or a dict of keyword arguments"
@@ -91,20 +85,16 @@ def trace(model: nn.Module, example: Any, leaves: Set[nn.Module]) -> Trace:
     return Trace(recorder.nodes, recorder.nodes_of(result), recorder.functions)
 
 
-def guess_example(model: nn.Module) -> tuple[Tensor, ...]:
+def _guess_example(model: nn.Module) -> tuple[Tensor, ...]:
     """Return an input that the model accepts, judging by its first layer."""
     generator = torch.Generator().manual_seed(0)
     like = next(model.parameters(), torch.empty(0))
     for shape, embeds in _likely_shapes(model):
         x = torch.randn(shape, generator=generator).to(like)
         example = (torch.ones_like(x, dtype=torch.long) if embeds else x,)
-        with undisturbed(model):
-            try:
-                results = [*tensors(run(model, example))]
-            except Exception:
-                continue
-        if results and results[0].shape[:1] == (_BATCH,):
-            return example
+        with suppress(Exception):
+            if next(tensors(run(model, example))).shape[:1] == (_BATCH,):
+                return example
     raise ValueError(
         f"cannot tell what {type(model).__name__} reads; pass example=… (a tensor, a tuple of positional arguments or a "
         "dict of keyword arguments)"
@@ -155,52 +145,52 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
 
 
 def function_name(function: Any) -> str:
-    """Return the name of a function of torch or Python without prefixes (``add`` for ``__radd__`` and ``add_``)."""
+    """Return the name of a function of torch or Python: ``add`` for ``__radd__`` and for the method ``add_``.
+
+    In-place functions such as ``torch.relu_`` keep their underscore, since torch.compile hides them from a mode.
+    """
     package = str(getattr(function, "__module__", None) or "torch").split(".")[0]
     name = str(getattr(function, "__name__", ""))
     if name == "__get__":
         name = str(getattr(function.__self__, "__name__", ""))
     if name.startswith("__"):
         name = re.sub(r"^[ri](?=(add|sub|mul|div|truediv|floordiv|pow|and|or|xor)$)", "", name.strip("_"))
-    return name.removesuffix("_") if package in ("torch", "_operator", "builtins", "math") else ""
+    if getattr(Tensor, name, None) is function:
+        name = name.removesuffix("_")
+    return name if package in ("torch", "_operator", "builtins", "math") else ""
+
+
+class _Frame(NamedTuple):
+    """A running module: its path, whether it is or is inside of a leaf, the node of its call, and its own calls by name."""
+
+    path: str
+    in_leaf: bool
+    node: Node
+    counts: Counter[str]
 
 
 class _Recorder(TorchFunctionMode):
     """Records every call of a leaf module and, outside of these, of a function of torch.
 
-    Each module of the model gets an instance attribute ``forward``. Unlike a patch of ``nn.Module.__call__``, and unlike
-    torch.fx, which makes one, this does not affect models that run in other threads.
+    The modules of the model get hooks. Unlike a patch of ``nn.Module.__call__``, which torch.fx makes, this does not affect
+    models that run in other threads.
     """
 
-    def __init__(self, model: nn.Module, leaves: Set[nn.Module]) -> None:
+    def __init__(self, leaves: Set[nn.Module]) -> None:
         super().__init__()
-        self.nodes, self._model, self._leaves = list[Node](), model, leaves
+        self.nodes, self._leaves = list[Node](), leaves
         self.functions: dict[str, set[str]] = defaultdict(set)
         self._made: dict[int, tuple[Node, Tensor]] = {}  # holds the tensor so that no other tensor gets its id
-        self._stack: list[tuple[str, Counter[str]]] = [("", Counter())]  # running modules, and the calls of each by name
-        self._in_leaf = False
+        self._stack = [_Frame("", False, Node(""), Counter())]
 
     @contextmanager
-    def attached(self) -> Iterator[None]:
-        """Route the forward of every module through `_call`."""
-        replaced: list[tuple[nn.Module, Any]] = []
-        try:
-            for path, module in self._model.named_modules():
-                replaced.append((module, module.__dict__.get("forward")))
-                module.forward = self._wrap(path, module, module.forward)
+    def hooked(self, model: nn.Module) -> Iterator[None]:
+        """Observe the calls of all modules of the model."""
+        with ExitStack() as handles:
+            for path, module in model.named_modules():
+                handles.enter_context(module.register_forward_pre_hook(partial(self._enter, path), with_kwargs=True))
+                handles.enter_context(module.register_forward_hook(self._leave))
             yield
-        finally:
-            for module, forward in replaced:
-                module.__dict__.pop("forward", None)
-                if forward is not None:
-                    module.forward = forward
-
-    def _wrap(self, path: str, module: nn.Module, forward: Any) -> Any:
-        @wraps(forward)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return self._call(path, module, forward, args, kwargs)
-
-        return call
 
     def _is_leaf(self, module: nn.Module) -> bool:
         torch_class = next(kind for kind in type(module).__mro__ if kind.__module__.startswith("torch.nn."))
@@ -208,26 +198,25 @@ class _Recorder(TorchFunctionMode):
         ours = isinstance(module, (Activation, Conv1x1))
         return inherited or ours or is_conv1d(module) or module in self._leaves
 
-    def _call(self, path: str, module: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
-        if self._in_leaf:
-            return forward(*args, **kwargs)
-        place, inputs = self._place(path), self.nodes_of((args, kwargs))
-        self._stack.append((path, Counter()))
-        self._in_leaf = is_leaf = self._is_leaf(module)
-        try:
-            result = forward(*args, **kwargs)
-        finally:
-            self._stack.pop()
-            self._in_leaf = False
-        if is_leaf:
-            self._record(Node(path, inputs, module, place, (module, args, kwargs)), result)
-        return result
+    def _enter(self, path: str, module: nn.Module, args: Any, kwargs: Any) -> None:
+        inside = self._stack[-1].in_leaf
+        node = (
+            Node(path)
+            if inside
+            else Node(path, self.nodes_of((args, kwargs)), module, self._place(path), (module, args, kwargs))
+        )
+        self._stack.append(_Frame(path, inside or self._is_leaf(module), node, Counter()))
+
+    def _leave(self, _module: nn.Module, _args: Any, result: Any) -> None:
+        frame = self._stack.pop()
+        if frame.in_leaf and not self._stack[-1].in_leaf:
+            self._record(frame.node, result)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = function_name(func)
-        self.functions[self._stack[-1][0]].add(name)
-        if self._in_leaf:
+        self.functions[self._stack[-1].path].add(name)
+        if self._stack[-1].in_leaf:
             return func(*args, **kwargs)
         inputs = self.nodes_of((args, kwargs))  # before the call, which may be in-place
         result = func(*args, **kwargs)
@@ -237,9 +226,9 @@ class _Recorder(TorchFunctionMode):
         return result
 
     def _place(self, name: str) -> Place:
-        owner, counts = self._stack[-1]
+        counts = self._stack[-1].counts
         counts[name] += 1
-        return Place(owner, name, counts[name] - 1)
+        return Place(self._stack[-1].path, name, counts[name] - 1)
 
     def _record(self, node: Node, result: Any) -> None:
         """Add a node that made a tensor, or the tensors of a collection."""
