@@ -6,6 +6,7 @@ import copy
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from functools import cache
@@ -63,7 +64,8 @@ class Measurement(NamedTuple):
         return "\n".join(f"{name}: {old:,} → {new:,} (× {new / max(old, 1):.2f})" for name, (old, new) in rows.items())
 
 
-class Conversion(NamedTuple):
+@dataclass(frozen=True)
+class Conversion:
     """A converted model and a report of the changes, which ``print`` shows.
 
     Args:
