@@ -18,12 +18,11 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import prune
 
-from boolit.nn.conv1x1 import make_safe
 from boolit.nn.conversion.channels import ChannelAnalysis, split_source
 from boolit.nn.conversion.layers import describe, parameter_count, resize, shapes
 from boolit.nn.conversion.rewrite import Replacement, rewrite
 from boolit.nn.conversion.sites import PairGate, Site, choose, find_sites
-from boolit.nn.conversion.tracing import Node, first_line, run, tensors, trace, undisturbed
+from boolit.nn.conversion.tracing import first_line, run, tensors, trace, undisturbed
 from boolit.nn.conversion.widths import Scale, Widths, fit_widths, round_widths, width_groups
 from boolit.nn.specs import activation
 from boolit.nn.width import count_parameters
@@ -238,40 +237,42 @@ class _Job:
 
     def solve(self, skip_pinned: bool, gated: Gated, budget: Budget) -> None:
         """Find widths that depend on each other. Leave activations that they do not allow, or raise an error."""
-        self.products = self._find_products(gated)
+        self.active = self._find_products(gated)
         while True:
-            self.analysis = ChannelAnalysis(
-                self.model, self.trace, self.active, self.probe, self.products, widen=budget == "width"
-            )
+            self.analysis = ChannelAnalysis(self.model, self.trace, self.active, self.probe, widen=budget == "width")
             self.groups = width_groups(self.analysis)
-            refused, kept = self.analysis.refusals, self.analysis.kept_products
-            if not refused and not kept:
+            refused = self.analysis.refusals
+            products = {site: reason for site, reason in refused.items() if site.factor_site}
+            if not refused:
                 return
-            self.products = {node: site for node, site in self.products.items() if site not in (kept or refused)}
-            if kept:
-                self.kept_products |= {site.name: reason for site, reason in kept.items()}
+            if products:
+                self.kept_products |= {site.name: reason for site, reason in products.items()}
+                self.active = [(site in products and site.factor_site) or site for site in self.active]
                 continue
             self.active = [site for site in self.active if site not in refused]
             if not skip_pinned or not self.active:
                 raise ValueError(self._refusal(refused, skip_pinned))
             self.left |= {site.name: reason for site, reason in refused.items()}
 
-    def _find_products(self, gated: Gated) -> dict[Node, Site]:
-        """Return the products to replace: those of an activation, used nowhere else, and a second factor."""
+    def _find_products(self, gated: Gated) -> list[Site]:
+        """Return the activations, or the product of one that is used nowhere else and a second factor."""
         pairs = self._pairs()
         if gated == "replace" and not pairs:
             raise ValueError(f"gated='replace' needs an activation that reads pairs, and {self.probe.spec} does not")
-        products: dict[Node, Site] = {}
-        for site in self.active if pairs else ():
+        result = list[Site]()
+        for site in self.active:
             users = [user for node in site.nodes for user in node.users]
             inputs = [[each.inputs[0] if each in site.nodes else each for each in user.inputs] for user in users]
             multiplied = all(user.name == "mul" and len(user.inputs) == 2 for user in users)
-            if len(users) == len(site.nodes) and not site.pair and multiplied:
+            if pairs and len(users) == len(site.nodes) and not site.pair and multiplied:
                 fused = all(a is not b and split_source(a) is split_source(b) is not None for a, b in inputs)
-                products |= dict.fromkeys(users, site) if fused or gated == "replace" else {}
-        if gated == "replace" and not products and not any(site.pair for site in self.active):
+                if fused or gated == "replace":
+                    place: Any = users[0].place
+                    site = Site(site.name, site.was, place, tuple(users), None, site.factor, "product", site)
+            result.append(site)
+        if gated == "replace" and not any(site.pair for site in result):
             raise ValueError("gated='replace' finds no product of an activation and another tensor")
-        return products
+        return result
 
     def scale(self, budget: Budget) -> Scale:
         """Return the new sizes under a budget."""
@@ -318,46 +319,35 @@ class _Job:
 
     def apply(self, scale: Scale) -> list[Change]:
         """Change the model and return the changes in the order of the calls."""
-        spec, halves, changes = self.probe.spec, _halves(self.probe.spec), []
-        pairs = {site for site in self.active if site.pair} | set(self.products.values())
         channels = {link.site: (scale.part(link.before), scale.part(link.after)) for link in self.analysis.links}
-        for site in self.active:
-            changes.append(Change(site.name, site.was, halves if site in pairs else spec, channels.get(site)))
+        specs = {site: _halves(self.probe.spec) if site.pair else self.probe.spec for site in self.active}
+        changes = [Change(site.name, site.was, spec, channels.get(site)) for site, spec in specs.items()]
         for path, sizes in self._new_sizes(scale).items():
             layer = self.model.get_submodule(path)
             was, count = describe(layer), count_parameters(layer)
             resize(layer, sizes)
             changes.append(Change(path, was, describe(layer), parameters=(count, count_parameters(layer))))
         self._rewrite(scale)
-        for path, layer in self.model.named_modules():
-            if make_safe(layer):
-                changes.append(Change(path, f"strided {describe(layer)}", "Conv1x1"))
         names = {node: site.name for site in self.sites for node in site.nodes}
         called = [names.get(node, node.name) for node in self.trace.nodes]
-        return sorted(changes, key=lambda change: called.index(change.layer) if change.layer in called else len(called))
+        return sorted(changes, key=lambda change: called.index(change.layer))
 
     def _rewrite(self, scale: Scale) -> None:
-        spec, dims, multiplied = self.probe.spec, self.analysis.dims, set(self.products.values())
-        sites = {
-            site: Replacement("identity" if site in multiplied else spec, dims[site], site.pair) if site in dims else None
-            for site in self.sites
-        }
-        products = {node.place: Replacement(spec, dims[site], "product") for node, site in self.products.items()}
+        dims = self.analysis.dims
+        sites: dict[Site, Replacement | None] = dict.fromkeys(self.sites)
+        sites |= {site: Replacement(self.probe.spec, dims[site], site.pair) for site in self.active}
+        sites |= {site.factor_site: Replacement("identity", dims[site], "") for site in self.active if site.factor_site}
         sizes = {
             node.place: (channels.dim, channels.size, scale.size(channels))
             for node, channels in self.analysis.literals.items()
             if scale.size(channels) != channels.size
         }
-        rewrite(self.model, self.trace, sites, products, sizes, self._make)
+        rewrite(self.model, self.trace, sites, sizes, self._make)
 
     def _make(self, new: Replacement) -> nn.Module:
         spec = _halves(new.spec) if new.pair else new.spec
         given: Any = self.spec if spec == self.probe.spec else spec
-        gate = activation(copy.deepcopy(given) if isinstance(given, nn.Module) else given, dim=new.dim)
-        if gate.dim != new.dim:
-            raise ValueError(
-                f"an activation acts along dim {new.dim}, the given module along {gate.dim}; pass its spec instead"
-            )
+        gate = activation(copy.deepcopy(given) if isinstance(given, nn.Module) else given, dim=new.dim).along(new.dim)
         module = PairGate(gate) if new.pair == "product" else gate
         like = next(self.model.parameters(), None)
         return (module if like is None else module.to(like.device, like.dtype)).train(self.model.training)

@@ -122,7 +122,6 @@ def rewrite(
     model: nn.Module,
     trace: Trace,
     sites: Mapping[Site, Replacement | None],
-    products: Mapping[Place, Replacement],
     sizes: Mapping[Place, tuple[int, int, int]],
     make: Callable[[Replacement], nn.Module],
 ) -> None:
@@ -132,7 +131,6 @@ def rewrite(
         model: the model, which is changed.
         trace: its calls.
         sites: all activations with their replacements, None to leave one.
-        products: products of two tensors that gates replace.
         sizes: the position, old value and new value of a size in the arguments of a view or reshape.
         make: makes the module of a replacement.
     """
@@ -148,9 +146,8 @@ def rewrite(
     replaced, counting = _replace_modules(model, sites, make)
     for site, replacement in sites.items():
         if site.module is None and replacement:
-            insert(site.place, site.name.removeprefix(f"{site.place.owner}."), replacement)
-    for place, replacement in products.items():
-        insert(place, f"pair_gate_{place.number}", replacement)
+            name = site.name.removeprefix(f"{site.place.owner}.")
+            insert(site.place, f"pair_gate_{site.place.number}" if site.factor_site else name, replacement)
     for place, size in sizes.items():
         redirect(place, size)
     # Calls of the same functions by the modules inside must not be counted.

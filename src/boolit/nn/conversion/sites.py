@@ -93,8 +93,8 @@ def choose(replace: Sequence[str | type[nn.Module]] | None) -> ActivationChoice:
 class Site:
     """A place where an activation acts: the calls of a module or of a function.
 
-    ``factor`` is the number of output channels per input channel. ``pair`` is "product" for a gate over two tensors and "glu"
-    for one over two halves.
+    ``factor`` is the number of output channels per input channel. ``pair`` is "product" for a product or gate of two tensors
+    and "glu" for one of two halves. ``factor_site`` is the activation of one factor of a product.
     """
 
     name: str
@@ -104,6 +104,7 @@ class Site:
     module: nn.Module | None
     factor: Fraction
     pair: str
+    factor_site: Site | None = None
 
 
 def find_sites(model: nn.Module, nodes: Iterable[Node], choice: ActivationChoice) -> list[Site]:

@@ -19,8 +19,8 @@ from boolit.nn.conversion.layers import is_conv1d, widths
 from boolit.nn.gates import Activation
 
 _BATCH = 3
-# Sizes of images, sequences and volumes to try for a model that is converted without an example.
-_SIDES = {1: (64, 16, 256, 1024, 16000), 2: (32, 28, 64, 224, 16, 8, 96, 128, 256), 3: (16, 32, 8, 64)}
+# Sides of images, sequences and volumes to try for a model that is converted without an example.
+_SIDES = {"1": (64, 16, 256, 1024, 16000), "2": (32, 28, 64, 224, 16, 8, 96, 128, 256), "3": (16, 32, 8, 64)}
 _CONTAINERS = (
     *(nn.Sequential, nn.Transformer, nn.TransformerEncoder, nn.TransformerDecoder),
     *(nn.TransformerEncoderLayer, nn.TransformerDecoderLayer),
@@ -67,12 +67,9 @@ class Trace(NamedTuple):
 
 
 def trace(model: nn.Module, example: Any, leaves: Set[nn.Module]) -> Trace:
-    """Run the model once and record its calls.
+    """Run the model, a private copy that gets hooks, and record its calls.
 
-    Args:
-        model: a private copy, since its modules get hooks while it runs.
-        example: its input, or None for a guess.
-        leaves: modules whose calls are recorded as a whole, besides torch's and boolit's layers.
+    The calls of torch's and boolit's layers and of ``leaves`` are recorded as a whole. Without an example, likely ones are tried.
     """
     with undisturbed(model):
         example = _guess_example(model) if example is None else example
@@ -86,33 +83,30 @@ def trace(model: nn.Module, example: Any, leaves: Set[nn.Module]) -> Trace:
 
 
 def _guess_example(model: nn.Module) -> tuple[Tensor, ...]:
-    """Return an input that the model accepts, judging by its first layer."""
-    generator = torch.Generator().manual_seed(0)
     like = next(model.parameters(), torch.empty(0))
-    for shape, embeds in _likely_shapes(model):
-        x = torch.randn(shape, generator=generator).to(like)
-        example = (torch.ones_like(x, dtype=torch.long) if embeds else x,)
+    for example in _likely_examples(model):
+        example = example.to(like.device) if example.dtype == torch.long else example.to(like)
         with suppress(Exception):
-            if next(tensors(run(model, example))).shape[:1] == (_BATCH,):
-                return example
+            if next(tensors(run(model, (example,)))).shape[:1] == (_BATCH,):
+                return (example,)
     raise ValueError(
         f"cannot tell what {type(model).__name__} reads; pass example=… (a tensor, a tuple of positional arguments or a "
         "dict of keyword arguments)"
     )
 
 
-def _likely_shapes(model: nn.Module) -> Iterator[tuple[tuple[int, ...], bool]]:
-    for layer in model.modules():
-        if isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
-            yield from (((_BATCH, length), True) for length in (8, 1, 64))
-            return
-        width = layer.embed_dim if isinstance(layer, nn.MultiheadAttention) else next(iter(widths(layer).values()), 0)
-        if width:
-            spatial = re.search(r"(?:Conv|ConvTranspose|BatchNorm|InstanceNorm)([123])d", type(layer).__name__)
-            for side in _SIDES[int(spatial[1])] if spatial else ():
-                yield (_BATCH, width, *[side] * int(spatial[1])), False  # type: ignore[index]
-            yield from (((_BATCH, width), False), ((_BATCH, 7, width), False), ((_BATCH, width, 7), False))
-            return
+def _likely_examples(model: nn.Module) -> Iterator[Tensor]:
+    """Yield inputs that suit the first layer of the model."""
+    first = next((layer for layer in model.modules() if widths(layer) or isinstance(layer, nn.Embedding)), None)
+    if isinstance(first, nn.Embedding):
+        yield from (torch.ones(_BATCH, length, dtype=torch.long) for length in (8, 1, 64))
+    elif first is not None:
+        width = next(iter(widths(first).values()))
+        spatial = re.search(r"([123])d$", type(first).__name__)
+        images = [(width, *[side] * int(spatial[1])) for side in _SIDES[spatial[1]]] if spatial else []
+        generator = torch.Generator().manual_seed(0)
+        for shape in (*images, (width,), (7, width), (width, 7)):
+            yield torch.randn(_BATCH, *shape, generator=generator)
 
 
 def first_line(error: Exception) -> str:
@@ -151,8 +145,6 @@ def function_name(function: Any) -> str:
     """
     package = str(getattr(function, "__module__", None) or "torch").split(".")[0]
     name = str(getattr(function, "__name__", ""))
-    if name == "__get__":
-        name = str(getattr(function.__self__, "__name__", ""))
     if name.startswith("__"):
         name = re.sub(r"^[ri](?=(add|sub|mul|div|truediv|floordiv|pow|and|or|xor)$)", "", name.strip("_"))
     if getattr(Tensor, name, None) is function:

@@ -117,9 +117,7 @@ def _connected_links(axes: Axes, remaining: list[Link]) -> tuple[list[Link], dic
         base = factors[before] if before in factors else factors[after] / link.ratio
         factors.setdefault(before, base)
         if factors.setdefault(after, base * link.ratio) != base * link.ratio:
-            cause = axes.cause(link.before.axis, link.after.axis)
-            tied = f"{cause} makes its output as wide as its input" if cause else "activations of different maps meet after it"
-            contradictions[link] = tied
+            contradictions[link] = "activations of different maps meet after it"
     return links, factors, _chained(axes, links) or contradictions
 
 
