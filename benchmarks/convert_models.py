@@ -91,9 +91,8 @@ def try_conversion(family: Family, spec: str, budget: str, *, gated: str = "keep
     second.load_state_dict(converted.state_dict())
     torch.testing.assert_close(after, outputs(second, example))
 
-    replaced = sum(change.now.startswith(conversion.spec) for change in conversion.changes)
-    resized, left = len(conversion.changes) - replaced, len(conversion.left)
-    return Row(family.name, spec, budget, gated, *conversion.parameters, resized, replaced, left)
+    counts = len(conversion.resized), len(conversion.replaced), len(conversion.left)
+    return Row(family.name, spec, budget, gated, *conversion.parameters, *counts)
 
 
 def cases(family: Family) -> list[tuple[str, str, str]]:
@@ -138,7 +137,9 @@ def main() -> int:
     print(table(rows))
     mobile = FAMILIES["MobileNetV2"]
     images = {"pixel_values": torch.randn(16, 3, 64, 64)}
-    print(convert(mobile.build(), "or_ail", budget="params", example=mobile.example()).measure(images))
+    converted = convert(mobile.build(), "or_ail", budget="params", example=mobile.example())
+    for name, (before, after) in converted.measure(images).items():
+        print(f"{name}: {before:,} → {after:,} (× {after / before:.2f})")
     return 0
 
 

@@ -271,7 +271,8 @@ def test_a_fused_gated_layer_gets_a_gate_of_its_halves(spelling: str, budget: st
     for spec in ("or_ail", "max", "or_xnor_ail_p", "implies_ail"):
         conversion = convert(model, spec, budget=budget)
         converted = conversion.model
-        assert [change.now for change in conversion.changes] == [f"{spec}_halves"]  # nothing is resized
+        assert f" → {spec}_halves" in next(iter(conversion.replaced.values()))
+        assert not conversion.resized
         expected = converted.w_out(activation(f"{spec}_halves", dim=-1)(converted.w_in(x)))
         torch.testing.assert_close(converted(x), expected)
     both = convert(model, "or_and_ail_d").model
@@ -284,7 +285,7 @@ def test_a_product_of_a_tensor_with_itself_is_not_a_gated_layer() -> None:
     model = Fused(lambda _, y: F.silu(h := y[..., :8]) * h)
     with pytest.raises(ValueError, match="at silu: the product in Fused makes its input as wide as its output"):
         convert(model, "or_ail")
-    assert convert(model, "relu").changes[0].now == "relu"
+    assert convert(model, "relu").replaced == {"silu": "silu(…) → relu"}
 
 
 class Gated(nn.Module):
@@ -518,10 +519,8 @@ def test_a_fixed_output_is_kept_by_widening_the_layer_before() -> None:
     model = shuffled()
     conversion = convert(model, "or_ail")
     assert conversion.model(x := images()).shape == model(x).shape
-    assert [str(change) for change in conversion.changes] == [
-        "0: Conv2d(3, 4) → Conv2d(3, 8), 112 → 224 parameters",
-        "1: ReLU() → or_ail, 8 → 4 channels",
-    ]
+    assert conversion.replaced == {"1": "ReLU() → or_ail, 8 → 4 channels"}
+    assert conversion.resized == {"0": "Conv2d(3, 4) → Conv2d(3, 8), 112 → 224 parameters"}
 
 
 def test_a_budget_that_cannot_be_kept_is_refused() -> None:

@@ -11,56 +11,26 @@ from fnmatch import fnmatchcase
 from fractions import Fraction
 from functools import cache
 from math import prod
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import prune
 
+from boolit.nn.conversion.activations import PairGate, Replacement, Site, choose, find_sites, rewrite
 from boolit.nn.conversion.channels import ChannelAnalysis, split_source
-from boolit.nn.conversion.layers import describe, parameter_count, resize, shapes
-from boolit.nn.conversion.rewrite import Replacement, rewrite
-from boolit.nn.conversion.sites import PairGate, Site, choose, find_sites
+from boolit.nn.conversion.layers import describe, resize, shapes
 from boolit.nn.conversion.tracing import first_line, run, tensors, trace, undisturbed
 from boolit.nn.conversion.widths import Scale, Widths, fit_widths, round_widths, width_groups
 from boolit.nn.specs import activation
 from boolit.nn.width import count_parameters
 
-__all__ = ["Change", "Conversion", "Measurement", "convert"]
+__all__ = ["Conversion", "convert"]
 
 Spec = str | type[nn.Module] | Callable[[Tensor], Tensor]
 Budget = Literal["width", "params", "flops"]
 Gated = Literal["keep", "replace"]
-
-
-class Change(NamedTuple):
-    """A replaced activation with its input and output channels, or a resized layer with its parameters before and after."""
-
-    layer: str
-    was: str
-    now: str
-    channels: tuple[int, int] | None = None
-    parameters: tuple[int, int] | None = None
-
-    def __str__(self) -> str:
-        text = f"{self.layer}: {self.was} → {self.now}"
-        for unit, pair in (("channels", self.channels), ("parameters", self.parameters)):
-            text += f", {pair[0]:,} → {pair[1]:,} {unit}" if pair else ""
-        return text
-
-
-class Measurement(NamedTuple):
-    """Trainable parameters, FLOPs and seconds of a training step of a model before and after a conversion."""
-
-    parameters: tuple[int, int]
-    flops: tuple[int, int]
-    seconds: tuple[float, float]
-
-    def __str__(self) -> str:
-        microseconds = tuple(round(1e6 * each) for each in self.seconds)
-        rows = {"parameters": self.parameters, "FLOPs": self.flops, "step in µs": microseconds}
-        return "\n".join(f"{name}: {old:,} → {new:,} (× {new / max(old, 1):.2f})" for name, (old, new) in rows.items())
 
 
 @dataclass(frozen=True)
@@ -72,22 +42,24 @@ class Conversion:
         original: the model that was given.
         spec: the new activation.
         budget: ``width``, ``params`` or ``flops``.
-        changes: replaced activations and resized layers.
+        replaced: the activations that were replaced, by name: what they were and are.
+        resized: the layers that were resized, by name.
         left: activations that were not converted, with the reason.
         kept_products: products that ``gated="replace"`` could not replace, by activation, with the reason.
         parameters: trainable parameters before and after.
 
     Example:
         >>> done = convert(nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 1)), "or_ail")
-        >>> done.model[1].spec, done.parameters, str(done.changes[0])
-        ('or_ail', (641, 609), '1: ReLU() → or_ail, 64 → 32 channels')
+        >>> done.model[1].spec, done.parameters, done.replaced
+        ('or_ail', (641, 609), {'1': 'ReLU() → or_ail, 64 → 32 channels'})
     """
 
     model: nn.Module
     original: nn.Module
     spec: str
     budget: Budget
-    changes: list[Change]
+    replaced: dict[str, str]
+    resized: dict[str, str]
     left: dict[str, str]
     kept_products: dict[str, str]
     parameters: tuple[int, int]
@@ -95,17 +67,17 @@ class Conversion:
     def __str__(self) -> str:
         before, after = self.parameters
         share = f" ({after / before - 1:+.1%})" if before else ""
-        lines = [f"  {change}" for change in self.changes]
+        lines = [f"  {name}: {change}" for name, change in (self.replaced | self.resized).items()]
         lines += [f"  {name}: left, {reason}" for name, reason in self.left.items()]
         lines += [f"  {name}: product kept, {reason}" for name, reason in self.kept_products.items()]
         return "\n".join([f"{self.spec}, budget={self.budget!r}: {before:,} → {after:,} parameters{share}", *lines])
 
-    def measure(self, example: Any, steps: int = 7) -> Measurement:
-        """Measure parameters, FLOPs of a forward pass and the median time of forward and backward, before and after.
+    def measure(self, example: Any, steps: int = 7) -> dict[str, tuple[float, float]]:
+        """Return trainable parameters, FLOPs of a forward pass, and median seconds of a training step, before and after.
 
         Args:
             example: input of the model, as in `convert`.
-            steps: how often to time each model; the two take turns, after a step to warm up.
+            steps: how often to time forward and backward of each model; the two take turns, after a step to warm up.
         """
         from torch.utils.flop_counter import FlopCounterMode  # imports Triton, which is slow
 
@@ -124,7 +96,7 @@ class Conversion:
                     torch.stack([x.float().square().mean() for x in outputs]).sum().backward()
                     seconds.append(time.perf_counter() - start)
         first, second = (statistics.median(seconds[1:]) for seconds in times)
-        return Measurement(self.parameters, (flops[0], flops[1]), (first, second))
+        return {"parameters": self.parameters, "FLOPs": (flops[0], flops[1]), "seconds": (first, second)}
 
 
 def convert(
@@ -164,8 +136,8 @@ def convert(
         >>> mlp = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 1))
         >>> print(convert(mlp, "or_ail", budget="params"))
         or_ail, budget='params': 641 → 647 parameters (+0.9%)
-          0: Linear(8, 64) → Linear(8, 68), 576 → 612 parameters
           1: ReLU() → or_ail, 68 → 34 channels
+          0: Linear(8, 64) → Linear(8, 68), 576 → 612 parameters
           2: Linear(64, 1) → Linear(34, 1), 65 → 35 parameters
     """
     for name, value, known in (("budget", budget, Budget), ("gated", gated, Gated)):
@@ -174,11 +146,11 @@ def convert(
     job = _Job(model, spec, replace, example)
     job.select([only] if isinstance(only, str) else only, [keep] if isinstance(keep, str) else keep)
     job.solve(skip_pinned, gated, budget)
-    changes = job.apply(job.scale(budget))
+    replaced, resized = job.apply(job.scale(budget))
     if example is not None:
         job.verify(example)
     parameters = count_parameters(model), count_parameters(job.model)
-    return Conversion(job.model, model, job.probe.spec, budget, changes, job.left, job.kept_products, parameters)
+    return Conversion(job.model, model, job.probe.spec, budget, replaced, resized, job.left, job.kept_products, parameters)
 
 
 def _check_model(model: object) -> None:
@@ -294,21 +266,21 @@ class _Job:
     def _counter(self, budget: Budget) -> tuple[Callable[[Widths], int], int]:
         """Return a function that counts parameters or FLOPs of the converted model, and the count to keep."""
         layers = {path: self.model.get_submodule(path) for path, _ in self.analysis.layer_widths}
-        flops = self.analysis.flops
-        replaced = {site.module for site in self.active if site.module is not None}
-        others = count_parameters(self.model) - sum(count_parameters(each) for each in (*layers.values(), *replaced))
-        others += len(self.active) * count_parameters(self.probe)
+        costs = {(path, "weight"): flops for path, flops in self.analysis.flops.items()}
+        if budget == "params":
+            trainable = [(path, *each) for path, layer in layers.items() for each in layer.named_parameters()]
+            costs = {(path, name): 1 for path, name, parameter in trainable if parameter.requires_grad}
 
-        def count_at(sizes: Mapping[str, Mapping[str, int]]) -> int:
-            if budget == "flops":
-                return sum(each * prod(shapes(layers[path], sizes.get(path, {}))["weight"]) for path, each in flops.items())
-            return others + sum(parameter_count(layer, sizes.get(path, {})) for path, layer in layers.items())
+        def total(sizes: Mapping[str, Mapping[str, int]]) -> int:
+            new = {path: shapes(layer, sizes.get(path, {})) for path, layer in layers.items()}
+            return sum(cost * prod(new[path][name]) for (path, name), cost in costs.items())
 
-        @cache
-        def count(widths: Widths) -> int:
-            return count_at(self._new_sizes(Scale(self.analysis.axes, self.groups, widths)))
-
-        return count, count_parameters(self.model) if budget == "params" else count_at({})
+        target, others = total({}), 0
+        if budget == "params":
+            others = count_parameters(self.model) - target + len(self.active) * count_parameters(self.probe)
+            others -= sum(count_parameters(module) for module in {site.module for site in self.active} if module is not None)
+            target = count_parameters(self.model)
+        return cache(lambda widths: others + total(self._new_sizes(Scale(self.analysis.axes, self.groups, widths)))), target
 
     def _new_sizes(self, scale: Scale) -> dict[str, dict[str, int]]:
         layers: dict[str, dict[str, int]] = {}
@@ -317,20 +289,21 @@ class _Job:
                 layers.setdefault(path, {})[attribute] = scale.size(use)
         return layers
 
-    def apply(self, scale: Scale) -> list[Change]:
-        """Change the model and return the changes in the order of the calls."""
-        channels = {link.site: (scale.part(link.before), scale.part(link.after)) for link in self.analysis.links}
+    def apply(self, scale: Scale) -> tuple[dict[str, str], dict[str, str]]:
+        """Change the model and return the replaced activations and the resized layers."""
+        channels = {
+            link.site: f", {scale.part(link.before):,} → {scale.part(link.after):,} channels" for link in self.analysis.links
+        }
         specs = {site: _halves(self.probe.spec) if site.pair else self.probe.spec for site in self.active}
-        changes = [Change(site.name, site.was, spec, channels.get(site)) for site, spec in specs.items()]
+        replaced = {site.name: f"{site.was} → {spec}{channels.get(site, '')}" for site, spec in specs.items()}
+        resized = {}
         for path, sizes in self._new_sizes(scale).items():
             layer = self.model.get_submodule(path)
             was, count = describe(layer), count_parameters(layer)
             resize(layer, sizes)
-            changes.append(Change(path, was, describe(layer), parameters=(count, count_parameters(layer))))
+            resized[path] = f"{was} → {describe(layer)}, {count:,} → {count_parameters(layer):,} parameters"
         self._rewrite(scale)
-        names = {node: site.name for site in self.sites for node in site.nodes}
-        called = [names.get(node, node.name) for node in self.trace.nodes]
-        return sorted(changes, key=lambda change: called.index(change.layer))
+        return replaced, resized
 
     def _rewrite(self, scale: Scale) -> None:
         dims = self.analysis.dims

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
+from boolit.nn.conversion.activations import POINTWISE_NAMES, TABLE, Site
 from boolit.nn.conversion.layers import CHANNEL_NORMS, CONVOLUTION, FEATURE_NORMS, unresizable, widths
-from boolit.nn.conversion.sites import POINTWISE_NAMES, TABLE, Site
 from boolit.nn.conversion.tracing import Node, Trace
 from boolit.nn.gates import Activation, Pointwise
 
@@ -61,21 +61,24 @@ class Link(NamedTuple):
 
 
 class Axes:
-    """A union-find over axes. All sizes of a class change by one factor."""
+    """A union-find over axes. All sizes of a class change by one factor.
+
+    ``pins`` holds, for the root of each class, the first reason that fixes it; ``multiples`` what each of its sizes must be a
+    multiple of.
+    """
 
     def __init__(self) -> None:
+        self.pins: list[str] = []
+        self.multiples: list[dict[int, int]] = []
         self._parent: list[int] = []
         self._joins: dict[int, list[tuple[int, str]]] = {}
-        self._multiples: list[tuple[Part, int]] = []
-        self._pins: list[tuple[int, str]] = []
 
     def new(self, size: int, pin: str = "") -> Part:
         """Return the channels of a new axis, whose number is fixed if ``pin`` is a reason."""
         self._parent.append(len(self._parent))
-        part = Part(len(self._parent) - 1, size)
-        self.demand([part], 1)
-        self.pin([part] if pin else [], pin)
-        return part
+        self.pins.append(pin)
+        self.multiples.append({size: 1})
+        return Part(len(self._parent) - 1, size)
 
     def derive(self, part: Part, size: int) -> Part:
         """Return another number of channels that change by the same factor as ``part``."""
@@ -93,28 +96,22 @@ class Axes:
         kept, merged = self.root(first.axis), self.root(second.axis)
         if kept != merged:
             self._parent[merged] = kept
+            self.pin([first], self.pins[merged])
+            for size, multiple in self.multiples[merged].items():
+                self.demand([Part(kept, size)], multiple)
             for axis, other in ((first.axis, second.axis), (second.axis, first.axis)):
                 self._joins.setdefault(axis, []).append((other, cause))
 
     def demand(self, parts: Iterable[Part], multiple: int) -> None:
         """Require that the new size of each part is a multiple."""
-        self._multiples += [(part, multiple) for part in parts]
+        for part in parts:
+            sizes = self.multiples[self.root(part.axis)]
+            sizes[part.size] = lcm(multiple, sizes.get(part.size, 1))
 
     def pin(self, parts: Iterable[Part], reason: str) -> None:
         """Require that the parts keep their sizes."""
-        self._pins += [(part.axis, reason) for part in parts]
-
-    def pins(self) -> dict[int, str]:
-        """Return the first reason that fixes each class, by its root."""
-        return {self.root(axis): reason for axis, reason in reversed(self._pins)}
-
-    def multiples(self) -> dict[int, dict[int, int]]:
-        """Return what the sizes of each class must be multiples of, by its root and the old size."""
-        result: dict[int, dict[int, int]] = {}
-        for part, multiple in self._multiples:
-            sizes = result.setdefault(self.root(part.axis), {})
-            sizes[part.size] = lcm(multiple, sizes.get(part.size, 1))
-        return result
+        for root in (self.root(part.axis) for part in parts):
+            self.pins[root] = self.pins[root] or reason
 
     def cause(self, start: int, end: int) -> str:
         """Return what joined two axes, nearest to ``start`` if there were several joins; empty for the same axis."""

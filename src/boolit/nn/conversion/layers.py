@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from math import prod
 
 from torch import nn
 
@@ -57,12 +56,6 @@ def shapes(layer: nn.Module, sizes: Mapping[str, int]) -> dict[str, tuple[int, .
     kernel = layer.kernel_size if isinstance(layer, CONVOLUTION) else ()
     weight = (inputs, outputs // groups) if is_transposed else (outputs, inputs // groups)
     return {"weight": weight + kernel, "bias": (outputs,)}
-
-
-def parameter_count(layer: nn.Module, sizes: Mapping[str, int]) -> int:
-    """Return the number of trainable parameters that the layer has at these widths."""
-    new = shapes(layer, sizes)
-    return sum(prod(new.get(name, each.shape)) for name, each in layer.named_parameters() if each.requires_grad)
 
 
 def resize(layer: nn.Module, sizes: Mapping[str, int]) -> None:

@@ -141,14 +141,14 @@ def _chained(axes: Axes, links: Sequence[Link]) -> dict[Link, str]:
 
 def _group(axes: Axes, links: list[Link], factors: dict[int, Fraction]) -> WidthGroup | dict[Link, str]:
     """Return the group of these links, or refusals."""
-    pins, multiples = axes.pins(), axes.multiples()
+    pins, multiples = axes.pins, axes.multiples
     before = {axes.root(link.before.axis) for link in links if link.site}
     unit = gcd(*(size for axis in before for size in multiples[axis]))
-    pinned = sorted((axis for axis in factors if axis in pins), key=lambda axis: axis not in before)
+    pinned = sorted((axis for axis in factors if pins[axis]), key=lambda axis: axis not in before)
     clashing = {axis for axis in pinned if factors[axis] != factors[pinned[0]]}
     if clashing:
         fixed = {
-            link: [pins.get(axes.root(part.axis), pins[pinned[0]]) for part in (link.after, link.before)]
+            link: [pins[axes.root(part.axis)] or pins[pinned[0]] for part in (link.after, link.before)]
             for link in links
             if _ends(axes, link) & clashing
         }
