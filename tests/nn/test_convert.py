@@ -33,7 +33,7 @@ def mlp(widths: tuple[int, ...] = (128, 128), batch_norm: bool = True) -> nn.Seq
 
 
 class FunctionalVGG(nn.Module):
-    """Activations as calls of all kinds, a size written in the code, and a dropout that depends on the mode."""
+    """Activations as calls of all kinds, and a dropout that depends on the mode."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class FunctionalVGG(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = F.max_pool2d(F.relu(self.norm1(self.conv1(x))), 2)
         x = F.max_pool2d(self.norm2(self.conv2(x)).relu(), 2)
-        x = self.fc1(x.view(-1, 64 * 2 * 2)).relu_()
+        x = self.fc1(x.flatten(1)).relu_()
         x = F.dropout(x, 0.5, training=self.training)
         return self.fc3(F.leaky_relu(self.fc2(x), 0.1))
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-_BLOCK = 8  # channels that oneDNN writes at once with AVX2
-
 
 class Conv1x1(nn.Conv2d):
     """``nn.Conv2d`` of kernel 1 that drops pixels first and then has stride 1: the same numbers, parameters and names.
@@ -32,16 +30,3 @@ class Conv1x1(nn.Conv2d):
         """Return the convolution of the pixels in use."""
         down, right = self.stride
         return F.conv2d(x[..., ::down, ::right], self.weight, self.bias)
-
-
-def make_safe(layer: nn.Module) -> bool:
-    """Turn a convolution for which oneDNN may overrun its buffer into a `Conv1x1`. Return whether it was one.
-
-    Its parameters, hooks and place in the model stay as they are. Subclasses of ``nn.Conv2d`` are left alone.
-    """
-    if type(layer) is not nn.Conv2d or layer.kernel_size != (1, 1) or layer.stride == (1, 1):
-        return False
-    if layer.in_channels >= _BLOCK or layer.groups > 1 or layer.padding not in ((0, 0), "valid"):
-        return False
-    layer.__class__ = Conv1x1
-    return True

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from fractions import Fraction
 from functools import cache
 from math import prod
 from typing import Any, Literal, get_args
@@ -21,7 +20,7 @@ from torch.nn.utils import prune
 from boolit.nn.conversion.activations import PairGate, Replacement, Site, choose, find_sites, rewrite
 from boolit.nn.conversion.channels import ChannelAnalysis, split_source
 from boolit.nn.conversion.layers import describe, resize, shapes
-from boolit.nn.conversion.tracing import first_line, run, tensors, trace, undisturbed
+from boolit.nn.conversion.tracing import run, tensors, trace, undisturbed
 from boolit.nn.conversion.widths import Scale, Widths, fit_widths, round_widths, width_groups
 from boolit.nn.specs import activation
 from boolit.nn.width import count_parameters
@@ -44,8 +43,7 @@ class Conversion:
         budget: ``width``, ``params`` or ``flops``.
         replaced: the activations that were replaced, by name: what they were and are.
         resized: the layers that were resized, by name.
-        left: activations that were not converted, with the reason.
-        kept_products: products that ``gated="replace"`` could not replace, by activation, with the reason.
+        left: activations that were not converted, and products that ``gated="replace"`` could not replace, with the reason.
         parameters: trainable parameters before and after.
 
     Example:
@@ -61,7 +59,6 @@ class Conversion:
     replaced: dict[str, str]
     resized: dict[str, str]
     left: dict[str, str]
-    kept_products: dict[str, str]
     parameters: tuple[int, int]
 
     def __str__(self) -> str:
@@ -69,7 +66,6 @@ class Conversion:
         share = f" ({after / before - 1:+.1%})" if before else ""
         lines = [f"  {name}: {change}" for name, change in (self.replaced | self.resized).items()]
         lines += [f"  {name}: left, {reason}" for name, reason in self.left.items()]
-        lines += [f"  {name}: product kept, {reason}" for name, reason in self.kept_products.items()]
         return "\n".join([f"{self.spec}, budget={self.budget!r}: {before:,} → {after:,} parameters{share}", *lines])
 
     def measure(self, example: Any, steps: int = 7) -> dict[str, tuple[float, float]]:
@@ -150,7 +146,7 @@ def convert(
     if example is not None:
         job.verify(example)
     parameters = count_parameters(model), count_parameters(job.model)
-    return Conversion(job.model, model, job.probe.spec, budget, replaced, resized, job.left, job.kept_products, parameters)
+    return Conversion(job.model, model, job.probe.spec, budget, replaced, resized, job.left, parameters)
 
 
 def _check_model(model: object) -> None:
@@ -181,9 +177,7 @@ class _Job:
         self.sites = find_sites(self.model, self.trace.nodes, choice)
         if not self.sites:
             raise ValueError(f"{type(model).__name__} has none of the activations {', '.join(sorted(choice.names))}")
-        self.active = list(self.sites)
         self.left: dict[str, str] = {}
-        self.kept_products: dict[str, str] = {}
 
     def select(self, only: Sequence[str], keep: Sequence[str]) -> None:
         """Select activations by name."""
@@ -218,7 +212,7 @@ class _Job:
             if not refused:
                 return
             if products:
-                self.kept_products |= {site.name: reason for site, reason in products.items()}
+                self.left |= {f"product of {site.name}": reason for site, reason in products.items()}
                 self.active = [(site in products and site.factor_site) or site for site in self.active]
                 continue
             self.active = [site for site in self.active if site not in refused]
@@ -235,8 +229,8 @@ class _Job:
         for site in self.active:
             users = [user for node in site.nodes for user in node.users]
             inputs = [[each.inputs[0] if each in site.nodes else each for each in user.inputs] for user in users]
-            multiplied = all(user.name == "mul" and len(user.inputs) == 2 for user in users)
-            if pairs and len(users) == len(site.nodes) and not site.pair and multiplied:
+            multiplied = len({user.place for user in users}) == 1 and all(len(user.inputs) == 2 for user in users)
+            if pairs and len(users) == len(site.nodes) and not site.pair and multiplied and users[0].name == "mul":
                 fused = all(a is not b and split_source(a) is split_source(b) is not None for a, b in inputs)
                 if fused or gated == "replace":
                     place: Any = users[0].place
@@ -253,13 +247,11 @@ class _Job:
             return Scale(axes, groups, round_widths(groups))
         count, target = self._counter(budget)
         widths = fit_widths(groups, target, count)
-        fixed = dict.fromkeys(link.site.name for group in groups if group.fixed for link in group.links if link.site)
-        stuck = all(group.fixed for group in groups) and count(widths) != target
-        if fixed and (stuck or count(round_widths(groups, Fraction(0))) > target):
-            unit = "parameters" if budget == "params" else "FLOPs"
+        if any(group.fixed for group in groups) and abs(count(widths) - target) > target / 10:
+            fixed = dict.fromkeys(link.site.name for group in groups if group.fixed for link in group.links if link.site)
             raise ValueError(
-                f"cannot keep {target:,} {unit}: with the width fixed at {', '.join(fixed)}, the nearest is "
-                f'{count(widths):,}; use budget="width", or leave these with keep=[…]'
+                f"cannot keep {target:,} {'FLOPs' if budget == 'flops' else 'parameters'}: with the width fixed at "
+                f'{", ".join(fixed)}, the nearest is {count(widths):,}; use budget="width", or leave these with keep=[…]'
             )
         return Scale(axes, groups, widths)
 
@@ -268,8 +260,8 @@ class _Job:
         layers = {path: self.model.get_submodule(path) for path, _ in self.analysis.layer_widths}
         costs = {(path, "weight"): flops for path, flops in self.analysis.flops.items()}
         if budget == "params":
-            trainable = [(path, *each) for path, layer in layers.items() for each in layer.named_parameters()]
-            costs = {(path, name): 1 for path, name, parameter in trainable if parameter.requires_grad}
+            names = [(path, name) for path, layer in layers.items() for name in shapes(layer, {})]
+            costs = {each: 1 for each in names if getattr(getattr(layers[each[0]], each[1], None), "requires_grad", False)}
 
         def total(sizes: Mapping[str, Mapping[str, int]]) -> int:
             new = {path: shapes(layer, sizes.get(path, {})) for path, layer in layers.items()}
@@ -302,26 +294,19 @@ class _Job:
             was, count = describe(layer), count_parameters(layer)
             resize(layer, sizes)
             resized[path] = f"{was} → {describe(layer)}, {count:,} → {count_parameters(layer):,} parameters"
-        self._rewrite(scale)
+        spec, dims = self.probe.spec, self.analysis.dims
+        sites: dict[Site, Replacement | None] = dict.fromkeys(self.sites)
+        sites |= {site: (spec, dims[site], site.pair) for site in self.active}
+        sites |= {site.factor_site: ("identity", dims[site], "") for site in self.active if site.factor_site}
+        rewrite(self.model, self.trace, sites, self._make)
         return replaced, resized
 
-    def _rewrite(self, scale: Scale) -> None:
-        dims = self.analysis.dims
-        sites: dict[Site, Replacement | None] = dict.fromkeys(self.sites)
-        sites |= {site: Replacement(self.probe.spec, dims[site], site.pair) for site in self.active}
-        sites |= {site.factor_site: Replacement("identity", dims[site], "") for site in self.active if site.factor_site}
-        sizes = {
-            node.place: (channels.dim, channels.size, scale.size(channels))
-            for node, channels in self.analysis.literals.items()
-            if scale.size(channels) != channels.size
-        }
-        rewrite(self.model, self.trace, sites, sizes, self._make)
-
     def _make(self, new: Replacement) -> nn.Module:
-        spec = _halves(new.spec) if new.pair else new.spec
+        spec, dim, pair = new
+        spec = _halves(spec) if pair else spec
         given: Any = self.spec if spec == self.probe.spec else spec
-        gate = activation(copy.deepcopy(given) if isinstance(given, nn.Module) else given, dim=new.dim).along(new.dim)
-        module = PairGate(gate) if new.pair == "product" else gate
+        gate = activation(copy.deepcopy(given) if isinstance(given, nn.Module) else given, dim=dim).along(dim)
+        module = PairGate(gate) if pair == "product" else gate
         like = next(self.model.parameters(), None)
         return (module if like is None else module.to(like.device, like.dtype)).train(self.model.training)
 
@@ -335,14 +320,12 @@ class _Job:
 
     def verify(self, example: Any) -> None:
         """Check that the converted model runs on the example and returns tensors of the same shapes."""
-        name = type(self.model).__name__
         with undisturbed(self.model):
-            try:
-                shapes = [tuple(x.shape) for x in tensors(run(self.model, example))]
-            except Exception as error:
-                raise ValueError(f"converted, {name} does not run on the example: {first_line(error)}") from error
+            shapes = [tuple(x.shape) for x in tensors(run(self.model, example, "converted, "))]
         if shapes != [node.shape for node in self.trace.outputs]:
-            raise ValueError(f"converted, {name} makes other shapes of the example; leave activations with keep=[…]")
+            raise ValueError(
+                f"converted, {type(self.model).__name__} makes other shapes of the example; leave activations with keep=[…]"
+            )
 
 
 def _halves(spec: str) -> str:

@@ -39,16 +39,12 @@ REDIRECTABLE = {
     for package in (F, torch, Tensor, operator)
     for attribute in dir(package)
     if callable(function := getattr(package, attribute, None))
-    and (name := function_name(function)) in POINTWISE_NAMES | {"glu", "mul", "view", "reshape", "positive"}
+    and (name := function_name(function)) in POINTWISE_NAMES | {"glu", "mul", "positive"}
 }
 
 
 class PairGate(nn.Module):
-    """Gate over the channels of two tensors, in place of a product such as ``act(gate) * up``.
-
-    Args:
-        gate: an activation that pairs halves.
-    """
+    """A gate, which pairs halves, over the channels of two tensors, in place of a product such as ``act(gate) * up``."""
 
     def __init__(self, gate: Activation) -> None:
         super().__init__()
@@ -141,7 +137,8 @@ def _unique(name: str, taken: set[str]) -> str:
     return new
 
 
-Plan = dict[str, dict[int, Any]]  # by name and number of a call: a submodule's name, or (position, old size, new size)
+Replacement = tuple[str, int, str]  # the spec, dimension and `Site.pair` of the activation that a site gets
+Plan = dict[str, dict[int, str]]  # the submodules that calls are redirected to, by name and number of the call
 
 
 class _Redirection(TorchFunctionMode):
@@ -164,16 +161,11 @@ class _Redirection(TorchFunctionMode):
             return func(*args, **kwargs)
         self.counts[name] += 1
         target = self.plan[name].get(self.counts[name])
-        if isinstance(target, str):
-            module = self.module.get_submodule(target)
-            given = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
-            return module(*given[: 2 if isinstance(module, PairGate) else 1])
-        if target:
-            position, old, new = target
-            sizes = list(args[1] if isinstance(args[1], (list, tuple)) else args[1:])
-            sizes[position] = new if sizes[position] == old else sizes[position]
-            args = (args[0], sizes)
-        return func(*args, **kwargs)
+        if target is None:
+            return func(*args, **kwargs)
+        module = self.module.get_submodule(target)
+        given = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+        return module(*given[: 2 if isinstance(module, PairGate) else 1])
 
 
 class RedirectedForward:
@@ -221,30 +213,10 @@ class Turn(nn.Module):
         return torch.positive(x)
 
 
-class Replacement(NamedTuple):
-    """The activation of a site after the conversion: its spec, its dimension, and which `Site.pair` it reads."""
-
-    spec: str
-    dim: int
-    pair: str
-
-
 def rewrite(
-    model: nn.Module,
-    trace: Trace,
-    sites: Mapping[Site, Replacement | None],
-    sizes: Mapping[Place, tuple[int, int, int]],
-    make: Callable[[Replacement], nn.Module],
+    model: nn.Module, trace: Trace, sites: Mapping[Site, Replacement | None], make: Callable[[Replacement], nn.Module]
 ) -> None:
-    """Change the activations of a model and the calls in its forwards.
-
-    Args:
-        model: the model, which is changed.
-        trace: its calls.
-        sites: all activations with their replacements, None to leave one.
-        sizes: the position, old value and new value of a size in the arguments of a view or reshape.
-        make: makes the module of a replacement.
-    """
+    """Replace the activations of a model. ``sites`` has all of them, with None for those to leave."""
     plans: dict[str, Plan] = {}
 
     def insert(place: Place, name: str, module: nn.Module | None) -> None:
@@ -257,18 +229,16 @@ def rewrite(
         if site.module is None and replacement:
             name = f"pair_gate_{number}" if site.factor_site else site.name.removeprefix(f"{owner}.")
             insert(site.place, name, make(replacement))
-        elif site.module in in_turn:
+        elif (site.module, owner) in in_turn:
             number = len(plans.get(owner, {}).get("positive", ()))
             module = make(replacement) if replacement else site.module
             insert(Place(owner, "positive", number), f"{path.rpartition('.')[2]}_call_{number}", module)
-    for place, size in sizes.items():
-        plans.setdefault(place.owner, {}).setdefault(place.call, {})[place.number] = size
     # Calls of the same functions by the modules inside must not be counted.
     isolated = {
         path
         for owner, plan in plans.items()
         for path in (*replaced, *(path for path, names in trace.functions.items() if names & plan.keys()))
-        if path != owner and _is_inside(path, owner) and not isinstance(model.get_submodule(path), Turn)
+        if path != owner and path.startswith(owner and f"{owner}.") and not isinstance(model.get_submodule(path), Turn)
     }
     for path in plans.keys() | isolated:
         target = model.get_submodule(path)
@@ -282,22 +252,19 @@ def rewrite(
 
 def _replace_modules(
     model: nn.Module, sites: Mapping[Site, Replacement | None], make: Callable[[Replacement], nn.Module]
-) -> tuple[set[str], set[nn.Module]]:
-    """Replace modules under all their names. Return these, and the modules whose calls get different activations."""
+) -> tuple[set[str], set[tuple[nn.Module, str]]]:
+    """Replace modules under all their names. Return these, and (module, owner) whose calls get different activations."""
     calls: dict[tuple[nn.Module, str], set[Replacement | None]] = {}
     for site, replacement in sites.items():
         if site.module is not None:
             calls.setdefault((site.module, site.place.owner), set()).add(replacement)
-    replaced, in_turn = set(), set()
+    replaced = set()
     for (old, owner), (new, *others) in calls.items():
-        names = [name for name, each in model.named_modules(remove_duplicate=False) if each is old]
-        for path in [name for name in names if _is_inside(name, owner)] or names if new or others else ():
-            parent, _, name = path.rpartition(".")
-            setattr(model.get_submodule(parent), name, Turn() if others else make(new))
-            replaced.add(path)
-        in_turn |= {old} if others else set()
-    return replaced, in_turn
-
-
-def _is_inside(path: str, owner: str) -> bool:
-    return path.startswith(f"{owner}." if owner else "")
+        if new or others:
+            module = Turn() if others or new is None else make(new)
+            names = [name for name, each in model.named_modules(remove_duplicate=False) if each is old]
+            for path in [name for name in names if name.startswith(owner and f"{owner}.")] or names:
+                parent, _, name = path.rpartition(".")
+                setattr(model.get_submodule(parent), name, module)
+                replaced.add(path)
+    return replaced, {key for key, turns in calls.items() if len(turns) > 1}

@@ -25,9 +25,6 @@ class Part(NamedTuple):
     size: int
 
 
-Parts = tuple[Part, ...]
-
-
 class Channels(NamedTuple):
     """Channels of a tensor or a layer: parts that were concatenated, along dimension ``dim`` (negative).
 
@@ -44,15 +41,13 @@ class Channels(NamedTuple):
         return self.times * sum(part.size for part in self.parts)
 
 
+Parts = tuple[Part, ...]
 Value = Channels | None  # None is a tensor without known channels
 Span = tuple[int, int, int]  # a dimension along which channels lie one after the other, its length, and their ``times``
 
 
 class Link(NamedTuple):
-    """Two axes of which the second changes by ``ratio`` times the factor of the first.
-
-    It stands for a converted activation, or for a depthwise layer between two of them if ``site`` is None.
-    """
+    """A converted activation, or a depthwise layer between two of them: ``after`` changes by ``ratio`` times the factor."""
 
     site: Site | None
     before: Part
@@ -63,8 +58,7 @@ class Link(NamedTuple):
 class Axes:
     """A union-find over axes. All sizes of a class change by one factor.
 
-    ``pins`` holds, for the root of each class, the first reason that fixes it; ``multiples`` what each of its sizes must be a
-    multiple of.
+    For the root of a class, ``pins`` has the reason that fixes it, and ``multiples`` what each size must be a multiple of.
     """
 
     def __init__(self) -> None:
@@ -138,7 +132,6 @@ class ChannelAnalysis:
         self.model, self._new, self._widen = model, new, widen
         self.axes = Axes()
         self.layer_widths: dict[tuple[str, str], Channels] = {}
-        self.literals: dict[Node, Channels] = {}  # widths written in the code of a view or reshape
         self.links: list[Link] = []
         self.dims: dict[Site, int] = {}
         self.refusals: dict[Site, str] = {}
@@ -170,8 +163,6 @@ class ChannelAnalysis:
             return value
         if module is not None and widths(module):
             return self._layer_output(node, node.name, module, value)
-        if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
-            return Channels((self.axes.new(module.embedding_dim, pin=f"the embedding {node.name}"),), -1)
         name = node.name if module is None else type(module).__name__.casefold()
         if name in _ELEMENTWISE or isinstance(module, _POINTWISE):
             return self._elementwise(node)
@@ -368,9 +359,7 @@ class ChannelAnalysis:
             raise _NotFollowedError
         free = [span and (span[0], 2 * span[1], span[2]) for span in spans] == self._spans(node, value, 2)
         pieces = [self._piece(value, span) for span in spans]
-        if not free and pieces[0] and node.name in ("view", "reshape") and pieces[0].parts == value.parts:
-            self.literals[node] = pieces[0]
-        elif not free:  # the number of channels is written in the code
+        if not free:  # the number of channels is written in the code
             self._pin([value], self._describe(node))
         self._pieces[node] = pieces
         return pieces[0] if node.shape else value

@@ -18,9 +18,8 @@ from boolit.nn.conv1x1 import Conv1x1
 from boolit.nn.conversion.layers import is_conv1d, widths
 from boolit.nn.gates import Activation
 
-_BATCH = 3
-# Sides of images, sequences and volumes to try for a model that is converted without an example.
-_SIDES = {"1": (64, 16, 256, 1024, 16000), "2": (32, 28, 64, 224, 16, 8, 96, 128, 256), "3": (16, 32, 8, 64)}
+_SIDES = (32, 28, 64, 224, 16, 8, 96, 128, 256)  # of images to try for a model that is converted without an example
+_FORMS = "a tensor, a tuple of positional arguments or a dict of keyword arguments"
 _CONTAINERS = (
     *(nn.Sequential, nn.Transformer, nn.TransformerEncoder, nn.TransformerDecoder),
     *(nn.TransformerEncoderLayer, nn.TransformerDecoderLayer),
@@ -67,58 +66,41 @@ class Trace(NamedTuple):
 
 
 def trace(model: nn.Module, example: Any, leaves: Set[nn.Module]) -> Trace:
-    """Run the model, a private copy that gets hooks, and record its calls.
+    """Run the model, a private copy that gets hooks, and record its calls; without an example, on a guessed one.
 
-    The calls of torch's and boolit's layers and of ``leaves`` are recorded as a whole. Without an example, likely ones are tried.
+    The calls of torch's and boolit's layers and of ``leaves`` are recorded as a whole.
     """
     with undisturbed(model):
         example = _guess_example(model) if example is None else example
-        try:
-            with _Recorder(leaves) as recorder, recorder.hooked(model):
-                result = run(model, example)
-        except Exception as error:
-            advice = "give a tensor, a tuple of positional arguments or a dict of keyword arguments"
-            raise ValueError(f"{type(model).__name__} does not run on the example: {first_line(error)}; {advice}") from error
+        with _Recorder(leaves) as recorder, recorder.hooked(model):
+            result = run(model, example)
     return Trace(recorder.nodes, recorder.nodes_of(result), recorder.functions)
 
 
-def _guess_example(model: nn.Module) -> tuple[Tensor, ...]:
-    like = next(model.parameters(), torch.empty(0))
-    for example in _likely_examples(model):
-        example = example.to(like.device) if example.dtype == torch.long else example.to(like)
-        with suppress(Exception):
-            if next(tensors(run(model, (example,)))).shape[:1] == (_BATCH,):
-                return (example,)
-    raise ValueError(
-        f"cannot tell what {type(model).__name__} reads; pass example=… (a tensor, a tuple of positional arguments or a "
-        "dict of keyword arguments)"
-    )
+def _guess_example(model: nn.Module) -> Tensor:
+    """Return an input that suits the first layer and that the model accepts."""
+    layer = next((layer for layer in model.modules() if widths(layer)), nn.Identity())
+    width, dims = next(iter(widths(layer).values()), 0), len(getattr(layer, "kernel_size", ()))
+    images = [(width, *[side] * dims) for side in _SIDES if dims and side**dims <= 2**18]
+    generator, like = torch.Generator().manual_seed(0), next(model.parameters(), torch.empty(0))
+    for shape in (*images, (width,), (7, width), (width, 7)):
+        example = torch.randn(3, *shape, generator=generator).to(like)
+        with suppress(ValueError):
+            if next(tensors(run(model, example))).shape[:1] == (3,):
+                return example
+    raise ValueError(f"cannot tell what {type(model).__name__} reads; pass example=…, {_FORMS}")
 
 
-def _likely_examples(model: nn.Module) -> Iterator[Tensor]:
-    """Yield inputs that suit the first layer of the model."""
-    first = next((layer for layer in model.modules() if widths(layer) or isinstance(layer, nn.Embedding)), None)
-    if isinstance(first, nn.Embedding):
-        yield from (torch.ones(_BATCH, length, dtype=torch.long) for length in (8, 1, 64))
-    elif first is not None:
-        width = next(iter(widths(first).values()))
-        spatial = re.search(r"([123])d$", type(first).__name__)
-        images = [(width, *[side] * int(spatial[1])) for side in _SIDES[spatial[1]]] if spatial else []
-        generator = torch.Generator().manual_seed(0)
-        for shape in (*images, (width,), (7, width), (width, 7)):
-            yield torch.randn(_BATCH, *shape, generator=generator)
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of the message, or the class of an error without one."""
-    return next(iter(str(error).splitlines()), type(error).__name__)
-
-
-def run(model: nn.Module, example: Any) -> Any:
+def run(model: nn.Module, example: Any, state: str = "") -> Any:
     """Call the model on a tensor, a tuple of positional arguments or a mapping of keyword arguments."""
-    if isinstance(example, Mapping):
-        return model(**example)
-    return model(*example) if isinstance(example, (tuple, list)) else model(example)
+    try:
+        if isinstance(example, Mapping):
+            return model(**example)
+        return model(*example) if isinstance(example, (tuple, list)) else model(example)
+    except Exception as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        name = f"{state}{type(model).__name__}"
+        raise ValueError(f"{name} does not run on the example: {reason}; the example is {_FORMS}") from error
 
 
 @contextmanager
@@ -152,15 +134,6 @@ def function_name(function: Any) -> str:
     return name if package in ("torch", "_operator", "builtins", "math") else ""
 
 
-class _Frame(NamedTuple):
-    """A running module: its path, whether it is or is inside of a leaf, the node of its call, and its own calls by name."""
-
-    path: str
-    in_leaf: bool
-    node: Node
-    counts: Counter[str]
-
-
 class _Recorder(TorchFunctionMode):
     """Records every call of a leaf module and, outside of these, of a function of torch.
 
@@ -173,7 +146,8 @@ class _Recorder(TorchFunctionMode):
         self.nodes, self._leaves = list[Node](), leaves
         self.functions: dict[str, set[str]] = defaultdict(set)
         self._made: dict[int, tuple[Node, Tensor]] = {}  # holds the tensor so that no other tensor gets its id
-        self._stack = [_Frame("", False, Node(""), Counter())]
+        # The calls that are running, whether each is inside of a leaf, and how often it has called each name.
+        self._stack = [(Node(""), False, Counter[str]())]
 
     @contextmanager
     def hooked(self, model: nn.Module) -> Iterator[None]:
@@ -191,24 +165,23 @@ class _Recorder(TorchFunctionMode):
         return inherited or ours or is_conv1d(module) or module in self._leaves
 
     def _enter(self, path: str, module: nn.Module, args: Any, kwargs: Any) -> None:
-        inside = self._stack[-1].in_leaf
-        node = (
-            Node(path)
-            if inside
-            else Node(path, self.nodes_of((args, kwargs)), module, self._place(path), (module, args, kwargs))
-        )
-        self._stack.append(_Frame(path, inside or self._is_leaf(module), node, Counter()))
+        inside = self._stack[-1][1]
+        node = Node(path)
+        if not inside:
+            node = Node(path, self.nodes_of((args, kwargs)), module, self._place(path), (module, args, kwargs))
+        self._stack.append((node, inside or self._is_leaf(module), Counter()))
 
     def _leave(self, _module: nn.Module, _args: Any, result: Any) -> None:
-        frame = self._stack.pop()
-        if frame.in_leaf and not self._stack[-1].in_leaf:
-            self._record(frame.node, result)
+        node, in_leaf, _ = self._stack.pop()
+        if in_leaf and not self._stack[-1][1]:
+            self._record(node, result)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = function_name(func)
-        self.functions[self._stack[-1].path].add(name)
-        if self._stack[-1].in_leaf:
+        caller, in_leaf, _ = self._stack[-1]
+        self.functions[caller.name].add(name)
+        if in_leaf:
             return func(*args, **kwargs)
         inputs = self.nodes_of((args, kwargs))  # before the call, which may be in-place
         result = func(*args, **kwargs)
@@ -218,9 +191,9 @@ class _Recorder(TorchFunctionMode):
         return result
 
     def _place(self, name: str) -> Place:
-        counts = self._stack[-1].counts
+        caller, _, counts = self._stack[-1]
         counts[name] += 1
-        return Place(self._stack[-1].path, name, counts[name] - 1)
+        return Place(caller.name, name, counts[name] - 1)
 
     def _record(self, node: Node, result: Any) -> None:
         """Add a node that made a tensor, or the tensors of a collection."""
