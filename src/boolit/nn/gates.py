@@ -289,8 +289,7 @@ class Gated(Activation):
     def __init__(self, name: str, dim: int | None = None) -> None:
         check_choice("activation", name, GATED)
         super().__init__(name, (2, 1), dim)
-        self.name = name
-        self.function = GATED[name]()
+        self.name, self.function = name, GATED[name]()
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the output."""
