@@ -101,6 +101,7 @@ def _make_plan(program: Program, dtype: torch.dtype, shape: torch.Size, dim: int
 
 
 def _evaluate_special(x: Tensor, program: Program, dim: int | None) -> Tensor:
+    """Serve torch.fx, subclasses, traces and torch.compile, in this order; everything else gets the reference."""
     overrides = getattr(type(x), "__torch_function__", _NO_OVERRIDE) is not _NO_OVERRIDE
     if type(x) is not Tensor and overrides and has_torch_function_unary(x):  # torch.fx traces, or a subclass wants to know
         return cast(Tensor, torch.ops.boolit.evaluate(x, program.spec, dim))
