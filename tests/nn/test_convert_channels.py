@@ -433,6 +433,19 @@ def test_calls_of_a_shared_module_and_of_a_function_are_told_apart() -> None:
     torch.testing.assert_close(converted(x), converted.d(converted.c(hidden).unflatten(-1, (4, 2)).amax(-1)))
 
 
+def test_turns_of_two_conversions_are_refused() -> None:
+    layers = {name: nn.Linear(4 if name == "a" else 8, 8) for name in "abcd"} | {"out": nn.Linear(8, 2)}
+
+    def forward(net: nn.Module, x: Tensor) -> Tensor:
+        return net.out(net.act2(net.d(net.act2(net.c(net.act1(net.b(net.act1(net.a(x)))))))))
+
+    model = Sketch(forward, **layers, act1=nn.ReLU(), act2=nn.ReLU())
+    first = convert(model, "max", keep="act1_1").model
+    with pytest.raises(ValueError, match="two conversions give the calls of shared modules different activations"):
+        convert(first, "min", keep="act2_1")
+    assert convert(first, "min").model(torch.randn(3, 4)).shape == (3, 2)
+
+
 @dataclass
 class Output:
     hidden: Tensor

@@ -329,5 +329,4 @@ class _Job:
 
 
 def _halves(spec: str) -> str:
-    """Return the spec of the same gate that pairs the halves of its channels."""
     return spec if spec.endswith("_halves") else f"{spec}_halves"

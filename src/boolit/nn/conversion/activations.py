@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
+from torch.overrides import TorchFunctionMode
+from torch.overrides import _get_current_function_mode_stack as mode_stack
 
 from boolit.nn.conversion.tracing import Node, Place, Trace, function_name
 from boolit.nn.gates import Activation
@@ -177,6 +178,9 @@ class RedirectedForward:
 
     def __init__(self, module: nn.Module, plan: Plan) -> None:
         self.module, self.plan, self.inner = module, plan, module.__dict__.get("forward")
+        self.turns = ("positive" in plan) + getattr(self.inner, "turns", 0)
+        if self.turns > 1:
+            raise ValueError("two conversions give the calls of shared modules different activations; convert the original")
 
     @property
     def _forward(self) -> Any:
@@ -193,8 +197,7 @@ class RedirectedForward:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the original forward with its calls redirected."""
-        modes = [mode for mode in _get_current_function_mode_stack() if isinstance(mode, _Redirection)]
-        outer = [mode for mode in modes if mode.module is not self.module]
+        outer = [mode for mode in mode_stack() if isinstance(mode, _Redirection) and mode.module is not self.module]
         for mode in outer:
             mode.paused += 1
         try:
