@@ -188,14 +188,13 @@ class _Job:
             chosen, kept = (any(fnmatchcase(site.name, pattern) for pattern in patterns) for patterns in (only, keep))
             if not chosen or kept:
                 self.left[site.name] = "as requested"
-            elif site.pair and not self._pairs():
+            elif site.pair and not self._can_pair_halves():
                 self.left[site.name] = f"it reads pairs, and {self.probe.spec} does not"
         self.active = [site for site in self.sites if site.name not in self.left]
         if not self.active:
             raise ValueError("no activation is left to convert: " + "; ".join(f"{k}: {v}" for k, v in self.left.items()))
 
-    def _pairs(self) -> bool:
-        """Whether the new activation can pair the halves of its channels."""
+    def _can_pair_halves(self) -> bool:
         try:
             return activation(_halves(self.probe.spec)).channels[0] == 2
         except ValueError:
@@ -222,7 +221,7 @@ class _Job:
 
     def _find_products(self, gated: Gated) -> list[Site]:
         """Return the activations, or the product of one that is used nowhere else and a second factor."""
-        pairs = self._pairs()
+        pairs = self._can_pair_halves()
         if gated == "replace" and not pairs:
             raise ValueError(f"gated='replace' needs an activation that reads pairs, and {self.probe.spec} does not")
         result = list[Site]()
