@@ -16,7 +16,7 @@ from boolit.logic import FORMS, OPERATIONS
 from boolit.nn import Activation, Custom, Ensemble, Gate, activation, known_specs, register
 from boolit.nn.gates import GATED, POINTWISE
 
-_ANY_K = [name for name, operation in OPERATIONS.items() if operation.any_k]
+_ANY_K = [name for name, operation in OPERATIONS.items() if operation.flips in ("none", "all")]
 _WORDS = [
     *OPERATIONS,
     *FORMS,

@@ -147,7 +147,13 @@ class Plan:
 
     def backward(self, grad: Tensor, saved: Tensor) -> Tensor:
         """Return the gradient of x from the kept bits or, if ``saved`` is not bits, from x."""
-        self._check(grad, saved)
+        if saved.dtype == torch.uint8:
+            fits = saved.numel() == self.kept_bytes and self.program.approximate
+        else:
+            fits = saved.dtype == self.dtype and saved.shape == self.shape
+        if not (fits and grad.shape == self.out_shape and grad.dtype == self.dtype and saved.is_cpu and grad.is_cpu):
+            message = f"the gradient or the saved tensor of {self.program.spec} is not what it was"
+            raise ValueError(f"{message}; hooks must return what they were given")
         if not (grad.data_ptr() and saved.data_ptr()) and grad.numel():
             raise RuntimeError("the gradient or the saved tensor has no memory")
         grad, saved = grad.contiguous(), saved.contiguous()
@@ -155,17 +161,6 @@ class Plan:
         x, kept = (None, saved.data_ptr()) if saved.dtype == torch.uint8 else (saved.data_ptr(), None)
         self._backward(self._handle, grad.data_ptr(), x, kept, grad_x.data_ptr())
         return grad_x
-
-    def _check(self, grad: Tensor, saved: Tensor) -> None:
-        if saved.dtype == torch.uint8:
-            fits = saved.numel() == self.kept_bytes and self.program.approximate
-        else:
-            fits = saved.dtype == self.dtype and saved.shape == self.shape
-        if not (fits and grad.shape == self.out_shape and grad.dtype == self.dtype and saved.is_cpu and grad.is_cpu):
-            raise ValueError(
-                f"{self.program.spec} got a gradient of shape {tuple(grad.shape)} and {grad.dtype} that does not belong to its "
-                f"saved tensor of shape {tuple(saved.shape)} and {saved.dtype}; hooks must return what they were given"
-            )
 
 
 def _template(shape: Sequence[int], dtype: torch.dtype) -> Tensor:

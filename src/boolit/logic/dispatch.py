@@ -1,9 +1,9 @@
 """The route from a tensor to a gate: `evaluate` calls a kernel or the reference implementation.
 
-An ordinary CPU or CUDA tensor goes through one `torch.autograd.Function` to a kernel. torch.compile records the operators
-``boolit::gates`` and ``boolit::gates_backward``, which call the same kernels; torch.fx records ``boolit::evaluate``. Everything
-else (exports, torch.func, forward mode, tracing, subclasses, other devices) takes the reference. A backward that is itself
-differentiated or batched uses the derivative of the reference, too.
+An ordinary CPU or CUDA tensor (on a GPU, pairs only) goes through one `torch.autograd.Function` to a kernel. torch.compile
+records the operators ``boolit::gates`` and ``boolit::gates_backward``, which call the same kernels; torch.fx records
+``boolit::evaluate``. Everything else (exports, torch.func, forward mode, tracing, subclasses, other devices) takes the
+reference. A backward that is itself differentiated or batched uses the derivative of the reference, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch.overrides import has_torch_function_unary
 from boolit.logic import cpu, gpu
 from boolit.logic.moments import check_precision
 from boolit.logic.operations import Program, as_int, not_a_multiple
-from boolit.logic.reference import FORMULAS, evaluate_reference
+from boolit.logic.reference import evaluate_reference
 
 Plan = cpu.Plan | gpu.Plan
 MAX_PLANS = 1024  # of one program
@@ -77,17 +77,14 @@ def _evaluate_first(x: Tensor, program: Program, dim: int | None) -> Tensor:
     """Make the plan for ordinary tensors of a new shape, or bring the tensor into one piece."""
     check_logits(x)
     axis = position(dim, x.shape)
-    if not _has_kernel(x) or (x.numel() and not x.data_ptr()):
+    if not _has_kernel(x, program) or (x.numel() and not x.data_ptr()):
         return _evaluate_special(x, program, dim)
     if not x.is_contiguous():
         moved = x.movedim(axis, -1)
         if moved.is_contiguous():  # channels_last
             return evaluate(moved, program, -1).movedim(-1, axis)
         return evaluate(x.contiguous(), program, axis)
-    if program.k > 2 and not x.is_cpu:
-        return _evaluate_gpu_tree(x, program, axis)
-    plan = _make_plan(program, x.dtype, x.shape, axis, x.is_cpu)
-    program.plans[x.shape, x.dtype, dim, x.is_cpu] = plan
+    plan = program.plans[x.shape, x.dtype, dim, x.is_cpu] = _make_plan(program, x.dtype, x.shape, axis, x.is_cpu)
     return _run(plan, x)
 
 
@@ -104,6 +101,7 @@ def _make_plan(program: Program, dtype: torch.dtype, shape: torch.Size, dim: int
 
 
 def _evaluate_special(x: Tensor, program: Program, dim: int | None) -> Tensor:
+    """Serve torch.fx, subclasses, traces and torch.compile, in this order; everything else gets the reference."""
     overrides = getattr(type(x), "__torch_function__", _NO_OVERRIDE) is not _NO_OVERRIDE
     if type(x) is not Tensor and overrides and has_torch_function_unary(x):  # torch.fx traces, or a subclass wants to know
         return cast(Tensor, torch.ops.boolit.evaluate(x, program.spec, dim))
@@ -116,10 +114,8 @@ def _evaluate_special(x: Tensor, program: Program, dim: int | None) -> Tensor:
             warnings.simplefilter("ignore", TracerWarning)
             return evaluate_reference(x, program, axis)
     if is_dynamo_compiling():
-        if is_exporting() or not _has_kernel(x) or forward_ad._current_level >= 0 or _transforms():
+        if is_exporting() or not _has_kernel(x, program) or forward_ad._current_level >= 0 or _transforms():
             return evaluate_reference(x, program, axis)
-        if program.k > 2 and not x.is_cpu:
-            return _evaluate_gpu_tree(x, program, axis)
         if not x.is_contiguous() and (moved := x.movedim(axis, -1)).is_contiguous():  # channels_last
             return evaluate(moved, program, -1).movedim(-1, axis)
         return cast(Tensor, torch.ops.boolit.gates.default(x, program.spec, axis, program.approximate)[0])
@@ -128,18 +124,8 @@ def _evaluate_special(x: Tensor, program: Program, dim: int | None) -> Tensor:
     return evaluate_reference(x, program, axis)
 
 
-def _has_kernel(x: Tensor) -> bool:
-    return cpu.has_kernel(x) if x.is_cpu else x.is_cuda and gpu.has_kernel(x)
-
-
-def _evaluate_gpu_tree(x: Tensor, program: Program, dim: int) -> Tensor:
-    """Evaluate gates of k > 2 operands as trees of pairs. The GPU kernel computes pairs only."""
-
-    def joined_by_kernel(base: str, form: str) -> Any:
-        pair = Program(((base, form),), pairing="halves")
-        return lambda a, b: evaluate(torch.stack([a, b]), pair, 0).squeeze(0)
-
-    return evaluate_reference(x, program, dim, {key: joined_by_kernel(*key) for key in FORMULAS})
+def _has_kernel(x: Tensor, program: Program) -> bool:
+    return cpu.has_kernel(x) if x.is_cpu else x.is_cuda and program.k == 2 and gpu.has_kernel(x)
 
 
 # ------------------------------------------------------------------------------------------------ derivatives

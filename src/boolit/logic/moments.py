@@ -21,15 +21,13 @@ from torch import Tensor
 from boolit.logic.operations import FORMS, OPERATIONS, Program, as_group_size, check_choice, is_normalized
 
 _NORMAL = torch.arange(769, dtype=torch.float64) / 64  # one half of the line; beyond 12 lies less than 1e-30
+_ORDERS = torch.arange(1, 3001, dtype=torch.float64)  # of a series; the terms after the last add at most Φ(-log n)² < 1e-30
 _WEIGHT = torch.exp(-(_NORMAL**2) / 2) / math.sqrt(2 * math.pi) / 64
 
 
-def _read_table() -> dict[tuple[str, str, int], tuple[float, float]]:
-    lines = resources.files(__package__).joinpath("moments.csv").read_text(encoding="utf-8").splitlines()
-    return {(base, form, int(k)): (float(mean), float(sd)) for base, form, k, mean, sd in list(csv.reader(lines))[1:]}
-
-
-_TABLE = _read_table()  # at import: torch.compile traces `moments` and cannot read files
+_LINES = resources.files(__package__).joinpath("moments.csv").read_text(encoding="utf-8").splitlines()
+# Read at import: torch.compile traces `moments` and cannot read files.
+_TABLE = {(base, form, int(k)): (float(mean), float(sd)) for base, form, k, mean, sd in list(csv.reader(_LINES))[1:]}
 
 
 def moments(op: str, form: str, k: int = 2) -> tuple[float, float]:
@@ -99,7 +97,7 @@ def _xnor_il(k: int) -> tuple[float, float]:
     The tᵢ are independent, so E[f²] = 4 Σₙ (…)/n · E[t²ⁿ]ᵏ: positive terms, hence full relative accuracy at any k, even
     where f itself is of the order 1e-24.
     """
-    n = _orders()
+    n = _ORDERS
     log_tanh = torch.log(torch.tanh(_NORMAL[1:] / 2))
     power = torch.stack([(torch.exp(2 * term * log_tanh) * 2 * _WEIGHT[1:]).sum() for term in n.tolist()])
     odd_harmonic = torch.cumsum(1 / (2 * n - 1), 0)
@@ -114,7 +112,7 @@ def _or_il(k: int) -> tuple[float, float]:
     The xᵢ are independent, so E[e⁻ⁿˢ] = aₙᵏ and E[s e⁻ⁿˢ] = k bₙ aₙᵏ⁻¹ with aₙ = E[σ(-x)ⁿ] and bₙ = E[softplus(x) σ(-x)ⁿ]: no
     operand is integrated over but one at a time. a₁ = 1/2, so what g adds vanishes as 2⁻ᵏ.
     """
-    n = _orders()
+    n = _ORDERS
     one, variance, a, b = _softplus_moments()
     lost = float((a**k / n).sum())
     square = float((2 * (torch.cumsum(1 / n, 0) - 1 / n) / n * a**k).sum())
@@ -129,14 +127,9 @@ def _softplus_moments() -> tuple[float, float, Tensor, Tensor]:
     weight = torch.cat([_WEIGHT[1:].flip(0), _WEIGHT])
     softplus = torch.logaddexp(x, torch.zeros_like(x))
     mean = float((softplus * weight).sum())
-    powers = [torch.exp(-term * softplus) * weight for term in _orders().tolist()]
+    powers = [torch.exp(-term * softplus) * weight for term in _ORDERS.tolist()]
     a, b = (torch.stack(sums) for sums in zip(*((power.sum(), (power * softplus).sum()) for power in powers), strict=True))
     return mean, float(((softplus - mean) ** 2 * weight).sum()), a, b
-
-
-def _orders() -> Tensor:
-    """Return the orders of a series: the n-th has at most Φ(-log n)² < 1e-30 after the last of them."""
-    return torch.arange(1, 3001, dtype=torch.float64)
 
 
 def _half_line(reach: float) -> tuple[Tensor, Tensor]:

@@ -29,11 +29,6 @@ class Operation:
     flips: Literal["none", "all", "first", "second"] = "none"
     negated: bool = False
 
-    @property
-    def any_k(self) -> bool:
-        """Whether the operation is defined for more than two operands (an implication is not)."""
-        return self.flips in ("none", "all")
-
     def output_sign(self, k: int) -> int:
         """Return the sign of the result. XOR of k events folds, so its sign alternates with k."""
         if self.name == "xor":
@@ -98,7 +93,7 @@ class Program:
         for name, form in self.members:
             check_choice("operation", name, OPERATIONS)
             check_choice("form", form, FORMS)
-            if self.k > 2 and not OPERATIONS[name].any_k:
+            if self.k > 2 and OPERATIONS[name].flips in ("first", "second"):  # an implication
                 raise ValueError(f"{name!r} is an operation of exactly 2 logits, so k={self.k} has no meaning for it; use k=2")
         alone = len(self.members) == 1 and self.strategy == "d"
         spec = format_spec(self.members, None if alone else self.strategy, self.k, self.pairing)

@@ -20,26 +20,26 @@ from boolit.logic.operations import OPERATIONS, Program, is_normalized
 Join = Callable[[Tensor, Tensor], Tensor]
 
 
-def evaluate_reference(x: Tensor, program: Program, dim: int, joins: dict[tuple[str, str], Join] | None = None) -> Tensor:
+def evaluate_reference(x: Tensor, program: Program, dim: int) -> Tensor:
     """Return the program's output, concatenated over its members along ``dim``, which must not be negative.
 
-    bfloat16 and float16 are computed in float32 and rounded once. ``joins`` replaces the formulas for two operands.
+    bfloat16 and float16 are computed in float32 and rounded once.
     """
     check_precision(program, x.dtype)
     if x.dtype in (torch.bfloat16, torch.float16):
-        return _round_to(evaluate_reference(x.float(), program, dim, joins), x.dtype)
+        return _round_to(evaluate_reference(x.float(), program, dim), x.dtype)
     groups = program.groups(x.shape[dim])
     adjacent = program.pairing == "adjacent"
     grouped = x.unflatten(dim, (groups, program.k) if adjacent else (program.k, groups))
     operands = grouped.movedim(dim + 1 if adjacent else dim, 0)
     outputs = [
-        _gate(operands.narrow(dim + 1, start, size), name, form, joins or FORMULAS)
+        _gate(operands.narrow(dim + 1, start, size), name, form)
         for (name, form), (start, size) in zip(program.members, program.shares(groups), strict=True)
     ]
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim)
 
 
-def _gate(operands: Tensor, name: str, form: str, joins: dict[tuple[str, str], Join]) -> Tensor:
+def _gate(operands: Tensor, name: str, form: str) -> Tensor:
     k = operands.shape[0]
     operation = OPERATIONS[name]
     if operation.flips == "all":
@@ -47,7 +47,7 @@ def _gate(operands: Tensor, name: str, form: str, joins: dict[tuple[str, str], J
     elif operation.flips != "none":  # implications have two operands
         first, second = operands[0], operands[1]
         operands = torch.stack([-first, second] if operation.flips == "first" else [first, -second])
-    value = join_tree(operands, joins[operation.base, form.removeprefix("n")])
+    value = join_tree(operands, FORMULAS[operation.base, form.removeprefix("n")])
     if operation.output_sign(k) < 0:
         value = -value
     if is_normalized(form):

@@ -14,7 +14,7 @@ from boolit.nn.mlp import MLP
 from boolit.nn.specs import Custom, activation, known_specs, register
 
 if TYPE_CHECKING:
-    from boolit.nn.conversion import Conversion, activations, convert, from_pretrained
+    from boolit.nn.conversion import Conversion, convert
 
 __all__ = [
     "MLP",
@@ -27,16 +27,14 @@ __all__ = [
     "Pointwise",
     "Reduction",
     "activation",
-    "activations",
     "convert",
-    "from_pretrained",
     "known_specs",
     "register",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Conversion", "activations", "convert", "from_pretrained"):  # slow to import, so loaded when used
+    if name in ("Conversion", "convert"):  # slow to import, so loaded when used
         from boolit.nn import conversion
 
         return getattr(conversion, name)

@@ -3,15 +3,13 @@
 On processors with AVX2 and without AVX-512, oneDNN (as of torch 2.13) writes past its buffer when it computes the weight
 gradient of a float32 channels-last convolution with kernel 1×1, no padding, one group, a stride other than 1 that divides the
 image's sides, and fewer than 8 input channels: it gathers the pixels in use into a buffer sized for the channels there are, and
-writes 8 per pixel. None of 9,220 other convolutions overran except transposed ones of the same kind, which hardly occur.
+writes 8 per pixel.
 """
 
 from __future__ import annotations
 
 import torch.nn.functional as F
 from torch import Tensor, nn
-
-_BLOCK = 8  # channels that oneDNN writes at once with AVX2
 
 
 class Conv1x1(nn.Conv2d):
@@ -32,16 +30,3 @@ class Conv1x1(nn.Conv2d):
         """Return the convolution of the pixels in use."""
         down, right = self.stride
         return F.conv2d(x[..., ::down, ::right], self.weight, self.bias)
-
-
-def make_safe(layer: nn.Module) -> bool:
-    """Turn a convolution for which oneDNN may overrun its buffer into a `Conv1x1`. Return whether it was one.
-
-    Its parameters, hooks and place in the model stay as they are. Subclasses of ``nn.Conv2d`` are left alone.
-    """
-    if type(layer) is not nn.Conv2d or layer.kernel_size != (1, 1) or layer.stride == (1, 1):
-        return False
-    if layer.in_channels >= _BLOCK or layer.groups > 1 or layer.padding not in ((0, 0), "valid"):
-        return False
-    layer.__class__ = Conv1x1
-    return True

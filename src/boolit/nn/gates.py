@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from fractions import Fraction
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -130,9 +130,8 @@ class Ensemble(Activation):
         program = _fuse(members, strategy)
         group = math.lcm(*(member.width_multiple for member in members))
         width_multiple = program.width_multiple if program else group * (len(members) if strategy == "p" else 1)
-        super().__init__(
-            _spec(members, strategy), _channels(members, strategy), dims[0] if dim is None else dim, width_multiple
-        )
+        axis = dims[0] if dim is None else dim
+        super().__init__(_spec(members, strategy), _channels(members, strategy), axis, width_multiple)
         self.members = nn.ModuleList(member.along(dim) for member in members)
         self.strategy, self.program = strategy, program
 
@@ -165,9 +164,7 @@ def _fuse(members: Sequence[Activation], strategy: str) -> Program | None:
 
 
 def _spec(members: Sequence[Activation], strategy: str) -> str:
-    words = [
-        member for member in members if isinstance(member, Gate) or (isinstance(member, Reduction) and member.name in EXTREMA)
-    ]
+    words: list[Any] = [member for member in members if isinstance(member, Gate) or getattr(member, "name", "") in EXTREMA]
     if len(words) < len(members) or len({(word.k, word.pairing) for word in words}) > 1:
         return f"{'+'.join(member.spec for member in members)}_{strategy}"
     names = [(word.op, word.form) if isinstance(word, Gate) else (word.name, "") for word in words]
@@ -292,8 +289,7 @@ class Gated(Activation):
     def __init__(self, name: str, dim: int | None = None) -> None:
         check_choice("activation", name, GATED)
         super().__init__(name, (2, 1), dim)
-        self.name = name
-        self.function = GATED[name]()
+        self.name, self.function = name, GATED[name]()
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the output."""

@@ -158,9 +158,8 @@ def _parse(spec: str, dim: int | None) -> Activation:
     if spec in _REGISTERED:
         made = _REGISTERED[spec](dim)
         if not isinstance(made, Activation):
-            raise ValueError(
-                f"the factory of {spec!r} made a {type(made).__name__}; have it return Custom(…, dim, name={spec!r})"
-            )
+            kind = type(made).__name__
+            raise ValueError(f"the factory of {spec!r} made a {kind}; have it return Custom(…, dim, name={spec!r})")
         return made
     module = _built_in(spec, dim)
     if module is None:

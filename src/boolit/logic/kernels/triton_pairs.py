@@ -262,10 +262,8 @@ def backward(grad, saved, grad_x, units, share, row, span, start, out_row, MEMBE
         g = g.to(tl.float32) * MEMBERS[m][3]
         if KEPT:
             p, q = g, g
-            first, second = (
-                _load_bits(saved + 2 * m * plane, plane, BLOCK),
-                _load_bits(saved + (2 * m + 1) * plane, plane, BLOCK),
-            )
+            first = _load_bits(saved + 2 * m * plane, plane, BLOCK)
+            second = _load_bits(saved + (2 * m + 1) * plane, plane, BLOCK)
         else:
             p, q = -a if MEMBERS[m][1] else a, -b if MEMBERS[m][2] else b
             _, first, second = _choose(p, q, MEMBERS[m][0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
 from fractions import Fraction
 from math import lcm, prod
 from typing import Any, NamedTuple, cast
@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
+from boolit.nn.conversion.activations import POINTWISE_NAMES, TABLE, Site
 from boolit.nn.conversion.layers import CHANNEL_NORMS, CONVOLUTION, FEATURE_NORMS, unresizable, widths
-from boolit.nn.conversion.sites import POINTWISE_NAMES, TABLE, Site
 from boolit.nn.conversion.tracing import Node, Trace
-from boolit.nn.gates import Activation
+from boolit.nn.gates import Activation, Pointwise
 
 
 class Part(NamedTuple):
@@ -23,9 +23,6 @@ class Part(NamedTuple):
 
     axis: int
     size: int
-
-
-Parts = tuple[Part, ...]
 
 
 class Channels(NamedTuple):
@@ -44,15 +41,13 @@ class Channels(NamedTuple):
         return self.times * sum(part.size for part in self.parts)
 
 
-Products = Mapping[Node, Site]  # each with the activation on one side
+Parts = tuple[Part, ...]
 Value = Channels | None  # None is a tensor without known channels
+Span = tuple[int, int, int]  # a dimension along which channels lie one after the other, its length, and their ``times``
 
 
 class Link(NamedTuple):
-    """Two axes of which the second changes by ``ratio`` times the factor of the first.
-
-    It stands for a converted activation, or for a depthwise layer between two of them if ``site`` is None.
-    """
+    """A converted activation, or a depthwise layer between two of them: ``after`` changes by ``ratio`` times the factor."""
 
     site: Site | None
     before: Part
@@ -61,21 +56,23 @@ class Link(NamedTuple):
 
 
 class Axes:
-    """A union-find over axes. All sizes of a class change by one factor."""
+    """A union-find over axes. All sizes of a class change by one factor.
+
+    For the root of a class, ``pins`` has the reason that fixes it, and ``multiples`` what each size must be a multiple of.
+    """
 
     def __init__(self) -> None:
+        self.pins: list[str] = []
+        self.multiples: list[dict[int, int]] = []
         self._parent: list[int] = []
         self._joins: dict[int, list[tuple[int, str]]] = {}
-        self._multiples: list[tuple[Part, int]] = []
-        self._pins: list[tuple[int, str]] = []
 
     def new(self, size: int, pin: str = "") -> Part:
         """Return the channels of a new axis, whose number is fixed if ``pin`` is a reason."""
         self._parent.append(len(self._parent))
-        part = Part(len(self._parent) - 1, size)
-        self.demand([part], 1)
-        self.pin([part] if pin else [], pin)
-        return part
+        self.pins.append(pin)
+        self.multiples.append({size: 1})
+        return Part(len(self._parent) - 1, size)
 
     def derive(self, part: Part, size: int) -> Part:
         """Return another number of channels that change by the same factor as ``part``."""
@@ -93,28 +90,22 @@ class Axes:
         kept, merged = self.root(first.axis), self.root(second.axis)
         if kept != merged:
             self._parent[merged] = kept
+            self.pin([first], self.pins[merged])
+            for size, multiple in self.multiples[merged].items():
+                self.demand([Part(kept, size)], multiple)
             for axis, other in ((first.axis, second.axis), (second.axis, first.axis)):
                 self._joins.setdefault(axis, []).append((other, cause))
 
     def demand(self, parts: Iterable[Part], multiple: int) -> None:
         """Require that the new size of each part is a multiple."""
-        self._multiples += [(part, multiple) for part in parts]
+        for part in parts:
+            sizes = self.multiples[self.root(part.axis)]
+            sizes[part.size] = lcm(multiple, sizes.get(part.size, 1))
 
     def pin(self, parts: Iterable[Part], reason: str) -> None:
         """Require that the parts keep their sizes."""
-        self._pins += [(part.axis, reason) for part in parts]
-
-    def pins(self) -> dict[int, str]:
-        """Return the first reason that fixes each class, by its root."""
-        return {self.root(axis): reason for axis, reason in reversed(self._pins)}
-
-    def multiples(self) -> dict[int, dict[int, int]]:
-        """Return what the sizes of each class must be multiples of, by its root and the old size."""
-        result: dict[int, dict[int, int]] = {}
-        for part, multiple in self._multiples:
-            sizes = result.setdefault(self.root(part.axis), {})
-            sizes[part.size] = lcm(multiple, sizes.get(part.size, 1))
-        return result
+        for root in (self.root(part.axis) for part in parts):
+            self.pins[root] = self.pins[root] or reason
 
     def cause(self, start: int, end: int) -> str:
         """Return what joined two axes, nearest to ``start`` if there were several joins; empty for the same axis."""
@@ -132,33 +123,21 @@ class _NotFollowedError(Exception):
 
 
 class ChannelAnalysis:
-    """The channels of every tensor in a graph, given the activations to convert and the products to replace by gates.
+    """The channels of every tensor in a graph, given the activations to convert.
 
-    With ``widen``, a depthwise layer between two activations gives back the channels that the first one loses. With ``exact``,
-    channels before and after an activation change separately even if their number stays.
+    With ``widen``, a depthwise layer between two activations gives back the channels that the first one loses.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        trace: Trace,
-        sites: Collection[Site],
-        new: Activation,
-        products: Products,
-        widen: bool,
-        exact: bool,
-    ) -> None:
-        self.model, self._new, self._products, self._widen, self._exact = model, new, products, widen, exact
+    def __init__(self, model: nn.Module, trace: Trace, sites: Iterable[Site], new: Activation, widen: bool) -> None:
+        self.model, self._new, self._widen = model, new, widen
         self.axes = Axes()
         self.layer_widths: dict[tuple[str, str], Channels] = {}
-        self.literals: dict[Node, Channels] = {}  # widths written in the code of a view or reshape
         self.links: list[Link] = []
         self.dims: dict[Site, int] = {}
-        self.widths: dict[Site, int] = {}
         self.refusals: dict[Site, str] = {}
-        self.kept_products: dict[Site, str] = {}
         self.flops: Counter[str] = Counter()  # of each layer, per element of its weight
         self._sites = {node: site for site in sites for node in site.nodes}
+        self._factors = {node: site for site in sites if site.factor_site for node in site.factor_site.nodes}
         self._values: dict[Node, Value] = {}
         self._pieces: dict[Node, list[Value]] = {}
         self._unresizable = unresizable(model)
@@ -177,13 +156,13 @@ class ChannelAnalysis:
         if not node.inputs:
             return None
         value, module = self._values[node.inputs[0]], node.module
-        site = self._products.get(node) or self._sites.get(node)
-        if site is not None:
-            return self._gate(site, node) if node in self._products or site.pair == "product" else self._activate(site, node)
+        if node in self._sites:
+            site = self._sites[node]
+            return self._gate(site, node) if site.pair == "product" else self._activate(site, node)
+        if node in self._factors:  # becomes the identity
+            return value
         if module is not None and widths(module):
             return self._layer_output(node, node.name, module, value)
-        if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
-            return Channels((self.axes.new(module.embedding_dim, pin=f"the embedding {node.name}"),), -1)
         name = node.name if module is None else type(module).__name__.casefold()
         if name in _ELEMENTWISE or isinstance(module, _POINTWISE):
             return self._elementwise(node)
@@ -193,8 +172,6 @@ class ChannelAnalysis:
             if any(map(self._values.get, node.inputs)):
                 raise _NotFollowedError
             return None
-        if isinstance(module, Activation):
-            return self._existing(node, module, value)
         if node.place is None and node.inputs[0] in self._pieces:
             return self._pieces[node.inputs[0]][cast(int, node.key)]
         if name in _MOVES:
@@ -208,8 +185,9 @@ class ChannelAnalysis:
     def _describe(self, node: Node) -> str:
         if node.module is not None:
             return f"the {type(node.module).__name__} {node.name}"
-        owner = node.place.owner if node.place else ""
-        return f"the call of {node.name}{f' in {owner}' if owner else ''}"
+        words = {"add": "sum", "sub": "difference", "mul": "product", "div": "quotient", "truediv": "quotient"}
+        what = words.get(node.name, f"call of {node.name}")
+        return f"the {what} in {(node.place and node.place.owner) or type(self.model).__name__}"
 
     # Layers
 
@@ -242,7 +220,7 @@ class ChannelAnalysis:
         roots = {self.axes.root(link.after.axis): link.ratio for link in self.links if link.site}
         ratio = roots.get(self.axes.root(read.axis), Fraction(1))
         widened = self._widen and (1 / ratio).denominator == 1
-        if ratio == 1 or not self._feeds_activation(node) or (self._exact and not widened):
+        if ratio == 1 or not self._feeds_activation(node):
             return read
         made = self.axes.new(read.size)
         self.links.append(Link(None, read, made, 1 / ratio if widened else Fraction(1)))
@@ -262,16 +240,6 @@ class ChannelAnalysis:
         if isinstance(layer, nn.GroupNorm):
             self.axes.demand(parts, layer.num_groups)
         return value or Channels(parts, dim)
-
-    def _existing(self, node: Node, module: Activation, value: Channels) -> Value:
-        if module.channels == (1, 1):
-            return value
-        dim = -1 if module.dim is None else _negative(module.dim, node)
-        if dim != value.dim or any(part.size % module.width_multiple for part in value.parts):
-            raise _NotFollowedError
-        self.axes.demand(value.parts, module.width_multiple)
-        parts = (self.axes.derive(part, int(part.size * module.feature_factor)) for part in value.parts)
-        return value._replace(parts=tuple(parts))
 
     def _read(self, layer: str, value: Value, dim: int) -> Parts:
         """Return the channels that a layer reads along ``dim``; a width that does not fit is fixed."""
@@ -309,7 +277,6 @@ class ChannelAnalysis:
 
     def _activate(self, site: Site, node: Node) -> Value:
         value, ratio, multiple = self._values[node.inputs[0]], self._new.feature_factor / site.factor, self._new.width_multiple
-        self.dims.setdefault(site, -1)
         if site.pair:  # a GLU, which knows its dimension
             dim: Any = node.argument(1, "dim", -1) if site.module is None else site.module.dim
             self.dims[site] = _negative(dim, node)
@@ -318,16 +285,15 @@ class ChannelAnalysis:
             if value is not None and (value.dim != self.dims[site] or len(value.parts) > 1):
                 self.refusals[site] = "it does not multiply two halves of the channels of one layer"
                 return value
-        if value is not None:
-            if site in self.widths and self.dims[site] != value.dim:
-                self.refusals[site] = "it is called on tensors with their channels along different dimensions"
-            self.dims[site], self.widths[site] = value.dim, value.size
-        if ratio == multiple == 1 or site in self._products.values():
+        if ratio == multiple == 1:
+            self.dims.setdefault(site, value.dim if value else -1)
             return value
         if value is None:
             self.refusals[site] = "its input does not come from a layer, so its channels are not known"
         elif value.times > 1 and multiple > 1:
             self.refusals[site] = "it acts after a flatten, where neighbors are positions, not channels"
+        elif self.dims.setdefault(site, value.dim) != value.dim:
+            self.refusals[site] = "it is called on tensors with their channels along different dimensions"
         else:
             return value._replace(parts=tuple(self._link(site, part, ratio, multiple) for part in value.parts))
         return value
@@ -340,28 +306,24 @@ class ChannelAnalysis:
             reason = "one factor is not the output of a layer"
         elif values[0].dim != values[1].dim or values[0].times > 1:
             reason = "the factors have their channels along different dimensions"
-        elif not self._tie(values[0].parts, values[1].parts, self._name_operation(node)):
+        elif not self._tie(values[0].parts, values[1].parts, self._describe(node)):
             reason = "one factor is broadcast"
         if reason:
-            (self.refusals if site.pair else self.kept_products)[site] = reason
+            self.refusals[site] = reason
             return None
-        self.dims[site], self.widths[site] = values[0].dim, values[0].size
+        self.dims[site] = values[0].dim
         ratio = 2 * self._new.feature_factor / site.factor
         after = self._link(site, values[0].parts[0], ratio, lcm(self._new.width_multiple, 2) // 2)
         return Channels((after,), values[0].dim)
 
     def _link(self, site: Site, before: Part, ratio: Fraction, multiple: int) -> Part:
         size = int(before.size * site.factor)
-        after = self.axes.derive(before, size) if ratio == 1 and not self._exact else self.axes.new(size)
+        after = self.axes.derive(before, size) if ratio == 1 else self.axes.new(size)
         self.axes.demand([before], multiple)
         self.links.append(Link(site, before, after, ratio))
         return after
 
     # Functions and methods
-
-    def _name_operation(self, node: Node) -> str:
-        words = {"add": "sum", "sub": "difference", "mul": "product", "div": "quotient", "truediv": "quotient"}
-        return f"the {words.get(node.name, node.name)} in {(node.place and node.place.owner) or type(self.model).__name__}"
 
     def _elementwise(self, node: Node) -> Value:
         """All operands have the same channels, except broadcast ones."""
@@ -374,7 +336,7 @@ class ChannelAnalysis:
         if any(len(shape) >= -result.dim and shape[result.dim] != 1 for shape in shapes):
             self._pin(values, f"the operand of {node.name} that is not a layer's output")
         for value in values:
-            if value.dim != result.dim or not self._tie(result.parts, value.parts, self._name_operation(node)):
+            if value.dim != result.dim or not self._tie(result.parts, value.parts, self._describe(node)):
                 broadcast = value.dim == result.dim and value.size == 1
                 self._pin([value] if broadcast else values, f"the call of {node.name} with unlike operands")
         return result
@@ -386,7 +348,7 @@ class ChannelAnalysis:
             raise _NotFollowedError
         if _negative(node.argument(1, "dim", 0), node) == known[0].dim:
             return known[0]._replace(parts=tuple(part for value in known for part in value.parts))
-        if not all(self._tie(known[0].parts, value.parts, self._name_operation(node)) for value in known):
+        if not all(self._tie(known[0].parts, value.parts, self._describe(node)) for value in known):
             raise _NotFollowedError
         return known[0]
 
@@ -395,16 +357,14 @@ class ChannelAnalysis:
         spans = self._spans(node, value, 1)
         if not spans:
             raise _NotFollowedError
-        free = [span and span._replace(length=2 * span.length) for span in spans] == self._spans(node, value, 2)
+        free = [span and (span[0], 2 * span[1], span[2]) for span in spans] == self._spans(node, value, 2)
         pieces = [self._piece(value, span) for span in spans]
-        if not free and pieces[0] and node.name in ("view", "reshape") and pieces[0].parts == value.parts:
-            self.literals[node] = pieces[0]
-        elif not free:  # the number of channels is written in the code
+        if not free:  # the number of channels is written in the code
             self._pin([value], self._describe(node))
         self._pieces[node] = pieces
         return pieces[0] if node.shape else value
 
-    def _spans(self, node: Node, value: Channels, factor: int) -> list[_Span | None]:
+    def _spans(self, node: Node, value: Channels, factor: int) -> list[Span | None]:
         """Return where the results have the channels, if there were ``factor`` times as many; nothing if that fails."""
         shape = list(node.inputs[0].shape)
         shape[value.dim] *= factor
@@ -417,25 +377,18 @@ class ChannelAnalysis:
         except (IndexError, RuntimeError, TypeError, _NotFollowedError):
             return []
 
-    def _piece(self, value: Channels, span: _Span | None) -> Value:
+    def _piece(self, value: Channels, span: Span | None) -> Value:
         if span is None:
             return None
-        if span.length * value.times == value.size * span.times:
-            return Channels(value.parts, span.dim, span.times)
-        if value.times * span.times * len(value.parts) > 1:
+        dim, length, times = span
+        if length * value.times == value.size * times:
+            return Channels(value.parts, dim, times)
+        if value.times * times * len(value.parts) > 1:
             raise _NotFollowedError
-        return Channels((self.axes.derive(value.parts[0], span.length),), span.dim)
+        return Channels((self.axes.derive(value.parts[0], length),), dim)
 
 
-class _Span(NamedTuple):
-    """Position of consecutive channels in a tensor: ``length`` numbers along ``dim``, each channel ``times`` times."""
-
-    dim: int
-    length: int
-    times: int
-
-
-def _span(marked: Tensor) -> _Span | None:
+def _span(marked: Tensor) -> Span | None:
     """Return where a tensor holds increasing numbers, along the last of its dimensions that do; None if it has one number."""
     dim = next((dim for dim in range(-1, -1 - marked.dim(), -1) if marked.diff(dim=dim).any()), None)
     if dim is None:
@@ -444,7 +397,7 @@ def _span(marked: Tensor) -> _Span | None:
     times = int((numbers[0] == numbers[0, 0]).sum())
     if not torch.equal(numbers, numbers[:, :1] + torch.arange(marked.shape[dim]) // times):
         raise _NotFollowedError
-    return _Span(dim, marked.shape[dim], times)
+    return dim, marked.shape[dim], times
 
 
 def _negative(dim: int, node: Node) -> int:
@@ -459,7 +412,7 @@ def split_source(node: Node) -> Node | None:
 
 
 _SPLITS = ("chunk", "split", "unbind")
-_POINTWISE = (nn.Identity, nn.Softmax, nn.LogSoftmax, nn.Softmax2d, nn.modules.dropout._DropoutNd, *TABLE.values())
+_POINTWISE = (nn.Identity, nn.Softmax, nn.LogSoftmax, nn.Softmax2d, nn.modules.dropout._DropoutNd, Pointwise, *TABLE.values())
 _SPATIAL = re.compile(r"[a-z]*(?:pool|pad)([123])d|interpolate|upsamp[a-z]*(?:2d)?")
 _ARITHMETIC = "add iadd sub isub mul imul div truediv floordiv pow neg abs exp log log1p sqrt rsqrt square reciprocal sign"
 _COMPARISON = "lt gt le ge eq ne where maximum minimum clamp clamp_min clamp_max masked_fill nan_to_num lerp erf sin cos"

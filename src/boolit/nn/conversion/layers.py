@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from math import prod
 
 from torch import nn
 
@@ -47,30 +46,16 @@ def unresizable(model: nn.Module) -> set[str]:
     }
 
 
-def parameter_axes(layer: nn.Module) -> dict[str, tuple[str, ...]]:
-    """Return which width each dimension of each parameter and buffer has; a width per group ends in ``/``."""
-    names = (*widths(layer),)
-    if isinstance(layer, CONVOLUTION):
-        weight = ("in_channels", "out_channels/") if layer.transposed else ("out_channels", "in_channels/")
-        return {"weight": weight, "bias": ("out_channels",)}
-    if len(names) == 2:
-        return {"weight": names if is_conv1d(layer) else names[::-1], "bias": names[1:]}
-    return dict.fromkeys(("weight", "bias", "running_mean", "running_var"), names)
-
-
 def shapes(layer: nn.Module, sizes: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the parameters and buffers that depend on the widths, at these widths."""
-    known = {**widths(layer), **sizes}
-    known |= {f"{name}/": size // known["groups"] for name, size in known.items() if "groups" in known}
+    inputs, *others = {**widths(layer), **sizes}.values()
+    if not others:
+        return dict.fromkeys(("weight", "bias", "running_mean", "running_var"), (inputs,))
+    outputs, groups = (*others, 1)[:2]
+    is_transposed = is_conv1d(layer) or getattr(layer, "transposed", False)
     kernel = layer.kernel_size if isinstance(layer, CONVOLUTION) else ()
-    result = {name: tuple(known[axis] for axis in axes) for name, axes in parameter_axes(layer).items()}
-    return result | {"weight": result["weight"] + kernel}
-
-
-def parameter_count(layer: nn.Module, sizes: Mapping[str, int]) -> int:
-    """Return the number of trainable parameters that the layer has at these widths."""
-    new = shapes(layer, sizes)
-    return sum(prod(new.get(name, each.shape)) for name, each in layer.named_parameters() if each.requires_grad)
+    weight = (inputs, outputs // groups) if is_transposed else (outputs, inputs // groups)
+    return {"weight": weight + kernel, "bias": (outputs,)}
 
 
 def resize(layer: nn.Module, sizes: Mapping[str, int]) -> None:

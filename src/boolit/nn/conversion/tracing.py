@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, is_dataclass
-from functools import wraps
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -18,9 +18,8 @@ from boolit.nn.conv1x1 import Conv1x1
 from boolit.nn.conversion.layers import is_conv1d, widths
 from boolit.nn.gates import Activation
 
-_BATCH = 3
-# Sizes of images, sequences and volumes to try for a model that is converted without an example.
-_SIDES = {1: (64, 16, 256, 1024, 16000), 2: (32, 28, 64, 224, 16, 8, 96, 128, 256), 3: (16, 32, 8, 64)}
+_SIDES = (32, 28, 64, 224, 16, 8, 96, 128, 256)  # of images to try for a model that is converted without an example
+_FORMS = "a tensor, a tuple of positional arguments or a dict of keyword arguments"
 _CONTAINERS = (
     *(nn.Sequential, nn.Transformer, nn.TransformerEncoder, nn.TransformerDecoder),
     *(nn.TransformerEncoderLayer, nn.TransformerDecoderLayer),
@@ -58,12 +57,6 @@ class Node:
         return args[position] if len(args) > position else kwargs.get(name, default)
 
 
-def hidden_from_compile(node: Node) -> bool:
-    """Whether torch.compile does not show the call to a mode, as that of ``torch.relu_``."""
-    function: Any = node.call and node.call[0]
-    return function.__name__.endswith("_") and getattr(Tensor, function.__name__, None) is not function
-
-
 class Trace(NamedTuple):
     """The calls of a model, the nodes of its outputs, and the names of the functions that each module calls itself."""
 
@@ -73,68 +66,41 @@ class Trace(NamedTuple):
 
 
 def trace(model: nn.Module, example: Any, leaves: Set[nn.Module]) -> Trace:
-    """Run the model once and record its calls.
+    """Run the model, a private copy that gets hooks, and record its calls; without an example, on a guessed one.
 
-    Args:
-        model: a private copy, since its modules are changed while it runs.
-        example: its input.
-        leaves: modules whose calls are recorded as a whole, besides torch's and boolit's layers.
+    The calls of torch's and boolit's layers and of ``leaves`` are recorded as a whole.
     """
-    recorder = _Recorder(model, leaves)
-    with undisturbed(model), recorder.attached():
-        try:
-            with recorder:
-                result = run(model, example)
-        except Exception as error:
-            advice = "give a tensor, a tuple of positional arguments or a dict of keyword arguments"
-            raise ValueError(f"{type(model).__name__} does not run on the example: {first_line(error)}; {advice}") from error
+    with undisturbed(model):
+        example = _guess_example(model) if example is None else example
+        with _Recorder(leaves) as recorder, recorder.hooked(model):
+            result = run(model, example)
     return Trace(recorder.nodes, recorder.nodes_of(result), recorder.functions)
 
 
-def guess_example(model: nn.Module) -> tuple[Tensor, ...]:
-    """Return an input that the model accepts, judging by its first layer."""
-    generator = torch.Generator().manual_seed(0)
-    like = next(model.parameters(), torch.empty(0))
-    for shape, embeds in _likely_shapes(model):
-        x = torch.randn(shape, generator=generator).to(like)
-        example = (torch.ones_like(x, dtype=torch.long) if embeds else x,)
-        with undisturbed(model):
-            try:
-                results = [*tensors(run(model, example))]
-            except Exception:
-                continue
-        if results and results[0].shape[:1] == (_BATCH,):
-            return example
-    raise ValueError(
-        f"cannot tell what {type(model).__name__} reads; pass example=… (a tensor, a tuple of positional arguments or a "
-        "dict of keyword arguments)"
-    )
+def _guess_example(model: nn.Module) -> Tensor:
+    """Return an input that suits the first layer and that the model accepts."""
+    layer = next((layer for layer in model.modules() if widths(layer)), nn.Identity())
+    width, dims = next(iter(widths(layer).values()), 0), len(getattr(layer, "kernel_size", ()))
+    images = [(width, *[side] * dims) for side in _SIDES if dims and side**dims <= 2**18]
+    generator, like = torch.Generator().manual_seed(0), next(model.parameters(), torch.empty(0))
+    for shape in (*images, (width,), (7, width), (width, 7)):
+        example = torch.randn(3, *shape, generator=generator).to(like)
+        with suppress(ValueError):
+            if next(tensors(run(model, example))).shape[:1] == (3,):
+                return example
+    raise ValueError(f"cannot tell what {type(model).__name__} reads; pass example=…, {_FORMS}")
 
 
-def _likely_shapes(model: nn.Module) -> Iterator[tuple[tuple[int, ...], bool]]:
-    for layer in model.modules():
-        if isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
-            yield from (((_BATCH, length), True) for length in (8, 1, 64))
-            return
-        width = layer.embed_dim if isinstance(layer, nn.MultiheadAttention) else next(iter(widths(layer).values()), 0)
-        if width:
-            spatial = re.search(r"(?:Conv|ConvTranspose|BatchNorm|InstanceNorm)([123])d", type(layer).__name__)
-            for side in _SIDES[int(spatial[1])] if spatial else ():
-                yield (_BATCH, width, *[side] * int(spatial[1])), False  # type: ignore[index]
-            yield from (((_BATCH, width), False), ((_BATCH, 7, width), False), ((_BATCH, width, 7), False))
-            return
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of the message, or the class of an error without one."""
-    return next(iter(str(error).splitlines()), type(error).__name__)
-
-
-def run(model: nn.Module, example: Any) -> Any:
+def run(model: nn.Module, example: Any, state: str = "") -> Any:
     """Call the model on a tensor, a tuple of positional arguments or a mapping of keyword arguments."""
-    if isinstance(example, Mapping):
-        return model(**example)
-    return model(*example) if isinstance(example, (tuple, list)) else model(example)
+    try:
+        if isinstance(example, Mapping):
+            return model(**example)
+        return model(*example) if isinstance(example, (tuple, list)) else model(example)
+    except Exception as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        name = f"{state}{type(model).__name__}"
+        raise ValueError(f"{name} does not run on the example: {reason}; the example is {_FORMS}") from error
 
 
 @contextmanager
@@ -155,52 +121,42 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
 
 
 def function_name(function: Any) -> str:
-    """Return the name of a function of torch or Python without prefixes (``add`` for ``__radd__`` and ``add_``)."""
+    """Return the name of a function of torch or Python: ``add`` for ``__radd__`` and for the method ``add_``.
+
+    In-place functions such as ``torch.relu_`` keep their underscore, since torch.compile hides them from a mode.
+    """
     package = str(getattr(function, "__module__", None) or "torch").split(".")[0]
     name = str(getattr(function, "__name__", ""))
-    if name == "__get__":
-        name = str(getattr(function.__self__, "__name__", ""))
     if name.startswith("__"):
         name = re.sub(r"^[ri](?=(add|sub|mul|div|truediv|floordiv|pow|and|or|xor)$)", "", name.strip("_"))
-    return name.removesuffix("_") if package in ("torch", "_operator", "builtins", "math") else ""
+    if getattr(Tensor, name, None) is function:
+        name = name.removesuffix("_")
+    return name if package in ("torch", "_operator", "builtins", "math") else ""
 
 
 class _Recorder(TorchFunctionMode):
     """Records every call of a leaf module and, outside of these, of a function of torch.
 
-    Each module of the model gets an instance attribute ``forward``. Unlike a patch of ``nn.Module.__call__``, and unlike
-    torch.fx, which makes one, this does not affect models that run in other threads.
+    The modules of the model get hooks. Unlike a patch of ``nn.Module.__call__``, which torch.fx makes, this does not affect
+    models that run in other threads.
     """
 
-    def __init__(self, model: nn.Module, leaves: Set[nn.Module]) -> None:
+    def __init__(self, leaves: Set[nn.Module]) -> None:
         super().__init__()
-        self.nodes, self._model, self._leaves = list[Node](), model, leaves
+        self.nodes, self._leaves = list[Node](), leaves
         self.functions: dict[str, set[str]] = defaultdict(set)
         self._made: dict[int, tuple[Node, Tensor]] = {}  # holds the tensor so that no other tensor gets its id
-        self._stack: list[tuple[str, Counter[str]]] = [("", Counter())]  # running modules, and the calls of each by name
-        self._in_leaf = False
+        # The calls that are running, whether each is inside of a leaf, and how often it has called each name.
+        self._stack = [(Node(""), False, Counter[str]())]
 
     @contextmanager
-    def attached(self) -> Iterator[None]:
-        """Route the forward of every module through `_call`."""
-        replaced: list[tuple[nn.Module, Any]] = []
-        try:
-            for path, module in self._model.named_modules():
-                replaced.append((module, module.__dict__.get("forward")))
-                module.forward = self._wrap(path, module, module.forward)
+    def hooked(self, model: nn.Module) -> Iterator[None]:
+        """Observe the calls of all modules of the model."""
+        with ExitStack() as handles:
+            for path, module in model.named_modules():
+                handles.enter_context(module.register_forward_pre_hook(partial(self._enter, path), with_kwargs=True))
+                handles.enter_context(module.register_forward_hook(self._leave))
             yield
-        finally:
-            for module, forward in replaced:
-                module.__dict__.pop("forward", None)
-                if forward is not None:
-                    module.forward = forward
-
-    def _wrap(self, path: str, module: nn.Module, forward: Any) -> Any:
-        @wraps(forward)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return self._call(path, module, forward, args, kwargs)
-
-        return call
 
     def _is_leaf(self, module: nn.Module) -> bool:
         torch_class = next(kind for kind in type(module).__mro__ if kind.__module__.startswith("torch.nn."))
@@ -208,26 +164,24 @@ class _Recorder(TorchFunctionMode):
         ours = isinstance(module, (Activation, Conv1x1))
         return inherited or ours or is_conv1d(module) or module in self._leaves
 
-    def _call(self, path: str, module: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
-        if self._in_leaf:
-            return forward(*args, **kwargs)
-        place, inputs = self._place(path), self.nodes_of((args, kwargs))
-        self._stack.append((path, Counter()))
-        self._in_leaf = is_leaf = self._is_leaf(module)
-        try:
-            result = forward(*args, **kwargs)
-        finally:
-            self._stack.pop()
-            self._in_leaf = False
-        if is_leaf:
-            self._record(Node(path, inputs, module, place, (module, args, kwargs)), result)
-        return result
+    def _enter(self, path: str, module: nn.Module, args: Any, kwargs: Any) -> None:
+        inside = self._stack[-1][1]
+        node = Node(path)
+        if not inside:
+            node = Node(path, self.nodes_of((args, kwargs)), module, self._place(path), (module, args, kwargs))
+        self._stack.append((node, inside or self._is_leaf(module), Counter()))
+
+    def _leave(self, _module: nn.Module, _args: Any, result: Any) -> None:
+        node, in_leaf, _ = self._stack.pop()
+        if in_leaf and not self._stack[-1][1]:
+            self._record(node, result)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = function_name(func)
-        self.functions[self._stack[-1][0]].add(name)
-        if self._in_leaf:
+        caller, in_leaf, _ = self._stack[-1]
+        self.functions[caller.name].add(name)
+        if in_leaf:
             return func(*args, **kwargs)
         inputs = self.nodes_of((args, kwargs))  # before the call, which may be in-place
         result = func(*args, **kwargs)
@@ -237,9 +191,9 @@ class _Recorder(TorchFunctionMode):
         return result
 
     def _place(self, name: str) -> Place:
-        owner, counts = self._stack[-1]
+        caller, _, counts = self._stack[-1]
         counts[name] += 1
-        return Place(owner, name, counts[name] - 1)
+        return Place(caller.name, name, counts[name] - 1)
 
     def _record(self, node: Node, result: Any) -> None:
         """Add a node that made a tensor, or the tensors of a collection."""

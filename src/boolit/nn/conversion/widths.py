@@ -90,17 +90,12 @@ def _improve_rounding(groups: Sequence[WidthGroup], scale: Fraction, miss: Calla
     return widths
 
 
-def width_groups(analysis: ChannelAnalysis, copies: int = 0) -> list[WidthGroup]:
-    """Return the groups of dependent widths and add activations that no widths allow to ``analysis.refusals``.
-
-    Args:
-        analysis: the channels.
-        copies: channels before an activation for each old one with ``weights="exact"``, else 0.
-    """
+def width_groups(analysis: ChannelAnalysis) -> list[WidthGroup]:
+    """Return the groups of dependent widths and add activations that no widths allow to ``analysis.refusals``."""
     groups, remaining = [], list(analysis.links)
     while remaining:
-        links, factors, refusals = _connected_links(analysis.axes, remaining, copies)
-        group = None if refusals else _group(analysis.axes, links, factors, copies)
+        links, factors, refusals = _connected_links(analysis.axes, remaining)
+        group = None if refusals else _group(analysis.axes, links, factors)
         if isinstance(group, WidthGroup):
             groups.append(group)
         else:
@@ -111,7 +106,7 @@ def width_groups(analysis: ChannelAnalysis, copies: int = 0) -> list[WidthGroup]
     return sorted(groups, key=lambda group: max(map(analysis.links.index, group.links)))
 
 
-def _connected_links(axes: Axes, remaining: list[Link], copies: int) -> tuple[list[Link], dict[int, Fraction], dict[Link, str]]:
+def _connected_links(axes: Axes, remaining: list[Link]) -> tuple[list[Link], dict[int, Fraction], dict[Link, str]]:
     """Remove links that depend on each other from ``remaining``. Return them, the factors of their axes, and refusals."""
     factors, links = {axes.root(remaining[0].before.axis): Fraction(1)}, list[Link]()
     contradictions: dict[Link, str] = {}
@@ -122,19 +117,17 @@ def _connected_links(axes: Axes, remaining: list[Link], copies: int) -> tuple[li
         base = factors[before] if before in factors else factors[after] / link.ratio
         factors.setdefault(before, base)
         if factors.setdefault(after, base * link.ratio) != base * link.ratio:
-            cause = axes.cause(link.before.axis, link.after.axis)
-            tied = f"{cause} makes its output as wide as its input" if cause else "activations of different maps meet after it"
-            contradictions[link] = tied
-    return links, factors, _chained(axes, links, copies) or contradictions
+            contradictions[link] = "activations of different maps meet after it"
+    return links, factors, _chained(axes, links) or contradictions
 
 
 def _ends(axes: Axes, link: Link) -> set[int]:
     return {axes.root(link.before.axis), axes.root(link.after.axis)}
 
 
-def _chained(axes: Axes, links: Sequence[Link], copies: int) -> dict[Link, str]:
+def _chained(axes: Axes, links: Sequence[Link]) -> dict[Link, str]:
     """Return activations that read what another one made."""
-    made = {axes.root(link.after.axis): link for link in links if link.site and (link.ratio != 1 or copies)}
+    made = {axes.root(link.after.axis): link for link in links if link.site and link.ratio != 1}
     refusals = {}
     for link in links:
         source = made.get(axes.root(link.before.axis))
@@ -146,21 +139,16 @@ def _chained(axes: Axes, links: Sequence[Link], copies: int) -> dict[Link, str]:
     return refusals
 
 
-def _group(axes: Axes, links: list[Link], factors: dict[int, Fraction], copies: int) -> WidthGroup | dict[Link, str]:
+def _group(axes: Axes, links: list[Link], factors: dict[int, Fraction]) -> WidthGroup | dict[Link, str]:
     """Return the group of these links, or refusals."""
-    pins, multiples = axes.pins(), axes.multiples()
+    pins, multiples = axes.pins, axes.multiples
     before = {axes.root(link.before.axis) for link in links if link.site}
     unit = gcd(*(size for axis in before for size in multiples[axis]))
-    if copies:
-        grown = [axis for axis, factor in factors.items() if factor * copies != 1 and axis in pins]
-        if grown:
-            return dict.fromkeys(links, f"weights='exact' needs more channels where {pins[grown[0]]} fixes them")
-        return WidthGroup(factors, links, unit, Fraction(unit * copies), 1, fixed=True)
-    pinned = sorted((axis for axis in factors if axis in pins), key=lambda axis: axis not in before)
+    pinned = sorted((axis for axis in factors if pins[axis]), key=lambda axis: axis not in before)
     clashing = {axis for axis in pinned if factors[axis] != factors[pinned[0]]}
     if clashing:
         fixed = {
-            link: [pins.get(axes.root(part.axis), pins[pinned[0]]) for part in (link.after, link.before)]
+            link: [pins[axes.root(part.axis)] or pins[pinned[0]] for part in (link.after, link.before)]
             for link in links
             if _ends(axes, link) & clashing
         }
