@@ -198,7 +198,7 @@ def split_members(body: str) -> list[tuple[str, str]]:
 
 
 def format_spec(members: Sequence[tuple[str, str]], strategy: str | None, k: int, pairing: str) -> str:
-    """Return the spec of members (name, form) of one group size and pairing. A member without forms has the form ``""``."""
+    """Return the spec of (name, form) members that share a group size and a pairing. Members without forms have ``""``."""
     ending = (f"_k{k}" if k != 2 else "") + (f"_{pairing}" if pairing != "adjacent" else "")
     suffix = f"_{strategy}" if strategy else ""
     forms = {form for _, form in members} - {""}

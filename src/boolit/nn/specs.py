@@ -34,7 +34,7 @@ def activation(spec: str | type[nn.Module] | Callable[[Tensor], Tensor], dim: in
     Args:
         spec: ``or_ail``, ``or_and_xnor_nail_d``, ``max``, ``relu``, …; ``boolit list`` and `boolit.nn.known_specs` list them.
             An nn.Module class or a callable becomes a `boolit.nn.Custom`. An activation is returned as it is, or as a copy if
-            it acts along another ``dim``. An unknown name is a ValueError with the nearest ones.
+            it acts along another ``dim``. An unknown name raises a ValueError that suggests the nearest names.
         dim: Dimension of the channels: 1 (or -3) after a convolution, including Conv1d; -1 after a linear layer or for channels
             last. If it is not given, activations that read several channels use the last dimension of tensors with up to three
             dimensions and refuse larger ones.

@@ -10,7 +10,7 @@ from torch import nn
 
 
 def round_width(nominal: float | Fraction, width_multiple: int) -> int:
-    """Return the multiple of ``width_multiple`` nearest to a nominal width, half to even, at least one multiple.
+    """Return the multiple of ``width_multiple`` nearest to a nominal width (ties to even), at least ``width_multiple``.
 
     Example:
         >>> round_width(650, 4), round_width(650, 6), round_width(70, 4)

@@ -116,7 +116,7 @@ def load(wanted: Source) -> Dataset:
 
 @lru_cache(maxsize=32)
 def describe(wanted: Source) -> Description:
-    """Return the description of a dataset, loading it only if nothing else can tell.
+    """Return the description of a dataset. It is loaded only if its options do not determine the description.
 
     Example:
         >>> described = describe(source({"name": "mnist"}))

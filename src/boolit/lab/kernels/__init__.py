@@ -184,7 +184,7 @@ ONE_PIXEL = 2**32  # places in an image are whole numbers of this unit, which ev
 
 
 def look_up(images: Tensor, origins: Tensor) -> Tensor:
-    """Return images whose pixel (x, y) is the original's at the floor of ``origins · (x, y, 1)``, or 0 outside of it.
+    """Return warped images: pixel (x, y) comes from the pixel at floor(``origins · (x, y, 1)``), or is 0 outside the image.
 
     Args:
         images: ``(n, height, width)``.

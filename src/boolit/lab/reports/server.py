@@ -52,7 +52,7 @@ class ReportServer(ThreadingHTTPServer):
         return f"http://{HOST}:{self.server_port}/"
 
     def progress(self) -> str:
-        """Return a line per folder: the counts of the terminal, rate, time left, the last result, and whether anybody works."""
+        """Return one line per folder with counts, rate, time left, the last result, and whether a command is running."""
         return "\n".join(map(progress_line, self.folders))
 
     def state(self) -> str:
@@ -71,7 +71,7 @@ class ReportServer(ThreadingHTTPServer):
 
 
 def progress_line(folder: Path) -> str:
-    """Return how far the command that works on a results folder is."""
+    """Return one line on the progress of the command that trains into a results folder."""
     with Store(folder) as store:
         working, last = store.in_use(), store.last_recorded()
         if working:

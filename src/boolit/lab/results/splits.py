@@ -195,7 +195,7 @@ class SplitVerdict:
 
     @cached_property
     def wins(self) -> dict[str, list[str]]:
-        """The activations that are significantly better than others, with those others, the reference first."""
+        """The activations that each activation is significantly better than; the reference comes first."""
         if self.one_split:
             return {}
         better = {a: [b for b in self.activations if a != b and self.is_better(a, b)] for a in self.learned}

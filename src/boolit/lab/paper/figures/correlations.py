@@ -104,9 +104,9 @@ def _deviation(values: Tensor) -> float:
 
 
 def row_similarities(weights: Tensor, paired: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the cosine similarities of rows that are read together, and of those that are not.
+    """Return the cosine similarities of pairs of rows that one gate reads, and of all other pairs.
 
-    Shape: ``(…, rows, columns)`` and ``(rows, rows)``; all pairs of all matrices, flattened.
+    Shape: ``(…, rows, columns)`` and ``(rows, rows)`` to two flat tensors.
     """
     unit = torch.nn.functional.normalize(weights.double(), dim=-1)
     similar = (unit @ unit.mT).float()
