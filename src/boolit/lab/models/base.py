@@ -132,15 +132,22 @@ def check_depth(depth: int, rule: str) -> None:
         raise UserError(f"depth {depth}: {rule}; leave sweep.depth out")
 
 
-def draw_weights(weight: Tensor, bias: Tensor | None, seed: int, name: str, bound: float | None = None) -> None:
-    """Initialize a layer in place from the run's seed and the layer's name.
+def round_down(width: float, width_multiple: int) -> int:
+    """Return the largest multiple of width_multiple that is not above a width, but at least one multiple.
 
-    Args:
-        weight: ``(outputs, …)``.
-        bias: ``(outputs,)`` or None.
-        seed: the run's seed.
-        name: the layer's name in its network.
-        bound: weights are uniform within ±bound and the bias is 0; by default both are drawn as in ``nn.Linear``.
+    Example:
+        >>> round_down(39.9, 2), round_down(0.7, 2)
+        (38, 2)
+    """
+    return width_multiple * max(1, int(width // width_multiple))
+
+
+def draw_weights(weight: Tensor, bias: Tensor | None, seed: int, name: str, bound: float | None = None) -> None:
+    """Initialize a layer in place from the run's seed and the layer's name, by default as ``nn.Linear``.
+
+    With a ``bound``, weights are uniform within ±bound and the bias is 0.
+
+    Shape: ``(outputs, …)`` and ``(outputs,)``.
     """
     limit = 1 / math.sqrt(weight[0].numel()) if bound is None else bound
     # "initialisation" is hashed into the seed; another word would give other weights.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -20,7 +20,7 @@ from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
 from boolit.errors import UserError
-from boolit.lab.common.devices import map_in_processes, map_in_threads
+from boolit.lab.common.devices import map_in_threads
 from boolit.lab.common.files import atomic_write, data_folder
 from boolit.lab.common.progress import count_progress
 from boolit.lab.common.random import uniform
@@ -31,11 +31,9 @@ from boolit.lab.datasets.iraven.rules import LAYOUTS
 
 VERSION = 2  # to be increased whenever a seed generates other problems
 PANELS, CONTEXT, ROW = 16, 8, 3
-FILE_SPLITS = {"train": "train", "valid": "val", "test": "test"}  # our names, and those in file names
+SPLITS = {"train": "train", "valid": "val", "test": "test"}  # our names, and those in file names
 SPLIT_OF_DIGIT = ("train",) * 6 + ("val",) * 2 + ("test",) * 2  # of the last digit of a problem's number
 NAME = re.compile(r"RAVEN_(\d+)_(train|val|test)\.npz")
-BATCH = 25  # problems that a process makes at once
-WORTH_A_PROCESS = 300  # problems: starting a process, which imports torch, takes about as long as making them
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Solved: TypeAlias = tuple[Bytes, int]  # the images of a problem and its answer
 
@@ -45,7 +43,7 @@ class Iraven(Source):
 
     Of ten problems, six are for training, two for validation and two for testing.
     With a ``folder``, the problems are read from it: the published files, or others in their format. ``digest`` is the hash of
-    their names and sizes and of one file per configuration; it is computed if it is not given, and part of every run's key.
+    their names and sizes; it is computed if it is not given, and part of every run's key.
     """
 
     name: Literal["iraven"] = "iraven"
@@ -68,24 +66,25 @@ class Iraven(Source):
     @classmethod
     def _with_digest(cls, options: Any) -> Any:
         if isinstance(options, dict) and options.get("digest") is None and isinstance(options.get("folder"), str):
-            return options | {"digest": _folder_digest(Path(options["folder"]))}
+            files = sorted(Path(options["folder"]).glob("*/RAVEN_*.npz"))
+            sizes = "".join(f"{file.parent.name}/{file.name} {file.stat().st_size}\n" for file in files)
+            return options | {"digest": hashlib.sha256(sizes.encode()).hexdigest()[:16]}
         return options
 
     def describe(self) -> Description:
-        names = [name for configuration in self.configurations for name in self._names(configuration)]
-        samples = {ours: sum(name.endswith(f"_{theirs}.npz") for name in names) for ours, theirs in FILE_SPLITS.items()}
+        splits = [split for configuration in self.configurations for _, split in self._numbers(configuration)]
+        samples = {ours: splits.count(theirs) for ours, theirs in SPLITS.items()}
         metrics = tuple(f"accuracy_{name}" for name in self.configurations)
         return Description((PANELS, self.side, self.side), CANDIDATES, "classes", samples, metrics)
 
     def load(self) -> Dataset:
-        names = [self._names(configuration) for configuration in self.configurations]
         images, answers = zip(*map(self._stored, self.configurations), strict=True)
-        owner = torch.repeat_interleave(torch.tensor([len(part) for part in names]))
+        numbers = [self._numbers(configuration) for configuration in self.configurations]
+        owner = torch.repeat_interleave(torch.tensor([len(part) for part in numbers]))
         targets = torch.cat(answers).long()
         splits, owners = {}, {}
-        for ours, theirs in FILE_SPLITS.items():
-            numbered = enumerate(name for part in names for name in part)
-            rows = torch.tensor([row for row, name in numbered if name.endswith(f"_{theirs}.npz")])
+        for ours, theirs in SPLITS.items():
+            rows = torch.tensor([split == theirs for part in numbers for _, split in part]).nonzero().squeeze(1)
             splits[ours], owners[ours] = Split(stored_samples(rows), targets[rows]), owner[rows]
         return Dataset(
             splits,
@@ -97,33 +96,33 @@ class Iraven(Source):
             input_shape=(PANELS, self.side, self.side),
         )
 
-    def _names(self, configuration: str) -> list[str]:
+    def _numbers(self, configuration: str) -> list[tuple[int, str]]:
+        """Return the number and split of every problem."""
         if self.folder is None:
-            return [f"RAVEN_{index}_{SPLIT_OF_DIGIT[index % 10]}.npz" for index in range(self.problems)]
+            return [(number, SPLIT_OF_DIGIT[number % 10]) for number in range(self.problems)]
         folder = Path(self.folder) / configuration
-        numbered = sorted((int(match[1]), match[0]) for match in _list_problems(folder))
-        names = [name for index, name in numbered if index < self.problems]
-        for split in FILE_SPLITS.values():
-            if not any(name.endswith(f"_{split}.npz") for name in names):
-                fix = "put the problems there, or leave it out of data.configurations"
-                raise UserError(f"{folder} has no file RAVEN_<number>_{split}.npz below {self.problems}; {fix}")
-        return names
+        names = (match for path in folder.glob("*.npz") if (match := NAME.fullmatch(path.name)))
+        numbers = sorted((int(name[1]), name[2]) for name in names if int(name[1]) < self.problems)
+        for split in set(SPLITS.values()) - {split for _, split in numbers}:
+            fix = "put the problems there, or leave it out of data.configurations"
+            raise UserError(f"{folder} has no file RAVEN_<number>_{split}.npz below {self.problems}; {fix}")
+        return numbers
 
     def _stored(self, configuration: str) -> tuple[Tensor, Tensor]:
         """Return images ``(problems, 16, side, side)`` and answers ``(problems,)`` in mapped memory, made on first use."""
         kept = data_folder() / "iraven" / (f"{self.seed}-v{VERSION}" if self.folder is None else f"folder-{self.digest}")
-        count = len(self._names(configuration))
-        files = kept / f"{configuration}-{self.side}-{count}"
+        numbers = self._numbers(configuration)
+        files = kept / f"{configuration}-{self.side}-{len(numbers)}"
         kept.mkdir(parents=True, exist_ok=True)
         with FileLock(kept / "lock"):
             if not files.is_dir():
                 with atomic_write(files) as part, count_progress() as begin:
                     part.mkdir()
-                    advance = begin(f"problems of {configuration}", count)
-                    shape = (count, PANELS, self.side, self.side)
+                    advance = begin(f"problems of {configuration}", len(numbers))
+                    shape = (len(numbers), PANELS, self.side, self.side)
                     images = np.lib.format.open_memmap(part / "images.npy", "w+", np.uint8, shape)
-                    answers = np.empty(count, np.uint8)
-                    for row, solved in enumerate(self._problems(configuration)):
+                    answers = np.empty(len(numbers), np.uint8)
+                    for row, solved in enumerate(map_in_threads(partial(self._problem, configuration), numbers)):
                         images[row], answers[row] = solved
                         advance(1)
                     images.flush()
@@ -131,39 +130,17 @@ class Iraven(Source):
         images, answers = (np.load(files / name, mmap_mode="c") for name in ("images.npy", "answers.npy"))  # copy-on-write
         return torch.from_numpy(images), torch.from_numpy(answers)
 
-    def _problems(self, configuration: str) -> Iterator[Solved]:
-        if self.folder is not None:
-            paths = [Path(self.folder) / configuration / name for name in self._names(configuration)]
-            yield from map_in_threads(partial(_read_problem, self.side), paths)
-            return
-        batches = [range(start, min(start + BATCH, self.problems)) for start in range(0, self.problems, BATCH)]
-        processes = min(torch.get_num_threads(), self.problems // WORTH_A_PROCESS)
-        for batch in map_in_processes(partial(_make_problems, configuration, self.seed, self.side), batches, processes):
-            yield from batch
+    def _problem(self, configuration: str, numbered: tuple[int, str]) -> Solved:
+        number, split = numbered
+        if self.folder is None:
+            problem = make_problem(configuration, self.seed, number)
+            image, answer = draw_problem(problem), problem.target
+        else:
+            image, answer = _read_problem(Path(self.folder) / configuration / f"RAVEN_{number}_{split}.npz")
+        return downscale(image, self.side), answer
 
 
-def _folder_digest(folder: Path) -> str:
-    """Return the hash of the names and sizes of all problems in a folder, and of the first file of every configuration."""
-    digest = hashlib.sha256()
-    for inner in (folder / name for name in LAYOUTS):
-        names = sorted(match[0] for match in _list_problems(inner))
-        for name in names:
-            digest.update(f"{inner.name}/{name} {(inner / name).stat().st_size}\n".encode())
-        if names:
-            digest.update((inner / names[0]).read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def _list_problems(folder: Path) -> list[re.Match[str]]:
-    return [match for path in folder.glob("*.npz") if (match := NAME.fullmatch(path.name))]
-
-
-def _make_problems(configuration: str, seed: int, side: int, indices: Sequence[int]) -> list[Solved]:
-    problems = [make_problem(configuration, seed, index) for index in indices]
-    return [(downscale(draw_problem(problem), side), problem.target) for problem in problems]
-
-
-def _read_problem(side: int, path: Path) -> Solved:
+def _read_problem(path: Path) -> Solved:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             image, answer = arrays["image"], int(arrays["target"].item())
@@ -171,7 +148,7 @@ def _read_problem(side: int, path: Path) -> Solved:
             raise ValueError(f"its images are {image.dtype} of shape {image.shape}, its target is {answer}")
     except Exception as error:  # a damaged archive may raise anything
         raise UserError(f"{path} is not a problem of I-RAVEN ({error}); replace it") from None
-    return downscale(image, side), answer
+    return image, answer
 
 
 def downscale(images: Bytes, side: int) -> Bytes:
