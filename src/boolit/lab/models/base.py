@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar, TypeAlias
 
@@ -12,6 +13,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
+import boolit
 from boolit.errors import UserError
 from boolit.lab.common.random import generator, keys, uniform
 from boolit.nn import Activation
@@ -92,6 +94,16 @@ class Family(BaseModel, ABC):
             return self.parameters(inputs, outputs, self.scaled_widths(size, depth, activation), activation)
 
         return self.scaled_widths(width_for_budget(count, budget, activation.width_multiple), depth, activation)
+
+    def matched_widths(
+        self, widths: list[int], inputs: Shape, outputs: int, activation: Activation, table: Mapping[int | Fraction, int]
+    ) -> list[int]:
+        """Return widths for as many parameters as 1→1 activations have with ``widths``; ``table`` has the paper's by factor."""
+        factor = activation.feature_factor
+        if set(widths) == {table.get(1)} and factor in table:
+            return [table[factor]] * len(widths)
+        pointwise = self.parameters(inputs, outputs, widths, boolit.activation("relu"))
+        return widths if factor == 1 else self.widths_for_budget(pointwise, len(widths), inputs, outputs, activation)
 
     def scaled_widths(self, size: int, depth: int, activation: Activation) -> list[int]:  # noqa: ARG002
         """Return the widths among which `widths_for_budget` chooses. By default they are the same for all activations."""

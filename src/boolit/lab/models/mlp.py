@@ -221,9 +221,7 @@ def stacked_activation(runs: int, spec: str, dim: int = 1) -> Activation | Learn
 
 
 # Heads on the features of a frozen encoder: two hidden layers, or a single linear layer (a:transfer).
-
-# tab:transfer-nparam-big: pre-activation widths by feature factor, beside the 512 of 1→1 activations.
-NOMINAL, MATCHED = 512, {Fraction(1, 2): 650, Fraction(3, 2): 438}
+MATCHED = {1: 512, Fraction(1, 2): 650, Fraction(3, 2): 438}  # tab:transfer-nparam-big: widths by feature factor
 LINEAR = "identity"
 
 
@@ -240,15 +238,9 @@ class Head(Mlp):
     sizes: Literal["equal", "matched"] = "equal"
 
     def widths_for_activation(self, widths: list[int], inputs: Shape, outputs: int, activation: Activation) -> list[int]:
-        factor = activation.feature_factor
         if activation.spec == LINEAR:
             return []
-        if self.sizes == "equal" or factor == 1:
-            return widths
-        if set(widths) == {NOMINAL} and factor in MATCHED:
-            return [MATCHED[factor]] * len(widths)
-        pointwise = self.parameters(inputs, outputs, widths, boolit.activation("relu"))
-        return super().widths_for_budget(pointwise, len(widths), inputs, outputs, activation)
+        return widths if self.sizes == "equal" else self.matched_widths(widths, inputs, outputs, activation, MATCHED)
 
     def widths_for_budget(self, budget: int, depth: int, inputs: Shape, outputs: int, activation: Activation) -> list[int]:
         if activation.spec == LINEAR:

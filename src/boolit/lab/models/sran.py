@@ -100,9 +100,7 @@ class Sran(Family):
 
 def _check_widths(widths: Sequence[int]) -> None:
     if len(widths) != ACTIVATIONS:
-        raise UserError(
-            f"widths {list(widths)}: SRAN has {ACTIVATIONS} activations; give {ACTIVATIONS}, or one embedding width"
-        )
+        raise UserError(f"widths {list(widths)}: SRAN has {ACTIVATIONS} activations; give a width for each, or a single one")
 
 
 class NarrowEncoder(nn.Module):

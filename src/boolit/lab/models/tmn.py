@@ -25,8 +25,7 @@ from boolit.lab.models.base import Family, Shape, check_depth, draw_weights
 from boolit.lab.models.mlp import LearnedActivation, StackedBatchNorm, stacked_activation
 from boolit.nn import Activation
 
-# tab:tmnx: pre-activation widths by feature factor, beside the 64 of 1→1 activations.
-NOMINAL, MATCHED = 64, {Fraction(1, 2): 70, Fraction(3, 2): 60}
+MATCHED = {1: 64, Fraction(1, 2): 70, Fraction(3, 2): 60}  # tab:tmnx: pre-activation widths by feature factor
 GATER_SD = 0.1
 IMAGES_AT_ONCE = 64  # with all pairs, in evaluation
 ROWS_AT_ONCE = 2**14  # images times pairs, in evaluation
@@ -68,15 +67,13 @@ class Tmn(Family):
         return [size]
 
     def widths_for_activation(self, widths: list[int], inputs: Shape, outputs: int, activation: Activation) -> list[int]:
-        width, factor = _single_width(widths), activation.feature_factor
-        if self.variant == "tmn":
-            return [_pre_activation_width(width, activation)]
-        if self.sizes == "equal" or factor == 1:
-            return widths
-        if width == NOMINAL and factor in MATCHED:
-            return [MATCHED[factor]]
-        pointwise = self.parameters(inputs, outputs, widths, boolit.activation("relu"))
-        return super().widths_for_budget(pointwise, 1, inputs, outputs, activation)
+        if self.variant == "tmnx":
+            return widths if self.sizes == "equal" else self.matched_widths(widths, inputs, outputs, activation, MATCHED)
+        before = _single_width(widths) / activation.feature_factor
+        if before.denominator != 1 or before % activation.width_multiple:
+            rule = f"no width before {activation.spec} gives {widths[0]} after it"
+            raise UserError(f"{rule}, as the modules of a TMN must; choose another activation or variant = 'tmnx'")
+        return [int(before)]
 
     def widths_for_budget(self, budget: int, depth: int, inputs: Shape, outputs: int, activation: Activation) -> list[int]:
         if self.variant == "tmn":
@@ -118,14 +115,6 @@ def _single_width(widths: Sequence[int]) -> int:
     return widths[0]
 
 
-def _pre_activation_width(width: int, activation: Activation) -> int:
-    before = width / activation.feature_factor
-    if before.denominator != 1 or before % activation.width_multiple:
-        rule = f"no width before {activation.spec} gives {width} after it"
-        raise UserError(f"{rule}, as the modules of a TMN must; choose another activation or variant = 'tmnx'")
-    return int(before)
-
-
 class TmnNetwork(nn.Module):
     """Scores of the listed ``pairs``, or of the candidates whose numbers follow an image's features.
 
@@ -151,7 +140,7 @@ class TmnNetwork(nn.Module):
         gater_width, gater_spec = (width, spec) if extended else (family.gater, "relu")
         self.gater = GatingNetwork(2 * family.vectors, gater_width, sum(self.gate_counts), gater_spec)
         sizes = (width, spec, family.embedding if extended else None)
-        self.first = FirstLayer(nn.BatchNorm1d(modules * width), modules, features, *sizes)
+        self.first = FirstLayer(modules, features, *sizes)
         self.inner = nn.ModuleList(InnerLayer(modules, family.embedding, *sizes) for _ in range(family.layers - 1))
         self.head = nn.Sequential(OrderedDict(norm=nn.BatchNorm1d(family.embedding), linear=nn.Linear(family.embedding, 1)))
 
@@ -264,19 +253,18 @@ class ModuleNorm(StackedBatchNorm):
         return self.weight * (variance.clamp(min=0) + self.eps).rsqrt()
 
 
-class ModuleLayer(nn.Module):
-    """A layer of modules: linear, batch norm, activation and, in a TMNx, a projection without bias."""
+class FirstLayer(nn.Module):
+    """Modules that read the image: linear, batch norm, activation and, in a TMNx, a linear projection without bias.
 
-    def __init__(self, norm: nn.Module, modules: int, inputs: int, width: int, spec: str, projected: int | None) -> None:
+    Shape: ``(batch, inputs)`` to ``(modules, batch, embedding)``.
+    """
+
+    def __init__(self, modules: int, inputs: int, width: int, spec: str, projected: int | None) -> None:
         super().__init__()
         features = boolit.activation(spec).out_features(width)
-        self.linear, self.norm = ModuleLinear(modules, inputs, width), norm
+        self.linear, self.norm = ModuleLinear(modules, inputs, width), nn.BatchNorm1d(modules * width)
         self.activation = stacked_activation(modules, spec, dim=2)
         self.projection = None if projected is None else ModuleLinear(modules, features, projected, bias=False)
-
-
-class FirstLayer(ModuleLayer):
-    """Modules that read the image. Shape: ``(batch, inputs)`` to ``(modules, batch, embedding)``."""
 
     def forward(self, x: Tensor) -> Tensor:
         weight, bias = self.linear.weight, self.linear.bias
@@ -286,7 +274,7 @@ class FirstLayer(ModuleLayer):
         return result if self.projection is None else result @ self.projection.weight.mT
 
 
-class InnerLayer(ModuleLayer):
+class InnerLayer(nn.Module):
     """Modules that read mixed outputs of modules: batch norm, then as in the first layer.
 
     A batch norm, a linear layer and a batch norm in a row are one linear map, whose weights follow from mean and covariance of
@@ -296,23 +284,23 @@ class InnerLayer(ModuleLayer):
     Shape: ``(modules, rows, embedding)``, unchanged.
     """
 
-    norm: ModuleNorm
-
     def __init__(self, modules: int, embedding: int, width: int, spec: str, projected: int | None) -> None:
-        super().__init__(ModuleNorm(modules, width), modules, embedding, width, spec, projected)
-        self.entry = ModuleNorm(modules, embedding)
+        super().__init__()
+        features = boolit.activation(spec).out_features(width)
+        self.entry, self.linear = ModuleNorm(modules, embedding), ModuleLinear(modules, embedding, width)
+        self.norm, self.activation = ModuleNorm(modules, width), stacked_activation(modules, spec, dim=2)
+        self.projection = None if projected is None else ModuleLinear(modules, features, projected, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
             weight, shift = self._map(x)
         size = max(1, NUMBERS_AT_ONCE // (x.shape[1] * weight.shape[1]))
-        if size >= len(x):
-            return self._part(slice(None), x, weight, shift)
-        compute = self._part
-        if torch.is_grad_enabled():
-            compute = partial(checkpoint, self._part, use_reentrant=False, preserve_rng_state=False)
         parts = [slice(first, first + size) for first in range(0, len(x), size)]
-        return torch.cat([compute(part, x[part], weight[part], shift[part]) for part in parts])
+        compute = self._part
+        if len(parts) > 1 and torch.is_grad_enabled():
+            compute = partial(checkpoint, self._part, use_reentrant=False, preserve_rng_state=False)
+        pieces = [compute(part, x[part], weight[part], shift[part]) for part in parts]
+        return pieces[0] if len(parts) == 1 else torch.cat(pieces)
 
     def _part(self, part: slice, x: Tensor, weight: Tensor, shift: Tensor) -> Tensor:
         """Return the outputs of a range of modules."""
