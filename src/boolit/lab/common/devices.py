@@ -86,7 +86,7 @@ def torch_threads(number: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def thread_pool(workers: int, threads: int = 1, name: str = "") -> ThreadPoolExecutor:
+def thread_pool(workers: int, threads: int = 1) -> ThreadPoolExecutor:
     """Return a pool whose workers use ``threads`` torch threads each; the calling thread keeps its number."""
     before, all_started = torch.get_num_threads(), Barrier(workers)
 
@@ -95,7 +95,7 @@ def thread_pool(workers: int, threads: int = 1, name: str = "") -> ThreadPoolExe
         torch.set_num_threads(threads)
         all_started.wait()
 
-    pool = ThreadPoolExecutor(workers, name, start)
+    pool = ThreadPoolExecutor(workers, initializer=start)
     for started in [pool.submit(int) for _ in range(workers)]:
         started.result()
     torch.set_num_threads(before)  # threads that start later inherit the number that was set last

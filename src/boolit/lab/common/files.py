@@ -68,10 +68,9 @@ def cache_key(*words: object) -> str:
 
 def csv_cell(value: Any) -> Any:
     """Prefix text that a spreadsheet would run as a formula with an apostrophe; numbers stay as they are."""
-    if not (isinstance(value, str) and value.startswith(FORMULA_STARTS)):
-        return value
-    try:
-        float(value)
-    except ValueError:
-        return f"'{value}"
+    if isinstance(value, str) and value.startswith(FORMULA_STARTS):
+        try:
+            float(value)
+        except ValueError:
+            return f"'{value}"
     return value

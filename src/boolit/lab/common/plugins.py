@@ -16,7 +16,7 @@ from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from boolit.errors import UserError, one_line
 from boolit.lab.common.files import cache_key, file_digest
@@ -107,5 +107,4 @@ class Registry(Generic[T]):
         if name in self.registered:
             return self.registered[name]
         module, _, attribute = self.built_in[name].partition(":")
-        entry: T = getattr(import_module(module), attribute)
-        return entry
+        return cast(T, getattr(import_module(module), attribute))

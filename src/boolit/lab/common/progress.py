@@ -65,8 +65,7 @@ def progress_bars(
     if shown is not False and (console.is_dumb_terminal or not console.is_terminal):
         return LineProgress(description, *columns, console=console, **options)
     description.get_table_column().max_width = max(10, console.width - SPACE_FOR_OTHERS)
-    columns = (*columns, BarColumn(20), description)
-    return Progress(*columns, console=console, disable=shown is False, transient=True, **options)
+    return Progress(*columns, BarColumn(20), description, console=console, disable=shown is False, transient=True, **options)
 
 
 def error_stream() -> Console:

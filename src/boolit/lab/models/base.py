@@ -96,11 +96,11 @@ class Family(BaseModel, ABC):
         return self.scaled_widths(width_for_budget(count, budget, activation.width_multiple), depth, activation)
 
     def matched_widths(
-        self, widths: list[int], inputs: Shape, outputs: int, activation: Activation, table: Mapping[int | Fraction, int]
+        self, widths: list[int], inputs: Shape, outputs: int, activation: Activation, table: Mapping[Fraction, int]
     ) -> list[int]:
         """Return widths for as many parameters as 1→1 activations have with ``widths``; ``table`` has the paper's by factor."""
         factor = activation.feature_factor
-        if set(widths) == {table.get(1)} and factor in table:
+        if set(widths) == {table.get(Fraction(1))} and factor in table:
             return [table[factor]] * len(widths)
         pointwise = self.parameters(inputs, outputs, widths, boolit.activation("relu"))
         return widths if factor == 1 else self.widths_for_budget(pointwise, len(widths), inputs, outputs, activation)

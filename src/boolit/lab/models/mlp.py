@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from fractions import Fraction
-from functools import partial
 from typing import ClassVar, Literal
 
 import torch
@@ -91,16 +90,17 @@ class Perceptron(nn.Module):
         self, family: Mlp, inputs: int, outputs: int, widths: Sequence[int], spec: str, runs: int | None = None
     ) -> None:
         super().__init__()
-        if runs is None:
-            linear, norms = nn.Linear, {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
-            activation = partial(boolit.activation, spec)
-        else:
-            linear, activation = partial(StackedLinear, runs), partial(stacked_activation, runs, spec)
-            norms = {"batch": partial(StackedBatchNorm, runs), "layer": partial(StackedLayerNorm, runs)}
+        stacked, norm = () if runs is None else (runs,), family.normalization
+        norms: dict[str, Callable[..., nn.Module]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
+        if runs is not None:
+            norms = {"batch": StackedBatchNorm, "layer": StackedLayerNorm}
+        linear: Callable[..., nn.Module] = nn.Linear if runs is None else StackedLinear
         features = [inputs, *map(boolit.activation(spec).out_features, widths)]
-        self.linear = nn.ModuleList(map(linear, features, (*widths, outputs)))
-        self.norm = nn.ModuleList(map(norms[family.normalization], widths) if family.normalization != "none" else ())
-        self.activation = nn.ModuleList(activation() for _ in widths)
+        self.linear = nn.ModuleList(linear(*stacked, *sizes) for sizes in zip(features, (*widths, outputs), strict=True))
+        self.norm = nn.ModuleList(norms[norm](*stacked, width) for width in widths if norm != "none")
+        self.activation = nn.ModuleList(
+            boolit.activation(spec) if runs is None else stacked_activation(runs, spec) for _ in widths
+        )
         self.dropout = nn.ModuleList(SeededDropout(family.dropout, runs) for _ in widths if family.dropout)
 
     def _outputs(self, x: Tensor) -> Tensor:
@@ -221,7 +221,7 @@ def stacked_activation(runs: int, spec: str, dim: int = 1) -> Activation | Learn
 
 
 # Heads on the features of a frozen encoder: two hidden layers, or a single linear layer (a:transfer).
-MATCHED = {1: 512, Fraction(1, 2): 650, Fraction(3, 2): 438}  # tab:transfer-nparam-big: widths by feature factor
+MATCHED = {Fraction(1): 512, Fraction(1, 2): 650, Fraction(3, 2): 438}  # tab:transfer-nparam-big: widths by feature factor
 LINEAR = "identity"
 
 

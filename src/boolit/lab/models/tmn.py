@@ -25,7 +25,7 @@ from boolit.lab.models.base import Family, Shape, check_depth, draw_weights
 from boolit.lab.models.mlp import LearnedActivation, StackedBatchNorm, stacked_activation
 from boolit.nn import Activation
 
-MATCHED = {1: 64, Fraction(1, 2): 70, Fraction(3, 2): 60}  # tab:tmnx: pre-activation widths by feature factor
+MATCHED = {Fraction(1): 64, Fraction(1, 2): 70, Fraction(3, 2): 60}  # tab:tmnx: pre-activation widths by feature factor
 GATER_SD = 0.1
 IMAGES_AT_ONCE = 64  # with all pairs, in evaluation
 ROWS_AT_ONCE = 2**14  # images times pairs, in evaluation
