@@ -50,6 +50,7 @@ class MitStates(PublishedDataset):
 
     samples: ClassVar = {"train": 30_338, "valid": 10_420, "test": 12_995}
     files = (FOLDER, GLOVE)
+    retired: ClassVar = {"path": None, "vectors": None}
 
     @model_validator(mode="before")
     @classmethod

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,8 @@ class Iraven(Source):
     problems: int = Field(10_000, ge=10, le=100_000)
     seed: int = Field(1234, ge=0)
     side: int = Field(SIDE, ge=8, le=SIDE)
+
+    retired: ClassVar = {"folder": None, "digest": None}
 
     @field_validator("configurations")
     @classmethod
