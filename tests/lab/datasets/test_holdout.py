@@ -52,7 +52,7 @@ def test_extra_metrics_are_computed_once_for_a_description() -> None:
     assert calls == ["test"]
 
 
-@pytest.mark.parametrize("name", ["digits", "mnist", "covertype", "cifar10", "cars", "svhn"])
+@pytest.mark.parametrize("name", ["digits", "mnist", "covertype", "cifar10", "svhn"])
 def test_validation_is_the_share_of_the_training_rows_everywhere(name: str) -> None:
     none, some = (describe(source({"name": name, "validation": share})).samples for share in (0.0, 0.25))
     assert "valid" not in none

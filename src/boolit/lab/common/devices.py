@@ -1,4 +1,4 @@
-"""The device, threads and processes that the lab works with.
+"""The device and the threads that the lab works with.
 
 Results depend on them only through rounding, so they are not part of a run's key. Random numbers come from CPU
 generators or from integer arithmetic, which is the same on every device.
@@ -6,14 +6,11 @@ generators or from integer arithmetic, which is the same on every device.
 
 from __future__ import annotations
 
-import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from multiprocessing import get_context
 from threading import Barrier
 from typing import TypeVar
 
@@ -21,7 +18,7 @@ import torch
 from torch import Tensor
 
 from boolit._devices import choose_device
-from boolit.errors import UserError, user_input
+from boolit.errors import user_input
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -89,7 +86,7 @@ def torch_threads(number: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def thread_pool(workers: int, threads: int = 1, name: str = "") -> ThreadPoolExecutor:
+def thread_pool(workers: int, threads: int = 1) -> ThreadPoolExecutor:
     """Return a pool whose workers use ``threads`` torch threads each; the calling thread keeps its number."""
     before, all_started = torch.get_num_threads(), Barrier(workers)
 
@@ -98,41 +95,21 @@ def thread_pool(workers: int, threads: int = 1, name: str = "") -> ThreadPoolExe
         torch.set_num_threads(threads)
         all_started.wait()
 
-    pool = ThreadPoolExecutor(workers, name, start)
+    pool = ThreadPoolExecutor(workers, initializer=start)
     for started in [pool.submit(int) for _ in range(workers)]:
         started.result()
     torch.set_num_threads(before)  # threads that start later inherit the number that was set last
     return pool
 
 
-def map_in_processes(work: Callable[[P], R], items: Iterable[P], processes: int) -> Iterator[R]:
-    """Yield ``work(item)`` in order, computed by worker processes if there are at least two."""
-    if processes < 2:
-        yield from map(work, items)
-        return
-    # Spawned, not forked: torch's threads do not survive a fork. Ctrl-C is left to this process.
-    pool = ProcessPoolExecutor(processes, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN))
-    try:
-        yield from _map_in_order(pool, work, items, 3 * processes)
-    except BrokenProcessPool:
-        raise UserError(
-            "a worker process ended unexpectedly; a script must start its work under `if __name__ == '__main__':`, or the "
-            "machine ran out of memory"
-        ) from None
-
-
 def map_in_threads(work: Callable[[P], R], items: Iterable[P]) -> Iterator[R]:
     """Yield ``work(item)`` in order, with as many threads as torch uses and one torch thread in each."""
     workers = torch.get_num_threads()
-    yield from _map_in_order(thread_pool(workers), work, items, workers + 1)
-
-
-def _map_in_order(pool: Executor, work: Callable[[P], R], items: Iterable[P], ahead: int) -> Iterator[R]:
-    pending: deque[Future[R]] = deque()
+    pool, pending = thread_pool(workers), deque[Future[R]]()
     try:
         for item in items:
             pending.append(pool.submit(work, item))
-            if len(pending) == ahead:
+            if len(pending) > workers:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()

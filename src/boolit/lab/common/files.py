@@ -45,17 +45,8 @@ def atomic_write(path: Path) -> Iterator[Path]:
             part.unlink()
 
 
-def hash_file(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(2**20):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
 def file_digest(path: Path, what: str) -> str:
-    """Return `hash_file`, computed again only when the file changes; ``what`` names the file in errors."""
+    """Return the SHA-256 of a file, computed again only when the file changes; ``what`` names it in errors."""
     try:
         state = path.stat()
         return _cached_hash(path, state.st_size, state.st_mtime_ns)
@@ -65,7 +56,9 @@ def file_digest(path: Path, what: str) -> str:
 
 @lru_cache(maxsize=8)
 def _cached_hash(path: Path, size: int, time: int) -> str:  # noqa: ARG001 (a changed file is hashed again)
-    return hash_file(path)
+    from pooch import file_hash
+
+    return str(file_hash(path))
 
 
 def cache_key(*words: object) -> str:
@@ -75,10 +68,9 @@ def cache_key(*words: object) -> str:
 
 def csv_cell(value: Any) -> Any:
     """Prefix text that a spreadsheet would run as a formula with an apostrophe; numbers stay as they are."""
-    if not (isinstance(value, str) and value.startswith(FORMULA_STARTS)):
-        return value
-    try:
-        float(value)
-    except ValueError:
-        return f"'{value}"
+    if isinstance(value, str) and value.startswith(FORMULA_STARTS):
+        try:
+            float(value)
+        except ValueError:
+            return f"'{value}"
     return value

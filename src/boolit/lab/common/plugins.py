@@ -7,7 +7,6 @@ separator), or by an installed package as an entry point of the group ``boolit.p
 from __future__ import annotations
 
 import difflib
-import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -17,10 +16,10 @@ from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from boolit.errors import UserError, one_line
-from boolit.lab.common.files import hash_file
+from boolit.lab.common.files import cache_key, file_digest
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -56,7 +55,7 @@ def _load(name: str, load: Callable[[], object]) -> None:
         raise UserError(f"the plugin {name} cannot be loaded: {one_line(error)}") from error
     module = loaded if isinstance(loaded, ModuleType) else sys.modules.get(str(getattr(loaded, "__module__", "")))
     file = getattr(module, "__file__", None)
-    _LOADED[name] = hash_file(Path(file))[:16] if file else ""
+    _LOADED[name] = file_digest(Path(file), "plugin")[:16] if file else ""
 
 
 def _import(name: str) -> ModuleType:
@@ -65,7 +64,7 @@ def _import(name: str) -> ModuleType:
         return import_module(name)
     path = Path(name).resolve()
     # pydantic looks up the module of a class by name, so it needs a unique one.
-    unique = f"boolit_plugin_{path.stem}_{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}"
+    unique = f"boolit_plugin_{path.stem}_{cache_key(path)}"
     if unique in sys.modules:
         return sys.modules[unique]
     spec = spec_from_file_location(unique, path)
@@ -108,5 +107,4 @@ class Registry(Generic[T]):
         if name in self.registered:
             return self.registered[name]
         module, _, attribute = self.built_in[name].partition(":")
-        entry: T = getattr(import_module(module), attribute)
-        return entry
+        return cast(T, getattr(import_module(module), attribute))

@@ -6,7 +6,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, TypeAlias
+from functools import cache
+from typing import Any, TypeAlias
 
 from rich.console import Console
 from rich.progress import (
@@ -14,7 +15,6 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
-    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
@@ -36,7 +36,7 @@ def count_progress(shown: bool | None = None, console: Console | None = None) ->
 
         def begin(what: str, total: int | None = None, done: int = 0) -> Advance:
             task = bars.add_task(what, total=total, completed=done)
-            return lambda count: bars.advance(task, count)
+            return lambda count: bars.update(task, advance=count)
 
         yield begin
 
@@ -65,37 +65,21 @@ def progress_bars(
     if shown is not False and (console.is_dumb_terminal or not console.is_terminal):
         return LineProgress(description, *columns, console=console, **options)
     description.get_table_column().max_width = max(10, console.width - SPACE_FOR_OTHERS)
-    columns = (*columns, BarColumn(20), description)
-    return _BarProgress(*columns, console=console, disable=shown is False, transient=True, **options)
+    return Progress(*columns, BarColumn(20), description, console=console, disable=shown is False, transient=True, **options)
 
 
 def error_stream() -> Console:
-    """Return a console on standard error that draws bars only on a terminal, even with FORCE_COLOR."""
-    return Console(stderr=True, highlight=False, force_terminal=sys.stderr is not None and sys.stderr.isatty())
+    """Return the console on standard error, which draws bars only on a terminal, even with FORCE_COLOR."""
+    return _error_stream(sys.stderr is not None and sys.stderr.isatty())
 
 
-class _BarProgress(Progress):
-    """Bars of which only the innermost are drawn, since two live displays would overwrite each other."""
-
-    _drawn: ClassVar[list[_BarProgress]] = []  # the outermost first
-
-    def start(self) -> None:
-        if not self.disable:
-            if self._drawn:
-                self._drawn[-1].live.stop()
-            self._drawn.append(self)
-        super().start()
-
-    def stop(self) -> None:
-        super().stop()
-        if self in self._drawn:
-            self._drawn.remove(self)
-            if self._drawn:
-                self._drawn[-1].live.start(refresh=True)
+@cache
+def _error_stream(terminal: bool) -> Console:  # the same one for all bars, so that nested ones are drawn below each other
+    return Console(stderr=True, highlight=False, force_terminal=terminal)
 
 
 class LineProgress(Progress):
-    """Tasks printed as a line when they advance: the first after two seconds, then one every ten, and a last one."""
+    """Tasks printed as a line when they are updated: the first after two seconds, then one every ten, and a last one."""
 
     def __init__(self, *columns: ProgressColumn, console: Console, clock: Callable[[], float] = time.monotonic, **options: Any):
         super().__init__(*columns, console=console, disable=True, get_time=clock, **options)
@@ -115,18 +99,10 @@ class LineProgress(Progress):
         if self._clock() >= self._due:
             self._print()
 
-    def advance(self, task_id: TaskID, advance: float = 1) -> None:
-        """Advance a task, and print a line if it is time."""
-        super().advance(task_id, advance)
-        if self._clock() >= self._due:
-            self._print()
-
     def _print(self) -> None:
         self._due = self._clock() + SECONDS_PER_LINE
-        line = "; ".join(self._text(task) for task in self.tasks if task.visible)
+        rendered = ([str(column.render(task)).strip() for column in self._line_columns] for task in self.tasks if task.visible)
+        line = "; ".join(" ".join(cells) for cells in rendered)
         if line != self._last:
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)
         self._last = line
-
-    def _text(self, task: Task) -> str:
-        return " ".join(str(column.render(task)).strip() for column in self._line_columns)

@@ -81,25 +81,21 @@ def register(kind: type[SourceType]) -> type[SourceType]:
     return DATASETS.add(kind.model_fields["name"].default, kind)
 
 
-def source(table: Mapping[str, Any]) -> Source:
-    """Return the dataset that a ``[data]`` table names, with its options validated.
+def source(table: Mapping[str, Any] | Source) -> Source:
+    """Return the dataset that a ``[data]`` table names, with its options validated. A dataset is returned as it is.
 
     Example:
         >>> source({"name": "xor", "spread": 0.2}).load().inputs
         (2,)
     """
+    if isinstance(table, Source):
+        return table
+    if not isinstance(table, Mapping):
+        raise ValueError(f'a table that names a dataset, such as {{name = "parity"}}, not {table!r}')
     return source_type(table.get("name")).model_validate(dict(table))
 
 
-def _nested_source(value: Any) -> Source:
-    if isinstance(value, Source):
-        return value
-    if not isinstance(value, Mapping):
-        raise ValueError(f'a table that names a dataset, such as {{name = "parity"}}, not {value!r}')
-    return source(value)
-
-
-AnySource = Annotated[SerializeAsAny[Source], BeforeValidator(_nested_source)]  # the field of a dataset made of another
+AnySource = Annotated[SerializeAsAny[Source], BeforeValidator(source)]  # the field of a dataset made of another
 
 
 @lru_cache(maxsize=8)
@@ -154,17 +150,15 @@ class Holdout(Source):
 
     def load(self) -> Dataset:
         whole = load(self.of)
-        if self.share is not None:
-            return replace(whole, splits=self._cut(whole, self.share))
-        if "valid" not in whole.splits:
-            raise UserError(f"{self.of.name} has no split valid; give the share of its training rows to hold out")
-        return replace(whole, splits={name: whole.splits[name] for name in ("train", "valid")})
-
-    def _cut(self, whole: Dataset, share: float) -> Mapping[str, Split]:
+        if self.share is None:
+            if "valid" not in whole.splits:
+                raise UserError(f"{self.of.name} has no split valid; give the share of its training rows to hold out")
+            return replace(whole, splits={name: whole.splits[name] for name in ("train", "valid")})
         rows = whole.splits["train"]
-        held_out = round(share * len(rows))
+        held_out = round(self.share * len(rows))
         if not 0 < held_out < len(rows):
-            raise UserError(f"{share:g} of {len(rows)} training rows of {self.of.name} cannot be held out; give it more rows")
+            rule = f"{self.share:g} of {len(rows)} training rows of {self.of.name} cannot be held out"
+            raise UserError(f"{rule}; give it more rows")
         if whole.extra_metrics is not None:
             raise UserError(f"{self.of.name} has extra metrics but no split valid to choose by; give it one")
         words = ("holdout", self.of.name)
@@ -177,7 +171,7 @@ class Holdout(Source):
         if whole.draw is not None:
             x, y = whole.draw(valid.x.unsqueeze(0), valid.y.unsqueeze(0), keys([self.seed], "holdout", "draw"), 0)
             valid = Split(x.squeeze(0), y.squeeze(0))
-        return {"train": train, "valid": valid}
+        return replace(whole, splits={"train": train, "valid": valid})
 
 
 def for_choosing(data: Source) -> Holdout:

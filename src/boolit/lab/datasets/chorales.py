@@ -21,7 +21,7 @@ from boolit.errors import UserError
 from boolit.lab.common.devices import DeviceCopies
 from boolit.lab.common.random import keys, uniform
 from boolit.lab.datasets.base import Dataset, Description, Split, Task
-from boolit.lab.datasets.download import PublishedDataset, PublishedFile, published_files, read_contents
+from boolit.lab.datasets.download import PublishedDataset, published_files, read_contents
 
 STEPS, VOICES = 4, 4
 CELLS = STEPS * VOICES
@@ -57,8 +57,8 @@ class Chorales(PublishedDataset):
     seed: int = Field(0, ge=0)
 
     task: ClassVar[Task] = "binary"
-    samples: ClassVar[Mapping[str, int]] = {"train": 13_120, "valid": 4_374, "test": 4_494}
-    files: ClassVar[tuple[PublishedFile, ...]] = published_files("chorales")
+    samples: ClassVar = {"train": 13_120, "valid": 4_374, "test": 4_494}
+    files = published_files("chorales")
 
     def describe(self) -> Description:
         samples = self.samples if self.grid == "quarter" else SIXTEENTH_SAMPLES

@@ -12,7 +12,7 @@ from torch import Tensor
 from boolit.lab.common.devices import DeviceCopies
 from boolit.lab.common.random import generator
 from boolit.lab.datasets.base import Encode, Split
-from boolit.lab.datasets.download import ArrayDataset, PublishedFile, published_files
+from boolit.lab.datasets.download import ArrayDataset, published_files
 
 COLUMNS, CONTINUOUS = 54, 10  # the continuous columns come first, then 4 areas and 40 soils as 0 or 1
 TEST_SHARE = 0.2
@@ -28,14 +28,13 @@ class Covertype(ArrayDataset):
 
     name: Literal["covertype"] = "covertype"
 
-    inputs: ClassVar[tuple[int, ...]] = (COLUMNS,)
-    classes: ClassVar[int] = 7
-    ordered: ClassVar[bool] = True
-    samples: ClassVar[Mapping[str, int]] = {"train": 464_810, "test": 116_202}
-    files: ClassVar[tuple[PublishedFile, ...]] = published_files("covertype")
+    inputs = (COLUMNS,)
+    classes = 7
+    ordered = True
+    samples: ClassVar = {"train": 464_810, "test": 116_202}
+    files = published_files("covertype")
 
-    @staticmethod
-    def _parse(contents: Mapping[str, bytes]) -> dict[str, Split]:
+    def _parse(self, contents: Mapping[str, bytes]) -> dict[str, Split]:
         import pandas as pd
 
         (content,) = contents.values()

@@ -202,9 +202,8 @@ class ArrayDataset(PublishedDataset, ABC):
     classes: ClassVar[int] = 10
     ordered: ClassVar[bool] = False
 
-    @staticmethod
     @abstractmethod
-    def _parse(contents: Mapping[str, bytes]) -> dict[str, Split]:
+    def _parse(self, contents: Mapping[str, bytes]) -> dict[str, Split]:
         """Return all samples of the splits ``train`` and ``test``, given the contents of the files."""
 
     @abstractmethod

@@ -49,25 +49,21 @@ def register(kind: type[FamilyType]) -> type[FamilyType]:
     return MODELS.add(kind.model_fields["name"].default, kind)
 
 
-def family(table: Mapping[str, Any]) -> Family:
-    """Return the family that a ``[model]`` table names, with validated options.
+def family(table: Mapping[str, Any] | Family) -> Family:
+    """Return the family that a ``[model]`` table names, with validated options. A family is returned as it is.
 
     Example:
         >>> family({"name": "mlp", "normalization": "batch"}).widths(32, depth=2)
         [32, 32]
     """
+    if isinstance(table, Family):
+        return table
+    if not isinstance(table, Mapping):
+        raise ValueError(f'expected a table that names a model, such as {{name = "mlp"}}, got {table!r}')
     return family_type(table.get("name")).model_validate(dict(table))
 
 
-def _parse_family(value: Any) -> Family:
-    if isinstance(value, Family):
-        return value
-    if not isinstance(value, Mapping):
-        raise ValueError(f'expected a table that names a model, such as {{name = "mlp"}}, got {value!r}')
-    return family(value)
-
-
-AnyFamily = Annotated[SerializeAsAny[Family], BeforeValidator(_parse_family)]
+AnyFamily = Annotated[SerializeAsAny[Family], BeforeValidator(family)]
 
 
 def restore(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar, TypeAlias
 
@@ -12,6 +13,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
+import boolit
 from boolit.errors import UserError
 from boolit.lab.common.random import generator, keys, uniform
 from boolit.nn import Activation
@@ -93,6 +95,16 @@ class Family(BaseModel, ABC):
 
         return self.scaled_widths(width_for_budget(count, budget, activation.width_multiple), depth, activation)
 
+    def matched_widths(
+        self, widths: list[int], inputs: Shape, outputs: int, activation: Activation, table: Mapping[Fraction, int]
+    ) -> list[int]:
+        """Return widths for as many parameters as 1→1 activations have with ``widths``; ``table`` has the paper's by factor."""
+        factor = activation.feature_factor
+        if set(widths) == {table.get(Fraction(1))} and factor in table:
+            return [table[factor]] * len(widths)
+        pointwise = self.parameters(inputs, outputs, widths, boolit.activation("relu"))
+        return widths if factor == 1 else self.widths_for_budget(pointwise, len(widths), inputs, outputs, activation)
+
     def scaled_widths(self, size: int, depth: int, activation: Activation) -> list[int]:  # noqa: ARG002
         """Return the widths among which `widths_for_budget` chooses. By default they are the same for all activations."""
         return self.widths(size, depth)
@@ -132,15 +144,22 @@ def check_depth(depth: int, rule: str) -> None:
         raise UserError(f"depth {depth}: {rule}; leave sweep.depth out")
 
 
-def draw_weights(weight: Tensor, bias: Tensor | None, seed: int, name: str, bound: float | None = None) -> None:
-    """Initialize a layer in place from the run's seed and the layer's name.
+def round_down(width: float, width_multiple: int) -> int:
+    """Return the largest multiple of width_multiple that is not above a width, but at least one multiple.
 
-    Args:
-        weight: ``(outputs, …)``.
-        bias: ``(outputs,)`` or None.
-        seed: the run's seed.
-        name: the layer's name in its network.
-        bound: weights are uniform within ±bound and the bias is 0; by default both are drawn as in ``nn.Linear``.
+    Example:
+        >>> round_down(39.9, 2), round_down(0.7, 2)
+        (38, 2)
+    """
+    return width_multiple * max(1, int(width // width_multiple))
+
+
+def draw_weights(weight: Tensor, bias: Tensor | None, seed: int, name: str, bound: float | None = None) -> None:
+    """Initialize a layer in place from the run's seed and the layer's name, by default as ``nn.Linear``.
+
+    With a ``bound``, weights are uniform within ±bound and the bias is 0.
+
+    Shape: ``(outputs, …)`` and ``(outputs,)``.
     """
     limit = 1 / math.sqrt(weight[0].numel()) if bound is None else bound
     # "initialisation" is hashed into the seed; another word would give other weights.

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 import boolit
 from boolit.errors import UserError
-from boolit.lab.models.base import SMALL, Family, Shape, check_depth
+from boolit.lab.models.base import SMALL, Family, Shape, check_depth, round_down
 from boolit.nn import Activation
 
 Structure = Literal["small", "large"]
@@ -81,16 +81,6 @@ def nominal_widths(structure: Structure, size: float) -> list[float]:
         [3, 3, 3, 3, 4.5, 4.5, 6, 4.5]
     """
     return [ratio * size for ratio in RATIOS[structure]]
-
-
-def round_down(width: float, width_multiple: int) -> int:
-    """Return the largest multiple of width_multiple that is not above a width, but at least one multiple.
-
-    Example:
-        >>> round_down(39.9, 2), round_down(0.7, 2)
-        (38, 2)
-    """
-    return width_multiple * max(1, int(width // width_multiple))
 
 
 def size_for_budget(count: Callable[[Sequence[float]], float], budget: int, structure: Structure) -> float:

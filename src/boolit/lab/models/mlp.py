@@ -21,7 +21,7 @@ from torch.func import functional_call, vmap
 import boolit
 from boolit.errors import UserError
 from boolit.lab.kernels import batch_norm
-from boolit.lab.models.base import SMALL, Family, SeededDropout, Shape, Stacked, draw_weights
+from boolit.lab.models.base import SMALL, Family, SeededDropout, Shape, Stacked, draw_weights, round_down
 from boolit.nn import Activation
 
 # The authors' sweeps on MNIST made the first hidden layer 1.25 times as wide as the second.
@@ -41,7 +41,7 @@ class Mlp(Family):
             multiple of the activation's width multiple.
     """
 
-    name: Literal["mlp"] = "mlp"
+    name: str = "mlp"
     normalization: Literal["none", "batch", "layer"] = "none"
     dropout: float = Field(default=0.0, ge=0, lt=1)
     initialization: Literal["torch", "small"] = "torch"
@@ -80,59 +80,52 @@ def sweep_widths(budget: int, inputs: int, outputs: int, activation: Activation)
     square, linear = SWEEP_RATIO * factor, SWEEP_RATIO * (inputs + 1) + 1 + factor * outputs
     second = (math.sqrt(linear**2 + 4 * square * (budget - outputs)) - linear) / (2 * square)
     first = (budget - second * (outputs * factor + 1) + outputs) / (inputs + 1 + factor * second)
-    return [activation.width_multiple * max(1, int(width) // activation.width_multiple) for width in (first, second)]
+    return [round_down(width, activation.width_multiple) for width in (first, second)]
 
 
-class MlpNetwork(nn.Module):
+class Perceptron(nn.Module):
+    """The layers of one perceptron, or of those of several ``runs``, whose tensors have a leading axis of runs."""
+
+    def __init__(
+        self, family: Mlp, inputs: int, outputs: int, widths: Sequence[int], spec: str, runs: int | None = None
+    ) -> None:
+        super().__init__()
+        stacked, norm = () if runs is None else (runs,), family.normalization
+        norms: dict[str, Callable[..., nn.Module]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
+        if runs is not None:
+            norms = {"batch": StackedBatchNorm, "layer": StackedLayerNorm}
+        linear: Callable[..., nn.Module] = nn.Linear if runs is None else StackedLinear
+        features = [inputs, *map(boolit.activation(spec).out_features, widths)]
+        self.linear = nn.ModuleList(linear(*stacked, *sizes) for sizes in zip(features, (*widths, outputs), strict=True))
+        self.norm = nn.ModuleList(norms[norm](*stacked, width) for width in widths if norm != "none")
+        self.activation = nn.ModuleList(
+            boolit.activation(spec) if runs is None else stacked_activation(runs, spec) for _ in widths
+        )
+        self.dropout = nn.ModuleList(SeededDropout(family.dropout, runs) for _ in widths if family.dropout)
+
+    def _outputs(self, x: Tensor) -> Tensor:
+        *hidden, last = self.linear
+        for i, linear in enumerate(hidden):
+            x = linear(x)
+            for layers in (self.norm, self.activation, self.dropout):
+                x = layers[i](x) if len(layers) else x
+        outputs: Tensor = last(x)
+        return outputs
+
+
+class MlpNetwork(Perceptron):
     """One perceptron, from ``(batch, …)`` to ``(batch, outputs)``."""
 
-    def __init__(self, family: Mlp, inputs: int, outputs: int, widths: Sequence[int], spec: str) -> None:
-        super().__init__()
-        self.linear, self.norm = nn.ModuleList(), nn.ModuleList()
-        self.activation, self.dropout = nn.ModuleList(), nn.ModuleList()
-        for width in widths:
-            self.linear.append(nn.Linear(inputs, width))
-            if family.normalization == "batch":
-                self.norm.append(nn.BatchNorm1d(width))
-            elif family.normalization == "layer":
-                self.norm.append(nn.LayerNorm(width))
-            self.activation.append(boolit.activation(spec))
-            if family.dropout:
-                self.dropout.append(SeededDropout(family.dropout))
-            inputs = boolit.activation(spec).out_features(width)
-        self.linear.append(nn.Linear(inputs, outputs))
-
     def forward(self, x: Tensor) -> Tensor:
-        return _apply(self, x.flatten(1))
+        return self._outputs(x.flatten(1))
 
 
-def _apply(network: MlpNetwork | StackedMlp, x: Tensor) -> Tensor:
-    *hidden, last = network.linear
-    for i, linear in enumerate(hidden):
-        x = linear(x)
-        for layers in (network.norm, network.activation, network.dropout):
-            x = layers[i](x) if len(layers) else x
-    outputs: Tensor = last(x)
-    return outputs
-
-
-class StackedMlp(Stacked):
+class StackedMlp(Perceptron, Stacked):
     """The perceptrons of several runs, with the names of `MlpNetwork`."""
 
     def __init__(self, family: Mlp, runs: int, inputs: int, outputs: int, widths: Sequence[int], spec: str) -> None:
-        super().__init__()
+        super().__init__(family, inputs, outputs, widths, spec, runs)
         self._bound = family.weight_bound(self)
-        self.linear, self.norm = nn.ModuleList(), nn.ModuleList()
-        self.activation, self.dropout = nn.ModuleList(), nn.ModuleList()
-        for width in widths:
-            self.linear.append(StackedLinear(runs, inputs, width))
-            if family.normalization != "none":
-                self.norm.append((StackedBatchNorm if family.normalization == "batch" else StackedLayerNorm)(runs, width))
-            self.activation.append(stacked_activation(runs, spec))
-            if family.dropout:
-                self.dropout.append(SeededDropout(family.dropout, runs))
-            inputs = boolit.activation(spec).out_features(width)
-        self.linear.append(StackedLinear(runs, inputs, outputs))
 
     def initialize(self, seeds: Sequence[int]) -> None:
         for name, layer in self.named_modules():
@@ -143,7 +136,7 @@ class StackedMlp(Stacked):
                 layer.seed(seeds, name)
 
     def forward(self, x: Tensor) -> Tensor:
-        return _apply(self, x.flatten(2).mT).mT
+        return self._outputs(x.flatten(2).mT).mT
 
     def weights(self, run: int) -> dict[str, Tensor]:
         return {name.replace(".single.", "."): values[run] for name, values in self.state_dict().items()}
@@ -228,15 +221,12 @@ def stacked_activation(runs: int, spec: str, dim: int = 1) -> Activation | Learn
 
 
 # Heads on the features of a frozen encoder: two hidden layers, or a single linear layer (a:transfer).
-
-# tab:transfer-nparam-big: pre-activation widths by feature factor, beside the 512 of 1→1 activations.
-NOMINAL, MATCHED = 512, {Fraction(1, 2): 650, Fraction(3, 2): 438}
+MATCHED = {Fraction(1): 512, Fraction(1, 2): 650, Fraction(3, 2): 438}  # tab:transfer-nparam-big: widths by feature factor
 LINEAR = "identity"
-PLAIN = Mlp()
 
 
-class Head(Family):
-    """Multi-layer perceptron without normalization. The activation ``identity`` stands for one linear layer.
+class Head(Mlp):
+    """Multi-layer perceptron in which the activation ``identity`` stands for one linear layer.
 
     Args:
         sizes: ``equal``: every activation has the widths of the study. ``matched``: these are the widths of 1→1 activations,
@@ -244,29 +234,15 @@ class Head(Family):
             none, the widths that match the parameter count.
     """
 
-    name: Literal["head"] = "head"
+    name: str = "head"
     sizes: Literal["equal", "matched"] = "equal"
 
-    stackable: ClassVar[bool] = True
-
     def widths_for_activation(self, widths: list[int], inputs: Shape, outputs: int, activation: Activation) -> list[int]:
-        factor = activation.feature_factor
         if activation.spec == LINEAR:
             return []
-        if self.sizes == "equal" or factor == 1:
-            return widths
-        if set(widths) == {NOMINAL} and factor in MATCHED:
-            return [MATCHED[factor]] * len(widths)
-        pointwise = self.parameters(inputs, outputs, widths, boolit.activation("relu"))
-        return super().widths_for_budget(pointwise, len(widths), inputs, outputs, activation)
+        return widths if self.sizes == "equal" else self.matched_widths(widths, inputs, outputs, activation, MATCHED)
 
     def widths_for_budget(self, budget: int, depth: int, inputs: Shape, outputs: int, activation: Activation) -> list[int]:
         if activation.spec == LINEAR:
             raise UserError(f"budget {budget}: {LINEAR} stands for one linear layer, which has one size; use sweep.width")
         return super().widths_for_budget(budget, depth, inputs, outputs, activation)
-
-    def network(self, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> nn.Module:
-        return PLAIN.network(inputs, outputs, widths, spec)
-
-    def stacked(self, runs: int, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> Stacked:
-        return PLAIN.stacked(runs, inputs, outputs, widths, spec)

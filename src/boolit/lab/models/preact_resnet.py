@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 import boolit
 from boolit.errors import UserError
-from boolit.lab.models.base import SMALL, Family, Shape, check_depth
+from boolit.lab.models.base import SMALL, Family, Shape, check_depth, round_down
 from boolit.nn import Activation
 from boolit.nn.conv1x1 import Conv1x1
 from boolit.nn.width import round_width
@@ -54,17 +54,17 @@ def base_widths(base: int, width_multiple: int) -> list[int]:
         >>> base_widths(64, 2), base_widths(64, 6)
         ([64, 128, 256, 512], [60, 126, 252, 510])
     """
-    return [width_multiple * max(1, base * 2**stage // width_multiple) for stage in range(len(STRIDES))]
+    return [round_down(base * 2**stage, width_multiple) for stage in range(len(STRIDES))]
 
 
-def hidden_widths(bases: Sequence[int], factor: Fraction, width_multiple: int) -> list[int]:
-    """Return the widths inside the blocks of each stage: the multiples of width_multiple nearest to factor times base.
+def hidden_widths(base: int, factor: Fraction, width_multiple: int) -> list[int]:
+    """Return the widths inside the blocks of each stage: the multiples of width_multiple nearest to factor times base width.
 
     Example:
-        >>> hidden_widths([64, 128, 256, 512], Fraction("0.2"), 2), hidden_widths([60, 126, 252, 510], Fraction("1.5"), 6)
+        >>> hidden_widths(64, Fraction("0.2"), 2), hidden_widths(64, Fraction("1.5"), 6)
         ([12, 26, 52, 102], [90, 192, 378, 768])
     """
-    return [round_width(factor * width, width_multiple) for width in bases]
+    return [round_width(factor * width, width_multiple) for width in base_widths(base, width_multiple)]
 
 
 class PreactConv(nn.Sequential):
@@ -167,7 +167,7 @@ class PreactResnet(Family):
 
     def scaled_widths(self, size: int, depth: int, activation: Activation) -> list[int]:  # noqa: ARG002
         first = base_widths(self.base, activation.width_multiple)[0]
-        return self._scaled_widths(Fraction(size, first), activation)
+        return hidden_widths(self.base, Fraction(size, first), activation.width_multiple)
 
     def paper_widths(self, activation: Activation) -> list[list[int]]:
         """Return the widths of the paper's five networks for an activation, from the smallest."""
@@ -176,10 +176,7 @@ class PreactResnet(Family):
             into, out = activation.channels
             rule = "the paper has width factors for 1→1, 2→1, 2→2 and 2→3 only; use sizes = 'any'"
             raise UserError(f"{activation.spec} maps {into}→{out}: {rule}")
-        return [self._scaled_widths(Fraction(factor), activation) for factor in factors]
-
-    def _scaled_widths(self, factor: Fraction, activation: Activation) -> list[int]:
-        return hidden_widths(base_widths(self.base, activation.width_multiple), factor, activation.width_multiple)
+        return [hidden_widths(self.base, Fraction(factor), activation.width_multiple) for factor in factors]
 
     def _nearest_of_paper(self, budget: int, inputs: Shape, outputs: int, activation: Activation) -> list[int]:
         counts = {self.parameters(inputs, outputs, widths, activation): widths for widths in self.paper_widths(activation)}

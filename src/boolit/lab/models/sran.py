@@ -100,9 +100,7 @@ class Sran(Family):
 
 def _check_widths(widths: Sequence[int]) -> None:
     if len(widths) != ACTIVATIONS:
-        raise UserError(
-            f"widths {list(widths)}: SRAN has {ACTIVATIONS} activations; give {ACTIVATIONS}, or one embedding width"
-        )
+        raise UserError(f"widths {list(widths)}: SRAN has {ACTIVATIONS} activations; give a width for each, or a single one")
 
 
 class NarrowEncoder(nn.Module):
@@ -161,12 +159,11 @@ class SranNetwork(nn.Module):
         if x.shape[-1] != self.side:
             x = F.interpolate(x, (self.side, self.side), mode="bilinear")
         of_rows = x[:, self.rows]
-        panels, pair_features = (
-            _encode(self.panel_encoder, x.unsqueeze(2)),
-            _encode_pairs(self.pair_encoder, of_rows, self.pairs),
-        )
+        panels = _encode(self.panel_encoder, x.unsqueeze(2))
+        pair_features = _encode_pairs(self.pair_encoder, of_rows, self.pairs)
         rows = torch.cat([self.row_module(panels[:, self.rows].flatten(2)), _encode(self.row_encoder, of_rows)], -1)
-        pairs = torch.cat([_both(self.pair_module(rows[:, self.pairs].flatten(2))), _both(pair_features)], -1)
+        both_orders = (self.pair_module(rows[:, self.pairs].flatten(2)), pair_features)
+        pairs = torch.cat([torch.add(*features.chunk(2, 1)) for features in both_orders], -1)
         rules: Tensor = self.rule_module(pairs)[..., :-META_TARGETS]
         alike = rules[:, 1:] @ rules[:, 0].unsqueeze(2)
         return alike.view(-1, 2, CANDIDATES).sum(1)
@@ -196,11 +193,6 @@ def _encode_pairs(encoder: Resnet18 | NarrowEncoder, rows: Tensor, pairs: Tensor
     before, after = (maps.permute(0, 2, 3, 1).unflatten(0, rows.shape[:2]) for maps in halves)
     maps = (before[:, pairs[:, 0]] + after[:, pairs[:, 1]]).flatten(0, 1).permute(0, 3, 1, 2)
     return encoder.after_conv1(maps).view(len(rows), len(pairs), -1)
-
-
-def _both(pairs: Tensor) -> Tensor:
-    first, reversed_order = pairs.chunk(2, 1)
-    return first + reversed_order
 
 
 def _gated_module(inputs: int, widths: Sequence[int], outputs: int | None, spec: str, normalized: bool) -> nn.Sequential:

@@ -6,7 +6,8 @@ small modules in layers; the last layer outputs the score of the pair.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Literal
@@ -21,11 +22,10 @@ import boolit
 from boolit.errors import UserError
 from boolit.lab.common.random import generator
 from boolit.lab.models.base import Family, Shape, check_depth, draw_weights
-from boolit.lab.models.mlp import LearnedActivation, stacked_activation
+from boolit.lab.models.mlp import LearnedActivation, StackedBatchNorm, stacked_activation
 from boolit.nn import Activation
 
-# tab:tmnx: pre-activation widths by feature factor, beside the 64 of 1→1 activations.
-NOMINAL, MATCHED = 64, {Fraction(1, 2): 70, Fraction(3, 2): 60}
+MATCHED = {Fraction(1): 64, Fraction(1, 2): 70, Fraction(3, 2): 60}  # tab:tmnx: pre-activation widths by feature factor
 GATER_SD = 0.1
 IMAGES_AT_ONCE = 64  # with all pairs, in evaluation
 ROWS_AT_ONCE = 2**14  # images times pairs, in evaluation
@@ -67,15 +67,13 @@ class Tmn(Family):
         return [size]
 
     def widths_for_activation(self, widths: list[int], inputs: Shape, outputs: int, activation: Activation) -> list[int]:
-        width, factor = _single_width(widths), activation.feature_factor
-        if self.variant == "tmn":
-            return [_pre_activation_width(width, activation)]
-        if self.sizes == "equal" or factor == 1:
-            return widths
-        if width == NOMINAL and factor in MATCHED:
-            return [MATCHED[factor]]
-        pointwise = self.parameters(inputs, outputs, widths, boolit.activation("relu"))
-        return super().widths_for_budget(pointwise, 1, inputs, outputs, activation)
+        if self.variant == "tmnx":
+            return widths if self.sizes == "equal" else self.matched_widths(widths, inputs, outputs, activation, MATCHED)
+        before = _single_width(widths) / activation.feature_factor
+        if before.denominator != 1 or before % activation.width_multiple:
+            rule = f"no width before {activation.spec} gives {widths[0]} after it"
+            raise UserError(f"{rule}, as the modules of a TMN must; choose another activation or variant = 'tmnx'")
+        return [int(before)]
 
     def widths_for_budget(self, budget: int, depth: int, inputs: Shape, outputs: int, activation: Activation) -> list[int]:
         if self.variant == "tmn":
@@ -83,10 +81,10 @@ class Tmn(Family):
         return super().widths_for_budget(budget, depth, inputs, outputs, activation)
 
     def network(self, inputs: Shape, outputs: int, widths: Sequence[int], spec: str) -> nn.Module:
-        width, extended = _single_width(widths), self.variant == "tmnx"
         if len(inputs) != 1:
             raise UserError(f"samples of shape {tuple(inputs)}: a TMN takes image features of shape (features,)")
-        if not extended and (reached := boolit.activation(spec).out_features(width)) != self.embedding:
+        width = _single_width(widths)
+        if self.variant == "tmn" and (reached := boolit.activation(spec).out_features(width)) != self.embedding:
             rule = f"{spec} maps {width} to {reached} features, but the modules of a TMN output {self.embedding}"
             raise UserError(f"{rule}; use sweep.width = {self.embedding}, or variant = 'tmnx'")
         return TmnNetwork(self, inputs[0], outputs, width, spec)
@@ -117,14 +115,6 @@ def _single_width(widths: Sequence[int]) -> int:
     return widths[0]
 
 
-def _pre_activation_width(width: int, activation: Activation) -> int:
-    before = width / activation.feature_factor
-    if before.denominator != 1 or before % activation.width_multiple:
-        rule = f"no width before {activation.spec} gives {width} after it"
-        raise UserError(f"{rule}, as the modules of a TMN must; choose another activation or variant = 'tmnx'")
-    return int(before)
-
-
 class TmnNetwork(nn.Module):
     """Scores of the listed ``pairs``, or of the candidates whose numbers follow an image's features.
 
@@ -152,7 +142,7 @@ class TmnNetwork(nn.Module):
         sizes = (width, spec, family.embedding if extended else None)
         self.first = FirstLayer(modules, features, *sizes)
         self.inner = nn.ModuleList(InnerLayer(modules, family.embedding, *sizes) for _ in range(family.layers - 1))
-        self.head = HeadLayer(family.embedding)
+        self.head = nn.Sequential(OrderedDict(norm=nn.BatchNorm1d(family.embedding), linear=nn.Linear(family.embedding, 1)))
 
     def forward(self, x: Tensor) -> Tensor:
         images, candidates = x[:, : self.features], x[:, self.features :].long()
@@ -194,7 +184,7 @@ class TmnNetwork(nn.Module):
         for layer, of_layer in zip(self.inner, gates, strict=False):
             outputs = layer(mix(of_layer, outputs, counts))
         scores: Tensor = self.head(mix(gates[-1], outputs, counts).squeeze(0))
-        return scores
+        return scores.squeeze(1)
 
 
 class GatingNetwork(nn.Module):
@@ -249,18 +239,8 @@ class ModuleLinear(nn.Module):
         self.register_parameter("bias", nn.Parameter(torch.zeros(modules, outputs)) if bias else None)
 
 
-class ModuleNorm(nn.Module):
-    """The weights and running statistics of one ``nn.BatchNorm1d`` per module."""
-
-    running_mean: Tensor
-    running_var: Tensor
-
-    def __init__(self, modules: int, features: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
-        super().__init__()
-        self.eps, self.momentum = eps, momentum
-        self.weight, self.bias = nn.Parameter(torch.ones(modules, features)), nn.Parameter(torch.zeros(modules, features))
-        self.register_buffer("running_mean", torch.zeros(modules, features))
-        self.register_buffer("running_var", torch.ones(modules, features))
+class ModuleNorm(StackedBatchNorm):
+    """The weights and running statistics of one ``nn.BatchNorm1d`` per module, for `InnerLayer`."""
 
     def update(self, mean: Tensor, variance: Tensor, samples: int) -> None:
         """Update the running statistics."""
@@ -314,20 +294,19 @@ class InnerLayer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
             weight, shift = self._map(x)
-        modules, rows, width = len(x), x.shape[1], weight.shape[1]
-        size = max(1, NUMBERS_AT_ONCE // (rows * width))
-        parts = [slice(first, first + size) for first in range(0, modules, size)]
-        pieces = [self._part(part, x[part], weight[part], shift[part], whole=size >= modules) for part in parts]
-        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+        size = max(1, NUMBERS_AT_ONCE // (x.shape[1] * weight.shape[1]))
+        parts = [slice(first, first + size) for first in range(0, len(x), size)]
+        compute = self._part
+        if len(parts) > 1 and torch.is_grad_enabled():
+            compute = partial(checkpoint, self._part, use_reentrant=False, preserve_rng_state=False)
+        pieces = [compute(part, x[part], weight[part], shift[part]) for part in parts]
+        return pieces[0] if len(parts) == 1 else torch.cat(pieces)
 
-    def _part(self, part: slice, x: Tensor, weight: Tensor, shift: Tensor, whole: bool) -> Tensor:
-        projection = None if self.projection is None else self.projection.weight[part]
-        each = self.activation
-        compute = partial(_apply_modules, each.part(part) if isinstance(each, LearnedActivation) else each)
-        if whole or not torch.is_grad_enabled():
-            return compute(x, weight, shift, projection)
-        result: Tensor = checkpoint(compute, x, weight, shift, projection, use_reentrant=False, preserve_rng_state=False)
-        return result
+    def _part(self, part: slice, x: Tensor, weight: Tensor, shift: Tensor) -> Tensor:
+        """Return the outputs of a range of modules."""
+        activation = self.activation.part(part) if isinstance(self.activation, LearnedActivation) else self.activation
+        outputs: Tensor = activation(torch.baddbmm(shift.unsqueeze(1), x, weight.mT))
+        return outputs if self.projection is None else outputs @ self.projection.weight[part].mT
 
     def _map(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return weights ``(modules, width, embedding)`` and constants ``(modules, width)`` of norm, linear layer and norm."""
@@ -349,24 +328,5 @@ class InnerLayer(nn.Module):
         return weight * scale.unsqueeze(2), self.norm.bias + scale * (middle - center - _matvec(weight, mean))
 
 
-def _apply_modules(
-    activation: Callable[[Tensor], Tensor], x: Tensor, weight: Tensor, shift: Tensor, projection: Tensor | None
-) -> Tensor:
-    outputs = activation(torch.baddbmm(shift.unsqueeze(1), x, weight.mT))
-    return outputs if projection is None else outputs @ projection.mT
-
-
 def _matvec(weight: Tensor, vector: Tensor) -> Tensor:
     return (weight @ vector.unsqueeze(2)).squeeze(2)
-
-
-class HeadLayer(nn.Module):
-    """The score of the last layer's mixed outputs: batch norm and one linear unit, ``(rows, embedding)`` to ``(rows,)``."""
-
-    def __init__(self, embedding: int) -> None:
-        super().__init__()
-        self.norm, self.linear = nn.BatchNorm1d(embedding), nn.Linear(embedding, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        scores: Tensor = self.linear(self.norm(x)).squeeze(1)
-        return scores

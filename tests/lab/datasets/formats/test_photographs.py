@@ -141,30 +141,28 @@ def test_cars_in_torchvisions_folder_or_archives(publish: Publish, place: str) -
         files = {"cars_test_annos_withlabels.mat": files["cars_test_annos_withlabels.mat"]}
         files |= {f"{'car_' if name == 'devkit' else ''}{name}.tgz": tarball(group) for name, group in groups.items()}
     publish("cars", {f"../{'cars' if place == 'archives' else place}/{name}": content for name, content in files.items()})
-    data = loaded(name="cars", size=8, validation=0.2)
-    assert {name: len(split) for name, split in data.splits.items()} == {"train": 8, "valid": 2, "test": 10}
+    data = loaded(name="cars", size=8)
+    assert {name: len(split) for name, split in data.splits.items()} == {"train": 10, "test": 10}
     assert data.splits["test"].y.tolist() == [0, 1] * 5
     assert (data.splits["test"].x[:, 0, 4, 4].long() - torch.arange(180, -20, -20)).abs().max() <= 3
 
 
-def flowers_files() -> dict[str, bytes]:
-    """Write www.robots.ox.ac.uk/~vgg/data/flowers/102: labels 1 … 102 as a row, setid.mat with trnid, valid and tstid."""
-    contents: dict[str, bytes] = {}
-    for name, variables in {
-        "imagelabels.mat": {"labels": np.array([[102, 1, 1, 2, 2, 102]], np.uint8)},
-        "setid.mat": {"trnid": np.array([[1, 3]]), "valid": np.array([[2]]), "tstid": np.array([[6, 5, 4]])},
-    }.items():
-        buffer = io.BytesIO()
-        savemat(buffer, variables)
-        contents[name] = buffer.getvalue()
-    return contents | {"102flowers.tgz": tarball({f"jpg/image_{n:05d}.jpg": jpeg(30 * n) for n in range(1, 7)})}
+def flowers_files(copies: int = 10) -> dict[str, bytes]:
+    """Write www.robots.ox.ac.uk/~vgg/data/flowers/102: labels 1 … 102 as a row, images numbered from 1."""
+    labels = [102, 1] * copies
+    buffer = io.BytesIO()
+    savemat(buffer, {"labels": np.array([labels], np.uint8)})
+    images = {f"jpg/image_{n:05d}.jpg": jpeg(2 * label) for n, label in enumerate(labels, start=1)}
+    return {"imagelabels.mat": buffer.getvalue(), "102flowers.tgz": tarball(images)}
 
 
 def test_flowers(publish: Publish) -> None:
     publish("flowers", flowers_files())
-    data = loaded(name="flowers", split="official", size=8)
-    assert [data.splits[name].y.tolist() for name in ("train", "valid", "test")] == [[101, 0], [0], [101, 1, 1]]
-    assert (data.splits["test"].x[:, 0, 4, 4].long() - torch.tensor([180, 150, 120])).abs().max() <= 3
+    data = loaded(name="flowers", size=8)
+    assert [len(data.splits[name]) for name in ("train", "valid", "test")] == [17, 2, 1]  # 6,552 : 819 : 818
+    assert sorted(torch.cat([split.y for split in data.splits.values()]).tolist()) == [0] * 10 + [101] * 10
+    for split in data.splits.values():
+        assert (split.x[:, 0, 4, 4].long() - 2 * (split.y + 1)).abs().max() <= 3
 
 
 def test_published_mat_files_are_compared_by_hash(publish: Publish, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""I-RAVEN as a dataset: generated, or read from files in the published format."""
+"""I-RAVEN as a dataset."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from boolit.errors import UserError
 from boolit.lab.common.random import keys
 from boolit.lab.datasets import Dataset, load, source
-from boolit.lab.datasets.iraven import SPLIT_OF_DIGIT, downscale, shuffle_panels, stored_samples
+from boolit.lab.datasets.iraven import downscale, shuffle_panels, stored_samples
 from boolit.lab.datasets.iraven.drawing import draw_problem
 from boolit.lab.datasets.iraven.problems import make_problem
 
@@ -37,50 +36,6 @@ def test_problems_are_generated_and_kept(folder: Path) -> None:
     assert torch.equal(more.splits["train"].y[:6], data.splits["train"].y[:6])
     loaded()
     assert {path: path.stat().st_mtime_ns for path in times} == times
-
-
-def write_published(folder: Path, configurations: list[str]) -> None:
-    """Write files as husheng12345/SRAN and WellyZhang/RAVEN do: np.savez_compressed, with strings and further keys."""
-    for configuration in configurations:
-        (folder / configuration).mkdir(parents=True)
-        for index in range(10):
-            problem = make_problem(configuration, 7, index)
-            np.savez_compressed(
-                folder / configuration / f"RAVEN_{index}_{SPLIT_OF_DIGIT[index]}.npz",
-                image=draw_problem(problem),
-                target=np.int64(problem.target),
-                predict=problem.target,
-                meta_matrix=np.zeros((8, 9), np.uint8),
-                meta_target=np.zeros(9, np.uint8),
-                structure=np.array(["Scene", "Singleton", "Grid", "/"], dtype=object),  # pickled: not to be read
-                meta_structure=np.zeros(21, np.uint8),
-            )
-            (folder / configuration / f"RAVEN_{index}_{SPLIT_OF_DIGIT[index]}.xml").write_text("<Data/>")
-
-
-@pytest.mark.usefixtures("folder")
-def test_the_published_files_are_read(tmp_path: Path) -> None:
-    write_published(tmp_path / "published", TWO)
-    read, made = loaded(folder=str(tmp_path / "published")), loaded(seed=7)
-    for split in ("train", "valid", "test"):
-        assert torch.equal(read.splits[split].y, made.splits[split].y)
-        assert torch.equal(read.encode(read.splits[split].x), made.encode(made.splits[split].x))
-
-
-@pytest.mark.usefixtures("folder")
-def test_damaged_files_and_missing_splits_are_refused(tmp_path: Path) -> None:
-    write_published(tmp_path, TWO)
-    damaged = tmp_path / TWO[0] / "RAVEN_3_train.npz"
-    damaged.write_bytes(damaged.read_bytes()[:-100])
-    with pytest.raises(UserError, match=r"RAVEN_3_train\.npz is not a problem of I-RAVEN"):
-        _ = loaded(folder=str(tmp_path)).splits["train"].y
-    np.savez_compressed(damaged, image=np.zeros((16, 8, 8), np.uint8), target=0)
-    with pytest.raises(UserError, match="its images are uint8 of shape"):
-        _ = loaded(folder=str(tmp_path)).splits["train"].y
-    for path in (tmp_path / TWO[1]).glob("*_test.npz"):
-        path.unlink()
-    with pytest.raises(UserError, match=r"distribute_four has no file RAVEN_<number>_test\.npz below 10"):
-        source({"name": "iraven", "configurations": TWO, "problems": 10, "folder": str(tmp_path)}).describe()
 
 
 @pytest.mark.parametrize("names", [["center"], ["center_single", "center_single"]])

@@ -24,7 +24,6 @@ Pair: TypeAlias = tuple[str, str]  # attribute and object
 MAX_BIAS = 1000.0
 STEPS = 20  # at least, if as many unseen images can be right
 NUDGE = 1e-4  # distance below the critical bias at which the curve is evaluated
-CHUNK = 2**20  # scores evaluated at once
 DEPTHS = (1, 2, 3)
 METRICS = (*(f"auc{k if k > 1 else ''}" for k in DEPTHS), "seen", "unseen", "harmonic")
 
@@ -107,11 +106,12 @@ def curves(scores: Tensor, y: Tensor, pairs: Pairs, split: str, depths: tuple[in
     if len(seen) < max(depths):
         raise ValueError(f"the {max(depths)} best of {len(seen)} seen pairs do not exist; give as many pairs to train on")
     known = trained[y]
-    rows = known.nonzero().squeeze(1), (~known).nonzero().squeeze(1)
-    ahead, _ = _thresholds(scores, y, rows[0], seen, new, max(depths))
-    behind, critical = _thresholds(scores, y, rows[1], new, seen, max(depths))
-    biases = (-ahead, behind, critical)
-    return [[_curve(*(each[run, :, k - 1] for each in biases)) for k in depths] for run in range(len(scores))]
+    runs = []
+    for of_run in scores.unbind():  # one run at a time, to save memory
+        ahead, _ = _thresholds(of_run[known].double(), y[known], seen, new, max(depths))
+        behind, critical = _thresholds(of_run[~known].double(), y[~known], new, seen, max(depths))
+        runs.append([_curve(*(biases[:, k - 1] for biases in (-ahead, behind, critical))) for k in depths])
+    return runs
 
 
 def compute_metrics(scores: Tensor, y: Tensor, pairs: Pairs, split: str) -> dict[str, Tensor]:
@@ -128,27 +128,20 @@ def compute_metrics(scores: Tensor, y: Tensor, pairs: Pairs, split: str) -> dict
     return {name: torch.tensor(each, dtype=torch.float64) for name, each in zip(METRICS, values, strict=True)}
 
 
-def _thresholds(scores: Tensor, y: Tensor, rows: Tensor, kind: Tensor, rivals: Tensor, depth: int) -> tuple[Tensor, Tensor]:
+def _thresholds(scores: Tensor, y: Tensor, kind: Tensor, rivals: Tensor, depth: int) -> tuple[Tensor, Tensor]:
     """Return by how much the rivals, the pairs of the other kind, must be lowered, and how far the best rivals are ahead.
 
     The first is for an image to be right with 1 … depth guesses, the second is relative to the true pair.
 
-    Shape: ``(runs, images of the rows, depth)`` each, float64.
+    Shape: ``(images, pairs)`` scores to ``(images, depth)`` each.
     """
-    size = max(1, CHUNK // (scores.shape[0] * scores.shape[2]))
-    parts = [_thresholds_of(scores[:, piece].double(), y[piece], kind, rivals, depth) for piece in rows.split(size)]
-    thresholds, critical = zip(*parts, strict=True)
-    return torch.cat(thresholds, 1), torch.cat(critical, 1)
-
-
-def _thresholds_of(scores: Tensor, y: Tensor, kind: Tensor, rivals: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-    true = scores.gather(2, y.expand(len(scores), -1).unsqueeze(2))
-    before = (scores[..., kind] >= true).sum(2, keepdim=True) - 1  # without itself
-    best = torch.full((*true.shape[:2], depth), -torch.inf, dtype=scores.dtype, device=scores.device)
-    best[..., : len(rivals)] = scores[..., rivals].topk(min(depth, len(rivals)), 2).values
+    true = scores.gather(1, y.unsqueeze(1))
+    before = (scores[:, kind] >= true).sum(1, keepdim=True) - 1  # without itself
+    best = scores.new_full((len(scores), depth), -torch.inf)
+    best[:, : len(rivals)] = scores[:, rivals].topk(min(depth, len(rivals)), 1).values
     # With k guesses, k - 1 - before rivals may score higher than the true pair; the next one decides.
     left = torch.arange(depth, device=scores.device) - before
-    thresholds = best.gather(2, left.clamp(0, depth - 1)) - true
+    thresholds = best.gather(1, left.clamp(0, depth - 1)) - true
     return thresholds.masked_fill(left < 0, torch.inf), best - true
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from boolit.errors import UserError
 from boolit.lab.common.random import generator
 from boolit.lab.datasets.base import Encode, Split, Validation, pixel_scale
-from boolit.lab.datasets.download import ArrayDataset, PublishedFile, published_files
+from boolit.lab.datasets.download import ArrayDataset, published_files
 from boolit.lab.datasets.images import Normalization, normalizer
 
 MEAN, SD = 0.1307, 0.3081  # of MNIST's training pixels, as fractions of 255
@@ -33,13 +33,12 @@ class Mnist(ArrayDataset):
     name: Literal["mnist"] = "mnist"
     validation: Validation = 1 / 6
 
-    inputs: ClassVar[tuple[int, ...]] = (28, 28)
-    ordered: ClassVar[bool] = True
-    samples: ClassVar[Mapping[str, int]] = {"train": 60_000, "test": 10_000}
-    files: ClassVar[tuple[PublishedFile, ...]] = published_files("mnist")
+    inputs = (28, 28)
+    ordered = True
+    samples: ClassVar = {"train": 60_000, "test": 10_000}
+    files = published_files("mnist")
 
-    @staticmethod
-    def _parse(contents: Mapping[str, bytes]) -> dict[str, Split]:
+    def _parse(self, contents: Mapping[str, bytes]) -> dict[str, Split]:
         train_x, train_y, test_x, test_y = map(_parse_idx, contents.values())
         return {"train": Split(train_x, train_y.long()), "test": Split(test_x, test_y.long())}
 
@@ -62,13 +61,12 @@ class Digits(ArrayDataset):
 
     name: Literal["digits"] = "digits"
 
-    inputs: ClassVar[tuple[int, ...]] = (8, 8)
-    ordered: ClassVar[bool] = True
-    samples: ClassVar[Mapping[str, int]] = {"train": 1_437, "test": 360}
-    files: ClassVar[tuple[PublishedFile, ...]] = ()
+    inputs = (8, 8)
+    ordered = True
+    samples: ClassVar = {"train": 1_437, "test": 360}
+    files = ()
 
-    @staticmethod
-    def _parse(_contents: Mapping[str, bytes]) -> dict[str, Split]:
+    def _parse(self, _contents: Mapping[str, bytes]) -> dict[str, Split]:
         from sklearn.datasets import load_digits
 
         digits = load_digits()
@@ -85,7 +83,7 @@ class ColorImages(ArrayDataset, ABC):
 
     normalization: Normalization = "imagenet"
 
-    inputs: ClassVar[tuple[int, ...]] = (3, 32, 32)
+    inputs = (3, 32, 32)
 
     def _encoding(self, _train: Tensor) -> Encode:
         return normalizer(self.normalization)
@@ -106,54 +104,51 @@ class _ArrayUnpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-def _unpickle_batch(content: bytes, labels: bytes, name: str) -> Split:
-    try:
-        batch = _ArrayUnpickler(io.BytesIO(content), encoding="bytes").load()
-        x = torch.from_numpy(np.ascontiguousarray(batch[b"data"], np.uint8)).view(-1, 3, 32, 32)
-        return Split(x, torch.tensor(batch[labels], dtype=torch.int64).view(len(x)))
-    except Exception as error:  # a damaged pickle may raise anything
-        raise UserError(f"{name} is not a batch of CIFAR images ({error}); fetch it again") from None
-
-
-class Cifar10(ColorImages):
-    """CIFAR-10 with pixels scaled to −1 … 1, as in the authors' code (s:cifar).
+class Cifar(ColorImages, ABC):
+    """Pickled batches of color images, with pixels scaled to −1 … 1 as in the authors' code (s:cifar).
 
     NOTE[paper]: the scaling of pixels is not given.
     """
 
-    name: Literal["cifar10"] = "cifar10"
     normalization: Normalization = "half"
 
-    samples: ClassVar[Mapping[str, int]] = {"train": 50_000, "test": 10_000}
-    files: ClassVar[tuple[PublishedFile, ...]] = published_files("cifar10")
+    labels: ClassVar[bytes]  # name of the labels in a batch
+    samples: ClassVar = {"train": 50_000, "test": 10_000}
 
-    @staticmethod
-    def _parse(contents: Mapping[str, bytes]) -> dict[str, Split]:
-        batches = []
-        for name, expected in Cifar10.files[0].members.items():
-            batch = _unpickle_batch(contents[name], b"labels", name)
-            digest = hashlib.sha256(batch.x.numpy().tobytes() + batch.y.to(torch.uint8).numpy().tobytes()).hexdigest()
-            if expected and expected != f"arrays:{digest}":
-                raise UserError(f"{name} has other images or labels than the published batch; run `boolit fetch cifar10`")
-            batches.append(batch)
-        *train, test = batches
+    def _parse(self, contents: Mapping[str, bytes]) -> dict[str, Split]:
+        *train, test = (self._unpickle(name, contents[name], known) for name, known in self.files[0].members.items())
         return {"train": Split(torch.cat([batch.x for batch in train]), torch.cat([batch.y for batch in train])), "test": test}
 
+    def _unpickle(self, name: str, content: bytes, known: str) -> Split:
+        try:
+            batch = _ArrayUnpickler(io.BytesIO(content), encoding="bytes").load()
+            x = torch.from_numpy(np.ascontiguousarray(batch[b"data"], np.uint8)).view(-1, 3, 32, 32)
+            y = torch.tensor(batch[self.labels], dtype=torch.int64).view(len(x))
+        except Exception as error:  # a damaged pickle may raise anything
+            raise UserError(f"{name} is not a batch of CIFAR images ({error}); fetch it again") from None
+        digest = hashlib.sha256(x.numpy().tobytes() + y.to(torch.uint8).numpy().tobytes()).hexdigest()
+        if known.startswith("arrays:") and known != f"arrays:{digest}":
+            raise UserError(f"{name} has other images or labels than the published batch; run `boolit fetch {self.name}`")
+        return Split(x, y)
 
-class Cifar100(ColorImages):
-    """CIFAR-100 with its fine labels; pixels as in `Cifar10`."""
+
+class Cifar10(Cifar):
+    """CIFAR-10."""
+
+    name: Literal["cifar10"] = "cifar10"
+
+    labels = b"labels"
+    files = published_files("cifar10")
+
+
+class Cifar100(Cifar):
+    """CIFAR-100 with its fine labels."""
 
     name: Literal["cifar100"] = "cifar100"
-    normalization: Normalization = "half"
 
-    classes: ClassVar[int] = 100
-    samples: ClassVar[Mapping[str, int]] = {"train": 50_000, "test": 10_000}
-    files: ClassVar[tuple[PublishedFile, ...]] = published_files("cifar100")
-
-    @staticmethod
-    def _parse(contents: Mapping[str, bytes]) -> dict[str, Split]:
-        names = {"train": "cifar-100-python/train", "test": "cifar-100-python/test"}
-        return {part: _unpickle_batch(contents[name], b"fine_labels", name) for part, name in names.items()}
+    labels = b"fine_labels"
+    classes = 100
+    files = published_files("cifar100")
 
 
 class Svhn(ColorImages):
@@ -161,11 +156,10 @@ class Svhn(ColorImages):
 
     name: Literal["svhn"] = "svhn"
 
-    samples: ClassVar[Mapping[str, int]] = {"train": 73_257, "test": 26_032}
-    files: ClassVar[tuple[PublishedFile, ...]] = published_files("svhn")
+    samples: ClassVar = {"train": 73_257, "test": 26_032}
+    files = published_files("svhn")
 
-    @staticmethod
-    def _parse(contents: Mapping[str, bytes]) -> dict[str, Split]:
+    def _parse(self, contents: Mapping[str, bytes]) -> dict[str, Split]:
         from scipy.io import loadmat
 
         splits = {}
@@ -182,12 +176,11 @@ class Stl10(ColorImages):
 
     name: Literal["stl10"] = "stl10"
 
-    inputs: ClassVar[tuple[int, ...]] = (3, 96, 96)
-    samples: ClassVar[Mapping[str, int]] = {"train": 5_000, "test": 8_000}
-    files: ClassVar[tuple[PublishedFile, ...]] = published_files("stl10")
+    inputs = (3, 96, 96)
+    samples: ClassVar = {"train": 5_000, "test": 8_000}
+    files = published_files("stl10")
 
-    @staticmethod
-    def _parse(contents: Mapping[str, bytes]) -> dict[str, Split]:
+    def _parse(self, contents: Mapping[str, bytes]) -> dict[str, Split]:
         splits = {}
         for part in ("train", "test"):
             columns = np.frombuffer(contents[f"stl10_binary/{part}_X.bin"], np.uint8).reshape(-1, 3, 96, 96)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -12,7 +13,7 @@ from pydantic import model_validator
 
 from boolit.errors import UserError
 from boolit.lab.common.files import data_folder
-from boolit.lab.datasets.base import Dataset, Description, Split, Subset, Validation, split_sizes
+from boolit.lab.datasets.base import Dataset, Description, Split
 from boolit.lab.datasets.download import (
     PublishedDataset,
     PublishedFile,
@@ -39,35 +40,24 @@ from boolit.lab.datasets.images import (
 class Photographs(PublishedDataset, ABC):
     """The central square of every image, scaled to ``size``.
 
-    ``subset`` is the share of the training images to use, counted from the first.
-
     Shape: images are stored as ``(samples, 3, size, size)`` bytes.
     """
 
     size: ImageSize = 224
-    subset: Subset = 1.0
     normalization: Normalization = "imagenet"
 
     classes: ClassVar[int]
+    retired: ClassVar = {"subset": 1.0, "validation": 0.0, "split": "paper"}
 
     @abstractmethod
     def _splits(self) -> dict[str, Split]:
-        """Return the splits with all training images."""
-
-    def _sizes(self) -> Mapping[str, int]:
-        """Return the number of images in each of `_splits`."""
-        return self.samples
+        """Return the splits as bytes."""
 
     def describe(self) -> Description:
-        sizes = split_sizes(self._sizes(), 0.0, self.subset)
-        return Description((3, self.size, self.size), self.classes, self.task, sizes)
+        return Description((3, self.size, self.size), self.classes, self.task, self.samples)
 
     def load(self) -> Dataset:
-        splits = self._splits()
-        x, y = splits["train"].x, splits["train"].y
-        train = split_sizes({"train": len(x)}, 0.0, self.subset)["train"]
-        splits["train"] = Split(x[:train], y[:train])
-        return Dataset(splits, self.task, self.classes, encode=normalizer(self.normalization))
+        return Dataset(self._splits(), self.task, self.classes, encode=normalizer(self.normalization))
 
     def _decode(self, published: PublishedFile, parts: Mapping[str, Labelled]) -> dict[str, Split]:
         def files() -> ImageFiles:
@@ -90,9 +80,9 @@ class Caltech101(Photographs):
     name: Literal["caltech101"] = "caltech101"
     split: Literal["spinalnet", "random"]
 
-    classes: ClassVar[int] = 101
-    samples: ClassVar[Mapping[str, int]] = {"train": 6_162, "valid": 820, "test": 1_695}
-    files: ClassVar[tuple[PublishedFile, ...]] = published_files("caltech101")
+    classes = 101
+    samples: ClassVar = {"train": 6_162, "valid": 820, "test": 1_695}
+    files = published_files("caltech101")
 
     @model_validator(mode="before")
     @classmethod
@@ -101,8 +91,11 @@ class Caltech101(Photographs):
             return options | {"split": "spinalnet" if (_caltech_folder() / "train").is_dir() else "random"}
         return options
 
-    def _sizes(self) -> Mapping[str, int]:
-        return self.samples if self.split == "random" else {name: len(part) for name, part in self._list_folders().items()}
+    def describe(self) -> Description:
+        described = super().describe()
+        if self.split == "random":
+            return described
+        return replace(described, samples={name: len(part) for name, part in self._list_folders().items()})
 
     def _splits(self) -> dict[str, Split]:
         if self.split == "random":
@@ -139,60 +132,42 @@ def _caltech_folder() -> Path:
 
 
 class Cars(Photographs):
-    """The published split; ``validation`` is the share of the training images to hold out, the same of every class."""
+    """The published split."""
 
     name: Literal["cars"] = "cars"
-    validation: Validation = 0.0
 
-    classes: ClassVar[int] = 196
-    samples: ClassVar[Mapping[str, int]] = {"train": 8_144, "test": 8_041}
-    files: ClassVar[tuple[PublishedFile, ...]] = published_files("cars")
-
-    def _sizes(self) -> Mapping[str, int]:
-        return split_sizes(self.samples, self.validation, 1.0)
+    classes = 196
+    samples: ClassVar = {"train": 8_144, "test": 8_041}
+    files = published_files("cars")
 
     def _splits(self) -> dict[str, Split]:
         train_images, test_images, devkit, test_annotations = self.files
-        train = self._labelled("cars_train", devkit)
-        test = self._labelled("cars_test", test_annotations)
-        sizes = split_sizes({"train": len(train)}, self.validation, 1.0)
-        parts = split_stratified(train, sizes, 0, "cars", "validation") if "valid" in sizes else {"train": train}
-        return self._decode(train_images, parts) | self._decode(test_images, {"test": test})
+        train, test = self._labelled("cars_train", devkit), self._labelled("cars_test", test_annotations)
+        return self._decode(train_images, {"train": train}) | self._decode(test_images, {"test": test})
 
     def _labelled(self, folder: str, annotations: PublishedFile) -> Labelled:
         records = _read_mat(annotations, "annotations")
         return [(f"{folder}/{record['fname'].item()}", int(record["class"].item()) - 1) for record in records]
 
 
-OFFICIAL_SIZES = {"train": 1_020, "valid": 1_020, "test": 6_149}
-OFFICIAL = {"train": "trnid", "valid": "valid", "test": "tstid"}
-
-
 class Flowers(Photographs):
-    """``split`` is "paper", or "official": the 1,020 / 1,020 / 6,149 images of setid.mat.
+    """A random split of the paper's sizes.
 
     NOTE[paper]: tab:datasets has 6,552 training and 818 test images, which is not the official split; which images is not
     known. These are random ones of the same numbers, with every class in every split; the other 819 are for validation.
     """
 
     name: Literal["flowers"] = "flowers"
-    split: Literal["paper", "official"] = "paper"
 
-    classes: ClassVar[int] = 102
-    samples: ClassVar[Mapping[str, int]] = {"train": 6_552, "valid": 819, "test": 818}
-    files: ClassVar[tuple[PublishedFile, ...]] = published_files("flowers")
-
-    def _sizes(self) -> Mapping[str, int]:
-        return self.samples if self.split == "paper" else OFFICIAL_SIZES
+    classes = 102
+    samples: ClassVar = {"train": 6_552, "valid": 819, "test": 818}
+    files = published_files("flowers")
 
     def _splits(self) -> dict[str, Split]:
-        images, labels, ids = self.files
+        images, labels = self.files
         numbers = _read_mat(labels, "labels").tolist()
         labelled = [(f"jpg/image_{place:05d}.jpg", number - 1) for place, number in enumerate(numbers, start=1)]
-        if self.split == "paper":
-            return self._decode(images, split_stratified(labelled, self.samples, 0, "flowers", "split"))
-        parts = {name: [labelled[row - 1] for row in _read_mat(ids, key).tolist()] for name, key in OFFICIAL.items()}
-        return self._decode(images, parts)
+        return self._decode(images, split_stratified(labelled, self.samples, 0, "flowers", "split"))
 
 
 def _read_mat(published: PublishedFile, variable: str) -> Any:

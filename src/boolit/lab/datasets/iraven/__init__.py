@@ -5,22 +5,17 @@ A sample is the number of a problem and the order of its panels; pixels are look
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
-from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from filelock import FileLock
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 from torch import Tensor
 
-from boolit.errors import UserError
-from boolit.lab.common.devices import map_in_processes, map_in_threads
 from boolit.lab.common.files import atomic_write, data_folder
 from boolit.lab.common.progress import count_progress
 from boolit.lab.common.random import uniform
@@ -31,21 +26,14 @@ from boolit.lab.datasets.iraven.rules import LAYOUTS
 
 VERSION = 2  # to be increased whenever a seed generates other problems
 PANELS, CONTEXT, ROW = 16, 8, 3
-FILE_SPLITS = {"train": "train", "valid": "val", "test": "test"}  # our names, and those in file names
-SPLIT_OF_DIGIT = ("train",) * 6 + ("val",) * 2 + ("test",) * 2  # of the last digit of a problem's number
-NAME = re.compile(r"RAVEN_(\d+)_(train|val|test)\.npz")
-BATCH = 25  # problems that a process makes at once
-WORTH_A_PROCESS = 300  # problems: starting a process, which imports torch, takes about as long as making them
+SPLIT_OF_DIGIT = ("train",) * 6 + ("valid",) * 2 + ("test",) * 2  # of the last digit of a problem's number
 Bytes: TypeAlias = npt.NDArray[np.uint8]
-Solved: TypeAlias = tuple[Bytes, int]  # the images of a problem and its answer
 
 
 class Iraven(Source):
     """The first ``problems`` of each configuration, generated with ``seed``, with panels scaled to ``side``.
 
     Of ten problems, six are for training, two for validation and two for testing.
-    With a ``folder``, the problems are read from it: the published files, or others in their format. ``digest`` is the hash of
-    their names and sizes and of one file per configuration; it is computed if it is not given, and part of every run's key.
     """
 
     name: Literal["iraven"] = "iraven"
@@ -53,8 +41,8 @@ class Iraven(Source):
     problems: int = Field(10_000, ge=10, le=100_000)
     seed: int = Field(1234, ge=0)
     side: int = Field(SIDE, ge=8, le=SIDE)
-    folder: str | None = None
-    digest: str | None = None
+
+    retired: ClassVar = {"folder": None, "digest": None}
 
     @field_validator("configurations")
     @classmethod
@@ -64,29 +52,19 @@ class Iraven(Source):
                 raise ValueError(f"{name!r} is unknown or named twice; name each once, out of {', '.join(LAYOUTS)}")
         return names
 
-    @model_validator(mode="before")
-    @classmethod
-    def _with_digest(cls, options: Any) -> Any:
-        if isinstance(options, dict) and options.get("digest") is None and isinstance(options.get("folder"), str):
-            return options | {"digest": _folder_digest(Path(options["folder"]))}
-        return options
-
     def describe(self) -> Description:
-        names = [name for configuration in self.configurations for name in self._names(configuration)]
-        samples = {ours: sum(name.endswith(f"_{theirs}.npz") for name in names) for ours, theirs in FILE_SPLITS.items()}
+        samples = {split: len(self.configurations) * len(rows) for split, rows in self._rows().items()}
         metrics = tuple(f"accuracy_{name}" for name in self.configurations)
         return Description((PANELS, self.side, self.side), CANDIDATES, "classes", samples, metrics)
 
     def load(self) -> Dataset:
-        names = [self._names(configuration) for configuration in self.configurations]
         images, answers = zip(*map(self._stored, self.configurations), strict=True)
-        owner = torch.repeat_interleave(torch.tensor([len(part) for part in names]))
         targets = torch.cat(answers).long()
+        first = self.problems * torch.arange(len(images)).unsqueeze(1)  # row of each configuration
         splits, owners = {}, {}
-        for ours, theirs in FILE_SPLITS.items():
-            numbered = enumerate(name for part in names for name in part)
-            rows = torch.tensor([row for row, name in numbered if name.endswith(f"_{theirs}.npz")])
-            splits[ours], owners[ours] = Split(stored_samples(rows), targets[rows]), owner[rows]
+        for split, numbers in self._rows().items():
+            rows = (first + numbers).flatten()
+            splits[split], owners[split] = Split(stored_samples(rows), targets[rows]), rows // self.problems
         return Dataset(
             splits,
             "classes",
@@ -97,81 +75,33 @@ class Iraven(Source):
             input_shape=(PANELS, self.side, self.side),
         )
 
-    def _names(self, configuration: str) -> list[str]:
-        if self.folder is None:
-            return [f"RAVEN_{index}_{SPLIT_OF_DIGIT[index % 10]}.npz" for index in range(self.problems)]
-        folder = Path(self.folder) / configuration
-        numbered = sorted((int(match[1]), match[0]) for match in _list_problems(folder))
-        names = [name for index, name in numbered if index < self.problems]
-        for split in FILE_SPLITS.values():
-            if not any(name.endswith(f"_{split}.npz") for name in names):
-                fix = "put the problems there, or leave it out of data.configurations"
-                raise UserError(f"{folder} has no file RAVEN_<number>_{split}.npz below {self.problems}; {fix}")
-        return names
+    def _rows(self) -> dict[str, Tensor]:
+        """Return the numbers of the problems of each split."""
+        numbers = range(self.problems)
+        names = dict.fromkeys(SPLIT_OF_DIGIT)
+        return {split: torch.tensor([n for n in numbers if SPLIT_OF_DIGIT[n % 10] == split]) for split in names}
 
     def _stored(self, configuration: str) -> tuple[Tensor, Tensor]:
         """Return images ``(problems, 16, side, side)`` and answers ``(problems,)`` in mapped memory, made on first use."""
-        kept = data_folder() / "iraven" / (f"{self.seed}-v{VERSION}" if self.folder is None else f"folder-{self.digest}")
-        count = len(self._names(configuration))
-        files = kept / f"{configuration}-{self.side}-{count}"
+        kept = data_folder() / "iraven" / f"{self.seed}-v{VERSION}"
+        files = kept / f"{configuration}-{self.side}-{self.problems}"
         kept.mkdir(parents=True, exist_ok=True)
         with FileLock(kept / "lock"):
             if not files.is_dir():
                 with atomic_write(files) as part, count_progress() as begin:
                     part.mkdir()
-                    advance = begin(f"problems of {configuration}", count)
-                    shape = (count, PANELS, self.side, self.side)
+                    advance = begin(f"problems of {configuration}", self.problems)
+                    shape = (self.problems, PANELS, self.side, self.side)
                     images = np.lib.format.open_memmap(part / "images.npy", "w+", np.uint8, shape)
-                    answers = np.empty(count, np.uint8)
-                    for row, solved in enumerate(self._problems(configuration)):
-                        images[row], answers[row] = solved
+                    answers = np.empty(self.problems, np.uint8)
+                    for number in range(self.problems):
+                        problem = make_problem(configuration, self.seed, number)
+                        images[number], answers[number] = downscale(draw_problem(problem), self.side), problem.target
                         advance(1)
                     images.flush()
                     np.save(part / "answers.npy", answers)
         images, answers = (np.load(files / name, mmap_mode="c") for name in ("images.npy", "answers.npy"))  # copy-on-write
         return torch.from_numpy(images), torch.from_numpy(answers)
-
-    def _problems(self, configuration: str) -> Iterator[Solved]:
-        if self.folder is not None:
-            paths = [Path(self.folder) / configuration / name for name in self._names(configuration)]
-            yield from map_in_threads(partial(_read_problem, self.side), paths)
-            return
-        batches = [range(start, min(start + BATCH, self.problems)) for start in range(0, self.problems, BATCH)]
-        processes = min(torch.get_num_threads(), self.problems // WORTH_A_PROCESS)
-        for batch in map_in_processes(partial(_make_problems, configuration, self.seed, self.side), batches, processes):
-            yield from batch
-
-
-def _folder_digest(folder: Path) -> str:
-    """Return the hash of the names and sizes of all problems in a folder, and of the first file of every configuration."""
-    digest = hashlib.sha256()
-    for inner in (folder / name for name in LAYOUTS):
-        names = sorted(match[0] for match in _list_problems(inner))
-        for name in names:
-            digest.update(f"{inner.name}/{name} {(inner / name).stat().st_size}\n".encode())
-        if names:
-            digest.update((inner / names[0]).read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def _list_problems(folder: Path) -> list[re.Match[str]]:
-    return [match for path in folder.glob("*.npz") if (match := NAME.fullmatch(path.name))]
-
-
-def _make_problems(configuration: str, seed: int, side: int, indices: Sequence[int]) -> list[Solved]:
-    problems = [make_problem(configuration, seed, index) for index in indices]
-    return [(downscale(draw_problem(problem), side), problem.target) for problem in problems]
-
-
-def _read_problem(side: int, path: Path) -> Solved:
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            image, answer = arrays["image"], int(arrays["target"].item())
-        if image.shape != (PANELS, SIDE, SIDE) or image.dtype != np.uint8 or not 0 <= answer < CANDIDATES:
-            raise ValueError(f"its images are {image.dtype} of shape {image.shape}, its target is {answer}")
-    except Exception as error:  # a damaged archive may raise anything
-        raise UserError(f"{path} is not a problem of I-RAVEN ({error}); replace it") from None
-    return downscale(image, side), answer
 
 
 def downscale(images: Bytes, side: int) -> Bytes:
