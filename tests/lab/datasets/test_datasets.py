@@ -142,10 +142,3 @@ def test_one_dataset_is_loaded_without_the_others() -> None:
     loaded = [places & set(line.split()) for line in done.stdout.splitlines()]
     expected = [f"boolit.lab.datasets.{place}" for place in own.values()]
     assert loaded == [set(expected[:1]), set(expected[:2]), set(expected)]
-
-
-@pytest.mark.parametrize("table", [{"name": "iraven", "folder": None}, {"name": "cars", "subset": 1.0, "validation": 0.0}])
-def test_runs_that_were_stored_with_a_former_option_are_read(table: dict[str, object]) -> None:
-    assert source(table) == source({"name": table["name"]})
-    with pytest.raises(ValueError, match="Extra inputs are not permitted"):
-        source({**table, list(table)[1]: 0.5})

@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from boolit.lab.common.devices import DeviceCopies
@@ -151,15 +151,6 @@ class Source(BaseModel, ABC):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     name: str
-
-    retired: ClassVar[Mapping[str, object]] = {}  # former options with their default, which stored runs still have
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_retired(cls, options: Any) -> Any:
-        if not isinstance(options, dict):
-            return options
-        return {name: value for name, value in options.items() if name not in cls.retired or value != cls.retired[name]}
 
     @abstractmethod
     def load(self) -> Dataset:

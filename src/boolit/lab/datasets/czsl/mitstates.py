@@ -50,7 +50,6 @@ class MitStates(PublishedDataset):
 
     samples: ClassVar = {"train": 30_338, "valid": 10_420, "test": 12_995}
     files = (FOLDER, GLOVE)
-    retired: ClassVar = {"path": None, "vectors": None}
 
     @model_validator(mode="before")
     @classmethod

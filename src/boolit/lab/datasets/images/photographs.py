@@ -47,7 +47,6 @@ class Photographs(PublishedDataset, ABC):
     normalization: Normalization = "imagenet"
 
     classes: ClassVar[int]
-    retired: ClassVar = {"subset": 1.0, "validation": 0.0, "split": "paper"}
 
     @abstractmethod
     def _splits(self) -> dict[str, Split]:
