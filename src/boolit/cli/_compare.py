@@ -79,7 +79,7 @@ def compare(
         ),
     ] = None,
     minutes: Annotated[
-        float | None, training_option("Approximate time limit; splits, rates and epochs are reduced to fit.", "X")
+        float | None, training_option("Approximate time limit; the maximum of epochs is reduced to fit.", "X", min=0.01)
     ] = None,
     device: options.DeviceOption = "auto",
     workers: options.WorkersOption = None,
@@ -134,12 +134,12 @@ def compare(
         with show_working("estimating the time", shown):
             job = job.limit(folder)
         if not json:
-            error_stream().print(f"Expected time: {_duration(job.seconds)}\n")
+            error_stream().print(f"Expected time: {_duration(job.seconds)}, with at most {job.epochs} epochs\n")
         with open_cluster(workers, cluster, device) as workers_used:
             result = job.run(folder, shown, cluster=workers_used, command=this_command())
     report = write_report(folder) if result.verdict else None
     if json:
-        print_json(job.to_json() | result.to_json() | {"report": str(folder / "report") if report else None})
+        print_json(result.to_json() | {"parameters": job.parameters, "report": str(folder / "report") if report else None})
     else:
         _print_result(job, result, folder)
     end_unless_complete(result.summary)
@@ -193,14 +193,13 @@ def _describe(job: CompareJob) -> None:
 
 
 def _print_result(job: CompareJob, result: CompareResult, folder: Path) -> None:
-    from boolit.lab.compare.job import describe_model
     from boolit.lab.reports.tables import split_tables
 
     console = output()
     if result.verdict:
         console.print(split_tables(result.verdict, job.plan.study.title, job.parameters)[0])
         console.print(f"\n[bold]{escape(str(result.verdict))}[/]\n")
-        for sentence in describe_model(result):
+        for sentence in result.model_sentences:
             console.print(f"{escape(sentence)}\n")
     for note in result.notes:
         if note not in job.notes:  # those were printed before the training

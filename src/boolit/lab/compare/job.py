@@ -6,14 +6,17 @@ Everything trained is in the store of the results folder. Killed at any moment, 
 from __future__ import annotations
 
 import json
+import math
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from pydantic import TypeAdapter
 from safetensors.torch import load_file
 
 from boolit import __version__
@@ -23,9 +26,9 @@ from boolit.lab.common.progress import show_working
 from boolit.lab.compare import CompareConfig, runs, scoring
 from boolit.lab.datasets.table import PreparedTable, prepare_table
 from boolit.lab.execute import ExecutionSummary, execute
-from boolit.lab.results.splits import Estimate, ResampledSplits, SplitVerdict, estimate
+from boolit.lab.results.splits import Estimate, SplitVerdict
 from boolit.lab.results.store import Store
-from boolit.lab.runs import Result
+from boolit.lab.runs import RunConfig
 from boolit.lab.studies import Plan
 from boolit.lab.studies import save as save_study
 from boolit.lab.studies.planner import SAVED
@@ -35,7 +38,8 @@ from boolit.tables.checks import leaks
 if TYPE_CHECKING:
     from boolit.lab.execute.cluster import Cluster
 
-MODEL_FILE, LIMITS_FILE = "model.skops", "limits.json"
+MODEL_FILE = "model.skops"
+COUNTS = ("already", "trained", "diverged", "seconds")  # of a summary
 COLUMN_KINDS = {"number": "numeric", "flag": "true or false", "date": "dates", "category": "categories"}
 
 
@@ -51,22 +55,38 @@ class CompareResult:
     model: Path | None = None  # None if all networks diverged on the first split
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result in numbers and in words."""
-        summary = {name: getattr(self.summary, name) for name in ("already", "trained", "diverged", "seconds")}
+        """Return the result in numbers and in words, for ``study.json`` and ``--json``."""
+        summary = {name: getattr(self.summary, name) for name in COUNTS}
         entries = {"complete": self.summary.complete, "summary": summary, "verdict": None, "notes": [*self.notes]}
         if self.verdict is None:
             return entries
         return entries | {
-            "metric": self.verdict.metric.key,
             "verdict": str(self.verdict),
             "claims": self.verdict.wins,
+            "comparison": TypeAdapter(SplitVerdict).dump_python(self.verdict, mode="json"),
             "estimates": {name: asdict(score) for name, score in self.verdict.estimates.items()},
-            "scores": self.verdict.scores,
-            "rates": [[*key, rate] for key, rate in self.rates.items()],
             "pairs": [asdict(pair) for pair in self.verdict.pairs],
+            "rates": [[*key, rate] for key, rate in self.rates.items()],
             "expected": self.expected and asdict(self.expected),
             "model": self.model and str(self.model),
+            "paragraphs": [*self.model_sentences, *self.notes],
         }
+
+    @property
+    def model_sentences(self) -> list[str]:
+        """What the saved model is and which score to expect of it; empty if there is none."""
+        if self.model is None or self.verdict is None or self.expected is None:
+            return []
+        form, interval = self.verdict.score_format, ""
+        if not self.verdict.one_split:
+            ends = (self.expected.low, self.expected.high)
+            low, high = (form.number(min(max(end, 0.0), 1.0) if form.percent else end) for end in ends)
+            interval = f" [{low}, {high}]"
+        return [
+            "The saved model is the network with the lowest validation loss on the first split. Expected "
+            f"{self.verdict.metric.name} on new rows: {form.number(self.expected.mean)}{interval}{form.unit}, measured by "
+            "making the same choice on every split."
+        ]
 
 
 @dataclass(frozen=True)
@@ -78,7 +98,6 @@ class CompareJob:
     plan: Plan  # one run per activation, repeated on every split
     scorer: scoring.Scorer
     seconds: float = 0.0  # approximate duration; 0 until `limit` is called
-    reductions: Sequence[str] = ()  # what was reduced for ``--minutes``
 
     @staticmethod
     def prepare(config: CompareConfig, progress: bool | None = None) -> CompareJob:
@@ -133,17 +152,10 @@ class CompareJob:
             f"Metric: {self.scorer.metric.name}; {len(self.splits)} {'seeds' if self.config.time else 'splits'}",
         ]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what was read, and the size of the networks."""
-        table = self.table
-        return {
-            "target": table.source.target,
-            "classes": table.classes,
-            "rows": {name: len(rows) for name, rows in table.rows(1).items()} | {"without target": table.without_target},
-            "columns": table.preparation.kinds_,
-            "unused": table.unused,
-            "parameters": self.parameters,
-        }
+    @property
+    def epochs(self) -> int:
+        """Maximum number of epochs of a final run."""
+        return self.plan.study.training.epochs
 
     @property
     def parameters(self) -> dict[str, int]:
@@ -151,25 +163,19 @@ class CompareJob:
         return {run.activation: run.parameters for run in self.plan.runs}
 
     def limit(self, out: Path) -> CompareJob:
-        """Return the job with an estimate of its duration, reduced to ``minutes`` if that was asked for."""
-        config, epochs, splits = self.config, self.plan.study.training.epochs, len(self.splits)
+        """Return the job with an estimate of its duration, and with fewer epochs if it must fit into ``minutes``."""
+        config, job, splits = self.config, self, len(self.splits)
         per_epoch = runs.seconds_per_epoch(runs.trial_plan(self.plan, self.splits, config.rates))
-        if config.minutes is None:
-            return replace(self, seconds=per_epoch * runs.run_epochs(splits, len(config.rates), epochs))
-        kept, question = out / LIMITS_FILE, repr(config)  # decided once, so that the same command resumes
-        limits = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
-        if question not in limits:
-            limited = runs.limit_effort(config, 60 * config.minutes / per_epoch, splits, epochs)
-            limits = {question: {"splits": limited.splits, "rates": limited.rates, "epochs": limited.epochs}}
-            out.mkdir(parents=True, exist_ok=True)
-            kept.write_text(json.dumps(limits), encoding="utf-8")
-        limits = limits[question]
-        limited = replace(config, **limits | {"rates": tuple(limits["rates"])})
-        job = replace(self, config=limited, plan=runs.make_plan(limited, self.table))
-        splits, rates, epochs = len(job.splits), len(limited.rates), job.plan.study.training.epochs
-        reduced = f"{splits} splits, {rates} learning rates, at most {epochs} epochs"
-        notes = [f"reduced to fit --minutes {config.minutes:g}: {reduced}"] if limited != config else []
-        return replace(job, seconds=per_epoch * runs.run_epochs(splits, rates, epochs), reductions=notes)
+        if config.minutes is not None and config.epochs is None:
+            epochs, saved = self.epochs, _saved(out)
+            if saved.get("minutes") == config.minutes:  # decided once: the same command resumes
+                epochs = saved["study"]["training"]["epochs"]
+            else:
+                most = 60 * config.minutes / per_epoch
+                while epochs > runs.MIN_LIMITED_EPOCHS and runs.run_epochs(splits, len(config.rates), epochs) > most:
+                    epochs -= 1
+            job = replace(self, plan=runs.make_plan(replace(config, epochs=epochs), self.table))
+        return replace(job, seconds=per_epoch * runs.run_epochs(splits, len(config.rates), job.epochs))
 
     def run(
         self,
@@ -182,71 +188,67 @@ class CompareJob:
         """Train what is missing from the results folder, score it, and save the model. Options as for `execute`."""
         self._check_folder(out)
         with Store(out) as store, use_device(device), store.writing():
-            save_study(self.plan, out, "compare", command)
-            plan = runs.trial_plan(self.plan, self.splits, self.config.rates)
-            summary = execute(plan, store, progress=progress, cluster=cluster)
+            save_study(self.plan, out, "compare", command, minutes=self.config.minutes)
+            trials = runs.trial_plan(self.plan, self.splits, self.config.rates)
+            summary = execute(trials, store, progress=progress, cluster=cluster)
             if not summary.complete:
                 return CompareResult(summary)
-            rates = runs.choose_rates(store.results([run.key for run in plan.runs], history=False))
-            plan = runs.final_plan(self.plan, rates)
-            summary = _add(summary, execute(plan, store, progress=progress, cluster=cluster))
+            rates = runs.choose_rates(store.frame(run.key for run in trials.runs))
+            finals = runs.final_plan(self.plan, rates)
+            last = execute(finals, store, progress=progress, cluster=cluster)
+            summary = replace(last, **{name: getattr(summary, name) + getattr(last, name) for name in COUNTS})
             if not summary.complete:
                 return CompareResult(summary)
-            results = store.results([run.key for run in plan.runs], history=False)
             with show_working("scoring networks and baselines", progress):
-                verdict, expected, chosen = self._conclude({runs.place(each.config): each for each in results}, store)
+                verdict, expected, chosen = self._conclude(finals, store)
             model = self._save(chosen, verdict, expected, store) if chosen else None
-            notes = [*self.notes, *self.reductions, *runs.edge_notes(rates, self.config.rates)]
+            notes = [*self.notes, *runs.edge_notes(rates, self.config.rates)]
             result = CompareResult(summary, rates, notes, verdict, expected, model)
-            save_study(self.plan, out, "compare", command, **_report_entries(result, [each.key for each in results]))
+            more = {"minutes": self.config.minutes, "keys": [run.key for run in finals.runs]}
+            save_study(self.plan, out, "compare", command, **more, **result.to_json())
             return result
 
     def _check_folder(self, out: Path) -> None:
         """Refuse to overwrite the model of another table or target."""
-        try:
-            data = json.loads((out / SAVED).read_text(encoding="utf-8"))["study"]["data"]
-            before = (Path(data["path"]).resolve(), data["target"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return
-        if before != (Path(self.table.source.path).resolve(), self.table.source.target):
-            other = f"{before[1]!r} of {before[0].name}"
+        source, data = self.table.source, _saved(out).get("study", {}).get("data", {})
+        path, target = data.get("path", source.path), data.get("target", source.target)
+        if (Path(path).resolve(), target) != (Path(source.path).resolve(), source.target):
+            other = f"{target!r} of {Path(path).name}"
             raise UserError(f"{out} holds the comparison of {other}; choose another folder with --out")
 
-    def _conclude(
-        self, results: Mapping[runs.ActivationSplit, Result], store: Store
-    ) -> tuple[SplitVerdict, Estimate, Result | None]:
+    def _conclude(self, finals: Plan, store: Store) -> tuple[SplitVerdict, Estimate, RunConfig | None]:
         """Return the verdict, the score to expect of the saved model, and its run; a diverged network scores like guessing."""
         specs, rows, metric = self.config.activations, self.table.rows(1), self.scorer.metric
+        frame = store.frame(run.key for run in finals.runs)
+        losses = dict(zip(frame["key"], runs.losses(frame), strict=True))
         scores = {spec: [*self.guesses] for spec in (*specs, scoring.GUESS)}
-        diverged, chosen = dict.fromkeys(specs, 0), []
+        diverged, chosen = dict.fromkeys(specs, len(self.splits)), []
         for i, number in enumerate(self.splits):
-            usable = {spec: results[spec, number] for spec in specs if runs.finished(results[spec, number])}
-            for spec, result in usable.items():
-                scores[spec][i] = self.scorer(self._network(result, store), number)
-            for spec in specs:
-                diverged[spec] += spec not in usable
-            chosen.append(min(usable.values(), key=lambda result: result.metrics[runs.LOSS], default=None))
+            usable = [run for run in finals.runs if run.split == number and losses[run.key] < math.inf]
+            for run in usable:
+                scores[run.activation][i] = self.scorer(self._network(run, store), number)
+                diverged[run.activation] -= 1
+            chosen.append(min(usable, key=lambda run: losses[run.key], default=None))
         scores |= {name: self._baseline_scores(name) for name in (scoring.LINEAR, scoring.BOOSTING)}
-        splits = ResampledSplits(len(self.splits), len(rows["test"]), len(rows["train"]) + len(rows["valid"]))
         verdict = SplitVerdict(
             metric,
-            splits,
+            len(rows["test"]),
+            len(rows["train"]) + len(rows["valid"]),
             scores,
-            self.config.reference,
             scoring.GUESS,
             "guessing the mean" if self.table.task == "regression" else "guessing the most frequent class",
             (scoring.LINEAR, scoring.BOOSTING),
             diverged,
             one_split=self.config.time is not None,
         )
-        expected = [scores[run.config.activation if run else scoring.GUESS][i] for i, run in enumerate(chosen)]
-        return verdict, estimate(expected, splits, metric.percent), chosen[0]
+        expected = [scores[run.activation if run else scoring.GUESS][i] for i, run in enumerate(chosen)]
+        return verdict, verdict.estimate(expected), chosen[0]
 
-    def _network(self, result: Result, store: Store) -> scoring.Estimator:
-        return scoring.network_estimator(result.config, self.table, load_file(store.weights(result.key)))
+    def _network(self, run: RunConfig, store: Store) -> scoring.Estimator:
+        return scoring.network_estimator(run, self.table, load_file(store.weights(run.key)))
 
-    def _save(self, chosen: Result, verdict: SplitVerdict, expected: Estimate, store: Store) -> Path:
-        run, path = chosen.config, store.folder / MODEL_FILE
+    def _save(self, run: RunConfig, verdict: SplitVerdict, expected: Estimate, store: Store) -> Path:
+        path = store.folder / MODEL_FILE
         about = {
             "target": self.table.source.target,
             "activation": run.activation,
@@ -258,40 +260,12 @@ class CompareJob:
             "verdict": str(verdict),
             "versions": {"boolit": __version__, "torch": str(torch.__version__), "python": platform.python_version()},
         }
-        save_model(scoring.pipeline(self._network(chosen, store), run, self.table, about), path)
+        save_model(scoring.pipeline(self._network(run, store), run, self.table, about), path)
         return path
 
 
-def describe_model(result: CompareResult) -> list[str]:
-    """Return a sentence on the saved model and the score to expect of it."""
-    if result.model is None or result.verdict is None or result.expected is None:
-        return []
-    form, expected = result.verdict.score_format, result.expected
-    low, high = (min(max(value, 0.0), 1.0) if form.percent else value for value in (expected.low, expected.high))
-    interval = "" if result.verdict.one_split else f" [{form.number(low)}, {form.number(high)}]"
-    numbers = f"{form.number(expected.mean)}{interval}{form.unit}"
-    return [
-        f"The saved model is the network with the lowest validation loss on the first split. Expected "
-        f"{result.verdict.metric.name} on new rows: {numbers}, measured by making the same choice on every split."
-    ]
-
-
-def _report_entries(result: CompareResult, keys: Sequence[str]) -> dict[str, Any]:
-    """Return what the report needs besides the runs."""
-    assert result.verdict is not None
-    verdict = result.verdict
-    names = ("reference", "guess", "guess_text", "baselines", "diverged", "one_split")
-    entries = {
-        "metric": verdict.metric.model_dump(),
-        "scores": verdict.scores,
-        "tested": verdict.splits.tested,
-        "others": verdict.splits.others,
-        **{name: getattr(verdict, name) for name in names},
-    }
-    paragraphs = [*describe_model(result), *result.notes]
-    return {"keys": [*keys], "comparison": entries, "verdict": str(verdict), "paragraphs": paragraphs}
-
-
-def _add(first: ExecutionSummary, second: ExecutionSummary) -> ExecutionSummary:
-    counts = {name: getattr(first, name) + getattr(second, name) for name in ("already", "trained", "diverged", "seconds")}
-    return replace(second, **counts)
+def _saved(out: Path) -> dict[str, Any]:
+    """Return the entries of the ``study.json`` of a results folder, or none if there is no such file."""
+    with suppress(OSError, ValueError):
+        return dict(json.loads((out / SAVED).read_text(encoding="utf-8")))
+    return {}

@@ -113,19 +113,18 @@ def network_estimator(run: RunConfig, table: PreparedTable, weights: Mapping[str
     assert run.split is not None
     resample, regression = table.resample(run.split), table.task == "regression"
     kind = LogicalMLPRegressor if regression else LogicalMLPClassifier
-    estimator = kind(run.activation, width=list(run.widths), normalization="batch", dropout=0.0)
+    estimator: Any = kind(run.activation, width=list(run.widths), normalization="batch", dropout=0.0)
     estimator.n_features_in_, estimator.widths_ = table.x.shape[1], list(run.widths)
     estimator.n_outputs_ = 1 if regression else len(table.classes)
     estimator.loss_curve_, estimator.validation_losses_, estimator._multilabel = [], [], False
-    if not regression:
-        estimator.classes_ = np.arange(len(table.classes))
-    module: Any = estimator._module()
-    estimator.module_ = module
+    module = estimator.module_ = estimator._module()
     module.standardize.mean.copy_(torch.from_numpy(table.offset + table.unit * resample.mean.double().numpy()))
     module.standardize.scale.copy_(torch.from_numpy(table.unit * resample.scale.double().numpy()))
     if regression:
         module.unstandardize.mean.fill_(table.target_offset + table.target_unit * resample.target_mean)
         module.unstandardize.scale.fill_(table.target_unit * resample.target_scale)
+    else:
+        estimator.classes_ = np.arange(len(table.classes))
     _copy_weights(module.network, weights)
     return estimator
 
@@ -143,18 +142,12 @@ def pipeline(estimator: Estimator, run: RunConfig, table: PreparedTable, about: 
     return model
 
 
+@torch.no_grad()
 def _copy_weights(network: nn.Sequential, weights: Mapping[str, Tensor]) -> None:
     """Copy the weights of a lab network, whose layers are in lists by kind, into a sequence of layers."""
-    kinds = {nn.Linear: "linear", nn.BatchNorm1d: "norm", Activation: "activation"}
-    counts = dict.fromkeys(kinds.values(), 0)
-    for layer in network:
-        kind = next(name for type_, name in kinds.items() if isinstance(layer, type_))
-        for name, values in layer.state_dict().items():
-            if name == "num_batches_tracked":
-                continue
-            source = weights[f"{kind}.{counts[kind]}.{name}"].double()
-            if values.shape != source.shape:  # one logit z is the two logits 0 and z
-                values.zero_()[1:].copy_(source)
-            else:
-                values.copy_(source)
-        counts[kind] += 1
+    for kind, type_ in {"linear": nn.Linear, "norm": nn.BatchNorm1d, "activation": Activation}.items():
+        for place, layer in enumerate(layer for layer in network if isinstance(layer, type_)):
+            for name, values in (*layer.named_parameters(), *layer.named_buffers()):
+                if name != "num_batches_tracked":
+                    source = weights[f"{kind}.{place}.{name}"]
+                    values.zero_()[len(values) - len(source) :] = source  # one logit z is the two logits 0 and z

@@ -33,7 +33,6 @@ Row: TypeAlias = tuple[Any, ...]
 FILE, LOCK, PROGRESS = "runs.sqlite", ".lock", "progress.json"
 FORMATS = ("csv", "json", "parquet")  # of exports
 VERSION = 3
-APPLICATION_ID = 0x626F6F6C  # "bool"
 FULL_CHECK_BYTES = 2**24  # SQLite files up to this size are checked as a whole when they are opened
 SECONDS_TO_WAIT = 60.0  # for a reader or writer that holds the database for a moment
 
@@ -263,22 +262,16 @@ def _connect(path: Path, create: bool) -> sqlite3.Connection:
 
 
 def _prepare(database: sqlite3.Connection, path: Path, create: bool) -> None:
-    version, application, tables = (
-        database.execute(query).fetchone()[0]
-        for query in ("PRAGMA user_version", "PRAGMA application_id", "SELECT count(*) FROM sqlite_master")
-    )
+    queries = ("PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+    version, tables = (database.execute(query).fetchone()[0] for query in queries)
     if tables == 0 and create:
         database.execute("PRAGMA journal_mode = WAL")
-        database.executescript(
-            f"BEGIN IMMEDIATE;{_TABLES}PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {VERSION};COMMIT;"
-        )
+        database.executescript(f"BEGIN IMMEDIATE;{_TABLES}PRAGMA user_version = {VERSION};COMMIT;")
         return
     if tables == 0:
         raise UserError(f"{path} has no runs yet")
-    if application != APPLICATION_ID:
-        raise UserError(f"{path} belongs to another program; choose another folder")
     if version != VERSION:
-        raise UserError(f"{path} was written by another version of boolit (store {version}, not {VERSION}); use a new folder")
+        raise UserError(f"{path} was written by another program or version (store {version}, not {VERSION}); use a new folder")
     if path.stat().st_size <= FULL_CHECK_BYTES:
         problem = database.execute("PRAGMA quick_check(1)").fetchone()[0]
         if problem != "ok":
