@@ -245,14 +245,16 @@ def test_diverged_trials_come_last() -> None:
 
 
 def test_minutes_reduce_the_epochs_once(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def limited(seconds_per_epoch: float, **options: Any) -> CompareJob:
+    def limited(seconds_per_epoch: float, **options: Any) -> tuple[CompareJob, int]:
         monkeypatch.setattr("boolit.lab.compare.runs.seconds_per_epoch", lambda *_: seconds_per_epoch)
-        return CompareJob.prepare(config(folder, "rare", "ill", **({"epochs": None, "minutes": 1} | options))).limit(tmp_path)
+        job = CompareJob.prepare(config(folder, "rare", "ill", **({"epochs": None, "minutes": 1} | options))).limit(tmp_path)
+        return job, job.plan.study.training.epochs
 
-    job = limited(0.5)
-    assert job.seconds == 0.5 * run_epochs(5, 2, job.epochs) <= 60 < 0.5 * run_epochs(5, 2, job.epochs + 1)
-    assert limited(0.5, epochs=50).epochs == 50  # what the user has set stays
-    assert limited(1e-9).epochs == 100
+    job, epochs = limited(0.5)
+    fits, more = (0.5 * run_epochs(job.config, job.splits, number) for number in (epochs, epochs + 1))
+    assert job.seconds == fits <= 60 < more
+    assert limited(0.5, epochs=50)[1] == 50  # what the user has set stays
+    assert limited(1e-9)[1] == 100
     job.run(tmp_path, progress=False)
-    assert limited(1e-9).epochs == job.epochs  # the same command resumes, on a faster machine too
-    assert limited(1e-9, minutes=2).epochs == 100
+    assert limited(1e-9)[1] == epochs  # the same command resumes, on a faster machine too
+    assert limited(1e-9, minutes=2)[1] == 100

@@ -113,7 +113,7 @@ def test_no_evidence_of_a_difference() -> None:
 def test_a_difference_is_reported_with_its_size() -> None:
     result = verdict({"relu": around(0.6), "max": around(0.61, turn=1), "xnor_ail": around(0.9), "majority class": around(0.5)})
     assert result.wins["xnor_ail"] == ["max", "relu"]
-    assert "It is significantly better than ReLU (by 30.0 points, p = " in str(result)
+    assert "It is significantly better than ReLU (difference 30.0 points, p = " in str(result)
 
 
 def test_of_errors_the_lowest_leads() -> None:

@@ -49,10 +49,6 @@ class CompareConfig:
             name = Path(name).stem
         return re.sub(r"[^0-9A-Za-z_.-]+", "-", name).strip("-.") or "table"
 
-    def split_numbers(self, rows: int) -> range:
-        """Return the numbers of the splits of a table."""
-        return range(1, 1 + (self.splits or (SPLITS_OF_MANY_ROWS if rows >= MANY_ROWS else SPLITS)))
-
     def validate(self) -> None:
         """Raise `UserError` for values that make no comparison."""
         from boolit.nn import activation

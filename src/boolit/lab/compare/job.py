@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import platform
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -21,12 +22,11 @@ from safetensors.torch import load_file
 
 from boolit import __version__
 from boolit.errors import UserError
-from boolit.lab.common.devices import use_device
 from boolit.lab.common.progress import show_working
-from boolit.lab.compare import CompareConfig, runs, scoring
+from boolit.lab.compare import MANY_ROWS, SPLITS, SPLITS_OF_MANY_ROWS, CompareConfig, runs, scoring
 from boolit.lab.datasets.table import PreparedTable, prepare_table
 from boolit.lab.execute import ExecutionSummary, execute
-from boolit.lab.results.splits import Estimate, SplitVerdict
+from boolit.lab.results.splits import SplitVerdict
 from boolit.lab.results.store import Store
 from boolit.lab.runs import RunConfig
 from boolit.lab.studies import Plan
@@ -40,7 +40,10 @@ if TYPE_CHECKING:
 
 MODEL_FILE = "model.skops"
 COUNTS = ("already", "trained", "diverged", "seconds")  # of a summary
-COLUMN_KINDS = {"number": "numeric", "flag": "true or false", "date": "dates", "category": "categories"}
+MODEL_TEXT = (
+    "The saved model is the network with the lowest validation loss on the first split. On new rows, expect the score of its "
+    "activation in the table."
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,6 @@ class CompareResult:
     rates: Mapping[runs.ActivationSplit, float] = field(default_factory=dict)  # those chosen
     notes: Sequence[str] = ()
     verdict: SplitVerdict | None = None
-    expected: Estimate | None = None  # the score to expect of the saved model on new rows
     model: Path | None = None  # None if all networks diverged on the first split
 
     def to_json(self) -> dict[str, Any]:
@@ -67,26 +69,9 @@ class CompareResult:
             "estimates": {name: asdict(score) for name, score in self.verdict.estimates.items()},
             "pairs": [asdict(pair) for pair in self.verdict.pairs],
             "rates": [[*key, rate] for key, rate in self.rates.items()],
-            "expected": self.expected and asdict(self.expected),
             "model": self.model and str(self.model),
-            "paragraphs": [*self.model_sentences, *self.notes],
+            "paragraphs": [MODEL_TEXT, *self.notes] if self.model else [*self.notes],
         }
-
-    @property
-    def model_sentences(self) -> list[str]:
-        """What the saved model is and which score to expect of it; empty if there is none."""
-        if self.model is None or self.verdict is None or self.expected is None:
-            return []
-        form, interval = self.verdict.score_format, ""
-        if not self.verdict.one_split:
-            ends = (self.expected.low, self.expected.high)
-            low, high = (form.number(min(max(end, 0.0), 1.0) if form.percent else end) for end in ends)
-            interval = f" [{low}, {high}]"
-        return [
-            "The saved model is the network with the lowest validation loss on the first split. Expected "
-            f"{self.verdict.metric.name} on new rows: {form.number(self.expected.mean)}{interval}{form.unit}, measured by "
-            "making the same choice on every split."
-        ]
 
 
 @dataclass(frozen=True)
@@ -107,20 +92,17 @@ class CompareJob:
         if config.class_weight and table.task == "regression":
             raise UserError(f"--class-weight {config.class_weight} needs classes, but {config.target!r} is a number")
         job = CompareJob(config, table, runs.make_plan(config, table), scoring.Scorer(table, config.metric))
-        _ = job.guesses
+        job.baseline_scores(scoring.GUESS)
         return job
 
-    @cached_property
+    @property
     def splits(self) -> range:
         """The numbers of the splits."""
-        return self.config.split_numbers(len(self.table.labels))
+        default = SPLITS_OF_MANY_ROWS if len(self.table.labels) >= MANY_ROWS else SPLITS
+        return range(1, 1 + (self.config.splits or default))
 
-    @cached_property
-    def guesses(self) -> list[float]:
-        """Scores of guessing on every split."""
-        return self._baseline_scores(scoring.GUESS)
-
-    def _baseline_scores(self, name: str) -> list[float]:
+    def baseline_scores(self, name: str) -> list[float]:
+        """Return the score of a baseline on every split."""
         return [self.scorer(scoring.fit_baseline(name, self.table, number), number) for number in self.splits]
 
     @cached_property
@@ -142,20 +124,14 @@ class CompareJob:
     def description(self) -> list[str]:
         """Return lines on target, rows and columns."""
         table, rows = self.table, self.table.rows(1)
-        kinds = list(table.preparation.kinds_.values())
-        columns = ", ".join(f"{kinds.count(kind)} {name}" for kind, name in COLUMN_KINDS.items() if kind in kinds)
+        kinds = Counter(table.preparation.kinds_.values())
         parts = {"train": "train", "valid": "validate", "test": "test"}
         return [
             f"Target: {table.source.target}, {f'{len(table.classes)} classes' if table.classes else 'a number'}",
             f"Rows: {', '.join(f'{len(rows[name]):,} to {verb} on' for name, verb in parts.items())}",
-            f"Columns: {columns}; {table.x.shape[1]} features",
+            f"Columns: {', '.join(f'{kind} {count}' for kind, count in kinds.items())}; {table.x.shape[1]} features",
             f"Metric: {self.scorer.metric.name}; {len(self.splits)} {'seeds' if self.config.time else 'splits'}",
         ]
-
-    @property
-    def epochs(self) -> int:
-        """Maximum number of epochs of a final run."""
-        return self.plan.study.training.epochs
 
     @property
     def parameters(self) -> dict[str, int]:
@@ -164,30 +140,29 @@ class CompareJob:
 
     def limit(self, out: Path) -> CompareJob:
         """Return the job with an estimate of its duration, and with fewer epochs if it must fit into ``minutes``."""
-        config, job, splits = self.config, self, len(self.splits)
+        config, job, epochs = self.config, self, self.plan.study.training.epochs
         per_epoch = runs.seconds_per_epoch(runs.trial_plan(self.plan, self.splits, config.rates))
         if config.minutes is not None and config.epochs is None:
-            epochs, saved = self.epochs, _saved(out)
+            saved = _saved(out)
             if saved.get("minutes") == config.minutes:  # decided once: the same command resumes
                 epochs = saved["study"]["training"]["epochs"]
             else:
                 most = 60 * config.minutes / per_epoch
-                while epochs > runs.MIN_LIMITED_EPOCHS and runs.run_epochs(splits, len(config.rates), epochs) > most:
+                while epochs > runs.MIN_LIMITED_EPOCHS and runs.run_epochs(config, self.splits, epochs) > most:
                     epochs -= 1
             job = replace(self, plan=runs.make_plan(replace(config, epochs=epochs), self.table))
-        return replace(job, seconds=per_epoch * runs.run_epochs(splits, len(config.rates), job.epochs))
+        return replace(job, seconds=per_epoch * runs.run_epochs(config, self.splits, epochs))
 
     def run(
         self,
         out: Path,
         progress: bool | None = None,
-        device: str | torch.device | None = None,
         cluster: Cluster | None = None,
         command: str = "",
     ) -> CompareResult:
         """Train what is missing from the results folder, score it, and save the model. Options as for `execute`."""
         self._check_folder(out)
-        with Store(out) as store, use_device(device), store.writing():
+        with Store(out) as store, store.writing():
             save_study(self.plan, out, "compare", command, minutes=self.config.minutes)
             trials = runs.trial_plan(self.plan, self.splits, self.config.rates)
             summary = execute(trials, store, progress=progress, cluster=cluster)
@@ -200,10 +175,10 @@ class CompareJob:
             if not summary.complete:
                 return CompareResult(summary)
             with show_working("scoring networks and baselines", progress):
-                verdict, expected, chosen = self._conclude(finals, store)
-            model = self._save(chosen, verdict, expected, store) if chosen else None
+                verdict, chosen = self._conclude(finals, store)
+            model = self._save(chosen, verdict, store) if chosen else None
             notes = [*self.notes, *runs.edge_notes(rates, self.config.rates)]
-            result = CompareResult(summary, rates, notes, verdict, expected, model)
+            result = CompareResult(summary, rates, notes, verdict, model)
             more = {"minutes": self.config.minutes, "keys": [run.key for run in finals.runs]}
             save_study(self.plan, out, "compare", command, **more, **result.to_json())
             return result
@@ -216,22 +191,21 @@ class CompareJob:
             other = f"{target!r} of {Path(path).name}"
             raise UserError(f"{out} holds the comparison of {other}; choose another folder with --out")
 
-    def _conclude(self, finals: Plan, store: Store) -> tuple[SplitVerdict, Estimate, RunConfig | None]:
-        """Return the verdict, the score to expect of the saved model, and its run; a diverged network scores like guessing."""
-        specs, rows, metric = self.config.activations, self.table.rows(1), self.scorer.metric
+    def _conclude(self, finals: Plan, store: Store) -> tuple[SplitVerdict, RunConfig | None]:
+        """Return the verdict and the run of the saved model; a diverged network scores like guessing."""
+        guesses, rows = self.baseline_scores(scoring.GUESS), self.table.rows(1)
         frame = store.frame(run.key for run in finals.runs)
         losses = dict(zip(frame["key"], runs.losses(frame), strict=True))
-        scores = {spec: [*self.guesses] for spec in (*specs, scoring.GUESS)}
-        diverged, chosen = dict.fromkeys(specs, len(self.splits)), []
-        for i, number in enumerate(self.splits):
-            usable = [run for run in finals.runs if run.split == number and losses[run.key] < math.inf]
-            for run in usable:
-                scores[run.activation][i] = self.scorer(self._network(run, store), number)
-                diverged[run.activation] -= 1
-            chosen.append(min(usable, key=lambda run: losses[run.key], default=None))
-        scores |= {name: self._baseline_scores(name) for name in (scoring.LINEAR, scoring.BOOSTING)}
+        usable = [run for run in finals.runs if losses[run.key] < math.inf]
+        scores = {spec: [*guesses] for spec in (*self.config.activations, scoring.GUESS)}
+        diverged = dict.fromkeys(self.config.activations, len(self.splits))
+        for run in usable:
+            assert run.split is not None
+            scores[run.activation][run.split - 1] = self.scorer(self._network(run, store), run.split)
+            diverged[run.activation] -= 1
+        scores |= {name: self.baseline_scores(name) for name in (scoring.LINEAR, scoring.BOOSTING)}
         verdict = SplitVerdict(
-            metric,
+            self.scorer.metric,
             len(rows["test"]),
             len(rows["train"]) + len(rows["valid"]),
             scores,
@@ -241,13 +215,13 @@ class CompareJob:
             diverged,
             one_split=self.config.time is not None,
         )
-        expected = [scores[run.activation if run else scoring.GUESS][i] for i, run in enumerate(chosen)]
-        return verdict, verdict.estimate(expected), chosen[0]
+        first = [run for run in usable if run.split == 1]
+        return verdict, min(first, key=lambda run: losses[run.key], default=None)
 
     def _network(self, run: RunConfig, store: Store) -> scoring.Estimator:
         return scoring.network_estimator(run, self.table, load_file(store.weights(run.key)))
 
-    def _save(self, run: RunConfig, verdict: SplitVerdict, expected: Estimate, store: Store) -> Path:
+    def _save(self, run: RunConfig, verdict: SplitVerdict, store: Store) -> Path:
         path = store.folder / MODEL_FILE
         about = {
             "target": self.table.source.target,
@@ -256,7 +230,7 @@ class CompareJob:
             "learning_rate": run.training.learning_rate,
             "chosen": f"lowest validation loss on split {run.split}",
             "metric": self.scorer.metric.key,
-            "expected": asdict(expected),
+            "expected": asdict(verdict.estimates[run.activation]),
             "verdict": str(verdict),
             "versions": {"boolit": __version__, "torch": str(torch.__version__), "python": platform.python_version()},
         }

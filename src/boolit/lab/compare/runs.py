@@ -156,17 +156,17 @@ def final_plan(planned: Plan, rates: Mapping[ActivationSplit, float]) -> Plan:
 
 def edge_notes(rates: Mapping[ActivationSplit, float], tried: Sequence[float]) -> list[str]:
     """Name the activations whose rate on most splits is the highest or the lowest of those tried."""
-    splits = Counter(spec for spec, _ in rates)
     at_edge = Counter(spec for (spec, _), rate in rates.items() if rate in (min(tried), max(tried)))
-    names = ", ".join(paper_name(spec) for spec, count in at_edge.items() if 2 * count > splits[spec])
+    splits = max(split for _, split in rates)
+    names = ", ".join(paper_name(spec) for spec, count in at_edge.items() if 2 * count > splits)
     if not names or len(tried) < 3:
         return []
     return [f"the lowest or highest rate was chosen on most splits for {names}; others may be better (--rates)"]
 
 
-def run_epochs(splits: int, rates: int, epochs: int) -> int:
+def run_epochs(config: CompareConfig, splits: Sequence[int], epochs: int) -> int:
     """Return the epochs of all runs of an activation, if none stops early."""
-    return splits * (rates * _trial_epochs(epochs) + epochs)
+    return len(splits) * (len(config.rates) * _trial_epochs(epochs) + epochs)
 
 
 def seconds_per_epoch(trials: Plan) -> float:

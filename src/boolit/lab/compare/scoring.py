@@ -85,27 +85,25 @@ def targets(table: PreparedTable) -> Any:
     return table.labels if table.task == "regression" else table.y.flatten().long().numpy()
 
 
-def _baseline(name: str, table: PreparedTable) -> Estimator:
-    weight, regression = table.source.class_weight, table.task == "regression"
-    if name == GUESS:
-        return DummyRegressor() if regression else DummyClassifier(strategy="prior")
-    if name == LINEAR:
-        linear = Ridge() if regression else LogisticRegression(max_iter=200, class_weight=weight)
-        return make_pipeline(StandardScaler(), linear)
-    if regression:
-        return HistGradientBoostingRegressor(random_state=0)
-    rounds = max(20, 200 // len(table.classes))  # each grows one tree per class
-    return HistGradientBoostingClassifier(max_iter=rounds, class_weight=weight, random_state=0)
-
-
 def fit_baseline(name: str, table: PreparedTable, number: int) -> Estimator:
     """Fit a model that shows what networks have to beat on all rows of a split that are not test rows."""
+    weight, regression = table.source.class_weight, table.task == "regression"
+    if name == GUESS:
+        model: Estimator = DummyRegressor() if regression else DummyClassifier(strategy="prior")
+    elif name == LINEAR:
+        linear = Ridge() if regression else LogisticRegression(max_iter=200, class_weight=weight)
+        model = make_pipeline(StandardScaler(), linear)
+    elif regression:
+        model = HistGradientBoostingRegressor(random_state=0)
+    else:
+        rounds = max(20, 200 // len(table.classes))  # each grows one tree per class
+        model = HistGradientBoostingClassifier(max_iter=rounds, class_weight=weight, random_state=0)
     parts = table.rows(number)
     rows = np.sort(np.concatenate([parts["train"], parts["valid"]]))
     # Several threads of OpenMP beside those of torch wait for each other and take up to 20 times as long.
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a linear model that has not converged is still a baseline
-        return _baseline(name, table).fit(table.features(rows, table.resample(number)), targets(table)[rows])
+        return model.fit(table.features(rows, table.resample(number)), targets(table)[rows])
 
 
 def network_estimator(run: RunConfig, table: PreparedTable, weights: Mapping[str, Tensor]) -> Estimator:

@@ -134,21 +134,20 @@ class SplitVerdict:
         """The activation that others are described against: ReLU, or the first."""
         return REFERENCE if REFERENCE in self.scores else next(iter(self.scores))
 
-    def estimate(self, values: Sequence[float]) -> Estimate:
-        """Return the mean of one score per split with its interval."""
+    def _estimate(self, values: Sequence[float]) -> Estimate:
         return estimate(values, self.tested, self.others, self.metric.percent)
 
     @cached_property
     def estimates(self) -> dict[str, Estimate]:
         """The mean of each activation and baseline."""
-        return {name: self.estimate(values) for name, values in self.scores.items()}
+        return {name: self._estimate(values) for name, values in self.scores.items()}
 
     @cached_property
     def pairs(self) -> list[PairedDifference]:
         """All pairs of activations and baselines, the better mean first, with their tests."""
         pairs = []
         for first, second in combinations(self.ranking, 2):
-            difference = self.estimate([a - b for a, b in zip(self.scores[first], self.scores[second], strict=True)])
+            difference = self._estimate([a - b for a, b in zip(self.scores[first], self.scores[second], strict=True)])
             differs = difference.mean != 0 and difference.error != 0
             p = 2 * float(stats.t.sf(abs(difference.mean) / difference.error, self.splits - 1)) if differs else 1.0
             pairs.append(PairedDifference(first, second, difference, p, p))
@@ -225,7 +224,7 @@ class SplitVerdict:
         for name in sorted(others, key=lambda name: name != self.reference):
             pair = self.pair(self.leader, name)
             size = self.score_format.number(abs(pair.difference.mean))
-            words.append(f"{paper_name(name)} (by {size}{unit}, {describe_p(pair.p_holm)})")
+            words.append(f"{paper_name(name)} (difference {size}{unit}, {describe_p(pair.p_holm)})")
         return join_words(words, MAX_NAMES)
 
     def _baseline_sentence(self, name: str) -> str:

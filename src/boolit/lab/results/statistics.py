@@ -319,7 +319,8 @@ class ScoreFormat:
 
     def number(self, value: float) -> str:
         """Format a score without its unit."""
-        return "–" if math.isnan(value) else f"{value * (100 if self.percent else 1):.{self.decimals}f}".replace("-", "−")
+        rounded = round(value * (100 if self.percent else 1), self.decimals) + 0.0  # no −0.0
+        return "–" if math.isnan(value) else f"{rounded:.{self.decimals}f}".replace("-", "−")
 
     def score(self, summary: Summary) -> str:
         """Format mean ± standard error with the unit, such as ``93.2 ± 0.4 %``."""
