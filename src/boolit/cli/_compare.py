@@ -195,7 +195,6 @@ def _describe(job: CompareJob) -> None:
 
 
 def _print_result(job: CompareJob, result: CompareResult, folder: Path) -> None:
-    from boolit.lab.compare.job import MODEL_TEXT
     from boolit.lab.reports.tables import split_tables
 
     console = output()
@@ -208,5 +207,5 @@ def _print_result(job: CompareJob, result: CompareResult, folder: Path) -> None:
     summary = result.summary
     console.print(f"Trained {summary.trained:,} runs in {summary.seconds:.0f} s; {summary.already:,} were already done.")
     if result.model:
-        console.print(f"{MODEL_TEXT}\nModel: {escape(str(result.model))}", soft_wrap=True)
+        console.print(f"{escape(result.model_text)}\nModel: {escape(str(result.model))}", soft_wrap=True)
         console.print(f"Report: {escape(str(folder / 'report' / 'report.html'))}", soft_wrap=True)

@@ -26,6 +26,7 @@ from boolit.lab.common.progress import show_working
 from boolit.lab.compare import MANY_ROWS, SPLITS, SPLITS_OF_MANY_ROWS, CompareConfig, runs, scoring
 from boolit.lab.datasets.table import PreparedTable, prepare_table
 from boolit.lab.execute import ExecutionSummary, execute
+from boolit.lab.results.names import paper_name
 from boolit.lab.results.splits import SplitVerdict
 from boolit.lab.results.store import Store
 from boolit.lab.runs import RunConfig
@@ -40,10 +41,6 @@ if TYPE_CHECKING:
 
 MODEL_FILE = "model.skops"
 COUNTS = ("already", "trained", "diverged", "seconds")  # of a summary
-MODEL_TEXT = (
-    "The saved model is the network with the lowest validation loss on the first split. On new rows, expect the score of its "
-    "activation in the table."
-)
 
 
 @dataclass(frozen=True)
@@ -55,6 +52,7 @@ class CompareResult:
     notes: Sequence[str] = ()
     verdict: SplitVerdict | None = None
     model: Path | None = None  # None if all networks diverged on the first split
+    model_text: str = ""  # what the saved model is
 
     def to_json(self) -> dict[str, Any]:
         """Return the result in numbers and in words, for ``study.json`` and ``--json``."""
@@ -70,7 +68,7 @@ class CompareResult:
             "pairs": [asdict(pair) for pair in self.verdict.pairs],
             "rates": [[*key, rate] for key, rate in self.rates.items()],
             "model": self.model and str(self.model),
-            "paragraphs": [MODEL_TEXT, *self.notes] if self.model else [*self.notes],
+            "paragraphs": [*filter(None, [self.model_text]), *self.notes],
         }
 
 
@@ -176,9 +174,9 @@ class CompareJob:
                 return CompareResult(summary)
             with show_working("scoring networks and baselines", progress):
                 verdict, chosen = self._conclude(finals, store)
-            model = self._save(chosen, verdict, store) if chosen else None
             notes = [*self.notes, *runs.edge_notes(rates, self.config.rates)]
-            result = CompareResult(summary, rates, notes, verdict, model)
+            model, text = self._save(chosen, verdict, store) if chosen else (None, "")
+            result = CompareResult(summary, rates, notes, verdict, model, text)
             more = {"minutes": self.config.minutes, "keys": [run.key for run in finals.runs]}
             save_study(self.plan, out, "compare", command, **more, **result.to_json())
             return result
@@ -221,21 +219,25 @@ class CompareJob:
     def _network(self, run: RunConfig, store: Store) -> scoring.Estimator:
         return scoring.network_estimator(run, self.table, load_file(store.weights(run.key)))
 
-    def _save(self, run: RunConfig, verdict: SplitVerdict, store: Store) -> Path:
-        path = store.folder / MODEL_FILE
+    def _save(self, run: RunConfig, verdict: SplitVerdict, store: Store) -> tuple[Path, str]:
+        path, chosen = store.folder / MODEL_FILE, "the lowest validation loss on the first split"
         about = {
             "target": self.table.source.target,
             "activation": run.activation,
             "parameters": run.parameters,
             "learning_rate": run.training.learning_rate,
-            "chosen": f"lowest validation loss on split {run.split}",
+            "chosen": chosen,
             "metric": self.scorer.metric.key,
             "expected": asdict(verdict.estimates[run.activation]),
             "verdict": str(verdict),
             "versions": {"boolit": __version__, "torch": str(torch.__version__), "python": platform.python_version()},
         }
         save_model(scoring.pipeline(self._network(run, store), run, self.table, about), path)
-        return path
+        name, score = paper_name(run.activation), verdict.score(run.activation)
+        return (
+            path,
+            f"The saved model is the network with {chosen}, of {name}. On new rows, expect its score in the table, {score}.",
+        )
 
 
 def _saved(out: Path) -> dict[str, Any]:

@@ -139,9 +139,10 @@ def choose_rates(trials: pd.DataFrame) -> dict[ActivationSplit, float]:
 
     Of equal losses, and where all diverged, it is the lowest rate.
     """
-    ordered = trials.assign(loss=losses(trials)).sort_values(["loss", "learning_rate"])
-    rates = ordered.groupby(["activation", "split"])["learning_rate"].first()
-    return {(spec, int(split)): float(rate) for (spec, split), rate in rates.items()}
+    columns = ["activation", "split", "learning_rate"]
+    ordered = trials.assign(loss=losses(trials)).sort_values(["activation", "split", "loss", "learning_rate"])
+    best = ordered.drop_duplicates(["activation", "split"])[columns]
+    return {(spec, int(split)): float(rate) for spec, split, rate in best.itertuples(index=False)}
 
 
 def final_plan(planned: Plan, rates: Mapping[ActivationSplit, float]) -> Plan:

@@ -209,10 +209,10 @@ class SplitVerdict:
         sentences = [f"{name} has the {mean} ({score})."]
         if self.one_split:
             return " ".join([*sentences, ONE_SPLIT])
-        if not self.learned:
-            sentences.append(f"No network is significantly better than {self.guess_text} ({self.score(self.guess)}).")
         same = [name for name in self.activations[1:] if self.pair(self.leader, name).p_holm > ALPHA]
         sentences += outcomes("It", {BETTER: self._described(self.wins.get(self.leader, [])), SAME: self._described(same)})
+        if not self.learned:
+            sentences.append(f"No network is significantly better than {self.guess_text} ({self.score(self.guess)}).")
         if set(self.wins) - {self.leader}:
             sentences.append("Other significant pairs are in the table.")
         return " ".join([*sentences, *map(self._baseline_sentence, self.baselines)])
