@@ -290,7 +290,7 @@ def _select(database: sqlite3.Connection, query: str, keys: Iterable[str] | None
 
 def _read(database: sqlite3.Connection, keys: Iterable[str] | None) -> tuple[list[Row], dict[str, dict[int, str]]]:
     """Return runs as rows of `_COLUMNS`, and the texts of the configurations and environments they refer to by number."""
-    rows = _select(database, "SELECT * FROM runs", keys)
+    rows = _select(database, f"SELECT {', '.join(_COLUMNS)} FROM runs", keys)
     used = {"configs": {row[1] for row in rows}, "environments": {row[6] for row in rows}}
     texts = {
         table: {number: text for number, text in database.execute(f"SELECT id, json FROM {table}") if number in numbers}
