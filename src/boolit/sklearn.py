@@ -27,8 +27,7 @@ except ModuleNotFoundError as error:
 
 import boolit
 from boolit._devices import choose_device
-from boolit.nn import Activation, Pointwise
-from boolit.nn.mlp import MLP
+from boolit.nn import MLP, Activation, Pointwise
 from boolit.nn.width import count_parameters, width_for_budget
 
 __all__ = ["LogicalMLPClassifier", "LogicalMLPRegressor"]
@@ -63,10 +62,6 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
         **{key: [COUNT] for key in ("hidden_layers", "max_iter", "patience")},
         **{key: ["boolean"] for key in ("early_stopping", "standardize")},
     }
-
-    module_: Any
-    loss_curve_: list[float]
-    validation_losses_: list[float]
 
     def __init__(
         self,
@@ -166,9 +161,10 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
     def _begin(self, outputs: int, random: np.random.RandomState, x: Array, y: Array, weight: Array) -> None:
         """Choose the widths, create the network and fit the standardization."""
         self.n_outputs_, self.widths_ = outputs, self._widths(outputs)
-        self.loss_curve_, self.validation_losses_ = [], []
+        self.loss_curve_: list[float] = []
+        self.validation_losses_: list[float] = []
         self._build(random)
-        self.module_ = self._module()
+        self.module_: Any = self._module()
         scaled = {"standardize": x, "unstandardize": y} if self.standardize else {}
         for layer, values in ((getattr(self.module_, name), scaled[name]) for name in scaled if hasattr(self.module_, name)):
             scaler = StandardScaler().fit(np.asarray(values, dtype=np.float64), sample_weight=weight)
@@ -177,7 +173,8 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
 
     def _build(self, random: np.random.RandomState) -> None:
         self._generator = torch.Generator().manual_seed(int(random.randint(2**31 - 1)))
-        self._network = self._mlp(self._generator).to(choose_device(self.device))
+        shape = (self.widths_, self.n_outputs_, self.activation)
+        self._network = self._mlp(*shape, generator=self._generator).to(choose_device(self.device))
         matrices, others = ([p for p in self._network.parameters() if (p.ndim > 1) == matrix] for matrix in (True, False))
         groups: list[dict[str, Any]] = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]  # biases and scales
         self._optimizer = optim.AdamW(groups, lr=self.learning_rate, weight_decay=self.weight_decay, fused=True)
@@ -198,20 +195,19 @@ class LogicalMLP(BaseEstimator):  # type: ignore[misc]
 
         def count(width: int, spec: Activation = activation) -> int:
             with torch.device("meta"):  # needs neither memory nor random numbers
-                shape = (self.n_features_in_, [width] * self.hidden_layers, outputs, spec)
-                return count_parameters(MLP(*shape, normalization=self.normalization))
+                return count_parameters(self._mlp([width] * self.hidden_layers, outputs, spec))
 
         budget = self.budget or count(RELU_WIDTH, Pointwise("relu"))
         return [int(self.width or width_for_budget(count, budget, activation.width_multiple))] * self.hidden_layers
 
-    def _mlp(self, generator: torch.Generator | None = None) -> MLP:
-        shape = (self.n_features_in_, self.widths_, self.n_outputs_, self.activation)
-        return MLP(*shape, normalization=self.normalization, dropout=self.dropout, generator=generator)
+    def _mlp(self, *shape: Any, generator: torch.Generator | None = None) -> MLP:
+        options = {"normalization": self.normalization, "dropout": self.dropout, "generator": generator}
+        return MLP(self.n_features_in_, *shape, **options)
 
     def _module(self) -> nn.Sequential:
         """Return the model in float64: in float32, a prediction's last digits would depend on the samples beside it."""
         with torch.random.fork_rng(devices=[]):  # the initial weights are replaced
-            network = self._mlp()
+            network = self._mlp(self.widths_, self.n_outputs_, self.activation)
         parts = OrderedDict[str, nn.Module](standardize=_Standardize(self.n_features_in_), network=network)
         if isinstance(self, RegressorMixin):
             parts["unstandardize"] = _Standardize(self.n_outputs_, inverse=True)

@@ -79,7 +79,7 @@ def compare(
         ),
     ] = None,
     minutes: Annotated[
-        float | None, training_option("Approximate time limit; splits, rates and epochs are reduced to fit.", "X")
+        float | None, training_option("Approximate time limit; the maximum of epochs is reduced to fit.", "X", min=0.01)
     ] = None,
     device: options.DeviceOption = "auto",
     workers: options.WorkersOption = None,
@@ -134,12 +134,14 @@ def compare(
         with show_working("estimating the time", shown):
             job = job.limit(folder)
         if not json:
-            error_stream().print(f"Expected time: {_duration(job.seconds)}\n")
+            error_stream().print(
+                f"Expected time: {_duration(job.seconds)}, with at most {job.plan.study.training.epochs} epochs\n"
+            )
         with open_cluster(workers, cluster, device) as workers_used:
             result = job.run(folder, shown, cluster=workers_used, command=this_command())
     report = write_report(folder) if result.verdict else None
     if json:
-        print_json(job.to_json() | result.to_json() | {"report": str(folder / "report") if report else None})
+        print_json(result.to_json() | {"parameters": job.parameters, "report": str(folder / "report") if report else None})
     else:
         _print_result(job, result, folder)
     end_unless_complete(result.summary)
@@ -193,20 +195,17 @@ def _describe(job: CompareJob) -> None:
 
 
 def _print_result(job: CompareJob, result: CompareResult, folder: Path) -> None:
-    from boolit.lab.compare.job import describe_model
     from boolit.lab.reports.tables import split_tables
 
     console = output()
     if result.verdict:
         console.print(split_tables(result.verdict, job.plan.study.title, job.parameters)[0])
         console.print(f"\n[bold]{escape(str(result.verdict))}[/]\n")
-        for sentence in describe_model(result):
-            console.print(f"{escape(sentence)}\n")
     for note in result.notes:
         if note not in job.notes:  # those were printed before the training
             console.print(f"Note: {escape(note)}", soft_wrap=True)
     summary = result.summary
     console.print(f"Trained {summary.trained:,} runs in {summary.seconds:.0f} s; {summary.already:,} were already done.")
     if result.model:
-        console.print(f"Model: {escape(str(result.model))}", soft_wrap=True)
+        console.print(f"{escape(result.model_text)}\nModel: {escape(str(result.model))}", soft_wrap=True)
         console.print(f"Report: {escape(str(folder / 'report' / 'report.html'))}", soft_wrap=True)

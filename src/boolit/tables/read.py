@@ -85,9 +85,6 @@ def _read_text(path: Path) -> pd.DataFrame:
     header = next(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
     if len(header) > 1 and pd.to_numeric(pd.Series(header), errors="coerce").notna().all():
         raise UserError(f"the first line of {path} holds numbers instead of column names; add a header line")
-    if len(set(names := [name.strip() for name in header])) < len(names):  # pandas would rename the second to "name.1"
-        duplicated = next(name for place, name in enumerate(names) if name in names[:place])
-        raise UserError(f"{path} has two columns named {duplicated!r}; rename one of them")
     try:
         frame = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig", index_col=False)
     except UnicodeDecodeError:
@@ -101,7 +98,7 @@ def _read_text(path: Path) -> pd.DataFrame:
             for row in rows:
                 if row and len(row) < frame.shape[1]:
                     raise UserError(f"line {rows.line_num} of {path} has {len(row)} fields instead of {frame.shape[1]}")
-    return frame
+    return frame.set_axis(header, axis=1)  # pandas renames the second of two equal names
 
 
 def detect_separator(head: str) -> str:

@@ -18,7 +18,7 @@ import boolit
 from boolit.errors import UserError
 from boolit.lab.compare import CompareConfig, scoring
 from boolit.lab.compare.job import CompareJob, CompareResult
-from boolit.lab.compare.runs import choose_rates, edge_notes, final_plan, place, trial_plan
+from boolit.lab.compare.runs import choose_rates, edge_notes, final_plan, run_epochs, trial_plan
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Result
 from boolit.lab.training.trainer import StackedTraining
@@ -38,10 +38,14 @@ def result(folder: Path) -> CompareResult:
     return CompareJob.prepare(config(folder)).run(folder / "out", progress=False)
 
 
+def place(result: Result) -> tuple[str, int | None]:
+    return result.config.activation, result.config.split
+
+
 def finals(job: CompareJob, store: Store) -> dict[Any, Result]:
     trials = trial_plan(job.plan, job.splits, job.config.rates)
-    rates = choose_rates(store.results([run.key for run in trials.runs]))
-    return {place(each.config): each for each in store.results([run.key for run in final_plan(job.plan, rates).runs])}
+    rates = choose_rates(store.frame(run.key for run in trials.runs))
+    return {place(each): each for each in store.results([run.key for run in final_plan(job.plan, rates).runs])}
 
 
 def test_rates_are_chosen_on_each_split_without_test_rows(folder: Path, result: CompareResult) -> None:
@@ -51,7 +55,7 @@ def test_rates_are_chosen_on_each_split_without_test_rows(folder: Path, result: 
     assert len(trials) == len(SPECS) * 5 * 2
     assert not any(name.startswith("test_") for trial in trials for name in trial.metrics)
     for where, rate in result.rates.items():
-        tried = [trial for trial in trials if place(trial.config) == where]
+        tried = [trial for trial in trials if place(trial) == where]
         assert min(tried, key=lambda trial: trial.metrics["valid_loss"]).config.training.learning_rate == rate
     assert set(result.rates) == {(spec, split) for spec in SPECS for split in range(1, 6)}
 
@@ -213,11 +217,10 @@ def test_tables_with_dots_in_their_names_have_their_own_folders(tmp_path: Path) 
     ("options", "message"),
     [
         ({"activations": ("relu", "rellu")}, "unknown activation 'rellu'"),
-        ({"activations": ("relu", "relu")}, "'relu' is named twice"),
+        ({"activations": ("relu", "relu")}, "--activations relu,relu must name at least one, and none twice"),
         ({"budget": 5}, "--budget 5 is too small"),
         ({"target": "clas"}, "no column 'clas'; did you mean 'class'"),
-        ({"splits": 4}, "--splits 4 must be from 5"),
-        ({"rates": (0.1, -0.1)}, "-0.1 is not above 0"),
+        ({"rates": (0.1, -0.1)}, "--rates 0.1,-0.1 must be above 0"),
         ({"metric": "rocauc"}, "not a scorer of scikit-learn; did you mean roc_auc"),
         ({"metric": "roc_auc", "target": "color"}, "--metric roc_auc cannot be computed"),
         ({"groups": "site", "time": "since"}, "exclude each other"),
@@ -235,12 +238,23 @@ def test_impossible_comparisons_are_one_line(options: dict[str, Any], message: s
 
 
 def test_diverged_trials_come_last() -> None:
-    job_losses = {0.1: math.nan, 0.01: 0.7, 0.001: 0.8}
+    trials = pd.DataFrame({"activation": "relu", "split": [1, 1, 1, 2, 2], "learning_rate": [0.1, 0.01, 0.001, 0.1, 0.01]})
+    trials["state"] = ["diverged", "finished", "finished", "diverged", "diverged"]
+    assert choose_rates(trials.assign(valid_loss=[0.1, 0.7, 0.8, math.nan, 0.2])) == {("relu", 1): 0.01, ("relu", 2): 0.01}
+    assert choose_rates(trials) == {("relu", 1): 0.001, ("relu", 2): 0.01}  # no run has measured anything
 
-    class Trial:
-        def __init__(self, rate: float, loss: float) -> None:
-            self.state, self.metrics = "finished" if loss == loss else "diverged", {"valid_loss": loss}
-            self.config = type("C", (), {"activation": "relu", "split": 1, "training": type("T", (), {"learning_rate": rate})})
 
-    trials: Any = [Trial(rate, loss) for rate, loss in job_losses.items()]
-    assert choose_rates(trials) == {("relu", 1): 0.01}
+def test_minutes_reduce_the_epochs_once(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def limited(seconds_per_epoch: float, **options: Any) -> tuple[CompareJob, int]:
+        monkeypatch.setattr("boolit.lab.compare.runs.seconds_per_epoch", lambda *_: seconds_per_epoch)
+        job = CompareJob.prepare(config(folder, "rare", "ill", **({"epochs": None, "minutes": 1} | options))).limit(tmp_path)
+        return job, job.plan.study.training.epochs
+
+    job, epochs = limited(0.5)
+    fits, more = (0.5 * run_epochs(job.config, job.splits, number) for number in (epochs, epochs + 1))
+    assert job.seconds == fits <= 60 < more
+    assert limited(0.5, epochs=50)[1] == 50  # what the user has set stays
+    assert limited(1e-9)[1] == 100
+    job.run(tmp_path, progress=False)
+    assert limited(1e-9)[1] == epochs  # the same command resumes, on a faster machine too
+    assert limited(1e-9, minutes=2)[1] == 100

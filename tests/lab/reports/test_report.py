@@ -17,7 +17,7 @@ from boolit.lab.reports import server as server_module
 from boolit.lab.reports.page import html_page
 from boolit.lab.reports.report import compare_section, read_section, search_section, study_section, write_report
 from boolit.lab.reports.server import ReportServer
-from boolit.lab.results.splits import ResampledSplits, SplitVerdict
+from boolit.lab.results.splits import SplitVerdict
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Metric, Result
 from boolit.lab.studies import Plan, load_study, plan, save
@@ -118,7 +118,7 @@ def test_a_comparison_is_reported_from_its_entries(tmp_path: Path, make_result) 
     scores = {"relu": [0.5, 0.55, 0.52], "max": [0.8, 0.81, 0.82], "guess": [0.3, 0.31, 0.3]}
     store = Store(tmp_path)
     store.record(make_result(spec, split, 0.0, split=split) for spec in ("relu", "max") for split in range(3))
-    result = SplitVerdict(ACCURACY, ResampledSplits(3, 20, 80), scores, "relu", "guess", "guessing")
+    result = SplitVerdict(ACCURACY, 20, 80, scores, "guess", "guessing")
     section = compare_section(store.frame(), store.curves(), result, title="Wine")
     assert section.verdict == str(result)
     assert section.tables[0].text.loc["max", "accuracy (%)"].startswith("81.0")

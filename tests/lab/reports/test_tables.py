@@ -12,7 +12,7 @@ from rich.console import Console
 
 from boolit.errors import UserError
 from boolit.lab.reports.tables import Table, comparison_table, register, render, search_table, split_tables, study_tables
-from boolit.lab.results.splits import ResampledSplits, SplitVerdict
+from boolit.lab.results.splits import SplitVerdict
 from boolit.lab.results.statistics import Comparison, Summary, compare
 from boolit.lab.runs import Metric
 
@@ -155,7 +155,7 @@ def test_registered_tables_follow() -> None:
 
 def test_tables_of_splits_have_baselines_and_all_pairs() -> None:
     scores = {"relu": [0.5, 0.6, 0.55], "max": [0.7, 0.71, 0.72], "tanh": [0.4, 0.5, 0.6], "guess": [0.3, 0.31, 0.3]}
-    result = SplitVerdict(ACCURACY, ResampledSplits(3, 20, 80), scores, "relu", "guess", "guessing", diverged={"max": 1})
+    result = SplitVerdict(ACCURACY, 20, 80, scores, "guess", "guessing", diverged={"max": 1})
     table, pairs = split_tables(result, "Made up", {"relu": 36, "max": 40})
     assert table.text.columns.tolist() == [
         "accuracy (%)",

@@ -38,7 +38,7 @@ class CompareConfig:
     time: str | None = None  # column by which rows are ordered; later rows are tested on
     epochs: int | None = None  # at most; defaults to as many as see 1.5 million rows, at least 8 and at most 100
     rates: tuple[float, ...] = RATES  # learning rates to try
-    minutes: float | None = None  # approximate limit; splits, rates and epochs at their defaults are reduced to fit
+    minutes: float | None = None  # approximate limit; the default of epochs is reduced to fit
     weights: Path | None = None  # weights of the image encoder; defaults to torchvision's ResNet-18
 
     @property
@@ -49,35 +49,18 @@ class CompareConfig:
             name = Path(name).stem
         return re.sub(r"[^0-9A-Za-z_.-]+", "-", name).strip("-.") or "table"
 
-    @property
-    def reference(self) -> str:
-        """The activation that others are described against."""
-        return "relu" if "relu" in self.activations else self.activations[0]
-
-    def split_numbers(self, rows: int) -> range:
-        """Return the numbers of the splits of a table."""
-        return range(1, 1 + (self.splits or (SPLITS_OF_MANY_ROWS if rows >= MANY_ROWS else SPLITS)))
-
     def validate(self) -> None:
         """Raise `UserError` for values that make no comparison."""
         from boolit.nn import activation
 
-        for name, values in (("activation", self.activations), ("learning rate", self.rates)):
-            for place, value in enumerate(values):
-                if value in values[:place]:
-                    raise UserError(f"the {name} {value!r} is named twice")
-            if not values:
-                raise UserError(f"name at least one {name}")
+        for option, values in (("--activations", self.activations), ("--rates", self.rates)):
+            if len(set(values)) < max(1, len(values)):
+                raise UserError(f"{option} {','.join(map(str, values))} must name at least one, and none twice")
         with user_input():
             for spec in self.activations:
                 activation(spec)
-        if self.splits is not None and not MIN_SPLITS <= self.splits <= MAX_SPLITS:
-            raise UserError(f"--splits {self.splits} must be from {MIN_SPLITS} to {MAX_SPLITS}")
-        for rate in self.rates:
-            if not 0 < rate < math.inf:
-                raise UserError(f"--rates: {rate:g} is not above 0 and finite")
-        if self.minutes is not None and not 0 < self.minutes < math.inf:
-            raise UserError(f"--minutes {self.minutes:g} must be above 0")
+        if not all(0 < rate < math.inf for rate in self.rates):
+            raise UserError(f"--rates {','.join(map(str, self.rates))} must be above 0 and finite")
         if self.groups is not None and self.time is not None:
             raise UserError(f"--groups {self.groups} and --time {self.time} exclude each other")
         if not self.path.exists():

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -20,12 +19,12 @@ import pandas as pd
 
 from boolit.errors import UserError
 from boolit.lab.common.files import atomic_write, cache_key, data_folder
-from boolit.lab.compare import MIN_SPLITS, RATES, CompareConfig
+from boolit.lab.compare import CompareConfig
 from boolit.lab.datasets.embeddings import encode_photographs, weights_identity
 from boolit.lab.datasets.images import files_identity, images_by_class
 from boolit.lab.datasets.table import PreparedTable, TableSource
 from boolit.lab.results.names import paper_name
-from boolit.lab.runs import Result, RunConfig, job
+from boolit.lab.runs import RunConfig, job
 from boolit.lab.studies import Plan, StudyFile, cohorts, plan
 from boolit.lab.training import Training, train
 from boolit.lab.training.recipe import METRIC_OF_TASK
@@ -130,16 +129,20 @@ def trial_plan(planned: Plan, splits: Sequence[int], rates: Sequence[float]) -> 
     return Plan(planned.name, None, planned.study.model_copy(update={"keep_weights": False}), tuple(cohorts(runs)))
 
 
-def choose_rates(trials: Iterable[Result]) -> dict[ActivationSplit, float]:
-    """Return the rate with the lowest validation loss for every activation and split; diverged trials come last.
+def losses(frame: pd.DataFrame) -> pd.Series[float]:
+    """Return the validation loss of every run, infinite if it diverged."""
+    return frame.reindex(columns=[LOSS])[LOSS].where(frame["state"] == "finished").fillna(math.inf)
+
+
+def choose_rates(trials: pd.DataFrame) -> dict[ActivationSplit, float]:
+    """Return the rate with the lowest validation loss for every activation and split.
 
     Of equal losses, and where all diverged, it is the lowest rate.
     """
-    losses: dict[ActivationSplit, dict[float, float]] = defaultdict(dict)
-    for trial in trials:
-        rate = float(trial.config.training.learning_rate)
-        losses[place(trial.config)][rate] = trial.metrics[LOSS] if finished(trial) else math.inf
-    return {key: min(sorted(tried), key=lambda rate: tried[rate]) for key, tried in sorted(losses.items())}
+    columns = ["activation", "split", "learning_rate"]
+    ordered = trials.assign(loss=losses(trials)).sort_values(["activation", "split", "loss", "learning_rate"])
+    best = ordered.drop_duplicates(["activation", "split"])[columns]
+    return {(spec, int(split)): float(rate) for spec, split, rate in best.itertuples(index=False)}
 
 
 def final_plan(planned: Plan, rates: Mapping[ActivationSplit, float]) -> Plan:
@@ -154,43 +157,17 @@ def final_plan(planned: Plan, rates: Mapping[ActivationSplit, float]) -> Plan:
 
 def edge_notes(rates: Mapping[ActivationSplit, float], tried: Sequence[float]) -> list[str]:
     """Name the activations whose rate on most splits is the highest or the lowest of those tried."""
-    splits = Counter(spec for spec, _ in rates)
     at_edge = Counter(spec for (spec, _), rate in rates.items() if rate in (min(tried), max(tried)))
-    names = ", ".join(paper_name(spec) for spec, count in at_edge.items() if 2 * count > splits[spec])
+    splits = max(split for _, split in rates)
+    names = ", ".join(paper_name(spec) for spec, count in at_edge.items() if 2 * count > splits)
     if not names or len(tried) < 3:
         return []
     return [f"the lowest or highest rate was chosen on most splits for {names}; others may be better (--rates)"]
 
 
-def place(run: RunConfig) -> ActivationSplit:
-    """Return the activation and the split of a run."""
-    assert run.split is not None
-    return run.activation, run.split
-
-
-def finished(result: Result) -> bool:
-    """Return whether a run did not diverge."""
-    return result.state == "finished" and math.isfinite(result.metrics[LOSS])
-
-
-def run_epochs(splits: int, rates: int, epochs: int) -> int:
+def run_epochs(config: CompareConfig, splits: Sequence[int], epochs: int) -> int:
     """Return the epochs of all runs of an activation, if none stops early."""
-    return splits * (rates * _trial_epochs(epochs) + epochs)
-
-
-def limit_effort(config: CompareConfig, most: float, splits: int, epochs: int) -> CompareConfig:
-    """Return the options with fewer splits, then rates, then epochs, until `run_epochs` is at most ``most``.
-
-    Options that the user has set stay.
-    """
-    rates, limited = config.rates, dict[str, Any]()
-    if run_epochs(splits, len(rates), epochs) > most:
-        limited["splits"] = splits = config.splits or min(splits, MIN_SPLITS)
-    if run_epochs(splits, len(rates), epochs) > most and rates == RATES:
-        limited["rates"] = rates = RATES[1::2]
-    while config.epochs is None and run_epochs(splits, len(rates), epochs) > most and epochs > MIN_LIMITED_EPOCHS:
-        limited["epochs"] = epochs = epochs - 1
-    return replace(config, **limited)
+    return len(splits) * (len(config.rates) * _trial_epochs(epochs) + epochs)
 
 
 def seconds_per_epoch(trials: Plan) -> float:

@@ -85,27 +85,25 @@ def targets(table: PreparedTable) -> Any:
     return table.labels if table.task == "regression" else table.y.flatten().long().numpy()
 
 
-def _baseline(name: str, table: PreparedTable) -> Estimator:
-    weight, regression = table.source.class_weight, table.task == "regression"
-    if name == GUESS:
-        return DummyRegressor() if regression else DummyClassifier(strategy="prior")
-    if name == LINEAR:
-        linear = Ridge() if regression else LogisticRegression(max_iter=200, class_weight=weight)
-        return make_pipeline(StandardScaler(), linear)
-    if regression:
-        return HistGradientBoostingRegressor(random_state=0)
-    rounds = max(20, 200 // len(table.classes))  # each grows one tree per class
-    return HistGradientBoostingClassifier(max_iter=rounds, class_weight=weight, random_state=0)
-
-
 def fit_baseline(name: str, table: PreparedTable, number: int) -> Estimator:
     """Fit a model that shows what networks have to beat on all rows of a split that are not test rows."""
+    weight, regression = table.source.class_weight, table.task == "regression"
+    if name == GUESS:
+        model: Estimator = DummyRegressor() if regression else DummyClassifier(strategy="prior")
+    elif name == LINEAR:
+        linear = Ridge() if regression else LogisticRegression(max_iter=200, class_weight=weight)
+        model = make_pipeline(StandardScaler(), linear)
+    elif regression:
+        model = HistGradientBoostingRegressor(random_state=0)
+    else:
+        rounds = max(20, 200 // len(table.classes))  # each grows one tree per class
+        model = HistGradientBoostingClassifier(max_iter=rounds, class_weight=weight, random_state=0)
     parts = table.rows(number)
     rows = np.sort(np.concatenate([parts["train"], parts["valid"]]))
     # Several threads of OpenMP beside those of torch wait for each other and take up to 20 times as long.
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a linear model that has not converged is still a baseline
-        return _baseline(name, table).fit(table.features(rows, table.resample(number)), targets(table)[rows])
+        return model.fit(table.features(rows, table.resample(number)), targets(table)[rows])
 
 
 def network_estimator(run: RunConfig, table: PreparedTable, weights: Mapping[str, Tensor]) -> Estimator:
@@ -113,19 +111,18 @@ def network_estimator(run: RunConfig, table: PreparedTable, weights: Mapping[str
     assert run.split is not None
     resample, regression = table.resample(run.split), table.task == "regression"
     kind = LogicalMLPRegressor if regression else LogicalMLPClassifier
-    estimator = kind(run.activation, width=list(run.widths), normalization="batch", dropout=0.0)
+    estimator: Any = kind(run.activation, width=list(run.widths), normalization="batch", dropout=0.0)
     estimator.n_features_in_, estimator.widths_ = table.x.shape[1], list(run.widths)
     estimator.n_outputs_ = 1 if regression else len(table.classes)
     estimator.loss_curve_, estimator.validation_losses_, estimator._multilabel = [], [], False
-    if not regression:
-        estimator.classes_ = np.arange(len(table.classes))
-    module: Any = estimator._module()
-    estimator.module_ = module
+    module = estimator.module_ = estimator._module()
     module.standardize.mean.copy_(torch.from_numpy(table.offset + table.unit * resample.mean.double().numpy()))
     module.standardize.scale.copy_(torch.from_numpy(table.unit * resample.scale.double().numpy()))
     if regression:
         module.unstandardize.mean.fill_(table.target_offset + table.target_unit * resample.target_mean)
         module.unstandardize.scale.fill_(table.target_unit * resample.target_scale)
+    else:
+        estimator.classes_ = np.arange(len(table.classes))
     _copy_weights(module.network, weights)
     return estimator
 
@@ -143,18 +140,12 @@ def pipeline(estimator: Estimator, run: RunConfig, table: PreparedTable, about: 
     return model
 
 
+@torch.no_grad()
 def _copy_weights(network: nn.Sequential, weights: Mapping[str, Tensor]) -> None:
     """Copy the weights of a lab network, whose layers are in lists by kind, into a sequence of layers."""
-    kinds = {nn.Linear: "linear", nn.BatchNorm1d: "norm", Activation: "activation"}
-    counts = dict.fromkeys(kinds.values(), 0)
-    for layer in network:
-        kind = next(name for type_, name in kinds.items() if isinstance(layer, type_))
-        for name, values in layer.state_dict().items():
-            if name == "num_batches_tracked":
-                continue
-            source = weights[f"{kind}.{counts[kind]}.{name}"].double()
-            if values.shape != source.shape:  # one logit z is the two logits 0 and z
-                values.zero_()[1:].copy_(source)
-            else:
-                values.copy_(source)
-        counts[kind] += 1
+    for kind, type_ in {"linear": nn.Linear, "norm": nn.BatchNorm1d, "activation": Activation}.items():
+        for place, layer in enumerate(layer for layer in network if isinstance(layer, type_)):
+            for name, values in (*layer.named_parameters(), *layer.named_buffers()):
+                if name != "num_batches_tracked":
+                    source = weights[f"{kind}.{place}.{name}"]
+                    values.zero_()[len(values) - len(source) :] = source  # one logit z is the two logits 0 and z

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pydantic import TypeAdapter
 
 from boolit.errors import UserError
 from boolit.lab.common.files import atomic_write
@@ -20,7 +21,7 @@ from boolit.lab.reports.charts import Chart, drawn, run_charts, search_charts
 from boolit.lab.reports.page import Picture, Section, html_page
 from boolit.lab.reports.tables import FORMATS, Table, ranking, search_table, split_tables, study_tables
 from boolit.lab.results.names import metric_label, paper_name, sort_key
-from boolit.lab.results.splits import ResampledSplits, SplitVerdict
+from boolit.lab.results.splits import SplitVerdict
 from boolit.lab.results.statistics import compare, verdict
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Metric, RunConfig, canonical
@@ -227,17 +228,8 @@ def _compare(saved: SavedStudy, store: Store) -> Section:
     if "comparison" not in more:
         return Section(kind="compare", done=len(stored), planned=None, **entries)
     paragraphs = more.get("paragraphs", ())
-    curves = store.curves(frame["key"])
-    return compare_section(frame, curves, split_verdict(more["comparison"]), more["verdict"], paragraphs=paragraphs, **entries)
-
-
-def split_verdict(entries: Mapping[str, Any]) -> SplitVerdict:
-    """Return the verdict of a comparison from its entries in ``study.json``."""
-    scores = entries["scores"]
-    splits = ResampledSplits(len(scores[entries["guess"]]), entries["tested"], entries["others"])
-    others = {name: entries[name] for name in ("reference", "guess", "guess_text", "baselines", "diverged")}
-    metric = Metric.model_validate(entries["metric"])
-    return SplitVerdict(metric, splits, scores, **others, one_split=entries.get("one_split", False))
+    result = TypeAdapter(SplitVerdict).validate_python(more["comparison"])
+    return compare_section(frame, store.curves(frame["key"]), result, more["verdict"], paragraphs=paragraphs, **entries)
 
 
 def compare_section(

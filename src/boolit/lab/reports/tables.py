@@ -9,7 +9,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from statistics import stdev
 from typing import Any, cast
 
@@ -294,9 +293,9 @@ def split_tables(verdict: SplitVerdict, title: str, parameters: Mapping[str, int
 
 def _coverage(verdict: SplitVerdict) -> str:
     """Return what the intervals and p-values of a comparison on splits cover."""
-    splits, pairs = verdict.splits, len(verdict.pairs)
+    rows, pairs = f"{verdict.tested} of {verdict.tested + verdict.others} rows", len(verdict.pairs)
     return (
-        f"Means over {splits.number} random splits, each with its own seed, tested on {splits.tested} of {splits.rows} rows. "
+        f"Means over {verdict.splits} random splits, each with its own seed, tested on {rows}. "
         "Intervals (95 %) and p cover the splits, the seeds and the test rows (Nadeau and Bengio's corrected variance); "
         f"differences are paired by split, and p is corrected for all {pairs} pair{'s' * (pairs != 1)} by Holm's method."
     )
@@ -330,11 +329,11 @@ def _seed_scores(verdict: SplitVerdict, title: str, parameters: Mapping[str, int
     texts = [f"{form.number(mean)} ± {form.number(sd)}" for mean, sd in zip(means, deviations, strict=True)]
     builder.add(metric_label(verdict.metric, split=False), texts, value=means, sd=deviations)
     builder.add_plain("parameters", [parameters.get(name) for name in names])
-    return builder.table(title, f"Mean ± standard deviation over {verdict.splits.number} seeds.", ONE_SPLIT)
+    return builder.table(title, f"Mean ± standard deviation over {verdict.splits} seeds.", ONE_SPLIT)
 
 
 def _split_pairs(verdict: SplitVerdict, title: str) -> Table:
-    pairs = [verdict.pair(first, second) for first, second in combinations(verdict.ranking, 2)]
+    pairs = verdict.pairs
     builder = _Builder([f"{pair.first}{MINUS}{pair.second}" for pair in pairs])
     marks = ["bold" if pair.p_holm <= ALPHA else "" for pair in pairs]
     _add_estimates(builder, "difference [95 % interval]", [pair.difference for pair in pairs], verdict.score_format, marks)

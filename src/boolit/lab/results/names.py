@@ -186,4 +186,4 @@ def join_words(words: list[str], most: int | None = None) -> str:
     """
     hidden = 0 if most is None else max(0, len(words) - most)
     shown = [*words[: len(words) - hidden], *([f"{hidden} other{'s' * (hidden > 1)}"] if hidden else [])]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return "".join(shown) if len(shown) < 2 else f"{', '.join(shown[:-1])} and {shown[-1]}"

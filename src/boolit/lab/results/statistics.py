@@ -12,7 +12,7 @@ All runs of a study share their training and test rows, so neither ± nor p cove
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 ALPHA = 0.05
 MIN_RUNS = 3  # finished runs that an activation needs to be tested
 MAX_NAMES = 3  # activations listed in a sentence
+BETTER, SAME = "significantly better than", "not distinguishable from"
 COVERAGE = "± and p cover seeds, on one set of training and test rows: not what other rows would have given."
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -318,7 +319,8 @@ class ScoreFormat:
 
     def number(self, value: float) -> str:
         """Format a score without its unit."""
-        return "–" if math.isnan(value) else f"{value * (100 if self.percent else 1):.{self.decimals}f}".replace("-", "−")
+        rounded = round(value * (100 if self.percent else 1), self.decimals) + 0.0  # no −0.0
+        return "–" if math.isnan(value) else f"{rounded:.{self.decimals}f}".replace("-", "−")
 
     def score(self, summary: Summary) -> str:
         """Format mean ± standard error with the unit, such as ``93.2 ± 0.4 %``."""
@@ -352,8 +354,9 @@ not distinguishable from Tanh (p = 0.19).
     form = score_format(metric, [summary.standard_error for summary in comparison.summaries])
     mean = f"{metric.extreme} mean {metric.key.replace('_', ' ')}"
     sentences = [f"{paper_name(leader.activation)} has the {mean} ({form.score(leader)}, n = {leader.n})."]
-    if len(comparison.summaries) > 1:
-        sentences += _tests_of_leader(comparison) if leader.diverged == 0 else _tests_of_others(comparison)
+    if leader.diverged:
+        sentences.append(f"As {leader.diverged} of its {leader.runs} runs diverged, it is not called better than any other.")
+    sentences += _tests(comparison)
     diverged = [f"{paper_name(s.activation)} {s.diverged} of {s.runs}" for s in comparison.summaries if s.diverged]
     if diverged:
         sentences.append(f"Diverged runs: {', '.join(diverged)}.")
@@ -361,34 +364,31 @@ not distinguishable from Tanh (p = 0.19).
     return f"{comparison.label[0].upper()}{comparison.label[1:]}: {text}" if comparison.label else text
 
 
-def _tests_of_leader(comparison: Comparison) -> list[str]:
-    leader, *others = comparison.summaries
-    worse = [s for s in others if comparison.is_better(leader, s)]
-    untested = [s for s in others if math.isnan(comparison.p(leader, s))]
+def outcomes(subject: str, names: Mapping[str, str]) -> list[str]:
+    """Return a sentence on an activation from the others by outcome, or nothing if there are no others."""
+    clauses = [f"{outcome} {text}" for outcome, text in names.items() if text]
+    return [f"{subject} is {', and '.join(clauses)}."] if clauses else []
+
+
+def _tests(comparison: Comparison) -> list[str]:
+    """Say how the best activation without diverged runs compares with those below it."""
+    first = next((place for place, summary in enumerate(comparison.summaries) if summary.diverged == 0), None)
+    if first is None:
+        return []
+    best, *others = comparison.summaries[first:]
+    worse = [s for s in others if comparison.is_better(best, s)]
+    untested = [s for s in others if math.isnan(comparison.p(best, s))]
     same = [s for s in others if s not in worse and s not in untested]
-    clauses = []
-    if worse:
-        worse.sort(key=lambda s: s.activation != REFERENCE)  # the reference stands for all that are worse
-        clauses.append(f"significantly better than {_described(comparison, leader, worse, 1)}")
-    if same:
-        clauses.append(f"not distinguishable from {_described(comparison, leader, same, MAX_NAMES)}")
-    if untested:
-        names = join_words([paper_name(s.activation) for s in untested], MAX_NAMES)
-        clauses.append(f"not tested against {names} (a test needs {MIN_RUNS} finished runs each, and a variance)")
-    return [f"It is {', and '.join(clauses)}."]
+    names = {
+        BETTER: _described(comparison, best, worse, 1),
+        SAME: _described(comparison, best, same),
+        "not tested against": join_words([paper_name(s.activation) for s in untested], MAX_NAMES),
+    }
+    rule = [f"A test needs {MIN_RUNS} finished runs of each activation, and a variance."] if untested else []
+    return outcomes("It" if first == 0 else paper_name(best.activation), names) + rule
 
 
-def _tests_of_others(comparison: Comparison) -> list[str]:
-    leader, *others = comparison.summaries
-    sentences = [f"As {leader.diverged} of its {leader.runs} runs diverged, it is not called better than any other."]
-    for winner in others:
-        worse = [s for s in comparison.summaries if comparison.is_better(winner, s)]
-        if worse:
-            worse.sort(key=lambda s: s.activation != REFERENCE)
-            described = _described(comparison, winner, worse, 1)
-            return [*sentences, f"{paper_name(winner.activation)} is significantly better than {described}."]
-    return sentences
-
-
-def _described(comparison: Comparison, first: Summary, others: Sequence[Summary], most: int) -> str:
+def _described(comparison: Comparison, first: Summary, others: Sequence[Summary], most: int = MAX_NAMES) -> str:
+    """Name activations with their p-values, the reference first."""
+    others = sorted(others, key=lambda s: s.activation != REFERENCE)
     return join_words([f"{paper_name(s.activation)} ({describe_p(comparison.p(first, s))})" for s in others], most)

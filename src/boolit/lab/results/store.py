@@ -15,9 +15,8 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -29,10 +28,11 @@ from boolit.lab.runs import Result, RunConfig, canonical
 if TYPE_CHECKING:
     import pandas as pd
 
+Row: TypeAlias = tuple[Any, ...]
+
 FILE, LOCK, PROGRESS = "runs.sqlite", ".lock", "progress.json"
 FORMATS = ("csv", "json", "parquet")  # of exports
 VERSION = 3
-APPLICATION_ID = 0x626F6F6C  # "bool"
 FULL_CHECK_BYTES = 2**24  # SQLite files up to this size are checked as a whole when they are opened
 SECONDS_TO_WAIT = 60.0  # for a reader or writer that holds the database for a moment
 
@@ -55,14 +55,7 @@ CREATE TABLE runs (
 CREATE TABLE curves (key TEXT NOT NULL REFERENCES runs (key), metric TEXT NOT NULL, epochs BLOB NOT NULL,
     PRIMARY KEY (key, metric)) WITHOUT ROWID;
 """
-_COLUMNS = (
-    *("key", "config_json", "seed", "split", "state", "metrics", "environment_json", "seconds", "recorded", "curves"),
-    *("checksum", "config", "environment"),
-)
-_SELECT = (
-    "SELECT key, c.json, seed, split, state, metrics, e.json, seconds, recorded, curves, checksum, config, environment "
-    "FROM runs LEFT JOIN configs c ON config = c.id LEFT JOIN environments e ON environment = e.id"
-)
+_COLUMNS = ["key", "config", "seed", "split", "state", "metrics", "environment", "seconds", "recorded", "curves", "checksum"]
 _ERRORS = {  # parts of SQLite's messages, and what the user can do
     "not a database": "is not an SQLite file; choose another folder",
     "locked": "has been busy for too long; try again, or end the process that uses it",
@@ -177,19 +170,16 @@ class Store:
             history: whether to read the values of every epoch.
         """
         with self._reading() as database:
-            rows = _rows(database, keys)
-            curves = self._read_curves(database, rows) if history else {}
-        configs, environments = dict[int, RunConfig](), dict[int, Any]()
+            rows, texts = _read(database, keys)
+            curves = _read_curves(database, rows) if history else {}
+        configs = {number: RunConfig.model_validate_json(text) for number, text in texts["configs"].items()}
+        environments = {number: json.loads(text) for number, text in texts["environments"].items()}
         results = {}
-        for key, config, seed, split, state, metrics, environment, seconds, *_, config_id, environment_id in rows:
-            if config_id not in configs:
-                configs[config_id] = RunConfig.model_validate_json(config)
-            if environment_id not in environments:
-                environments[environment_id] = json.loads(environment)
-            typed = configs[config_id].replace(seed=seed, split=split)
+        for key, config, seed, split, state, metrics, environment, seconds, *_ in rows:
+            typed = configs[config].replace(seed=seed, split=split)
             epochs = {metric: values.tolist() for metric, values in curves.get(key, {}).items()}
-            results[key] = Result(typed, state, json.loads(metrics), epochs, seconds, environments[environment_id])
-        return [results[key] for key in self._frame(rows)["key"]]
+            results[key] = Result(typed, state, json.loads(metrics), epochs, seconds, environments[environment])
+        return [results[key] for key in _frame(rows, texts["configs"])["key"]]
 
     def frame(self, keys: Iterable[str] | None = None) -> pd.DataFrame:
         """Return one row per run: labels, sizes, seed, state and seconds, then one column per metric.
@@ -198,33 +188,16 @@ class Store:
         activation, depth, size, split and seed.
         """
         with self._reading() as database:
-            rows = _rows(database, keys)
-        return self._frame(rows)
-
-    def _frame(self, rows: Sequence[tuple[Any, ...]]) -> pd.DataFrame:
-        import pandas as pd
-
-        table = pd.DataFrame(rows, columns=_COLUMNS)
-        configs = table.drop_duplicates("config")
-        labels = pd.DataFrame(
-            [_labels(json.loads(text)) for text in configs["config_json"]], configs["config"], columns=list(_LABELS)
-        )
-        labels = labels.astype({"trial": bool, "size": int, "parameters": int, "depth": int, "learning_rate": float})
-        labels["budget"] = labels["budget"].astype("Int64")
-        table = table.astype({"seed": "int64", "split": "Int64", "seconds": float}).join(labels, "config")
-        frame = table[["key", *_LABELS[:-1], "seed", "split", "settings", "state", "seconds"]]
-        metrics = pd.DataFrame.from_records([json.loads(text) for text in table["metrics"]]).astype(float)
-        frame = pd.concat([frame, metrics.drop(columns=[name for name in metrics if name in frame])], axis=1)
-        order = ["study", "profile", "activation", "depth", "size", "stage", "split", "seed", "key"]
-        return frame.sort_values(order, ignore_index=True)
+            rows, texts = _read(database, keys)
+        return _frame(rows, texts["configs"])
 
     def curves(self, keys: Iterable[str] | None = None) -> pd.DataFrame:
         """Return the value of every metric after every epoch: columns ``key``, ``metric``, ``epoch`` and ``value``."""
         import pandas as pd
 
         with self._reading() as database:
-            rows = _rows(database, keys)
-            curves = self._read_curves(database, rows)
+            rows, _ = _read(database, keys)
+            curves = _read_curves(database, rows)
         parts = [(key, metric, values) for key, metrics in curves.items() for metric, values in metrics.items()]
         lengths = [len(values) for *_, values in parts]
         columns = {
@@ -234,20 +207,6 @@ class Store:
             "value": np.concatenate([values for *_, values in parts] or [np.array([], float)]),
         }
         return pd.DataFrame(columns)
-
-    @staticmethod
-    def _read_curves(database: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> dict[str, dict[str, Any]]:
-        keys = [row[0] for row in rows]
-        blobs: dict[str, dict[str, bytes]] = {key: {} for key in keys}
-        for key, metric, blob in _select(database, "SELECT key, metric, epochs FROM curves", keys):
-            blobs[key][metric] = blob
-        for row in rows:
-            if _checksum(part for pair in sorted(blobs[row[0]].items()) for part in pair) != row[9]:
-                raise sqlite3.DatabaseError(f"the curves of run {row[0]!r} do not match their checksum")
-        return {
-            key: {metric: np.frombuffer(zlib.decompress(blob), "<f8") for metric, blob in packed.items()}
-            for key, packed in blobs.items()
-        }
 
     def environments(self) -> list[Mapping[str, Any]]:
         """Return the environments that runs were trained in: versions, device and threads."""
@@ -303,22 +262,16 @@ def _connect(path: Path, create: bool) -> sqlite3.Connection:
 
 
 def _prepare(database: sqlite3.Connection, path: Path, create: bool) -> None:
-    version, application, tables = (
-        database.execute(query).fetchone()[0]
-        for query in ("PRAGMA user_version", "PRAGMA application_id", "SELECT count(*) FROM sqlite_master")
-    )
+    queries = ("PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+    version, tables = (database.execute(query).fetchone()[0] for query in queries)
     if tables == 0 and create:
         database.execute("PRAGMA journal_mode = WAL")
-        database.executescript(
-            f"BEGIN IMMEDIATE;{_TABLES}PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {VERSION};COMMIT;"
-        )
+        database.executescript(f"BEGIN IMMEDIATE;{_TABLES}PRAGMA user_version = {VERSION};COMMIT;")
         return
     if tables == 0:
         raise UserError(f"{path} has no runs yet")
-    if application != APPLICATION_ID:
-        raise UserError(f"{path} belongs to another program; choose another folder")
     if version != VERSION:
-        raise UserError(f"{path} was written by another version of boolit (store {version}, not {VERSION}); use a new folder")
+        raise UserError(f"{path} was written by another program or version (store {version}, not {VERSION}); use a new folder")
     if path.stat().st_size <= FULL_CHECK_BYTES:
         problem = database.execute("PRAGMA quick_check(1)").fetchone()[0]
         if problem != "ok":
@@ -328,48 +281,75 @@ def _prepare(database: sqlite3.Connection, path: Path, create: bool) -> None:
         raise sqlite3.DatabaseError("tables are missing")
 
 
-def _select(database: sqlite3.Connection, query: str, keys: Iterable[str] | None) -> list[tuple[Any, ...]]:
+def _select(database: sqlite3.Connection, query: str, keys: Iterable[str] | None) -> list[Row]:
     """Return the rows of a query, restricted to keys if given."""
     if keys is None:
         return database.execute(query).fetchall()
     return database.execute(f"{query} WHERE key IN (SELECT value FROM json_each(?))", [json.dumps(list(keys))]).fetchall()
 
 
-def _rows(database: sqlite3.Connection, keys: Iterable[str] | None) -> list[tuple[Any, ...]]:
-    rows = _select(database, _SELECT, keys)
-    for *values, checksum, _, _ in rows:
-        if _row_checksum(*values) != checksum:
-            raise sqlite3.DatabaseError(f"run {values[0]!r} does not match its checksum")
-    return rows
+def _read(database: sqlite3.Connection, keys: Iterable[str] | None) -> tuple[list[Row], dict[str, dict[int, str]]]:
+    """Return runs as rows of `_COLUMNS`, and the texts of the configurations and environments they refer to by number."""
+    rows = _select(database, f"SELECT {', '.join(_COLUMNS)} FROM runs", keys)
+    used = {"configs": {row[1] for row in rows}, "environments": {row[6] for row in rows}}
+    texts = {
+        table: {number: text for number, text in database.execute(f"SELECT id, json FROM {table}") if number in numbers}
+        for table, numbers in used.items()
+    }
+    configs, environments = ({number: _checksum([text]) for number, text in part.items()} for part in texts.values())
+    for key, config, seed, split, state, metrics, environment, *others, checksum in rows:
+        values = (key, configs.get(config), seed, split, state, metrics, environments.get(environment), *others)
+        if _checksum(values) != checksum:
+            raise sqlite3.DatabaseError(f"run {key!r} does not match its checksum")
+    return rows, texts
+
+
+def _read_curves(database: sqlite3.Connection, rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
+    blobs: dict[str, dict[str, bytes]] = {row[0]: {} for row in rows}
+    for key, metric, blob in _select(database, "SELECT key, metric, epochs FROM curves", blobs):
+        blobs[key][metric] = blob
+    for key, *_, checksum, _ in rows:
+        if _checksum(part for pair in sorted(blobs[key].items()) for part in pair) != checksum:
+            raise sqlite3.DatabaseError(f"the curves of run {key!r} do not match their checksum")
+    return {
+        key: {metric: np.frombuffer(zlib.decompress(blob), "<f8") for metric, blob in packed.items()}
+        for key, packed in blobs.items()
+    }
+
+
+def _frame(rows: Sequence[Row], configs: Mapping[int, str]) -> pd.DataFrame:
+    import pandas as pd
+
+    table = pd.DataFrame(rows, columns=_COLUMNS).astype({"seed": "int64", "split": "Int64", "seconds": float})
+    labels = pd.DataFrame([_labels(json.loads(text)) for text in configs.values()], [*configs], columns=list(_LABELS))
+    labels = labels.astype({"trial": bool, "size": int, "parameters": int, "depth": int, "learning_rate": float})
+    labels["budget"] = labels["budget"].astype("Int64")
+    frame = table.join(labels, "config")[["key", *_LABELS[:-1], "seed", "split", "settings", "state", "seconds"]]
+    metrics = pd.DataFrame.from_records([json.loads(text) for text in table["metrics"]]).astype(float)
+    frame = pd.concat([frame, metrics.drop(columns=[name for name in metrics if name in frame])], axis=1)
+    order = ["study", "profile", "activation", "depth", "size", "stage", "split", "seed", "key"]
+    return frame.sort_values(order, ignore_index=True)
 
 
 def _insert(database: sqlite3.Connection, result: Result, recorded: str) -> None:
-    config = canonical(result.config.model_dump(mode="json", exclude={"seed", "split"}))
-    environment = canonical(dict(result.environment))
-    metrics = json.dumps({name: float(value) for name, value in result.metrics.items()})
     curves = {name: zlib.compress(np.asarray(values, "<f8").tobytes()) for name, values in result.history.items()}
-    of_curves = _checksum(part for pair in sorted(curves.items()) for part in pair)
-    values = (result.config.seed, result.config.split, result.state, metrics)
-    ids = []
-    for table, text in (("configs", config), ("environments", environment)):
+    metrics = json.dumps({name: float(value) for name, value in result.metrics.items()})
+    texts = {
+        "configs": canonical(result.config.model_dump(mode="json", exclude={"seed", "split"})),
+        "environments": canonical(dict(result.environment)),
+    }
+    for table, text in texts.items():
         database.execute(f"INSERT OR IGNORE INTO {table} (json) VALUES (?)", (text,))
-        ids.append(database.execute(f"SELECT id FROM {table} WHERE json = ?", (text,)).fetchone()[0])
-    checksum = _row_checksum(result.key, config, *values, environment, float(result.seconds), recorded, of_curves)
-    row = (result.key, ids[0], *values, ids[1], float(result.seconds), recorded, of_curves, checksum)
+    numbers = [
+        database.execute(f"SELECT id FROM {table} WHERE json = ?", (text,)).fetchone()[0] for table, text in texts.items()
+    ]
+    first = (result.config.seed, result.config.split, result.state, metrics)
+    last = (float(result.seconds), recorded, _checksum(part for pair in sorted(curves.items()) for part in pair))
+    config, environment = (_checksum([text]) for text in texts.values())
+    row = (result.key, numbers[0], *first, numbers[1], *last, _checksum((result.key, config, *first, environment, *last)))
     added = database.execute(f"INSERT OR IGNORE INTO runs VALUES ({','.join('?' * len(row))})", row).rowcount
     if added:
         database.executemany("INSERT INTO curves VALUES (?, ?, ?)", [(result.key, *pair) for pair in curves.items()])
-
-
-def _row_checksum(
-    key: str, config: str, seed: Any, split: Any, state: Any, metrics: Any, environment: str, *rest: Any
-) -> bytes:
-    return _checksum((key, _text_checksum(config), seed, split, state, metrics, _text_checksum(environment), *rest))
-
-
-@lru_cache(maxsize=1024)  # many runs share a configuration
-def _text_checksum(text: str) -> bytes:
-    return _checksum([text])
 
 
 def _checksum(values: Iterable[Any]) -> bytes:
