@@ -15,7 +15,7 @@ from boolit.lab import Store, load_study, plan, register_loss, register_metric, 
 from boolit.lab.execute import loggers
 from boolit.lab.runs import Result, RunConfig
 from boolit.lab.studies.search import plan_search, search
-from boolit.lab.training.extensions import OPTIMIZERS
+from boolit.lab.training.recipe import OPTIMIZERS
 from boolit.nn import Custom, register
 
 ONE = ["sweep.activation=['relu']", "training.epochs=2"]

@@ -14,8 +14,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from boolit.lab.datasets import AnySource, load
 from boolit.lab.models import AnyFamily
 from boolit.lab.training import Job
-from boolit.lab.training.extensions import METRICS
-from boolit.lab.training.recipe import Recipe
+from boolit.lab.training.recipe import METRICS, Recipe
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 State: TypeAlias = Literal["finished", "diverged"]

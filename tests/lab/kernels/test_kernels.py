@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boolit.lab import kernels
-from boolit.lab.kernels import ONE_PIXEL, OptimizerStep, batch_norm, look_up
+from boolit.lab.kernels import ONE_PIXEL, batch_norm, look_up
+from boolit.lab.training.optimizers import OptimizerStep
 
 pytestmark = pytest.mark.skipif(kernels.LIBRARY is None, reason="the kernels are not built or turned off")
 

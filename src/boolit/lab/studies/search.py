@@ -22,7 +22,7 @@ from boolit.lab.runs import Metric, Result, RunConfig
 from boolit.lab.studies.planner import Plan, known_metrics, plan
 from boolit.lab.studies.study import Study, StudyFile, sort_setting
 from boolit.lab.training import Recipe
-from boolit.lab.training.extensions import OPTIMIZERS
+from boolit.lab.training.recipe import OPTIMIZERS
 from boolit.nn import activation
 from boolit.nn.width import round_width
 

@@ -6,6 +6,7 @@ that a step is one pass over it.
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -14,12 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boolit.lab.kernels import OptimizerStep
+from boolit.lab import kernels
 from boolit.lab.models import Family, Stacked
-from boolit.lab.training.extensions import HYPER, SCHEDULES, Hyper, Optimizer, Step
-from boolit.lab.training.recipe import Recipe
+from boolit.lab.training.recipe import HYPER, SCHEDULES, Hyper, Optimizer, Recipe
 
 START_DIVISOR, FINAL_DIVISOR = 25.0, 1e4  # of OneCycleLR
+RULES = ("sgd", "adam", "adamw")  # as in training.cpp
 LOWEST = 1e-8  # rate at both ends of the triangular schedule
 
 
@@ -115,6 +116,68 @@ class StackedOptimizer:
         self._step(torch.autograd.grad(losses, self.parameters, weights), self._numbers[index])
 
 
+class OptimizerStep:
+    """Steps of SGD, Adam or AdamW on the rows of a matrix, in place, each row with its own hyper-parameters.
+
+    Args:
+        rule: ``sgd``, ``adam`` or ``adamw``.
+        values: the parameters, ``(runs, columns)``.
+        moments: velocity of SGD, or mean and square of Adam, each like ``values``.
+        sizes: columns of each parameter of the network.
+        rate_factors, decay_factors: factors on learning rate and weight decay, one per parameter of the network.
+    """
+
+    def __init__(
+        self,
+        rule: str,
+        values: Tensor,
+        moments: Sequence[Tensor],
+        sizes: Sequence[int],
+        rate_factors: Sequence[float],
+        decay_factors: Sequence[float],
+    ) -> None:
+        self.rule, self.values, self.moments = rule, values, moments
+        self._sizes = torch.tensor(sizes, dtype=torch.int64)
+        self._factors = torch.tensor([rate_factors, decay_factors], dtype=torch.float32)
+        columns = self._factors.to(values).repeat_interleave(self._sizes.to(values.device), 1)
+        self._rate_columns, self._decay_columns = (1.0 if bool((row == 1).all()) else row for row in columns)
+        self._kernel: Callable[..., None] | None = None
+        if kernels.LIBRARY is not None and values.is_cpu and values.dtype == torch.float32:
+            pointers = (each.data_ptr() for each in (values, moments[0], moments[-1], self._sizes, *self._factors))
+            self._kernel = partial(kernels.LIBRARY.boolit_step, RULES.index(rule), len(sizes), *values.shape, *pointers)
+
+    def __call__(self, gradients: Sequence[Tensor], numbers: Tensor) -> None:
+        """Make one step.
+
+        Args:
+            gradients: ``(runs, …)``, one per parameter of the network.
+            numbers: ``(runs, 8)``: weight decay; momentum, or 1 - beta1; 1 - beta2; beta2; eps; the negative learning rate, for
+                Adam divided by 1 - beta1^t; 1 / sqrt(1 - beta2^t); learning rate times decay of AdamW.
+        """
+        if self._kernel is None:
+            self._reference(torch.cat([gradient.reshape(len(gradient), -1) for gradient in gradients], 1), numbers)
+            return
+        gradients = [gradient.contiguous() for gradient in gradients]
+        pointers = (ctypes.c_void_p * len(gradients))(*(gradient.data_ptr() for gradient in gradients))
+        self._kernel(numbers.data_ptr(), ctypes.addressof(pointers))
+
+    def _reference(self, gradients: Tensor, numbers: Tensor) -> None:
+        values = self.values
+        decay, first, second, beta2, eps, minus, root, shrinkage = numbers.unsqueeze(2).unbind(1)
+        if self.rule == "adamw":
+            values.mul_(1 - shrinkage * self._rate_columns * self._decay_columns)
+        else:
+            gradients.addcmul_(values, decay * self._decay_columns)
+        if self.rule == "sgd":
+            change = self.moments[0].mul_(first).add_(gradients)
+        else:
+            mean, square = self.moments
+            mean.lerp_(gradients, first)
+            square.mul_(beta2).addcmul_(gradients * second, gradients)
+            change = mean / (square.sqrt() * root + eps)
+        values.addcmul_(change * self._rate_columns, minus)
+
+
 def _sgd_numbers(rates: Tensor, _steps: Tensor, hyper: Hyper) -> list[Tensor]:
     zeros = torch.zeros_like(rates)
     return [hyper["weight_decay"], hyper["momentum"], zeros, zeros, zeros, -rates, zeros, zeros]
@@ -130,18 +193,17 @@ def _torch_sgd(groups: list[dict[str, Any]], hyper: Mapping[str, float], fused: 
     return torch.optim.SGD(groups, lr=0.0, momentum=hyper["momentum"], fused=fused)
 
 
-def _torch_adam(kind: type[torch.optim.Adam]) -> Callable[..., torch.optim.Optimizer]:
-    def make(groups: list[dict[str, Any]], hyper: Mapping[str, float], fused: bool) -> torch.optim.Optimizer:
-        return kind(groups, lr=0.0, betas=(hyper["beta1"], hyper["beta2"]), eps=hyper["eps"], fused=fused)
+def _torch_adam(
+    groups: list[dict[str, Any]], hyper: Mapping[str, float], fused: bool, kind: type[torch.optim.Adam] = torch.optim.Adam
+) -> torch.optim.Optimizer:
+    return kind(groups, lr=0.0, betas=(hyper["beta1"], hyper["beta2"]), eps=hyper["eps"], fused=fused)
 
-    return make
 
-
+_ADAM_STATE, _ADAM_SEARCHED = ("mean", "square"), ("beta1", "beta2", "eps")
+_torch_adamw = partial(_torch_adam, kind=torch.optim.AdamW)
 SGD = Optimizer(("velocity",), _sgd_numbers, partial(OptimizerStep, "sgd"), _torch_sgd)
-ADAM, ADAMW = (
-    Optimizer(("mean", "square"), _adam_numbers, partial(OptimizerStep, name), _torch_adam(kind), ("beta1", "beta2", "eps"))
-    for name, kind in (("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW))
-)
+ADAM = Optimizer(_ADAM_STATE, _adam_numbers, partial(OptimizerStep, "adam"), _torch_adam, _ADAM_SEARCHED)
+ADAMW = Optimizer(_ADAM_STATE, _adam_numbers, partial(OptimizerStep, "adamw"), _torch_adamw, _ADAM_SEARCHED)
 
 
 def elementwise(step: Callable[..., None], state: tuple[str, ...], options: Mapping[str, float]) -> Optimizer:
@@ -151,7 +213,9 @@ def elementwise(step: Callable[..., None], state: tuple[str, ...], options: Mapp
     def numbers(rates: Tensor, steps: Tensor, hyper: Hyper) -> list[Tensor]:
         return [rates, steps, *(hyper[name] for name in names)]
 
-    def stacked(values: Tensor, moments: Sequence[Tensor], sizes: Sequence[int], **factors: Sequence[float]) -> Step:
+    def stacked(
+        values: Tensor, moments: Sequence[Tensor], sizes: Sequence[int], **factors: Sequence[float]
+    ) -> Callable[..., None]:
         spread = torch.tensor(sizes, device=values.device)
         rate_columns, decay_columns = (
             torch.tensor(factors[name]).to(values).repeat_interleave(spread) for name in ("rate_factors", "decay_factors")
