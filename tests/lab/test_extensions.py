@@ -155,9 +155,10 @@ def test_search_bounds_of_a_study(tmp_path: Path) -> None:
     ("bounds", "rule"),
     [
         ("depth = [1, 2]", "search.depth is not a hyper-parameter of this study; choose among beta1"),
-        ("learning_rate = [0.0, 0.1]", r"search.learning_rate is \[0, 0.1\]; it must be \[low, high\] with 0 < low < high"),
-        ("beta2 = [0.9, 1.0]", "0 ≤ low < high < 1"),
+        ("learning_rate = [0.0, 0.1]", r"search.learning_rate is \[0, 0.1\]; it must be \[low, high\] with 1e-30 ≤ low < high"),
+        ("beta2 = [0.9, 1.0]", "0 ≤ low < high ≤ 0.9999999"),
         ("dropout = [0.5, 0.1]", "low < high"),
+        ("dropout = [0.5, 1.5]", "0 ≤ low < high ≤ 0.99"),
     ],
 )
 def test_bad_search_bounds(tmp_path: Path, bounds: str, rule: str) -> None:

@@ -16,7 +16,7 @@ from boolit.errors import UserError
 from boolit.lab.common.progress import error_stream, show_working
 
 if TYPE_CHECKING:
-    from boolit.lab.reports.page import Section
+    from boolit.lab.reports.report import Section
 
 FoldersArgument = Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders that boolit run, compare or search wrote.")]
 OpenOption = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]

@@ -21,7 +21,6 @@ from rich.text import Text
 
 from boolit.errors import UserError
 from boolit.lab.common.plugins import Registry
-from boolit.lab.reports.page import html_table
 from boolit.lab.results.names import (
     MINUS,
     channels_of,
@@ -432,7 +431,7 @@ def _markdown_escape(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>#|])", r"\\\1", text)
 
 
-FORMATS: dict[str, Callable[[Table], str]] = {"csv": to_csv, "latex": to_latex, "markdown": to_markdown, "html": html_table}
+FORMATS: dict[str, Callable[[Table], str]] = {"csv": to_csv, "latex": to_latex, "markdown": to_markdown}
 
 
 def render(table: Table, format: str) -> str:  # noqa: A002

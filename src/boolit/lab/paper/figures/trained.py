@@ -13,7 +13,7 @@ from boolit.lab.models import restore
 from boolit.lab.paper.figures.correlations import measure_correlations, row_correlations
 from boolit.lab.paper.figures.look import png
 from boolit.lab.paper.figures.networks import MLPWeights, learned_weights, xor_decision
-from boolit.lab.reports.page import Picture
+from boolit.lab.reports.report import Picture
 from boolit.lab.results.names import paper_name
 from boolit.lab.results.statistics import ScoreFormat
 from boolit.lab.results.store import Store
