@@ -104,7 +104,7 @@ def export(
 
 
 def _write_report(folders: list[Path], out: Path | None, charts: Sequence[str]) -> tuple[Path, list[Section]]:
-    from boolit.lab.paper.figures.trained import pictures
+    from boolit.lab.paper.figures.networks import pictures
     from boolit.lab.reports.report import read_section, write_page, write_report
 
     if out is not None and out.suffix != ".html":

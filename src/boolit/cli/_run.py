@@ -78,7 +78,7 @@ def run(
     from boolit.lab.datasets import load
     from boolit.lab.execute import execute
     from boolit.lab.execute.loggers import open_logger
-    from boolit.lab.paper.figures.trained import pictures
+    from boolit.lab.paper.figures.networks import pictures
     from boolit.lab.reports.report import write_report
     from boolit.lab.results.store import Store
     from boolit.lab.studies import load_study, plan, save

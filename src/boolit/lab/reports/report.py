@@ -108,7 +108,7 @@ def write_report(folder: str | Path, pictures: Pictures | None = None, charts: s
 
     Args:
         folder: a folder that `boolit run`, `search` or `compare` has written to.
-        pictures: draws pictures of trained networks, such as `boolit.lab.paper.figures.trained.pictures`.
+        pictures: draws pictures of trained networks, such as `boolit.lab.paper.figures.networks.pictures`.
         charts: formats, of ``png``, ``svg`` and ``pdf``, in which every chart is also written to a file.
     """
     folder = Path(folder)
