@@ -35,20 +35,22 @@ class Optimizer(NamedTuple):
 
     Args:
         state: names of its state tensors, each like the parameters.
-        numbers: returns the columns of a step's numbers from learning rates ``(steps, runs)``, step numbers and options.
-        stacked: makes the function of one step, which takes gradients and numbers, from values, state, sizes, and factors on
-            learning rate and weight decay by parameter.
+        numbers: returns what a step needs, by name, from learning rates ``(steps, runs)``, step numbers and options.
+        update: makes a step of stacked runs in place, from values, gradient, state, numbers, and factors on learning rate and
+            weight decay.
         plain: makes a ``torch.optim.Optimizer`` from groups of parameters, options and whether a fused one may be used.
         searched: options that a search varies besides learning rate and weight decay.
         options: options that only this optimizer has, with their defaults.
+        rule: number of its kernel in ``training.cpp``, which replaces ``update`` for float32 on a CPU.
     """
 
     state: tuple[str, ...]
-    numbers: Callable[[Tensor, Tensor, Hyper], list[Tensor]]
-    stacked: Callable[..., Callable[..., None]]
+    numbers: Callable[[Tensor, Tensor, Hyper], dict[str, Tensor]]
+    update: Callable[..., None]
     plain: Callable[[list[dict[str, Any]], Mapping[str, float], bool], torch.optim.Optimizer]
     searched: tuple[str, ...] = ()
     options: Mapping[str, float] = {}
+    rule: int | None = None
 
 
 class Loss(NamedTuple):
@@ -129,8 +131,8 @@ def register_optimizer(*state: str, **options: float) -> Callable[[Function], Fu
         ...     state["velocity"].mul_(1 - hyper["drag"]).add_(gradient)
         ...     values.sub_(rate * state["velocity"])
     """
-    if taken := sorted(set(PER_RUN) & set(options)):
-        raise ValueError(f"{taken[0]!r} is an option of every optimizer; give yours another name")
+    if taken := sorted({*PER_RUN, "step"} & {*options, *state}):
+        raise ValueError(f"{taken[0]!r} is a name that every optimizer has; give yours another one")
 
     def decorate(step: Function) -> Function:
         from boolit.lab.training.optimizers import elementwise
