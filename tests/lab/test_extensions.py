@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from boolit.cli._app import run
 from boolit.errors import UserError
 from boolit.lab import Store, load_study, plan, register_loss, register_metric, register_optimizer, register_schedule, run_study
 from boolit.lab.execute import loggers
@@ -191,6 +192,8 @@ def test_a_missing_package_is_one_line(name: str, tmp_path: Path, monkeypatch: p
         loggers.open_logger(name, tmp_path)
     with pytest.raises(UserError, match="--log x is not a logger; choose among tensorboard, wandb, mlflow, csv"):
         loggers.open_logger("x", tmp_path)
+    assert run(["run", "xor", "--seeds", "1", "--log", name, "--out", str(tmp_path / "out")]) == 2
+    assert not (tmp_path / "out").exists()
 
 
 def test_wandb_and_mlflow_have_a_run_per_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

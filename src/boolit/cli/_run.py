@@ -102,8 +102,8 @@ def run(
         if not is_leader():
             execute(planned, None)
             return
+        loggers = [open_logger(name, folder) for name in log or ()]
         with Store(folder) as store, store.writing(), open_cluster(workers, cluster, device) as workers_used:
-            loggers = [open_logger(name, folder) for name in log or ()]
             save(planned, folder, command=this_command())
             summary = execute(
                 planned, store, progress=shown, cluster=workers_used, checkpoint_dir=checkpoint_dir, loggers=loggers

@@ -262,12 +262,12 @@ def run_study(
     Returns:
         The report, with its ``verdict``, ``tables`` and ``page``. ``Store(folder).frame()`` has the runs.
     """
-    planned = make_plan(load_study(study), profile, seeds, sets)
-    with Store(Path(folder)) as store, store.writing():
-        save(planned, store.folder)
-        loggers = [open_logger(name, store.folder) for name in log] + ([call_logger(on_epoch)] if on_epoch else [])
+    planned, folder = make_plan(load_study(study), profile, seeds, sets), Path(folder)
+    loggers = [open_logger(name, folder) for name in log] + ([call_logger(on_epoch)] if on_epoch else [])
+    with Store(folder) as store, store.writing():
+        save(planned, folder)
         execute(planned, store, progress=progress, device=device, loggers=loggers)
-    return write_report(Path(folder))
+    return write_report(folder)
 
 
 def train_configs(
