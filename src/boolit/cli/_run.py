@@ -326,7 +326,7 @@ def _print_search(results: list[SearchResult], study: str, profile: str | None, 
 
     console = output()
     names = ["mean", *(["solved"] if solved else []), *results[0].setting]
-    table = plain_table("activation", *names, right=names)
+    table = plain_table("activation", *names, right=tuple(names))
     for result in results:
         best = result.finalists[0]
         values = [format_setting(value) for value in best.setting.values()]

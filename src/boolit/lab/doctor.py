@@ -33,7 +33,8 @@ def examine() -> list[Section]:
     system = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     versions = {"boolit": __version__, "python": system, "torch": str(torch.__version__)}
     status = cpu.status()
-    kernels = {"active": status.active, "reason": status.reason, "file": status.path, "instructions": status.instructions}
+    kernels: dict[str, Fact] = {"active": status.active, "reason": status.reason, "file": status.path}
+    kernels["instructions"] = status.instructions
     slow = f"the compiled kernels are inactive, so gates are slower: {status.reason}"
     return [
         Section("software", {**versions, "threads": torch.get_num_threads()}),

@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from rich.console import Console
@@ -151,7 +151,7 @@ class StudyProgress:
         self._done += runs
         self._update(self._done)
 
-    def _update(self, completed: float, **changes: str) -> None:
+    def _update(self, completed: float, **changes: Any) -> None:
         self._bars.update(self._study, completed=completed, **changes)
         if self._folder is None or time.monotonic() < self._due:
             return

@@ -73,7 +73,7 @@ def _tensorboard(folder: Path, run: RunConfig) -> Log:
     place = folder / "tensorboard" / _name(run)
     for file in place.glob("events.*"):
         file.unlink()
-    writer: Any = SummaryWriter(str(place), flush_secs=10)  # type: ignore[no-untyped-call]
+    writer: Any = SummaryWriter(str(place), flush_secs=10)
     writer.add_text("config", run.model_dump_json())
 
     def write(epoch: int, metrics: Mapping[str, float]) -> None:
@@ -85,21 +85,18 @@ def _tensorboard(folder: Path, run: RunConfig) -> Log:
 
 def _wandb(folder: Path, run: RunConfig) -> Log:
     """Open a run of the project that is named as the study; WANDB_MODE=offline keeps it in the folder."""
-    import wandb
-
     folder.mkdir(parents=True, exist_ok=True)
     names = {"project": run.study, "group": run.activation, "name": _name(run), "config": run.model_dump(mode="json")}
-    log = wandb.init(**names, dir=folder, reinit="create_new")  # stacked runs are open at the same time
+    log = import_module("wandb").init(**names, dir=folder, reinit="create_new")  # stacked runs are open at the same time
     return Log(lambda epoch, metrics: log.log(dict(metrics), step=epoch), log.finish)
 
 
 def _mlflow(folder: Path, run: RunConfig) -> Log:
     """Open a run of the experiment that is named as the study, at MLFLOW_TRACKING_URI or else in the folder."""
-    from mlflow import MlflowClient
-
     if "MLFLOW_TRACKING_URI" not in os.environ:  # recent versions ask for a consent to write files
         os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
-    client = MlflowClient(os.environ.get("MLFLOW_TRACKING_URI") or (folder / "mlflow").absolute().as_uri())
+    place = os.environ.get("MLFLOW_TRACKING_URI") or (folder / "mlflow").absolute().as_uri()
+    client = import_module("mlflow").MlflowClient(place)
     experiment = client.get_experiment_by_name(run.study)
     number = client.create_experiment(run.study) if experiment is None else experiment.experiment_id
     key = client.create_run(number, run_name=_name(run)).info.run_id
