@@ -44,7 +44,7 @@ REGISTRIES = (
     ("boolit.lab.reports.tables", "TABLES", "registered"),
     ("boolit.lab.datasets", "DATASETS", "registered"),
     ("boolit.lab.models", "MODELS", "registered"),
-    *(("boolit.lab.training.extensions", name, "registered") for name in ("OPTIMIZERS", "SCHEDULES", "LOSSES", "METRICS")),
+    *(("boolit.lab.training.recipe", name, "registered") for name in ("OPTIMIZERS", "SCHEDULES", "LOSSES", "METRICS")),
 )
 
 

@@ -41,7 +41,7 @@ MOMENTS = [
     ("import", "boolit.cli._app"),
     ("import", "boolit.lab.studies.planner"),
     ("import", "boolit.lab.results.store"),
-    ("import", "boolit.lab.reports.page"),
+    ("import", "boolit.lab.reports.report"),
 ]
 
 

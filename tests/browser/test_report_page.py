@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from boolit.lab.reports.charts import drawn
-from boolit.lab.reports.page import html_page
-from boolit.lab.reports.report import study_section, write_page
+from boolit.lab.reports.report import html_page, study_section, write_page
 from boolit.lab.reports.server import ReportServer
 from boolit.lab.results.names import paper_name
 from boolit.lab.results.store import Store

@@ -10,12 +10,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from boolit.cli._app import run
 from boolit.errors import UserError
 from boolit.lab import Store, load_study, plan, register_loss, register_metric, register_optimizer, register_schedule, run_study
 from boolit.lab.execute import loggers
 from boolit.lab.runs import Result, RunConfig
 from boolit.lab.studies.search import plan_search, search
-from boolit.lab.training.extensions import OPTIMIZERS
+from boolit.lab.training.recipe import OPTIMIZERS
 from boolit.nn import Custom, register
 
 ONE = ["sweep.activation=['relu']", "training.epochs=2"]
@@ -66,8 +67,9 @@ def test_options_of_an_optimizer_change_the_result_and_the_key(tmp_path: Path) -
     assert metrics(tmp_path / "b", *base, "training.options.strength=0.5") != first
     with pytest.raises(UserError, match="'weight' is not an option of strong; it has strength"):
         plan(load_study("xor"), sets=["training.optimizer=strong", "training.options.weight=1.0"])
-    with pytest.raises(ValueError, match="'beta1' is an option of every optimizer"):
-        register_optimizer(beta1=0.5)
+    for state, options in (((), {"beta1": 0.5}), (("step",), {})):
+        with pytest.raises(ValueError, match="is a name that every optimizer has"):
+            register_optimizer(*state, **options)
 
 
 def test_schedules_and_losses(tmp_path: Path) -> None:
@@ -155,9 +157,10 @@ def test_search_bounds_of_a_study(tmp_path: Path) -> None:
     ("bounds", "rule"),
     [
         ("depth = [1, 2]", "search.depth is not a hyper-parameter of this study; choose among beta1"),
-        ("learning_rate = [0.0, 0.1]", r"search.learning_rate is \[0, 0.1\]; it must be \[low, high\] with 0 < low < high"),
-        ("beta2 = [0.9, 1.0]", "0 ≤ low < high < 1"),
+        ("learning_rate = [0.0, 0.1]", r"search.learning_rate is \[0, 0.1\]; it must be \[low, high\] with 1e-30 ≤ low < high"),
+        ("beta2 = [0.9, 1.0]", "0 ≤ low < high ≤ 0.9999999"),
         ("dropout = [0.5, 0.1]", "low < high"),
+        ("dropout = [0.5, 1.5]", "0 ≤ low < high ≤ 0.99"),
     ],
 )
 def test_bad_search_bounds(tmp_path: Path, bounds: str, rule: str) -> None:
@@ -189,6 +192,8 @@ def test_a_missing_package_is_one_line(name: str, tmp_path: Path, monkeypatch: p
         loggers.open_logger(name, tmp_path)
     with pytest.raises(UserError, match="--log x is not a logger; choose among tensorboard, wandb, mlflow, csv"):
         loggers.open_logger("x", tmp_path)
+    assert run(["run", "xor", "--seeds", "1", "--log", name, "--out", str(tmp_path / "out")]) == 2
+    assert not (tmp_path / "out").exists()
 
 
 def test_wandb_and_mlflow_have_a_run_per_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ import boolit as boolit_package
 from boolit.lab import Store, load_study, plan
 from boolit.lab.execute import execute, local
 from boolit.lab.execute.local import StudyProgress
+from boolit.lab.execute.loggers import call_logger
 from boolit.lab.reports.server import progress_line
 from boolit.lab.reports.tables import Table, to_latex
 from boolit.lab.studies import save
@@ -77,16 +78,10 @@ def test_watch_counts_as_the_terminal_and_says_when_nobody_works(tmp_path: Path,
     planned = plan(load_study("xor"), seeds=4, sets=["sweep.activation=['relu', 'xnor_ail']", "training.epochs=2"])
     lines: list[str] = []
 
-    class Watcher:
-        def epoch(self, *_: object) -> None:
-            lines.append(progress_line(tmp_path))
-
-        def end(self, *_: object) -> None: ...
-
     with Store(tmp_path) as store:
         save(planned, tmp_path)
         assert progress_line(tmp_path) == "0 of 8 runs. Nobody is working on it; the same command resumes."
-        execute(planned, store, progress=False, loggers=[Watcher()])  # type: ignore[list-item]
+        execute(planned, store, progress=False, loggers=[call_logger(lambda *_: lines.append(progress_line(tmp_path)))])
     assert lines[0].startswith("2 of 8 runs")  # half of the epochs of four runs
     assert "runs/s" in lines[-1]
     assert "left" in lines[-1]

@@ -102,7 +102,7 @@ def paper(
         Path | None, typer.Option("--results", "-r", metavar="DIR", help="Add the results of a folder that boolit run wrote.")
     ] = None,
     format: Annotated[  # noqa: A002
-        Literal["markdown", "latex", "html", "csv"] | None, options.format_option("for the terminal")
+        Literal["markdown", "latex", "csv"] | None, options.format_option("for the terminal")
     ] = None,
     claims: Annotated[bool, typer.Option("--claims", help="Judge the claims of the paper's text instead.")] = False,
     json: options.JsonOption = False,

@@ -16,7 +16,7 @@ from boolit.errors import UserError
 from boolit.lab.common.progress import error_stream, show_working
 
 if TYPE_CHECKING:
-    from boolit.lab.reports.page import Section
+    from boolit.lab.reports.report import Section
 
 FoldersArgument = Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders that boolit run, compare or search wrote.")]
 OpenOption = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
@@ -104,7 +104,7 @@ def export(
 
 
 def _write_report(folders: list[Path], out: Path | None, charts: Sequence[str]) -> tuple[Path, list[Section]]:
-    from boolit.lab.paper.figures.trained import pictures
+    from boolit.lab.paper.figures.networks import pictures
     from boolit.lab.reports.report import read_section, write_page, write_report
 
     if out is not None and out.suffix != ".html":

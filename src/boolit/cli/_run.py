@@ -78,7 +78,7 @@ def run(
     from boolit.lab.datasets import load
     from boolit.lab.execute import execute
     from boolit.lab.execute.loggers import open_logger
-    from boolit.lab.paper.figures.trained import pictures
+    from boolit.lab.paper.figures.networks import pictures
     from boolit.lab.reports.report import write_report
     from boolit.lab.results.store import Store
     from boolit.lab.studies import load_study, plan, save
@@ -102,8 +102,8 @@ def run(
         if not is_leader():
             execute(planned, None)
             return
+        loggers = [open_logger(name, folder) for name in log or ()]
         with Store(folder) as store, store.writing(), open_cluster(workers, cluster, device) as workers_used:
-            loggers = [open_logger(name, folder) for name in log or ()]
             save(planned, folder, command=this_command())
             summary = execute(
                 planned, store, progress=shown, cluster=workers_used, checkpoint_dir=checkpoint_dir, loggers=loggers
@@ -326,7 +326,7 @@ def _print_search(results: list[SearchResult], study: str, profile: str | None, 
 
     console = output()
     names = ["mean", *(["solved"] if solved else []), *results[0].setting]
-    table = plain_table("activation", *names, right=names)
+    table = plain_table("activation", *names, right=tuple(names))
     for result in results:
         best = result.finalists[0]
         values = [format_setting(value) for value in best.setting.values()]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from boolit.lab.results.store import Store
     from boolit.lab.runs import Metric, Result, RunConfig
     from boolit.lab.studies import load_study, plan
-    from boolit.lab.training.extensions import register_loss, register_metric, register_optimizer, register_schedule
+    from boolit.lab.training.recipe import register_loss, register_metric, register_optimizer, register_schedule
 
 __all__ = ["Dataset", "Family", "Metric", "Result", "RunConfig", "Source", "Split", "Store", "compare_runs", "execute_plan"]
 __all__ += [
@@ -53,7 +53,7 @@ _MODULES = {  # `name=attribute` where a subpackage has the name of the attribut
     "results.store": "Store",
     "runs": "Metric Result RunConfig",
     "studies": "load_study plan",
-    "training.extensions": "register_loss register_metric register_optimizer register_schedule",
+    "training.recipe": "register_loss register_metric register_optimizer register_schedule",
 }
 _PLACES = {
     entry.partition("=")[0]: (module, entry.rpartition("=")[2]) for module in _MODULES for entry in _MODULES[module].split()

@@ -31,14 +31,13 @@ class Section:
 def examine() -> list[Section]:
     """Return facts about software, kernels, devices, optional packages and the data folder. Nothing is changed."""
     system = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-    status = cpu.status()
-    kernels: dict[str, Fact] = {"active": status.active, "reason": status.reason}
-    kernels |= {"file": status.path, "instructions": status.instructions}
-    slow = f"the compiled kernels are inactive, so gates are slower: {status.reason}"
     versions = {"boolit": __version__, "python": system, "torch": str(torch.__version__)}
-    software: dict[str, Fact] = {**versions, "threads": torch.get_num_threads()}
+    status = cpu.status()
+    kernels: dict[str, Fact] = {"active": status.active, "reason": status.reason, "file": status.path}
+    kernels["instructions"] = status.instructions
+    slow = f"the compiled kernels are inactive, so gates are slower: {status.reason}"
     return [
-        Section("software", software),
+        Section("software", {**versions, "threads": torch.get_num_threads()}),
         Section("kernels", kernels, () if status.active else (slow,)),
         Section("devices", {"available": ", ".join(available_devices()), "auto": automatic_device()}),
         _extras(),
@@ -47,18 +46,14 @@ def examine() -> list[Section]:
 
 
 def _extras() -> Section:
-    versions = {extra: {package: _version(package) for package in packages} for extra, packages in EXTRAS.items()}
-    missing = {extra: [name for name, version in packages.items() if version is None] for extra, packages in versions.items()}
-    partly = {extra: names for extra, names in missing.items() if 0 < len(names) < len(versions[extra])}
-    warnings = (f"{extra} is incomplete: pip install {' '.join(names)}" for extra, names in partly.items())
+    installed = {(each.name or "").lower().replace("_", "-"): each.version for each in metadata.distributions()}
+    versions = {extra: {package: installed.get(package) for package in packages} for extra, packages in EXTRAS.items()}
+    warnings = []
+    for extra, packages in versions.items():
+        missing = [package for package, version in packages.items() if version is None]
+        if 0 < len(missing) < len(packages):
+            warnings.append(f"{extra} is incomplete: pip install {' '.join(missing)}")
     return Section("extras", versions, tuple(warnings))
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _data() -> Section:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,8 +15,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from boolit.lab.datasets import AnySource, load
 from boolit.lab.models import AnyFamily
 from boolit.lab.training import Job
-from boolit.lab.training.extensions import METRICS
-from boolit.lab.training.recipe import Recipe
+from boolit.lab.training.recipe import METRICS, Recipe
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 State: TypeAlias = Literal["finished", "diverged"]
@@ -46,8 +46,11 @@ class Metric(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _declared(cls, table: Any) -> Any:
-        if not isinstance(table, dict) or table.get("name") not in METRICS.names():
-            return table  # pydantic reports the missing goal and percent
+        if not isinstance(table, dict) or not isinstance(table.get("name"), str) or {"goal", "percent"} <= table.keys():
+            return table
+        if table["name"] not in METRICS.names():
+            near = "".join(f"; did you mean {name}?" for name in difflib.get_close_matches(table["name"], METRICS.names(), 1))
+            raise ValueError(f"{table['name']!r} is not a known metric and needs goal and percent{near}")
         declared = METRICS.get(table["name"])
         return {"goal": declared.goal, "percent": declared.percent} | table
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from boolit.lab.common.random import keys
-from boolit.lab.datasets.images.augmentation import AUGMENTATIONS, affine, affine_matrices, warp
+from boolit.lab.datasets.images.augmentation import affine, affine_matrices, warp
+from boolit.lab.training.recipe import AUGMENTATIONS
 
 
 def origin(chances: list[float], height: int, width: int, x: float, y: float) -> tuple[float, float]:
@@ -79,4 +80,4 @@ def test_every_run_and_step_has_its_own_and_the_cohort_does_not_matter() -> None
     assert torch.equal(moved[1:2], affine(x[1:2], keys([6], "augmentation"), 11))
     assert not torch.equal(moved[0], moved[1])
     assert not torch.equal(moved, affine(x, keys([5, 6, 7], "augmentation"), 12))
-    assert AUGMENTATIONS["affine"] is affine
+    assert AUGMENTATIONS.get("affine") is affine

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from boolit.errors import UserError
 from boolit.lab.common.random import keys, uniform
-from boolit.lab.datasets.images.augmentation import AUGMENTATIONS, OPERATIONS, POLICY, autoaugment_cifar10
+from boolit.lab.datasets.images.augmentation import OPERATIONS, POLICY, autoaugment_cifar10
+from boolit.lab.training.recipe import AUGMENTATIONS
 
 GREY = (128, 128, 128)
 Pillow = Callable[[Image.Image, float], Image.Image]
@@ -136,7 +137,7 @@ def test_every_run_and_step_has_its_own_and_the_cohort_does_not_matter() -> None
     assert torch.equal(done[1:2], autoaugment_cifar10(x[1:2], keys([6], "augmentation"), 11))
     assert not torch.equal(done[0], done[1])
     assert not torch.equal(done, autoaugment_cifar10(x, keys([5, 6, 7], "augmentation"), 12))
-    assert AUGMENTATIONS["autoaugment-cifar10"] is autoaugment_cifar10
+    assert AUGMENTATIONS.get("autoaugment-cifar10") is autoaugment_cifar10
 
 
 @pytest.mark.parametrize("x", [torch.zeros(1, 2, 3, 8, 8), torch.zeros(1, 2, 1, 8, 8, dtype=torch.uint8)])

@@ -5,20 +5,39 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from boolit.lab import kernels
-from boolit.lab.kernels import ONE_PIXEL, OptimizerStep, batch_norm, look_up
+from boolit.lab.kernels import ONE_PIXEL, batch_norm, look_up
+from boolit.lab.models.mlp import Mlp
+from boolit.lab.training.optimizers import StackedOptimizer
+from boolit.lab.training.recipe import OPTIMIZERS
 
 pytestmark = pytest.mark.skipif(kernels.LIBRARY is None, reason="the kernels are not built or turned off")
 
 SIZES = [(5, 7), (1,), (4099,)]
-NUMBERS = torch.tensor(  # decay, momentum or 1 - beta1, 1 - beta2, beta2, eps, -rate, root, rate * decay
-    [
-        [0.0, 0.1, 0.001, 0.999, 1e-8, -0.01, 1.5, 0.0],
-        [0.1, 0.9, 0.05, 0.95, 1e-3, -0.3, 1.0, 0.03],
-        [0.01, 0.6, 0.5, 0.5, 1e-6, 0, 9, 0],
-    ]
-)
+HYPER = {
+    "weight_decay": torch.tensor([0.0, 0.1, 0.01]),
+    "momentum": torch.tensor([0.1, 0.9, 0.6]),
+    "beta1": torch.tensor([0.9, 0.1, 0.4]),
+    "beta2": torch.tensor([0.999, 0.95, 0.5]),
+    "eps": torch.tensor([1e-8, 1e-3, 1e-6]),
+}
+
+
+class Weights(nn.Module):
+    """Parameters of three stacked runs, the last one of a normalization layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        values = [nn.Parameter(torch.randn(3, *size, generator=generator)) for size in SIZES]
+        self.linear, self.norm = nn.ParameterList(values[:2]), nn.ParameterList(values[2:])
+
+
+class Factors(Mlp):
+    def rate_factor(self, name: str) -> float:
+        return {"linear.0": 1.0, "linear.1": 10.0, "norm.0": 0.5}[name]
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -26,18 +45,20 @@ NUMBERS = torch.tensor(  # decay, momentum or 1 - beta1, 1 - beta2, beta2, eps, 
 def test_optimizer_steps(rule: str, threads: int) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
-    columns, moments = sum(torch.Size(size).numel() for size in SIZES), 1 if rule == "sgd" else 2
-    state = [torch.randn(3, columns), *(torch.randn(3, columns).abs() for _ in range(moments))]
-    wide = [values.double() for values in state]
-    factors = ([1.0, 10.0, 0.5], [1.0, 1.0, 0.0])
-    sizes = [torch.Size(size).numel() for size in SIZES]
-    ours, theirs = (OptimizerStep(rule, values[0], values[1:], sizes, *factors) for values in (state, wide))
-    for _ in range(3):
+    models = Weights(), Weights().double()
+    ours, theirs = (StackedOptimizer(model, Factors(), OPTIMIZERS.get(rule), HYPER, decay_norm=False) for model in models)
+    rates = torch.tensor([[0.01, 0.3, 0.0]] * 3, dtype=torch.float64)
+    for step in range(3):
         gradients = [torch.randn(3, *size) for size in SIZES]
-        ours(gradients, NUMBERS)
-        theirs([gradient.double() for gradient in gradients], NUMBERS.double())
+        for optimizer in (ours, theirs):
+            optimizer.prepare(0, rates)
+            products = zip(optimizer.parameters, gradients, strict=True)
+            losses = sum((values * gradient.to(values)).flatten(1).sum(1) for values, gradient in products)
+            optimizer.step(losses, torch.ones_like(losses), step)
     torch.set_num_threads(before)
-    for values, expected in zip(state, wide, strict=True):
+    assert ours._kernel is not None
+    assert theirs._kernel is None
+    for values, expected in zip([ours.values, *ours.state.values()], [theirs.values, *theirs.state.values()], strict=True):
         torch.testing.assert_close(values.double(), expected, rtol=1e-5, atol=1e-5)
 
 

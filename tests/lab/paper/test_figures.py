@@ -27,9 +27,16 @@ from boolit.lab.paper.figures.correlations import (
 )
 from boolit.lab.paper.figures.gates import plane
 from boolit.lab.paper.figures.look import NEGATIVE, POSITIVE, save
-from boolit.lab.paper.figures.networks import MLPWeights, hand_set_network, learned_weights, probability, xor_decision
-from boolit.lab.paper.figures.pathways import wiring
-from boolit.lab.paper.figures.trained import choose_by, pictures
+from boolit.lab.paper.figures.networks import (
+    MLPWeights,
+    choose_by,
+    hand_set_network,
+    learned_weights,
+    pictures,
+    probability,
+    wiring,
+    xor_decision,
+)
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Metric
 from boolit.lab.studies import load_study, plan

@@ -14,8 +14,7 @@ import pytest
 
 from boolit.errors import UserError
 from boolit.lab.reports import server as server_module
-from boolit.lab.reports.page import html_page
-from boolit.lab.reports.report import compare_section, read_section, search_section, study_section, write_report
+from boolit.lab.reports.report import compare_section, html_page, read_section, search_section, study_section, write_report
 from boolit.lab.reports.server import ReportServer
 from boolit.lab.results.splits import SplitVerdict
 from boolit.lab.results.store import Store

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from boolit.errors import UserError
+from boolit.lab.reports.report import Section, html_page
 from boolit.lab.reports.tables import Table, comparison_table, register, render, search_table, split_tables, study_tables
 from boolit.lab.results.splits import SplitVerdict
 from boolit.lab.results.statistics import Comparison, Summary, compare
@@ -93,15 +94,15 @@ def test_latex_is_escaped_and_marked() -> None:
     assert r"\textit{92.9 $\pm$ 0.3}" in text
 
 
-def test_markdown_and_html_are_escaped_and_marked() -> None:
+def test_markdown_and_the_page_are_escaped_and_marked() -> None:
     table = comparison_table(comparison(), "<b>|made up|</b>")
-    markdown, html = render(table, "markdown"), render(table, "html")
+    markdown, html = render(table, "markdown"), html_page([Section("title", "study", tables=[table])])
     assert r"\<b\>\|made up\|\</b\>" in markdown
     assert "**93.0 ± 0.3**" in markdown
     assert "&lt;b&gt;|made up|&lt;/b&gt;" in html
     assert "XNOR<sub>NAIL</sub>" in html
     assert '<td data-value="0.93" class="bold">93.0 ± 0.3</td>' in html
-    with pytest.raises(UserError, match="csv, latex, markdown, html, not 'xls'"):
+    with pytest.raises(UserError, match="csv, latex, markdown, not 'xls'"):
         render(table, "xls")
 
 

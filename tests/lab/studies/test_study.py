@@ -36,7 +36,14 @@ MISTAKES = [
     (("epochs = 1", "epochs = 1.5"), "profiles.quick: training.epochs: "),
     (('title = "A small study"', ""), "title: is missing"),
     (("[metric]", "[metrics]"), "metrics: is not a known key; did you mean metric?"),
-    (('[metric]\nname = "accuracy"', '[metric]\nname = "mae"'), "metric.goal: is missing"),
+    (
+        ('[metric]\nname = "accuracy"', '[metric]\nname = "acuracy"'),
+        "metric: 'acuracy' is not a known metric and needs goal and percent; did you mean accuracy?",
+    ),
+    (
+        ('[metric]\nname = "accuracy"', '[metric]\nname = "mae"'),
+        "metric: 'mae' is not a known metric and needs goal and percent",
+    ),
 ]
 
 

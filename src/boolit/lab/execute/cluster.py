@@ -13,10 +13,9 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeAlias
 from uuid import uuid4
 
@@ -53,7 +52,7 @@ class WorkerState:
     resources: Mapping[str, float]
 
 
-class Cluster(AbstractContextManager["Cluster"]):
+class Cluster:
     """Workers that train cohorts.
 
     Args:
@@ -104,10 +103,10 @@ class Cluster(AbstractContextManager["Cluster"]):
             raise UserError(f"--workers {workers}: the processes could not be started ({one_line(error)})") from error
         return Cluster(client, f"--workers {workers}", device, local)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+    def __enter__(self) -> Cluster:
+        return self
 
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the connection, and end the workers of this machine."""
         with suppress(OSError, TimeoutError):
             self.client.close()

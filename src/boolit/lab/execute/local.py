@@ -8,11 +8,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, TypeAlias
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from rich.console import Console
@@ -26,7 +26,7 @@ from boolit.lab.common.devices import present_device, use_device
 from boolit.lab.common.files import atomic_write
 from boolit.lab.common.plugins import loaded_plugins
 from boolit.lab.common.progress import progress_bars
-from boolit.lab.execute.loggers import Callback, EpochLog, Logger, OnEpoch, open_logger
+from boolit.lab.execute.loggers import EpochLog, Logger, OnEpoch, call_logger, open_logger
 from boolit.lab.reports.report import Report, write_report
 from boolit.lab.results.store import Store, write_progress
 from boolit.lab.runs import JSON, Result, RunConfig, job
@@ -94,7 +94,7 @@ class ExecutionSummary:
         return f"{self.failed:,} runs failed: {first.cohort}: {first.reason}" + (f" (and {more} more)" if more else "")
 
 
-class StudyProgress(AbstractContextManager["StudyProgress"]):
+class StudyProgress:
     """Two bars on the error stream, or a line every ten seconds if it is not a terminal.
 
     Args:
@@ -123,7 +123,7 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
         self._bars.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bars.stop()
 
     def note(self, line: str) -> None:
@@ -151,7 +151,7 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
         self._done += runs
         self._update(self._done)
 
-    def _update(self, completed: float, **changes: str) -> None:
+    def _update(self, completed: float, **changes: Any) -> None:
         self._bars.update(self._study, completed=completed, **changes)
         if self._folder is None or time.monotonic() < self._due:
             return
@@ -206,14 +206,15 @@ def execute(
             folder = checkpoint_dir
             if folder is None and store is not None and (cluster is None or cluster.local):
                 folder = store.folder / "checkpoints"
-            logs = {cohort.key: EpochLog(tuple(loggers), cohort.runs) for cohort in missing} if cluster is None else {}
+            log = EpochLog(loggers) if loggers else None
+            how = (missing, folder, checkpoint_seconds, plan.study.keep_weights, bars, stop)
             outcomes: Generator[Trained | Failed, None, None]
             if cluster is None:
-                outcomes = _train_here(missing, folder, checkpoint_seconds, plan.study.keep_weights, bars, stop, logs)
+                outcomes = _train_here(*how, log)
             else:
                 from boolit.lab.execute.cluster import train_on
 
-                outcomes = train_on(cluster, missing, folder, checkpoint_seconds, plan.study.keep_weights, bars, stop)
+                outcomes = train_on(cluster, *how)
             with closing(outcomes):
                 for outcome in outcomes:
                     if isinstance(outcome, Failed):
@@ -222,7 +223,8 @@ def execute(
                     cohort, result, environment = outcome
                     if store is not None:
                         _record(store, cohort, result, environment)
-                    logs.get(cohort.key, EpochLog(tuple(loggers), cohort.runs)).finish(result)
+                    if log is not None:
+                        log.finish(cohort.runs, result)
                     if folder is not None:
                         shutil.rmtree(folder / cohort.key, ignore_errors=True)
                     trained += len(cohort.runs)
@@ -260,12 +262,12 @@ def run_study(
     Returns:
         The report, with its ``verdict``, ``tables`` and ``page``. ``Store(folder).frame()`` has the runs.
     """
-    planned = make_plan(load_study(study), profile, seeds, sets)
-    with Store(Path(folder)) as store, store.writing():
-        save(planned, store.folder)
-        loggers = [open_logger(name, store.folder) for name in log] + ([Callback(on_epoch)] if on_epoch else [])
+    planned, folder = make_plan(load_study(study), profile, seeds, sets), Path(folder)
+    loggers = [open_logger(name, folder) for name in log] + ([call_logger(on_epoch)] if on_epoch else [])
+    with Store(folder) as store, store.writing():
+        save(planned, folder)
         execute(planned, store, progress=progress, device=device, loggers=loggers)
-    return write_report(Path(folder))
+    return write_report(folder)
 
 
 def train_configs(
@@ -308,30 +310,25 @@ def _train_here(
     keep_weights: bool,
     bars: StudyProgress,
     stop: Stop,
-    logs: Mapping[str, EpochLog],
+    log: EpochLog | None,
 ) -> Generator[Trained | Failed, None, None]:
     for cohort in missing:
 
-        def callback(training: Training, log: EpochLog = logs[cohort.key]) -> bool:
+        def callback(training: Training, runs: Sequence[RunConfig] = cohort.runs) -> bool:
             bars.after_step(training)
-            log.after_step(training)
+            if log is not None:
+                log.after_step(runs, training)
             return not stop()
 
         bars.begin(str(cohort))
         checkpoint = Checkpoint(folder / cohort.key, seconds) if folder else None
         try:
-            result = train(
-                job(cohort.runs),
-                checkpoint=checkpoint,
-                callback=callback,
-                keep_weights=keep_weights,
-            )
+            result = train(job(cohort.runs), checkpoint=checkpoint, callback=callback, keep_weights=keep_weights)
         except (MemoryError, RuntimeError) as error:
-            if lacks_memory(error):
-                raise UserError(
-                    f"out of memory on {device_name(present_device())} with {cohort}; lower training.batch"
-                ) from error
-            raise
+            if not lacks_memory(error):
+                raise
+            place = device_name(present_device())
+            raise UserError(f"out of memory on {place} with {cohort}; lower training.batch") from error
         if result is None:
             return
         yield cohort, result, environment()

@@ -1,8 +1,8 @@
 """Operations of stacked training: optimizer steps, batch normalization and image look-up.
 
 Each is written in torch for every device and data type; the kernels of ``training.cpp`` replace it for float32 on a CPU. They
-are worth their lines in end-to-end runs: without the optimizer kernel an ``mnist-mlp`` run takes 12 to 24 % longer, and without
-batch normalization a stack of networks on a table 11 to 22 %.
+are worth their lines in end-to-end runs: without the optimizer kernel (`boolit.lab.training.optimizers`) an ``mnist-mlp`` run
+takes 12 to 24 % longer, and without batch normalization a stack of networks on a table 11 to 22 %.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import os
 import sysconfig
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,34 +17,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-ABI = 4
-RULES = {"sgd": 0, "adam": 1, "adamw": 2}
-
-
-class _Step(ctypes.Structure):
-    _fields_ = [
-        *((name, ctypes.c_int32) for name in ("rule", "parts")),
-        *((name, ctypes.c_int64) for name in ("runs", "columns")),
-        *((name, ctypes.c_void_p) for name in ("values", "first", "second", "sizes")),
-        *((name, ctypes.c_void_p) for name in ("rate_factors", "decay_factors", "numbers", "gradients")),
-    ]
-
-
-class _Norm(ctypes.Structure):
-    _fields_ = [
-        *((name, ctypes.c_int64) for name in ("rows", "samples", "features", "weight_stride", "bias_stride")),
-        *((name, ctypes.c_double) for name in ("eps", "momentum")),
-        *((name, ctypes.c_void_p) for name in ("x", "above", "weight", "bias", "out", "mean", "scale")),
-        *((name, ctypes.c_void_p) for name in ("running_mean", "running_var", "weight_gradient", "bias_gradient")),
-    ]
-
-
-class _Warp(ctypes.Structure):
-    _fields_ = [
-        ("size", ctypes.c_int32),
-        *((name, ctypes.c_int64) for name in ("count", "height", "width")),
-        *((name, ctypes.c_void_p) for name in ("images", "origins", "out")),
-    ]
+ABI = 5
+ONE_PIXEL = 2**32  # places in an image are whole numbers of this unit, which every processor adds alike
+_INTEGER, _DOUBLE, _POINTER = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
+_ARGUMENTS = {
+    "step": [*4 * [_INTEGER], *8 * [_POINTER]],
+    "normalize": [*5 * [_INTEGER], *2 * [_DOUBLE], *8 * [_POINTER]],
+    "normalize_backward": [*4 * [_INTEGER], *8 * [_POINTER]],
+    "look_up": [*4 * [_INTEGER], *3 * [_POINTER]],
+}
 
 
 def _load() -> ctypes.CDLL | None:
@@ -55,81 +35,18 @@ def _load() -> ctypes.CDLL | None:
     library = ctypes.CDLL(str(path))
     if library.boolit_training_abi() != ABI:  # left over from another version of boolit
         return None
-    for name in ("step", "normalize", "normalize_backward", "look_up"):
+    for name, arguments in _ARGUMENTS.items():
         function = getattr(library, f"boolit_{name}")
-        function.argtypes, function.restype = [ctypes.c_void_p], None
+        function.argtypes, function.restype = arguments, None
     return library
 
 
 LIBRARY = _load()
 
 
-def usable(*tensors: Tensor) -> bool:
-    """Return whether the kernels can compute with these tensors."""
-    return LIBRARY is not None and all(values.is_cpu and values.dtype == torch.float32 for values in tensors)
-
-
-class OptimizerStep:
-    """Steps of SGD, Adam or AdamW on the rows of a matrix, in place, each row with its own hyper-parameters.
-
-    Args:
-        rule: ``sgd``, ``adam`` or ``adamw``.
-        values: the parameters, ``(runs, columns)``.
-        moments: velocity of SGD, or mean and square of Adam, each like ``values``.
-        sizes: columns of each parameter of the network.
-        rate_factors, decay_factors: factors on learning rate and weight decay, one per parameter of the network.
-    """
-
-    def __init__(
-        self,
-        rule: str,
-        values: Tensor,
-        moments: Sequence[Tensor],
-        sizes: Sequence[int],
-        rate_factors: Sequence[float],
-        decay_factors: Sequence[float],
-    ) -> None:
-        self.rule, self.values, self.moments = rule, values, moments
-        self._sizes = torch.tensor(sizes, dtype=torch.int64)
-        self._factors = torch.tensor([rate_factors, decay_factors], dtype=torch.float32)
-        columns = self._factors.to(values).repeat_interleave(self._sizes.to(values.device), 1)
-        self._rate_columns, self._decay_columns = (1.0 if bool((row == 1).all()) else row for row in columns)
-        self._kernel: _Step | None = None
-        if usable(values, *moments):
-            addresses = (tensor.data_ptr() for tensor in (values, moments[0], moments[-1], self._sizes, *self._factors))
-            self._kernel = _Step(RULES[rule], len(sizes), *values.shape, *addresses)
-
-    def __call__(self, gradients: Sequence[Tensor], numbers: Tensor) -> None:
-        """Make one step.
-
-        Args:
-            gradients: ``(runs, …)``, one per parameter of the network.
-            numbers: ``(runs, 8)``: weight decay; momentum, or 1 - beta1; 1 - beta2; beta2; eps; the negative learning rate, for
-                Adam divided by 1 - beta1^t; 1 / sqrt(1 - beta2^t); learning rate times decay of AdamW.
-        """
-        if self._kernel is None or LIBRARY is None:
-            self._reference(torch.cat([gradient.reshape(len(gradient), -1) for gradient in gradients], 1), numbers)
-            return
-        gradients = [gradient.contiguous() for gradient in gradients]
-        addresses = (ctypes.c_void_p * len(gradients))(*(gradient.data_ptr() for gradient in gradients))
-        self._kernel.gradients, self._kernel.numbers = ctypes.addressof(addresses), numbers.data_ptr()
-        LIBRARY.boolit_step(ctypes.byref(self._kernel))
-
-    def _reference(self, gradients: Tensor, numbers: Tensor) -> None:
-        values = self.values
-        decay, first, second, beta2, eps, minus, root, shrinkage = numbers.unsqueeze(2).unbind(1)
-        if self.rule == "adamw":
-            values.mul_(1 - shrinkage * self._rate_columns * self._decay_columns)
-        else:
-            gradients.addcmul_(values, decay * self._decay_columns)
-        if self.rule == "sgd":
-            change = self.moments[0].mul_(first).add_(gradients)
-        else:
-            mean, square = self.moments
-            mean.lerp_(gradients, first)
-            square.mul_(beta2).addcmul_(gradients * second, gradients)
-            change = mean / (square.sqrt() * root + eps)
-        values.addcmul_(change * self._rate_columns, minus)
+def addresses(*tensors: Tensor) -> list[int]:
+    """Return the addresses of tensors, which the caller has to keep alive."""
+    return [values.data_ptr() for values in tensors]
 
 
 def batch_norm(
@@ -139,7 +56,8 @@ def batch_norm(
 
     The arguments are those of ``F.batch_norm``: ``x`` is ``(runs, features, batch)``, the others are ``(runs, features)``.
     """
-    if x.shape[2] > 1 and usable(x, weight, bias) and weight.stride(1) == bias.stride(1) == 1:
+    usable = LIBRARY is not None and all(values.is_cpu and values.dtype == torch.float32 for values in (x, weight, bias))
+    if usable and x.shape[2] > 1 and weight.stride(1) == bias.stride(1) == 1:
         out: Tensor = _BatchNorm.apply(x, weight, bias, running_mean, running_var, momentum, eps)  # type: ignore[no-untyped-call]
         return out
     mean, var, scale, shift = (values.reshape(-1) for values in (running_mean, running_var, weight, bias))
@@ -154,12 +72,8 @@ class _BatchNorm(torch.autograd.Function):
         assert LIBRARY is not None
         x = x.contiguous()
         out, statistics = torch.empty_like(x), x.new_empty(2, *weight.shape)
-        struct = _Norm(
-            *(weight.numel(), x.shape[2], x.shape[1], weight.stride(0), bias.stride(0), eps, momentum),
-            *(x.data_ptr(), None, weight.data_ptr(), bias.data_ptr(), out.data_ptr()),
-            *(statistics[0].data_ptr(), statistics[1].data_ptr(), mean.data_ptr(), var.data_ptr()),
-        )
-        LIBRARY.boolit_normalize(ctypes.addressof(struct))
+        sizes = (weight.numel(), x.shape[2], x.shape[1], weight.stride(0), bias.stride(0))
+        LIBRARY.boolit_normalize(*sizes, eps, momentum, *addresses(x, weight, bias, out, *statistics, mean, var))
         ctx.save_for_backward(x, weight, statistics)
         return out
 
@@ -170,17 +84,9 @@ class _BatchNorm(torch.autograd.Function):
         x, weight, statistics = ctx.saved_tensors
         above = above.contiguous()
         out, gradients = torch.empty_like(x), torch.empty_like(statistics)
-        struct = _Norm(
-            *(weight.numel(), x.shape[2], x.shape[1], weight.stride(0), 0, 0.0, 0.0),
-            *(x.data_ptr(), above.data_ptr(), weight.data_ptr(), None, out.data_ptr()),
-            *(statistics[0].data_ptr(), statistics[1].data_ptr(), None, None),
-            *(gradients[0].data_ptr(), gradients[1].data_ptr()),
-        )
-        LIBRARY.boolit_normalize_backward(ctypes.addressof(struct))
+        sizes = (weight.numel(), x.shape[2], x.shape[1], weight.stride(0))
+        LIBRARY.boolit_normalize_backward(*sizes, *addresses(x, above, weight, *statistics, out, *gradients))
         return out, *gradients.unbind(), None, None, None, None
-
-
-ONE_PIXEL = 2**32  # places in an image are whole numbers of this unit, which every processor adds alike
 
 
 def look_up(images: Tensor, origins: Tensor) -> Tensor:
@@ -195,8 +101,7 @@ def look_up(images: Tensor, origins: Tensor) -> Tensor:
         images, origins = images.contiguous(), origins.contiguous()
         assert (origins.shape, origins.dtype) == ((count, 2, 3), torch.int64)
         out = torch.empty_like(images)
-        struct = _Warp(images.itemsize, count, height, width, images.data_ptr(), origins.data_ptr(), out.data_ptr())
-        LIBRARY.boolit_look_up(ctypes.addressof(struct))
+        LIBRARY.boolit_look_up(images.itemsize, count, height, width, *addresses(images, origins, out))
         return out
     x, y = (torch.arange(size, device=images.device) for size in (width, height))
     by_x, by_y, start = origins.view(count, 2, 3, 1, 1).unbind(2)

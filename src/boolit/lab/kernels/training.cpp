@@ -47,18 +47,7 @@ void parallel(std::int64_t units, std::int64_t elements, const Work& work) {
 
 // ------------------------------------------------------------------------------------------------------ optimizer steps
 
-enum Rule : std::int32_t { SGD, ADAM, ADAMW };
-
-// One step on the rows of a (runs, columns) matrix. Columns come in `parts` of `sizes`, one per parameter of the network, with
-// gradients (runs, size), a factor on the learning rate and one on the weight decay. `numbers` is (runs, 8): see Numbers.
-struct BoolitStep {
-    std::int32_t rule, parts;
-    std::int64_t runs, columns;
-    float *values, *first, *second;
-    const std::int64_t* sizes;
-    const float *rate_factors, *decay_factors, *numbers;
-    const float* const* gradients;
-};
+enum Rule : std::int64_t { SGD, ADAM, ADAMW };
 
 namespace {
 
@@ -90,34 +79,27 @@ CLONES void adam(std::int64_t n, float* value, float* mean, float* square, const
 
 }  // namespace
 
-BOOLIT_API void boolit_step(const BoolitStep* step) {
-    parallel(step->runs, step->runs * step->columns, [&](std::int64_t run) {
-        const Numbers of_run = reinterpret_cast<const Numbers*>(step->numbers)[run];
-        std::int64_t at = run * step->columns;
-        for (int part = 0; part < step->parts; at += step->sizes[part++]) {
-            Numbers by = of_run;
-            by.minus *= step->rate_factors[part];
-            by.decay = step->rule == ADAMW ? 0 : by.decay * step->decay_factors[part];
-            by.shrinkage = step->rule == ADAMW ? by.shrinkage * step->rate_factors[part] * step->decay_factors[part] : 0;
-            const std::int64_t n = step->sizes[part];
-            const float* const gradient = step->gradients[part] + run * n;
-            if (step->rule == SGD) sgd(n, step->values + at, step->first + at, gradient, by);
-            else adam(n, step->values + at, step->first + at, step->second + at, gradient, by);
+// One step on the rows of a (runs, columns) matrix. Columns come in `parts` of `sizes`, one per parameter of the network, with
+// gradients (runs, size), a factor on the learning rate and one on the weight decay.
+BOOLIT_API void boolit_step(std::int64_t rule, std::int64_t parts, std::int64_t runs, std::int64_t columns, float* values,
+                            float* first, float* second, const std::int64_t* sizes, const float* rate_factors,
+                            const float* decay_factors, const Numbers* numbers, const float* const* gradients) {
+    parallel(runs, runs * columns, [&](std::int64_t run) {
+        std::int64_t at = run * columns;
+        for (std::int64_t part = 0; part < parts; at += sizes[part++]) {
+            Numbers by = numbers[run];
+            by.minus *= rate_factors[part];
+            by.decay = rule == ADAMW ? 0 : by.decay * decay_factors[part];
+            by.shrinkage = rule == ADAMW ? by.shrinkage * rate_factors[part] * decay_factors[part] : 0;
+            const std::int64_t n = sizes[part];
+            const float* const gradient = gradients[part] + run * n;
+            if (rule == SGD) sgd(n, values + at, first + at, gradient, by);
+            else adam(n, values + at, first + at, second + at, gradient, by);
         }
     });
 }
 
 // -------------------------------------------------------------------------------------------------- batch normalization
-
-// Rows of `samples` elements, `features` rows per run. weight and bias may be views with a stride between runs; everything else
-// is contiguous. scale is 1 / sqrt(variance + eps). Forward writes out, mean, scale and the running statistics; backward reads
-// the gradient `above` and writes out and the gradients of weight and bias.
-struct BoolitNorm {
-    std::int64_t rows, samples, features, weight_stride, bias_stride;
-    double eps, momentum;
-    const float *x, *above, *weight, *bias;
-    float *out, *mean, *scale, *running_mean, *running_var, *weight_gradient, *bias_gradient;
-};
 
 namespace {
 
@@ -162,60 +144,55 @@ CLONES void scale_row_backward(std::int64_t n, const float* x, const float* abov
     for (std::int64_t i = 0; i < n; ++i) out[i] = (above[i] - above_mean - (x[i] - mean) * share) * slope;
 }
 
-float parameter(const BoolitNorm& norm, const float* values, std::int64_t stride, std::int64_t row) {
-    return values[row / norm.features * stride + row % norm.features];
+float parameter(const float* values, std::int64_t features, std::int64_t stride, std::int64_t row) {
+    return values[row / features * stride + row % features];
 }
 
 }  // namespace
 
-BOOLIT_API void boolit_normalize(const BoolitNorm* norm) {
-    const std::int64_t n = norm->samples;
-    parallel(norm->rows, norm->rows * n, [&](std::int64_t row) {
-        const float* const x = norm->x + row * n;
-        const double mean = sum(n, x) / double(n), squares = centered_sum(n, x, nullptr, float(mean));
-        const double scale = 1 / std::sqrt(squares / double(n) + norm->eps), keep = 1 - norm->momentum;
-        norm->mean[row] = float(mean), norm->scale[row] = float(scale);
-        norm->running_mean[row] = float(norm->momentum * mean + keep * double(norm->running_mean[row]));
-        norm->running_var[row] = float(norm->momentum * (squares / double(n - 1)) + keep * double(norm->running_var[row]));
-        const float slope = norm->scale[row] * parameter(*norm, norm->weight, norm->weight_stride, row);
-        scale_row(n, x, norm->out + row * n, float(mean), slope, parameter(*norm, norm->bias, norm->bias_stride, row));
+// Rows of n samples, `features` rows per run. weight and bias may be views with a stride between runs; everything else is
+// contiguous. Writes out, mean, scale = 1 / sqrt(variance + eps) and the running statistics.
+BOOLIT_API void boolit_normalize(std::int64_t rows, std::int64_t n, std::int64_t features, std::int64_t weight_stride,
+                                 std::int64_t bias_stride, double eps, double momentum, const float* x, const float* weight,
+                                 const float* bias, float* out, float* mean, float* scale, float* running_mean,
+                                 float* running_var) {
+    parallel(rows, rows * n, [&](std::int64_t row) {
+        const float* const of_row = x + row * n;
+        const double center = sum(n, of_row) / double(n), squares = centered_sum(n, of_row, nullptr, float(center));
+        const double keep = 1 - momentum;
+        mean[row] = float(center), scale[row] = float(1 / std::sqrt(squares / double(n) + eps));
+        running_mean[row] = float(momentum * center + keep * double(running_mean[row]));
+        running_var[row] = float(momentum * (squares / double(n - 1)) + keep * double(running_var[row]));
+        const float slope = scale[row] * parameter(weight, features, weight_stride, row);
+        scale_row(n, of_row, out + row * n, float(center), slope, parameter(bias, features, bias_stride, row));
     });
 }
 
-BOOLIT_API void boolit_normalize_backward(const BoolitNorm* norm) {
-    const std::int64_t n = norm->samples;
-    parallel(norm->rows, norm->rows * n, [&](std::int64_t row) {
-        const float *const x = norm->x + row * n, *const above = norm->above + row * n;
-        const double total = sum(n, above), product = centered_sum(n, x, above, norm->mean[row]);
-        const double scale = double(norm->scale[row]);
-        norm->weight_gradient[row] = float(product * scale);
-        norm->bias_gradient[row] = float(total);
-        const float slope = norm->scale[row] * parameter(*norm, norm->weight, norm->weight_stride, row);
-        scale_row_backward(n, x, above, norm->out + row * n, norm->mean[row], slope, float(total / double(n)),
-                           float(product * scale * scale / double(n)));
+// Reads the gradient `above`, and writes out and the gradients of weight and bias.
+BOOLIT_API void boolit_normalize_backward(std::int64_t rows, std::int64_t n, std::int64_t features, std::int64_t weight_stride,
+                                          const float* x, const float* above, const float* weight, const float* mean,
+                                          const float* scale, float* out, float* weight_gradient, float* bias_gradient) {
+    parallel(rows, rows * n, [&](std::int64_t row) {
+        const float *const of_row = x + row * n, *const above_row = above + row * n;
+        const double total = sum(n, above_row), product = centered_sum(n, of_row, above_row, mean[row]);
+        const double factor = double(scale[row]);
+        weight_gradient[row] = float(product * factor);
+        bias_gradient[row] = float(total);
+        const float slope = scale[row] * parameter(weight, features, weight_stride, row);
+        scale_row_backward(n, of_row, above_row, out + row * n, mean[row], slope, float(total / double(n)),
+                           float(product * factor * factor / double(n)));
     });
 }
 
 // ---------------------------------------------------------------------------------------------------------- image look-up
 
-// Images (count, height, width) of items of `size` bytes. The pixel (x, y) of out is the one at floor(origin · (x, y, 1)), or 0
-// outside the image. An origin has a row for x and one for y, of three numbers in units of 2^-32.
-struct BoolitWarp {
-    std::int32_t size;
-    std::int64_t count, height, width;
-    const void* images;
-    const std::int64_t* origins;
-    void* out;
-};
-
 namespace {
 
 template <class Item>
-void look_up(const BoolitWarp& warp, std::int64_t number) {
-    const std::int64_t height = warp.height, width = warp.width;
-    const Item* const image = static_cast<const Item*>(warp.images) + number * height * width;
-    const std::int64_t *const across = warp.origins + number * 6, *const down = across + 3;
-    Item* out = static_cast<Item*>(warp.out) + number * height * width;
+void look_up(std::int64_t height, std::int64_t width, const void* from, const std::int64_t* across, void* to) {
+    const auto* const image = static_cast<const Item*>(from);
+    const std::int64_t* const down = across + 3;
+    auto* out = static_cast<Item*>(to);
     for (std::int64_t row = 0; row < height; ++row) {
         std::int64_t x = across[1] * row + across[2], y = down[1] * row + down[2];
         for (std::int64_t column = 0; column < width; ++column, x += across[0], y += down[0]) {
@@ -229,12 +206,16 @@ void look_up(const BoolitWarp& warp, std::int64_t number) {
 
 }  // namespace
 
-BOOLIT_API void boolit_look_up(const BoolitWarp* warp) {
-    const auto loop = warp->size == 1   ? look_up<std::uint8_t>
-                      : warp->size == 4 ? look_up<std::uint32_t>
-                                        : look_up<std::uint64_t>;
-    parallel(warp->count, warp->count * warp->height * warp->width, [&](std::int64_t number) { loop(*warp, number); });
+// Images (count, height, width) of items of `size` bytes. The pixel (x, y) of out is the one at floor(origin · (x, y, 1)), or 0
+// outside the image. An origin has a row for x and one for y, of three numbers in units of 2^-32.
+BOOLIT_API void boolit_look_up(std::int64_t size, std::int64_t count, std::int64_t height, std::int64_t width,
+                               const char* images, const std::int64_t* origins, char* out) {
+    const auto loop = size == 1 ? look_up<std::uint8_t> : size == 4 ? look_up<std::uint32_t> : look_up<std::uint64_t>;
+    const std::int64_t bytes = size * height * width;
+    parallel(count, count * height * width, [&](std::int64_t number) {
+        loop(height, width, images + number * bytes, origins + number * 6, out + number * bytes);
+    });
 }
 
 // Version of this interface; the loader refuses another.
-BOOLIT_API int boolit_training_abi() { return 4; }
+BOOLIT_API int boolit_training_abi() { return 5; }

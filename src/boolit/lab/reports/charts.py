@@ -26,7 +26,7 @@ from boolit.lab.reports.style import dark_color, style
 from boolit.lab.results.names import metric_label, paper_name
 from boolit.lab.results.statistics import size_groups
 from boolit.lab.runs import Metric
-from boolit.lab.training.extensions import METRICS
+from boolit.lab.training.recipe import METRICS
 
 DRAWN = 200  # runs of an activation and size that are drawn one by one; more dots would hide each other
 LOW, HIGH = 0.25, 0.75  # quantiles of a band

@@ -1,24 +1,29 @@
 """Reports of results folders: a section per study, search or comparison, written as one HTML page and as tables.
 
 The runs of a folder are planned again from its ``study.json``. Runs that do not belong to the plan, such as those of another
-recipe, are left out.
+recipe, are left out. Styles, scripts, data and pictures are inside the page, and its content policy forbids every connection;
+only a page from `boolit.lab.reports.server` may ask that server for updates.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from jinja2 import Environment, FileSystemLoader, Template
+from markupsafe import Markup
 from pydantic import TypeAdapter
 
 from boolit.errors import UserError
 from boolit.lab.common.files import atomic_write
 from boolit.lab.datasets import for_choosing
-from boolit.lab.reports.charts import Chart, drawn, run_charts, search_charts
-from boolit.lab.reports.page import Picture, Section, html_page
+from boolit.lab.reports.charts import Chart, drawn, run_charts, search_charts, series, vega_script
 from boolit.lab.reports.tables import FORMATS, Table, ranking, search_table, split_tables, study_tables
 from boolit.lab.results.names import metric_label, paper_name, sort_key
 from boolit.lab.results.splits import SplitVerdict
@@ -28,8 +33,49 @@ from boolit.lab.runs import Metric, RunConfig, canonical
 from boolit.lab.studies import SavedStudy, load
 from boolit.lab.studies.search import FINALISTS, RANGES, initial_bounds, value_of
 
+FOLDER = Path(__file__).parent
 SUFFIXES = {"markdown": "md", "latex": "tex", "csv": "csv"}
 MAX_LISTED = 8  # values of an entry of the recipe
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A PNG image with a caption; ``name`` is that of its file."""
+
+    name: str
+    caption: str
+    png: bytes
+
+
+@dataclass(frozen=True)
+class Section:
+    """Part of a report: a verdict, tables and charts.
+
+    ``kind`` is ``study``, ``search`` or ``compare``; ``done`` of ``planned`` runs are recorded. If it is not known how many are
+    planned, ``planned`` is None.
+    """
+
+    title: str
+    kind: str
+    verdict: str = ""
+    paragraphs: Sequence[str] = ()
+    tables: Sequence[Table] = ()
+    charts: Sequence[Chart] = ()
+    pictures: Sequence[Picture] = ()
+    recipe: Mapping[str, str] | None = None
+    environment: Mapping[str, str] | None = None
+    command: str = ""
+    done: int = 0
+    planned: int | None = 0
+
+    @property
+    def unfinished(self) -> str:
+        """The sentence that replaces the verdict while runs are missing."""
+        if self.planned is not None and self.done >= self.planned:
+            return ""
+        done = f"{self.done} runs" if self.planned is None else f"{self.done} of {self.planned} runs"
+        return f"Unfinished: {done} are done; there is no verdict before all are."
+
 
 Pictures = Callable[[Store, pd.DataFrame, Metric, Sequence[str]], Iterable[Picture]]
 
@@ -63,7 +109,7 @@ def write_report(folder: str | Path, pictures: Pictures | None = None, charts: s
 
     Args:
         folder: a folder that `boolit run`, `search` or `compare` has written to.
-        pictures: draws pictures of trained networks, such as `boolit.lab.paper.figures.trained.pictures`.
+        pictures: draws pictures of trained networks, such as `boolit.lab.paper.figures.networks.pictures`.
         charts: formats, of ``png``, ``svg`` and ``pdf``, in which every chart is also written to a file.
     """
     folder = Path(folder)
@@ -91,6 +137,50 @@ def write_page(sections: Sequence[Section], path: Path) -> Path:
     with atomic_write(path) as part:
         part.write_text(html_page(sections), encoding="utf-8")
     return path
+
+
+def html_page(sections: Sequence[Section], live: str = "") -> str:
+    """Render report sections as a self-contained HTML page.
+
+    Args:
+        sections: the sections.
+        live: tag of the state that a server shows; the page asks the server for later states.
+    """
+    script, vega = (FOLDER / "page.js").read_text(encoding="utf-8"), vega_script()
+    hashes = " ".join(f"'sha256-{_base64(hashlib.sha256(text.encode()).digest())}'" for text in (vega, script))
+    connect = "'self'" if live else "'none'"
+    title = sections[0].title if len(sections) == 1 else f"{len(sections)} results: {', '.join(s.title for s in sections)}"
+    policy = (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; connect-src {connect}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    style = (FOLDER / "page.css").read_text(encoding="utf-8")
+    texts = {"policy": policy, "style": Markup(style), "script": Markup(script), "vega": Markup(vega)}
+    legends = [series(_activations(section)) for section in sections]
+    charts = [{chart.name: chart.spec() for chart in section.charts} for section in sections]
+    data = [{"series": legend, "charts": specs} for legend, specs in zip(legends, charts, strict=True)]
+    template = _template()
+    return template.render(title=title, sections=sections, live=live, legends=legends, data=data, **texts)
+
+
+def _activations(section: Section) -> list[str]:
+    return list(dict.fromkeys(spec for chart in section.charts for spec in chart.activations))
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False, "allow_nan": False}
+    environment.filters["row_name"] = lambda name: Markup(paper_name(name, "html"))
+    environment.filters["base64"] = _base64
+    environment.filters["number"] = lambda value: (
+        repr(float(value)) if isinstance(value, (int, float)) and value == value else ""
+    )
+    return environment.get_template("page.html.jinja")
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
 
 
 def read_section(folder: Path, pictures: Pictures | None = None) -> Section:
@@ -166,7 +256,7 @@ def study_section(
 def _search(saved: SavedStudy, store: Store) -> Section:
     plan, length = saved.plan, saved.more.get("search", {})
     metric = plan.study.metric.model_copy(update={"split": "valid"})
-    names = list(dict.fromkeys(name for run in plan.runs for name in initial_bounds(run.training, plan.study.search)))
+    names = list(dict.fromkeys(name for run in plan.runs for name in initial_bounds(plan.study, run.training)))
     wanted = {_without_hparams(run.replace(data=for_choosing(run.data), trial=True), names) for run in plan.runs}
     stored = store.frame()
     trials = store.results(stored["key"][stored["trial"] & stored["stage"].notna()], history=False)

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from boolit.errors import UserError
-from boolit.lab.reports.page import html_page
-from boolit.lab.reports.report import read_section
+from boolit.lab.reports.report import html_page, read_section
 from boolit.lab.results.store import FILE, PROGRESS, Store
 from boolit.lab.studies import load
 from boolit.lab.studies.planner import SAVED

@@ -20,7 +20,6 @@ from rich.text import Text
 
 from boolit.errors import UserError
 from boolit.lab.common.plugins import Registry
-from boolit.lab.reports.page import html_table
 from boolit.lab.results.names import (
     MINUS,
     channels_of,
@@ -211,9 +210,10 @@ def comparison_table(comparison: Comparison, title: str) -> Table:
         _add_p(builder, "p (paper)", [None if s is leader else student_p(leader, s) for s in summaries])
     sizes = shorten_numbers(s.parameters for s in summaries)
     builder.add("parameters", [sizes[s.parameters] for s in summaries], value=[s.parameters for s in summaries])
+    pairs_tested = "the only pair" if comparison.pairs == 1 else f"all {comparison.pairs} pairs"
     tested = (
-        "Difference: best mean − this, with a simultaneous 95 % interval. p: Welch's t-test with Šidák's correction for all "
-        f"{comparison.pairs} pairs of the study. Effect: Hedges' g [95 % interval]. p (paper): the paper's Student's t-test "
+        "Difference: best mean − this, with a simultaneous 95 % interval. p: Welch's t-test with Šidák's correction for "
+        f"{pairs_tested} of the study. Effect: Hedges' g [95 % interval]. p (paper): the paper's Student's t-test "
         "against the best, not corrected; it decides nothing here."
     )
     return builder.table(title, *_notes([comparison]), *([tested] if "p" in builder.text else []))
@@ -431,7 +431,7 @@ def _markdown_escape(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>#|])", r"\\\1", text)
 
 
-FORMATS: dict[str, Callable[[Table], str]] = {"csv": to_csv, "latex": to_latex, "markdown": to_markdown, "html": html_table}
+FORMATS: dict[str, Callable[[Table], str]] = {"csv": to_csv, "latex": to_latex, "markdown": to_markdown}
 
 
 def render(table: Table, format: str) -> str:  # noqa: A002

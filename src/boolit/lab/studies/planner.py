@@ -18,8 +18,7 @@ from boolit.lab.datasets import Description, Task, describe
 from boolit.lab.runs import KEY_DIGITS, RunConfig, canonical
 from boolit.lab.studies.study import Fail, Study, StudyFile
 from boolit.lab.training import bytes_per_run, distributed
-from boolit.lab.training.extensions import LOSSES, METRICS
-from boolit.lab.training.recipe import LOSS_OF_TASK, METRIC_OF_TASK, PER_RUN
+from boolit.lab.training.recipe import LOSS_OF_TASK, LOSSES, METRIC_OF_TASK, METRICS, PER_RUN
 from boolit.nn import Activation
 from boolit.nn.width import round_width
 

@@ -22,7 +22,7 @@ from boolit.lab.runs import Metric, Result, RunConfig
 from boolit.lab.studies.planner import Plan, known_metrics, plan
 from boolit.lab.studies.study import Study, StudyFile, sort_setting
 from boolit.lab.training import Recipe
-from boolit.lab.training.extensions import OPTIMIZERS
+from boolit.lab.training.recipe import OPTIMIZERS
 from boolit.nn import activation
 from boolit.nn.width import round_width
 
@@ -36,81 +36,73 @@ Bounds: TypeAlias = dict[str, tuple[float, float]]
 Train: TypeAlias = Callable[[Sequence[RunConfig]], "list[Result] | None"]  # None if interrupted
 
 
-class Range(NamedTuple):
-    """The bounds of the first round, the hyper-parameter that x stands for, and the limits of x in later rounds."""
+class Scale(NamedTuple):
+    """How a hyper-parameter is drawn: its value at a coordinate, and the coordinate of a value."""
 
-    bounds: tuple[float, float]
     value: Callable[[float], float]
+    coordinate: Callable[[float], float]
+
+
+class Range(NamedTuple):
+    """A hyper-parameter of a search: its scale, the coordinates of the first round, and the limits of all coordinates."""
+
+    scale: Scale
+    bounds: tuple[float, float]
     limits: tuple[float, float] = (-math.inf, math.inf)
 
 
-def _power(x: float) -> float:
-    return float(f"{10**x:.4g}")
-
-
-def _below_one(x: float) -> float:
-    return float(f"{1 - 10**x:.8g}")
-
-
-def _rounded(x: float) -> float:
-    return float(f"{x:.4g}")
-
-
-def _whole(x: float) -> float:
-    return max(1, round(10**x))
-
-
+LINEAR = Scale(lambda x: float(f"{x:.4g}"), float)
+POWER = Scale(lambda x: float(f"{10**x:.4g}"), math.log10)
+WHOLE = Scale(lambda x: max(1, round(10**x)), math.log10)
+BELOW_ONE = Scale(lambda x: float(f"{1 - 10**x:.8g}"), lambda value: math.log10(1 - value))
 RANGES = {  # tab:hparam-search
-    "beta1": Range((-3.0, -0.5), _below_one, (-7.0, 0.0)),
-    "beta2": Range((-5.0, -1.0), _below_one, (-7.0, 0.0)),
-    "eps": Range((-10.0, -6.0), _power),
-    "weight_decay": Range((-7.0, -3.0), _power),
-    "learning_rate": Range((-4.0, 0.0), _power),
-    "peak": Range((0.1, 0.5), _rounded, (0.01, 0.99)),
+    "beta1": Range(BELOW_ONE, (-3.0, -0.5), (-7.0, 0.0)),
+    "beta2": Range(BELOW_ONE, (-5.0, -1.0), (-7.0, 0.0)),
+    "eps": Range(POWER, (-10.0, -6.0), (-30.0, 10.0)),
+    "weight_decay": Range(POWER, (-7.0, -3.0), (-30.0, 10.0)),
+    "learning_rate": Range(POWER, (-4.0, 0.0), (-30.0, 10.0)),
+    "peak": Range(LINEAR, (0.1, 0.5), (0.01, 0.99)),
 }
-
-
-OTHERS = {  # which a study may name in [search], as it may the options of a registered optimizer
-    "momentum": Range((0.0, 0.99), _rounded, (0.0, 0.999)),
-    "dropout": Range((0.0, 0.5), _rounded, (0.0, 0.99)),
-    "batch": Range((1.0, 3.0), _whole, (0.0, 7.0)),
-    "width": Range((1.0, 3.0), _whole, (0.0, 7.0)),
-}
-COORDINATES: dict[Callable[[float], float], Callable[[float], float]] = {
-    _power: math.log10,
-    _whole: math.log10,
-    _below_one: lambda value: math.log10(1 - value),
-    _rounded: float,
+OTHERS = {  # what a study may name in [search] besides, as it may the options of a registered optimizer
+    "momentum": Range(LINEAR, (0.0, 0.99), (0.0, 0.999)),
+    "dropout": Range(LINEAR, (0.0, 0.5), (0.0, 0.99)),
+    "batch": Range(WHOLE, (1.0, 3.0), (0.0, 7.0)),
+    "width": Range(WHOLE, (1.0, 3.0), (0.0, 7.0)),
 }
 
 
 def range_of(name: str) -> Range:
     """Return the range of a hyper-parameter; options of registered optimizers are drawn uniformly."""
-    return RANGES.get(name) or OTHERS.get(name) or Range((0.0, 1.0), _rounded)
+    return {**RANGES, **OTHERS}.get(name, Range(LINEAR, (0.0, 1.0)))
 
 
-def initial_bounds(recipe: Recipe, search: Mapping[str, Sequence[float]] | None = None) -> Bounds:
-    """Return the bounds of the first round: those of ``[search]``, or the paper's for what a recipe uses."""
-    if search:
-        ends = {name: sorted(map(COORDINATES[range_of(name).value], values)) for name, values in search.items()}
-        return {name: (low, high) for name, (low, high) in ends.items()}
-    unused = {"beta1", "beta2", "eps"} - set(OPTIMIZERS.get(recipe.optimizer).searched)
-    unused |= set() if recipe.schedule in ("one-cycle", "triangular") else {"peak"}
-    return {name: each.bounds for name, each in RANGES.items() if name not in unused}
+def initial_bounds(study: Study, recipe: Recipe) -> Bounds:
+    """Return the bounds of the first round: those of ``[search]``, or the paper's for what a recipe uses.
 
-
-def check_bounds(study: Study) -> None:
-    """Raise UserError if ``[search]`` names something that cannot be searched, or bounds that do not fit."""
-    own = OPTIMIZERS.get(study.training.optimizer).options
-    known = [*RANGES, "momentum", "batch", "width", *(["dropout"] if "dropout" in type(study.model).model_fields else []), *own]
+    Raises:
+        UserError: ``[search]`` names something that cannot be searched, or bounds that do not fit.
+    """
+    optimizer = OPTIMIZERS.get(recipe.optimizer)
+    if not study.search:
+        unused = {"beta1", "beta2", "eps"} - set(optimizer.searched)
+        unused |= set() if recipe.schedule in ("one-cycle", "triangular") else {"peak"}
+        return {name: each.bounds for name, each in RANGES.items() if name not in unused}
+    others = [name for name in OTHERS if name != "dropout" or name in type(study.model).model_fields]
+    known, bounds = [*RANGES, *others, *optimizer.options], {}
     for name, (low, high) in study.search.items():
         if name not in known:
             raise UserError(f"search.{name} is not a hyper-parameter of this study; choose among {', '.join(known)}")
-        value = range_of(name).value
-        wrong = low <= 0 if value in (_power, _whole) else not 0 <= low < 1 or high >= 1 if value is _below_one else False
-        if low >= high or wrong:
-            rule = {_below_one: "0 ≤ low < high < 1", _rounded: "low < high"}.get(value, "0 < low < high")
+        scale, _, (least, most) = range_of(name)
+        try:
+            start, end = sorted((scale.coordinate(low), scale.coordinate(high)))
+        except ValueError:  # of a logarithm
+            start, end = -math.inf, -math.inf
+        if low >= high or not least <= start < end <= most:
+            first, last = sorted((scale.value(least), scale.value(most)))
+            rule = f"{first:.8g} ≤ low < high ≤ {last:.8g}"
             raise UserError(f"search.{name} is [{low:g}, {high:g}]; it must be [low, high] with {rule}")
+        bounds[name] = (start, end)
+    return bounds
 
 
 def with_setting(run: RunConfig, setting: Setting) -> RunConfig:
@@ -129,10 +121,9 @@ def value_of(run: RunConfig, name: str) -> float:
     """Return a hyper-parameter of a run."""
     if name == "width":
         return run.widths[0]
-    own = {**OPTIMIZERS.get(run.training.optimizer).options, **run.training.options}
-    return float(
-        own[name] if name in own else getattr(run.model if name in type(run.model).model_fields else run.training, name)
-    )
+    options = {**OPTIMIZERS.get(run.training.optimizer).options, **run.training.options}
+    section = run.model if name in type(run.model).model_fields else run.training
+    return float(options[name] if name in options else getattr(section, name))
 
 
 def draw(bounds: Bounds, trials: int, *words: str | int) -> list[Point]:
@@ -143,7 +134,7 @@ def draw(bounds: Bounds, trials: int, *words: str | int) -> list[Point]:
 
 
 def tighten(best: Sequence[Point], within: Bounds | None = None) -> Bounds:
-    """Return mean ± 1.5 weighted standard deviations of the best points of a round, best first, inside the bounds of a study.
+    """Return mean ± 1.5 weighted standard deviations of the best points of a round, best first, inside the bounds ``within``.
 
     NOTE[paper]: the weights are not given; here the n best weigh n, n-1, …, 1. Bounds may leave the initial ones, as the
     authors' published values do, but not the domain of the hyper-parameter.
@@ -159,7 +150,7 @@ def tighten(best: Sequence[Point], within: Bounds | None = None) -> Bounds:
 
 def to_setting(x: Point) -> Setting:
     """Return the hyper-parameters that a point stands for."""
-    return {name: range_of(name).value(value) for name, value in x.items()}
+    return {name: range_of(name).scale.value(value) for name, value in x.items()}
 
 
 @dataclass(frozen=True)
@@ -193,7 +184,7 @@ class SearchResult:
 def plan_search(file: StudyFile, profile: str | None = None, sets: Sequence[str] = ()) -> Plan:
     """Plan a study with one run per activation, whose hyper-parameters a search varies."""
     planned = plan(file, profile, seeds=1, sets=sets)
-    check_bounds(planned.study)
+    initial_bounds(planned.study, planned.study.training)  # report bounds that do not fit
     if len({run.activation for run in planned.runs}) < len(planned.runs):
         example = "--set 'sweep.width=[32]'"
         raise UserError(f"a search tunes one size, but {planned.name} has several; choose one, such as {example}")
@@ -216,7 +207,7 @@ def search(
     results = []
     for planned_run in planned.runs:
         run = _without_test_rows(planned_run)
-        tried = _rounds(run, train, rounds, trials, planned.study.search)
+        tried = _rounds(run, train, rounds, trials, planned.study)
         if tried is None:
             return None
         ranked = _final(run, train, [to_setting(x) for _, x in _best_first(tried)[:finalists]], seeds)
@@ -233,12 +224,10 @@ def _without_test_rows(run: RunConfig) -> RunConfig:
     return run.replace(study=f"{run.study}-search", data=data, metric=metric, trial=True)
 
 
-def _rounds(
-    run: RunConfig, train: Train, rounds: int, trials: int, search: Mapping[str, Sequence[float]]
-) -> list[tuple[float, Point]] | None:
+def _rounds(run: RunConfig, train: Train, rounds: int, trials: int, study: Study) -> list[tuple[float, Point]] | None:
     """Train the settings of all rounds and return each with its merit, or None if interrupted."""
-    bounds, tried = initial_bounds(run.training, search), list[tuple[float, Point]]()
-    within = bounds if search else None
+    bounds, tried = initial_bounds(study, run.training), list[tuple[float, Point]]()
+    within = bounds if study.search else None
     for number in range(rounds):
         points = draw(bounds, trials, run.study.removesuffix("-search"), run.activation, number)
         settings, stage = enumerate(map(to_setting, points)), f"round {number}"

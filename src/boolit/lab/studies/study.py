@@ -19,7 +19,7 @@ from boolit.lab.datasets import AnySource, source_type
 from boolit.lab.models import AnyFamily, Family, family_type
 from boolit.lab.runs import Metric
 from boolit.lab.training import Recipe
-from boolit.lab.training.extensions import OPTIMIZERS
+from boolit.lab.training.recipe import OPTIMIZERS
 
 if sys.version_info >= (3, 11):
     import tomllib

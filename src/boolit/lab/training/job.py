@@ -18,8 +18,7 @@ from boolit.lab.datasets import Dataset, Description, Resample
 from boolit.lab.datasets.base import ExtraMetrics
 from boolit.lab.models import Family, Stacked
 from boolit.lab.training import distributed
-from boolit.lab.training.extensions import LOSSES, METRICS, OPTIMIZERS, LossFunction
-from boolit.lab.training.recipe import LOSS_OF_TASK, PER_RUN, Recipe
+from boolit.lab.training.recipe import AUGMENTATIONS, LOSS_OF_TASK, LOSSES, METRICS, OPTIMIZERS, PER_RUN, OfOutputs, Recipe
 
 BLOCK_NUMEL = 2**20  # numbers of consecutive batches that are gathered together
 CACHED_NUMEL = 2**22  # numbers of an evaluation split that is gathered once for all epochs: 16 MiB
@@ -67,7 +66,7 @@ class Job:
         return len(self.seeds)
 
     @cached_property
-    def loss(self) -> LossFunction:
+    def loss(self) -> OfOutputs:
         """The loss of the recipe or of the task."""
         return LOSSES.get(self.recipe.loss or LOSS_OF_TASK[self.dataset.task]).function
 
@@ -179,7 +178,8 @@ class Batches:
 
     def __init__(self, job: Job, prepared_on: torch.device, device: torch.device, batch_last: bool) -> None:
         self._job, self._prepared_on, self._device, self._batch_last = job, prepared_on, device, batch_last
-        self._augment = job.recipe.augment
+        name = job.recipe.augmentation
+        self._augment = AUGMENTATIONS.get(name) if name else None
         self._keys = {name: keys(job.seeds, name).to(prepared_on) for name in ("augmentation", "draw")}
         self._redraws = bool(self._augment or job.dataset.draw)
         self.rows = ResampledRows(job, prepared_on) if job.resamples else None

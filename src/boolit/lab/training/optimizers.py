@@ -6,18 +6,18 @@ that a step is one pass over it.
 
 from __future__ import annotations
 
+import ctypes
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from boolit.lab.kernels import OptimizerStep
+from boolit.lab import kernels
 from boolit.lab.models import Family, Stacked
-from boolit.lab.training.extensions import HYPER, SCHEDULES, Hyper, Optimizer, Step
-from boolit.lab.training.recipe import Recipe
+from boolit.lab.training.recipe import HYPER, SCHEDULES, Hyper, Optimizer, Recipe
 
 START_DIVISOR, FINAL_DIVISOR = 25.0, 1e4  # of OneCycleLR
 LOWEST = 1e-8  # rate at both ends of the triangular schedule
@@ -88,90 +88,108 @@ class StackedOptimizer:
         named = dict(model.named_parameters())
         self.parameters = list(named.values())
         # reshape, because a scalar parameter has no dimension but that of the runs
-        self.values = torch.cat([parameter.detach().reshape(len(parameter), -1) for parameter in self.parameters], 1)
+        self.values = values = torch.cat([parameter.detach().reshape(len(parameter), -1) for parameter in self.parameters], 1)
         sizes = [parameter[0].numel() for parameter in self.parameters]
-        for parameter, columns in zip(self.parameters, torch.split(self.values, sizes, 1), strict=True):
+        for parameter, columns in zip(self.parameters, torch.split(values, sizes, 1), strict=True):
             parameter.data = columns.view(parameter.shape)
         self._kind, self._hyper = kind, {name: value.double() for name, value in hyper.items()}
-        self.state = {name: torch.zeros_like(self.values) for name in kind.state}
-        self._step = kind.stacked(
-            self.values,
-            list(self.state.values()),
-            sizes,
-            rate_factors=[family.rate_factor(name) for name in named],
-            decay_factors=[float(decay_norm or not name.startswith("norm.")) for name in named],
-        )
+        self.state = {name: torch.zeros_like(values) for name in kind.state}
+        decays = [float(decay_norm or not name.startswith("norm.")) for name in named]
+        self._factors = torch.tensor([[family.rate_factor(name) for name in named], decays], dtype=torch.float32)
+        self._sizes = torch.tensor(sizes, dtype=torch.int64)
+        by_column = self._factors.to(values).repeat_interleave(self._sizes.to(values.device), 1)
+        self._by_column = [1.0 if bool((row == 1).all()) else row for row in by_column]
+        self._kernel: Callable[..., None] | None = None
+        if kind.rule is not None and kernels.LIBRARY is not None and values.is_cpu and values.dtype == torch.float32:
+            moments = [*self.state.values()]
+            pointers = kernels.addresses(values, moments[0], moments[-1], self._sizes, *self._factors)
+            self._kernel = partial(kernels.LIBRARY.boolit_step, kind.rule, len(sizes), *values.shape, *pointers)
 
     def prepare(self, first: int, rates: Tensor) -> None:
         """Compute what depends on the step alone, for steps from ``first`` on, with rates ``(steps, runs)``."""
         # In float64, as torch's Python floats are.
         steps = torch.arange(first + 1, first + 1 + len(rates), dtype=torch.float64).unsqueeze(1)
-        columns = self._kind.numbers(rates, steps, self._hyper)
-        self._numbers = torch.stack([column.expand_as(rates) for column in columns], 2).to(self.values)
+        numbers = self._kind.numbers(rates, steps, self._hyper)
+        self._names = list(numbers)
+        self._numbers = torch.stack([column.expand_as(rates) for column in numbers.values()], 2).to(self.values)
 
     def step(self, losses: Tensor, weights: Tensor, index: int) -> None:
         """Minimize the weighted sum of losses with the ``index``-th of the prepared steps."""
         # No loss depends on two runs, so every run has its own gradient.
-        self._step(torch.autograd.grad(losses, self.parameters, weights), self._numbers[index])
+        gradients, numbers = torch.autograd.grad(losses, self.parameters, weights), self._numbers[index]
+        if self._kernel is None:
+            gradient = torch.cat([each.reshape(len(each), -1) for each in gradients], 1)
+            by_name = dict(zip(self._names, numbers.unsqueeze(2).unbind(1), strict=True))
+            with torch.no_grad():
+                self._kind.update(self.values, gradient, self.state, by_name, *self._by_column)
+            return
+        gradients = tuple(gradient.contiguous() for gradient in gradients)
+        pointers = (ctypes.c_void_p * len(gradients))(*(gradient.data_ptr() for gradient in gradients))
+        self._kernel(numbers.data_ptr(), ctypes.addressof(pointers))
 
 
-def _sgd_numbers(rates: Tensor, _steps: Tensor, hyper: Hyper) -> list[Tensor]:
+# Numbers by name, in the order of the struct `Numbers` in training.cpp, which explains them.
+
+
+def _sgd_numbers(rates: Tensor, _steps: Tensor, hyper: Hyper) -> dict[str, Tensor]:
     zeros = torch.zeros_like(rates)
-    return [hyper["weight_decay"], hyper["momentum"], zeros, zeros, zeros, -rates, zeros, zeros]
+    numbers = {"decay": hyper["weight_decay"], "first": hyper["momentum"], "second": zeros, "beta2": zeros, "eps": zeros}
+    return numbers | {"minus": -rates, "root": zeros, "shrinkage": zeros}
 
 
-def _adam_numbers(rates: Tensor, steps: Tensor, hyper: Hyper) -> list[Tensor]:
+def _adam_numbers(rates: Tensor, steps: Tensor, hyper: Hyper) -> dict[str, Tensor]:
     beta1, beta2, decay = hyper["beta1"], hyper["beta2"], hyper["weight_decay"]
-    minus, root = -rates / (1 - beta1**steps), (1 - beta2**steps).rsqrt()
-    return [decay, 1 - beta1, 1 - beta2, beta2, hyper["eps"], minus, root, rates * decay]
+    numbers = {"decay": decay, "first": 1 - beta1, "second": 1 - beta2, "beta2": beta2, "eps": hyper["eps"]}
+    root = (1 - beta2**steps).rsqrt()
+    return numbers | {"minus": -rates / (1 - beta1**steps), "root": root, "shrinkage": rates * decay}
+
+
+def _sgd(values: Tensor, gradient: Tensor, state: Hyper, by: Hyper, rate_factor: Any, decay_factor: Any) -> None:
+    velocity = state["velocity"].mul_(by["first"]).add_(gradient.addcmul_(values, by["decay"] * decay_factor))
+    values.addcmul_(velocity * rate_factor, by["minus"])
+
+
+def _adam(
+    values: Tensor, gradient: Tensor, state: Hyper, by: Hyper, rate_factor: Any, decay_factor: Any, decoupled: bool = False
+) -> None:
+    if decoupled:
+        values.mul_(1 - by["shrinkage"] * rate_factor * decay_factor)
+    else:
+        gradient.addcmul_(values, by["decay"] * decay_factor)
+    mean, square = state["mean"].lerp_(gradient, by["first"]), state["square"]
+    square.mul_(by["beta2"]).addcmul_(gradient * by["second"], gradient)
+    values.addcmul_(mean / (square.sqrt() * by["root"] + by["eps"]) * rate_factor, by["minus"])
 
 
 def _torch_sgd(groups: list[dict[str, Any]], hyper: Mapping[str, float], fused: bool) -> torch.optim.Optimizer:
     return torch.optim.SGD(groups, lr=0.0, momentum=hyper["momentum"], fused=fused)
 
 
-def _torch_adam(kind: type[torch.optim.Adam]) -> Callable[..., torch.optim.Optimizer]:
-    def make(groups: list[dict[str, Any]], hyper: Mapping[str, float], fused: bool) -> torch.optim.Optimizer:
-        return kind(groups, lr=0.0, betas=(hyper["beta1"], hyper["beta2"]), eps=hyper["eps"], fused=fused)
+def _torch_adam(
+    groups: list[dict[str, Any]], hyper: Mapping[str, float], fused: bool, kind: type[torch.optim.Adam] = torch.optim.Adam
+) -> torch.optim.Optimizer:
+    return kind(groups, lr=0.0, betas=(hyper["beta1"], hyper["beta2"]), eps=hyper["eps"], fused=fused)
 
-    return make
 
-
-SGD = Optimizer(("velocity",), _sgd_numbers, partial(OptimizerStep, "sgd"), _torch_sgd)
-ADAM, ADAMW = (
-    Optimizer(("mean", "square"), _adam_numbers, partial(OptimizerStep, name), _torch_adam(kind), ("beta1", "beta2", "eps"))
-    for name, kind in (("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW))
-)
+SGD = Optimizer(("velocity",), _sgd_numbers, _sgd, _torch_sgd, rule=0)
+ADAM = Optimizer(("mean", "square"), _adam_numbers, _adam, _torch_adam, ("beta1", "beta2", "eps"), rule=1)
+ADAMW = ADAM._replace(update=partial(_adam, decoupled=True), plain=partial(_torch_adam, kind=torch.optim.AdamW), rule=2)
 
 
 def elementwise(step: Callable[..., None], state: tuple[str, ...], options: Mapping[str, float]) -> Optimizer:
     """Return the optimizer of a function that `boolit.lab.register_optimizer` takes."""
-    names = (*HYPER, *options)
 
-    def numbers(rates: Tensor, steps: Tensor, hyper: Hyper) -> list[Tensor]:
-        return [rates, steps, *(hyper[name] for name in names)]
+    def numbers(rates: Tensor, steps: Tensor, hyper: Hyper) -> dict[str, Tensor]:
+        return {"rate": rates, "number": steps} | {name: hyper[name] for name in (*HYPER, *options)}
 
-    def stacked(values: Tensor, moments: Sequence[Tensor], sizes: Sequence[int], **factors: Sequence[float]) -> Step:
-        spread = torch.tensor(sizes, device=values.device)
-        rate_columns, decay_columns = (
-            torch.tensor(factors[name]).to(values).repeat_interleave(spread) for name in ("rate_factors", "decay_factors")
-        )
-        tensors = dict(zip(state, moments, strict=True))
-
-        @torch.no_grad()
-        def update(gradients: Sequence[Tensor], numbers: Tensor) -> None:
-            rate, number, *rest = numbers.unsqueeze(2).unbind(1)
-            hyper = dict(zip(names, rest, strict=True))
-            hyper["weight_decay"] = hyper["weight_decay"] * decay_columns
-            gradient = torch.cat([each.reshape(len(each), -1) for each in gradients], 1)
-            step(values, gradient, tensors, rate * rate_columns, hyper, number)
-
-        return update
+    def update(values: Tensor, gradient: Tensor, tensors: Hyper, by: Hyper, rate_factor: Any, decay_factor: Any) -> None:
+        hyper = {**by, "weight_decay": by["weight_decay"] * decay_factor}
+        step(values, gradient, tensors, by["rate"] * rate_factor, hyper, by["number"])
 
     def plain(groups: list[dict[str, Any]], hyper: Mapping[str, float], _fused: bool) -> torch.optim.Optimizer:
         return _Elementwise(groups, step, state, {name: torch.tensor(value) for name, value in hyper.items()})
 
-    return Optimizer(state, numbers, stacked, plain, options=options)
+    return Optimizer(state, numbers, update, plain, options=options)
 
 
 class _Elementwise(torch.optim.Optimizer):

@@ -19,9 +19,8 @@ from boolit.lab.common.devices import thread_pool
 from boolit.lab.models import Family
 from boolit.lab.models.base import SeededDropout
 from boolit.lab.training import distributed
-from boolit.lab.training.extensions import HYPER, OPTIMIZERS
 from boolit.lab.training.job import Job
-from boolit.lab.training.recipe import Precision, Recipe
+from boolit.lab.training.recipe import HYPER, OPTIMIZERS, Precision, Recipe
 from boolit.lab.training.trainer import Rates, Training, mean_of_run, scores
 
 PIECE = 256  # samples per call in evaluations, so that they need no more memory than training
@@ -42,7 +41,7 @@ class PlainTraining(Training):
         if job.batch % processes:
             raise UserError(f"a batch of {job.batch} samples is not a multiple of {processes} processes; change training.batch")
         self.networks = [job.build(run).to(self.device) for run in range(job.runs)]
-        if processes > 1 and job.recipe.sync_batch_norm and self.device.type != "cpu":
+        if processes > 1 and self.device.type != "cpu":
             self.networks = [nn.SyncBatchNorm.convert_sync_batchnorm(network) for network in self.networks]
         self._callable: Sequence[nn.Module] = self.networks
         if processes > 1:

@@ -14,10 +14,9 @@ from boolit.lab.common.devices import preparation_device, present_device
 from boolit.lab.datasets import Task
 from boolit.lab.models.base import SeededDropout
 from boolit.lab.training import distributed
-from boolit.lab.training.extensions import OPTIMIZERS
 from boolit.lab.training.job import Batches, Job
 from boolit.lab.training.optimizers import StackedOptimizer, epoch_rates
-from boolit.lab.training.recipe import METRIC_OF_TASK
+from boolit.lab.training.recipe import METRIC_OF_TASK, OPTIMIZERS
 
 EVALUATION_NUMEL = 2**22  # of the widest layer of all runs; bounds the memory of an evaluation
 SHRINK_AT = 0.75  # a stack is rebuilt when at most this share of its runs still learns

@@ -169,4 +169,3 @@ OPERATIONS: dict[str, Operation] = {
     "translate_x": lambda image, magnitude, sign: _move(image, x=TRANSLATED * magnitude * sign),
     "translate_y": lambda image, magnitude, sign: _move(image, y=TRANSLATED * magnitude * sign),
 }
-AUGMENTATIONS: dict[str, Augmentation] = {"jitter": jitter, "affine": affine, "autoaugment-cifar10": autoaugment_cifar10}

@@ -1,6 +1,6 @@
 """The paper's figures that need no training: names, captions and labels, and drawing them to files.
 
-A figure's module is imported when the figure is drawn, so the list needs no matplotlib. `trained` draws pictures of networks.
+A figure's module is imported when the figure is drawn, so the list needs no matplotlib. `networks` also draws those of a study.
 """
 
 from __future__ import annotations

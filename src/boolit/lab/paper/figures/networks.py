@@ -1,11 +1,16 @@
-"""Small networks: weights as lines between units (a:parity), and decisions in the plane (a:xor)."""
+"""Small networks: weights as lines between units (a:parity), and decisions in the plane (a:xor).
+
+They are drawn with weights set by hand for the paper's figures, and of the trained networks of a study.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -13,19 +18,29 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from boolit.lab.datasets import load
+from boolit.lab.models import restore
+from boolit.lab.paper.figures.correlations import measure_correlations, row_correlations
 from boolit.lab.paper.figures.gates import plane
-from boolit.lab.paper.figures.look import NEGATIVE, POSITIVE, PROBABILITY, styled
-from boolit.lab.paper.figures.pathways import wiring
+from boolit.lab.paper.figures.look import NEGATIVE, POSITIVE, PROBABILITY, png, styled
+from boolit.lab.reports.report import Picture
 from boolit.lab.reports.style import style
 from boolit.lab.results.names import paper_name
-from boolit.nn import activation
+from boolit.lab.results.statistics import ScoreFormat
+from boolit.lab.results.store import Store
+from boolit.lab.runs import Metric, Result
+from boolit.nn import Activation, Ensemble, activation
 
 _MAX_LINE_WIDTH = 5.0  # points, of the largest weight in a network
 _MAPS_IN_ROW = 4
 _MANY_SAMPLES = 100  # from which on they are drawn smaller
 _LAYER, _GATE = 2.2, 0.8  # how far a weight matrix and a gate reach to the right
+MAX_DRAWABLE_WIDTH = 16  # lines between more units cannot be told apart
+MAX_MAPS = 8  # decision maps of one figure: two rows of four
+MAX_RUNS = 200  # of an activation in a figure of correlations
 
 
 class MLPWeights(NamedTuple):
@@ -193,3 +208,115 @@ def hand_set_network(spec: str) -> nn.Sequential:
     first.load_state_dict({"weight": torch.tensor(hidden), "bias": torch.zeros(2)})
     last.load_state_dict({"weight": torch.tensor(outer), "bias": torch.tensor(bias)})
     return nn.Sequential(first, activation(spec), last)
+
+
+class Wire(NamedTuple):
+    """An output channel: the input channels it depends on, and the activation that computes it."""
+
+    inputs: tuple[int, ...]
+    gate: Activation
+
+
+def wiring(module: Activation, channels: int) -> list[Wire]:
+    """Return the wire of every output channel of a module with this many input channels."""
+    module = copy.deepcopy(module).double()
+    x = _probes(module, channels)
+    values = module(x)
+    wires = []
+    for output in range(values.shape[1]):
+        slopes = torch.autograd.grad(values[:, output].sum(), x, retain_graph=True)[0]
+        inputs = tuple(slopes.ne(0).any(0).nonzero().flatten().tolist())
+        wires.append(Wire(inputs, _member(module, x[:, list(inputs)], values[:, output])))
+    return wires
+
+
+def _probes(module: Activation, channels: int) -> Tensor:
+    """Return so many random inputs that every operand has a slope at one of them.
+
+    An approximate XNOR of k passes a slope to one operand at a time, so 32 k inputs miss one with probability e⁻³².
+    """
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(32 * module.channels[0], channels, dtype=torch.float64, generator=generator).requires_grad_()
+
+
+def _member(module: Activation, operands: Tensor, output: Tensor) -> Activation:
+    """Return the member of an ensemble that gives this output for these operands."""
+    if not isinstance(module, Ensemble):
+        return module
+    for part in module.parts:
+        if part.width_multiple == operands.shape[1] and torch.allclose(part(operands)[:, 0], output):
+            return part
+    raise ValueError(f"no member of {module.spec} gives one of its outputs; a wiring needs gates that act on each group alone")
+
+
+def pictures(store: Store, frame: pd.DataFrame, metric: Metric, order: Sequence[str]) -> Iterator[Picture]:
+    """Draw the networks whose weights a study has kept, for `boolit.lab.reports.report.write_report`.
+
+    Of each activation, the seed with the best score on validation or training rows is drawn; test rows choose nothing.
+    """
+    kept = frame[(frame["state"] == "finished") & frame["key"].map(lambda key: store.weights(key).exists())]
+    if kept.empty:
+        return
+    chosen = choose_by(kept, metric)
+    ranked = kept.sort_values(chosen.key, ascending=chosen.goal == "min", kind="stable").groupby("activation", sort=False)
+    places = {spec: place for place, spec in enumerate(order)}
+    best = ranked.head(1).sort_values("activation", key=lambda specs: specs.map(places))
+    results = {result.key: result for result in store.results(best["key"], history=False)}
+    runs, seed = [results[key] for key in best["key"]], f"the seed with the best {chosen.key.replace('_', ' ')}"
+    perceptrons = [run for run in runs if run.config.model.name == "mlp"]
+    small = [run for run in perceptrons if max(run.config.widths, default=0) <= MAX_DRAWABLE_WIDTH]
+    if small:
+        caption = f"The weights of {seed}: wider lines for larger weights, orange positive, blue negative."
+        yield _picture("weights", caption, learned_weights(*(_weights(run, metric, store) for run in _with_relu(small, 2))))
+    if len(small) < len(perceptrons):
+        caption = (
+            "Cosine similarity of the rows of the first weight matrix that a gate reads together (neighbors, if it reads one), "
+            "and of all other pairs of rows. Titles: runs × rows; mean and standard deviation of pairs, and of the others."
+        )
+        measured = measure_correlations(store, frame=kept.groupby("activation").head(MAX_RUNS))
+        measured.sort(key=lambda each: places.get(each.activation, len(places)))
+        yield _picture("correlations", caption, row_correlations(measured))
+    planes = [run for run in runs if run.config.inputs == (2,) and metric.percent]
+    if planes:
+        caption = (
+            f"The probability that {seed} of each activation gives to every point of the plane. The dashed box holds all "
+            "training samples (circles negative, squares positive); beyond it, the network extrapolates."
+        )
+        yield _picture("decisions", caption, _decisions(_with_relu(planes, MAX_MAPS), metric, store))
+
+
+def choose_by(frame: pd.DataFrame, metric: Metric) -> Metric:
+    """Return the metric that chooses the runs to draw: the study's on ``valid`` or ``train``, or the training loss."""
+    others = (metric.model_copy(update={"split": split}) for split in ("valid", "train"))
+    return next((other for other in others if other.key in frame), Metric.model_validate({"name": "loss", "split": "train"}))
+
+
+def _picture(name: str, caption: str, figure: Figure) -> Picture:
+    return Picture(name, caption, png(figure, caption))
+
+
+def _with_relu(runs: Sequence[Result], most: int) -> list[Result]:
+    """Return the first runs, the last of them replaced by ReLU's if that comes later."""
+    relu = [run for run in runs[most:] if run.config.activation == "relu"]
+    return [*runs[: most - 1], *relu] if relu else list(runs[:most])
+
+
+def _weights(run: Result, metric: Metric, store: Store) -> MLPWeights:
+    weights, spec = load_file(store.weights(run.key)), run.config.activation
+    layers = [weights[f"linear.{layer}.weight"] for layer in range(len(run.config.widths) + 1)]
+    return MLPWeights(spec, layers, f"{paper_name(spec, 'mathtext')}: {_score(run, metric)}")
+
+
+def _decisions(runs: Sequence[Result], metric: Metric, store: Store) -> Figure:
+    samples = load(runs[0].config.data).splits["train"]
+    models = {}
+    for run in runs:
+        c = run.config
+        models[c.activation] = restore(c.model, c.inputs, c.outputs, c.widths, c.activation, load_file(store.weights(run.key)))
+    notes = {run.config.activation: _score(run, metric) for run in runs}
+    return xor_decision(models, samples.x, samples.y.flatten(), notes)
+
+
+def _score(run: Result, metric: Metric) -> str:
+    form = ScoreFormat(metric.percent, 1 if metric.percent else 3)
+    return f"{metric.key.replace('_', ' ')} {form.number(run.metrics[metric.key])}{form.unit}"

@@ -2,61 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 from fractions import Fraction
-from typing import NamedTuple
 
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch
-from torch import Tensor
 
 from boolit.lab.paper.figures.look import styled
+from boolit.lab.paper.figures.networks import wiring
 from boolit.lab.reports.style import ActivationStyle, style
 from boolit.lab.results.names import channels_of, gate_name
-from boolit.nn import Activation, Ensemble, activation
-
-
-class Wire(NamedTuple):
-    """An output channel: the input channels it depends on, and the activation that computes it."""
-
-    inputs: tuple[int, ...]
-    gate: Activation
-
-
-def wiring(module: Activation, channels: int) -> list[Wire]:
-    """Return the wire of every output channel of a module with this many input channels."""
-    module = copy.deepcopy(module).double()
-    x = _probes(module, channels)
-    values = module(x)
-    wires = []
-    for output in range(values.shape[1]):
-        slopes = torch.autograd.grad(values[:, output].sum(), x, retain_graph=True)[0]
-        inputs = tuple(slopes.ne(0).any(0).nonzero().flatten().tolist())
-        wires.append(Wire(inputs, _member(module, x[:, list(inputs)], values[:, output])))
-    return wires
-
-
-def _probes(module: Activation, channels: int) -> Tensor:
-    """Return so many random inputs that every operand has a slope at one of them.
-
-    An approximate XNOR of k passes a slope to one operand at a time, so 32 k inputs miss one with probability e⁻³².
-    """
-    generator = torch.Generator().manual_seed(0)
-    return torch.randn(32 * module.channels[0], channels, dtype=torch.float64, generator=generator).requires_grad_()
-
-
-def _member(module: Activation, operands: Tensor, output: Tensor) -> Activation:
-    """Return the member of an ensemble that gives this output for these operands."""
-    if not isinstance(module, Ensemble):
-        return module
-    for part in module.parts:
-        if part.width_multiple == operands.shape[1] and torch.allclose(part(operands)[:, 0], output):
-            return part
-    raise ValueError(f"no member of {module.spec} gives one of its outputs; a wiring needs gates that act on each group alone")
-
+from boolit.nn import Activation, activation
 
 CHANNELS = 12
 PANELS = {
