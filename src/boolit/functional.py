@@ -86,6 +86,7 @@ def signed_geomean(x: Tensor, dim: int | None = None, pairing: str = "adjacent")
         >>> signed_geomean(torch.tensor([4.0, -1.0, 9.0, 4.0]))
         tensor([-2.,  6.])
     """
+    # NOTE[paper]: the paper does not define the gradient at 0.
     first, second = operands(x, 2, dim, pairing)
     nonzero = (first != 0) & (second != 0)
     sign = 1 - 2 * ((first < 0) ^ (second < 0)).to(x.dtype)

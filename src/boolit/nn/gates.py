@@ -240,7 +240,7 @@ class Pointwise(Activation):
 class Reduction(Activation):
     """The maximum (MaxOut) or minimum of k channels, or the signed geometric mean ``sgn(x y) √|x y|`` of two.
 
-    ``max`` and ``min`` duplicated are GroupSort up to a permutation.
+    ``max`` and ``min`` duplicated are GroupSort up to a permutation (NOTE[paper]: the paper calls them equal).
 
     Args:
         name: ``max``, ``min`` or ``signed_geomean``.

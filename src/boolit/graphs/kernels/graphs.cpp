@@ -132,42 +132,6 @@ void leave_each_out(T* nodes, int k, T* outside) {
     if (k % 2) store<T>(outside + (k - 1) * W, load<T>(outside_above + k / 2 * W));
 }
 
-// Compilers compare vectors that are wider than a register number by number, so signs are made to masks instead.
-template <class T>
-ALWAYS_INLINE Int<T> is_negative(Int<T> x) {
-    return x >> (8 * sizeof(T) - 1);
-}
-
-template <class T>
-ALWAYS_INLINE bool is_any_infinite(Real<T> x) {  // or NaN
-    return bits_of_mask<T>(is_negative<T>(bits_of<Int<T>>(all<T>(std::numeric_limits<T>::max())) - bits_of<Int<T>>(size_of<T>(x)))) != 0;
-}
-
-template <class T>
-ALWAYS_INLINE Real<T> chosen(Int<T> mask, Real<T> a, Real<T> b) {
-    return bits_of<Real<T>>((bits_of<Int<T>>(a) & mask) | (bits_of<Int<T>>(b) & ~mask));
-}
-
-// log(even / odd) = n log 2 + 2 atanh(s), where n is the largest for which odd · 2^n ≤ even. Without n, even - odd is at hand.
-template <class T>
-ALWAYS_INLINE Real<T> log_odds(Pair<T> odds) {
-    using L = Lanes<T>;
-    constexpr auto fraction = (typename L::One(1) << L::mantissa) - 1;
-    const Real<T> even = odds.x + odds.y;
-    const Int<T> distance = bits_of<Int<T>>(even) - bits_of<Int<T>>(odds.x), doublings = distance & ~is_negative<T>(distance) & ~fraction;
-    const Real<T> odd = bits_of<Real<T>>(bits_of<Int<T>>(odds.x) + doublings);
-    const Real<T> difference = chosen<T>(is_negative<T>(-doublings), even - odd, odds.y);
-    const Real<T> n = bits_of<Real<T>>((doublings >> L::mantissa) + bits_of<Int<T>>(all<T>(rounder<T>))) - rounder<T>;
-    const Real<T> double_s = (difference + difference) / (even + odd);
-    return n * L::ln2_high + (double_s + (double_s * atanh_excess<T>(double_s) + n * L::ln2_low));
-}
-
-// A parity as a pair: the weight of odd, and that of even minus that of odd. Weights are not normalized, and nothing is subtracted.
-template <class T>
-ALWAYS_INLINE Pair<T> join_odds(Pair<T> a, Pair<T> b) {
-    return {(a.x + a.y) * b.x + a.x * (b.x + b.y), a.y * b.y};
-}
-
 // leave_each_out for XNOR; returns whether all operands are finite, which is fast. No result is larger than the least of its operands:
 // the approximate gate is that operand. The exact one joins odds e^-|x| from both ends: an exponential and a logarithm for each operand,
 // not for each join. So that odds do not vanish, they are multiplied by e^shift where all operands but one exceed shift + REACH. With
@@ -209,11 +173,6 @@ bool leave_each_out_of_xnor(const T* x, int k, T* nodes, T* outside) {
     return true;
 }
 
-template <class T>
-ALWAYS_INLINE void add_to(T* target, Real<T> values) {
-    store<T>(target, load<T>(target) + values);
-}
-
 // Add the gradients that the nodes above give to those of a level.
 template <class T, int kind>
 void join_level_backward(const T* level, int count, const T* grad_above, T* grad) {
@@ -250,19 +209,6 @@ void leave_each_out_backward(const T* nodes, const T* outside, int k, T* grad_ou
 }
 
 // ------------------------------------------------------------------------------------------- gates over index lists
-
-template <class T>
-ALWAYS_INLINE Real<T> load_some(const T* source, int n) {
-    if (n == W) return load<T>(source);
-    Real<T> values{};
-    std::memcpy(&values, source, std::size_t(n) * sizeof(T));
-    return values;
-}
-
-template <class T>
-ALWAYS_INLINE void store_some(T* target, Real<T> values, int n) {
-    std::memcpy(target, &values, std::size_t(n) * sizeof(T));
-}
 
 // Calls body(begin, end) for shares of `count` items, each of `cost` numbers, in at most `threads` threads. OpenMP would wait until each
 // of its threads was there: where other programs hold the cores, for milliseconds after all is done. A helper that comes too late is

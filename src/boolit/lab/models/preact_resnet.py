@@ -54,6 +54,7 @@ def base_widths(base: int, width_multiple: int) -> list[int]:
         >>> base_widths(64, 2), base_widths(64, 6)
         ([64, 128, 256, 512], [60, 126, 252, 510])
     """
+    # NOTE[paper]: the text has a stem of 64 and an embedding of 2,048; the counts of {OR, AND, XNOR (p)} need 60 and 2,040.
     return [round_down(base * 2**stage, width_multiple) for stage in range(len(STRIDES))]
 
 

@@ -127,6 +127,7 @@ def summarize(runs: pd.DataFrame, label: str | None = None) -> pd.DataFrame:
     runs["value"] *= np.where(lower, -1, 100)
     grouped = runs.groupby(["label", "column", "activation", "kind", "parameters"], sort=False)["value"]
     cells = grouped.agg(mean="mean", standard_error="sem", n="count", best="max").reset_index()
+    # NOTE[paper]: as in the paper, the best size is chosen by the test rows that it is then compared on.
     best_first = cells.sort_values(["kind", "mean"], ascending=False)  # "reproduction" before "analogue"
     cells = best_first.drop_duplicates(["label", "column", "activation"]).sort_index()
     cells[["mean", "best"]] *= np.where(cells["mean"] < 0, -1, 1)[:, None]  # errors were negated

@@ -69,6 +69,7 @@ class Table:
         shown = frame.map(lambda value: f"{value:.4g}" if isinstance(value, float) else str(value))
         return Table(title, shown, frame, pd.DataFrame(index=frame.index), tuple(notes))
 
+    # NOTE[paper]: the paper shades cells by value; these tables only mark the best means.
     def mark(self, row: str, column: str) -> str:
         """Return the marks of a cell."""
         return str(self.marks.loc[row, column]) if column in self.marks else ""

@@ -35,6 +35,7 @@ def find_learning_rate(job: Job) -> float:
     Raises:
         UserError: every rate diverged.
     """
+    # NOTE[paper]: the paper does not give the rule of its finder.
     low, high = EXPONENTS
     rates = 10 ** torch.linspace(low, high, round((high - low) * PER_DECADE) + 1, dtype=torch.float64)
     final = _final_losses(job, rates)

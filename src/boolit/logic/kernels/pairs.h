@@ -127,6 +127,28 @@ ALWAYS_INLINE Pair<T> xnor_il_gradient(Real<T> x, Real<T> y, Real<T> g) {
     return {turned_by<T>(partials.x * unit, y), turned_by<T>(partials.y * unit, x)};
 }
 
+// ---------------------------------------------------------------- XNOR of many: odds are joined, one logarithm at the end
+
+// log(even / odd) = n log 2 + 2 atanh(s), where n is the largest for which odd · 2^n ≤ even. Without n, even - odd is at hand.
+template <class T>
+ALWAYS_INLINE Real<T> log_odds(Pair<T> odds) {
+    using L = Lanes<T>;
+    constexpr auto fraction = (typename L::One(1) << L::mantissa) - 1;
+    const Real<T> even = odds.x + odds.y;
+    const Int<T> distance = bits_of<Int<T>>(even) - bits_of<Int<T>>(odds.x), doublings = distance & ~is_negative<T>(distance) & ~fraction;
+    const Real<T> odd = bits_of<Real<T>>(bits_of<Int<T>>(odds.x) + doublings);
+    const Real<T> difference = chosen<T>(is_negative<T>(-doublings), even - odd, odds.y);
+    const Real<T> n = bits_of<Real<T>>((doublings >> L::mantissa) + bits_of<Int<T>>(all<T>(rounder<T>))) - rounder<T>;
+    const Real<T> double_s = (difference + difference) / (even + odd);
+    return n * L::ln2_high + (double_s + (double_s * atanh_excess<T>(double_s) + n * L::ln2_low));
+}
+
+// A parity as a pair: the weight of odd, and that of even minus that of odd. Weights are not normalized, and nothing is subtracted.
+template <class T>
+ALWAYS_INLINE Pair<T> join_odds(Pair<T> a, Pair<T> b) {
+    return {(a.x + a.y) * b.x + a.x * (b.x + b.y), a.y * b.y};
+}
+
 // ---------------------------------------------------------------- finite in, finite out
 
 // Where a gate's value is rightly infinite.

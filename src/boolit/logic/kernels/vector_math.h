@@ -192,6 +192,24 @@ ALWAYS_INLINE void store(T* target, Real<T> values) {
     std::memcpy(target, &values, sizeof(values));
 }
 
+template <class T>
+ALWAYS_INLINE Real<T> load_some(const T* source, int n) {
+    if (n == W) return load<T>(source);
+    Real<T> values{};
+    std::memcpy(&values, source, std::size_t(n) * sizeof(T));
+    return values;
+}
+
+template <class T>
+ALWAYS_INLINE void store_some(T* target, Real<T> values, int n) {
+    std::memcpy(target, &values, std::size_t(n) * sizeof(T));
+}
+
+template <class T>
+ALWAYS_INLINE void add_to(T* target, Real<T> values) {
+    store<T>(target, load<T>(target) + values);
+}
+
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
 #define BOOLIT_SHUFFLE(a, b, index) __builtin_shufflevector(a, b, index...)
@@ -322,6 +340,22 @@ template <class T, bool interleaved, int from>
 ALWAYS_INLINE Int<T> mask_of_pairs(std::uint32_t bits) {
     if constexpr (are_bits_ordered<T, interleaved>) return as_split(mask_of<T, from>(bits));
     else return mask_of<T, from>(bits);
+}
+
+// Compilers compare vectors that are wider than a register number by number, so signs are made to masks instead.
+template <class T>
+ALWAYS_INLINE Int<T> is_negative(Int<T> x) {
+    return x >> (8 * sizeof(T) - 1);
+}
+
+template <class T>
+ALWAYS_INLINE bool is_any_infinite(Real<T> x) {  // or NaN
+    return bits_of_mask<T>(is_negative<T>(bits_of<Int<T>>(all<T>(std::numeric_limits<T>::max())) - bits_of<Int<T>>(size_of<T>(x)))) != 0;
+}
+
+template <class T>
+ALWAYS_INLINE Real<T> chosen(Int<T> mask, Real<T> a, Real<T> b) {
+    return bits_of<Real<T>>((bits_of<Int<T>>(a) & mask) | (bits_of<Int<T>>(b) & ~mask));
 }
 
 // ---------------------------------------------------------------- 16-bit types: widened exactly, rounded once to nearest even
