@@ -71,7 +71,8 @@ def run(
     """
     if study == DECODING["name"]:
         unused = {"--activations": activations, "--seeds": seeds, "--set": sets, "--hparams": hparams, "--workers": workers}
-        unused |= {"--cluster": cluster, "--checkpoint-dir": checkpoint_dir, "--device": None if device == "auto" else device}
+        unused |= {"--cluster": cluster, "--checkpoint-dir": checkpoint_dir, "--log": log}
+        unused["--device"] = None if device == "auto" else device
         _run_decoding(profile or "quick", [option for option, value in unused.items() if value], dry_run, out, json)
         return
     from boolit.lab.common.devices import use_device

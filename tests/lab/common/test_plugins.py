@@ -21,6 +21,25 @@ register("{name}", lambda dim: Custom(torch.sin, dim, name="{name}"))
 """
 
 
+RING = """
+from typing import Literal
+
+import torch
+
+from boolit.lab import Dataset, Source, Split, register_dataset
+
+
+@register_dataset
+class Ring(Source):
+    name: Literal["ring"] = "ring"
+
+    def load(self):
+        x = torch.randn(64, 2, generator=torch.Generator().manual_seed(0))
+        y = (x.norm(dim=1, keepdim=True) > 1).float()
+        return Dataset({"train": Split(x[:32], y[:32]), "test": Split(x[32:], y[32:])}, task="binary", outputs=1)
+"""
+
+
 def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
 
@@ -79,9 +98,8 @@ def test_an_installed_package_s_plugin_and_the_variable_s(
 def test_a_dataset_and_a_model_of_two_plugins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ring, perceptron = blocks("studies.md", "python")[:2]
-    (tmp_path / "ring.py").write_text(ring)
-    (tmp_path / "of_a_module.py").write_text(perceptron)
+    (tmp_path / "ring.py").write_text(RING)
+    (tmp_path / "of_a_module.py").write_text(blocks("studies.md", "python")[0])
     monkeypatch.syspath_prepend(tmp_path)
     study = blocks("extend.md", "toml")[0].replace('"checkers"\nfields = 4', '"ring"').replace('"mlp"', '"perceptron"')
     study = study.replace(', "soft_xnor"', "").replace("params = [1000]", "width = [4]").replace("depth = 2\n", "")
@@ -100,8 +118,8 @@ def test_a_dataset_and_a_model_of_two_plugins(
         ("\nraise RuntimeError('no\\nluck')\n", "line 2: RuntimeError: no luck"),
         ("import sys\nsys.exit(3)\n", "line 2: SystemExit: 3"),
         (TINY.format(name="relu"), "'relu' is already an activation of boolit"),
-        (blocks("studies.md", "python")[0].replace('"ring"', '"xor"'), "'xor' is already the name of a dataset of boolit"),
-        (blocks("studies.md", "python")[1].replace('"perceptron"', '"mlp"'), "'mlp' is already the name of a model of boolit"),
+        (RING.replace('"ring"', '"xor"'), "'xor' is already the name of a dataset of boolit"),
+        (blocks("studies.md", "python")[0].replace('"perceptron"', '"mlp"'), "'mlp' is already the name of a model of boolit"),
     ],
 )
 def test_a_plugin_that_fails_is_one_line(text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -102,8 +102,8 @@ class Registry(Generic[T]):
         """Return the entry with a name; the error for an unknown name suggests close ones."""
         known = self.names()
         if not isinstance(name, str) or name not in known:
-            near = difflib.get_close_matches(str(name), known, n=2) or known
-            raise ValueError(f"unknown {self.what} {name!r}; choose {' or '.join(near)}")
+            near = difflib.get_close_matches(str(name), known, n=2)
+            raise ValueError(f"unknown {self.what} {name!r}; choose {' or '.join(near) or 'among ' + ', '.join(known)}")
         if name in self.registered:
             return self.registered[name]
         module, _, attribute = self.built_in[name].partition(":")

@@ -204,7 +204,9 @@ def execute(
         shown = progress if store else False
         with StudyProgress(total, total - pending, shown, folder=store.folder if store else None) as bars:
             folder = checkpoint_dir
-            if folder is None and store is not None and (cluster is None or cluster.local):
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+            elif store is not None and (cluster is None or cluster.local):
                 folder = store.folder / "checkpoints"
             log = EpochLog(loggers) if loggers else None
             how = (missing, folder, checkpoint_seconds, plan.study.keep_weights, bars, stop)

@@ -42,7 +42,6 @@ class Iraven(Source):
     seed: int = Field(1234, ge=0)
     side: int = Field(SIDE, ge=8, le=SIDE)
 
-
     @field_validator("configurations")
     @classmethod
     def _check_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ They are drawn with weights set by hand for the paper's figures, and of the trai
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -23,7 +22,7 @@ from torch import Tensor, nn
 
 from boolit.lab.datasets import load
 from boolit.lab.models import restore
-from boolit.lab.paper.figures.correlations import measure_correlations, row_correlations
+from boolit.lab.paper.figures.correlations import measure_correlations, row_correlations, wiring
 from boolit.lab.paper.figures.gates import plane
 from boolit.lab.paper.figures.look import NEGATIVE, POSITIVE, PROBABILITY, png, styled
 from boolit.lab.reports.report import Picture
@@ -32,7 +31,7 @@ from boolit.lab.results.names import paper_name
 from boolit.lab.results.statistics import ScoreFormat
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Metric, Result
-from boolit.nn import Activation, Ensemble, activation
+from boolit.nn import activation
 
 _MAX_LINE_WIDTH = 5.0  # points, of the largest weight in a network
 _MAPS_IN_ROW = 4
@@ -208,45 +207,6 @@ def hand_set_network(spec: str) -> nn.Sequential:
     first.load_state_dict({"weight": torch.tensor(hidden), "bias": torch.zeros(2)})
     last.load_state_dict({"weight": torch.tensor(outer), "bias": torch.tensor(bias)})
     return nn.Sequential(first, activation(spec), last)
-
-
-class Wire(NamedTuple):
-    """An output channel: the input channels it depends on, and the activation that computes it."""
-
-    inputs: tuple[int, ...]
-    gate: Activation
-
-
-def wiring(module: Activation, channels: int) -> list[Wire]:
-    """Return the wire of every output channel of a module with this many input channels."""
-    module = copy.deepcopy(module).double()
-    x = _probes(module, channels)
-    values = module(x)
-    wires = []
-    for output in range(values.shape[1]):
-        slopes = torch.autograd.grad(values[:, output].sum(), x, retain_graph=True)[0]
-        inputs = tuple(slopes.ne(0).any(0).nonzero().flatten().tolist())
-        wires.append(Wire(inputs, _member(module, x[:, list(inputs)], values[:, output])))
-    return wires
-
-
-def _probes(module: Activation, channels: int) -> Tensor:
-    """Return so many random inputs that every operand has a slope at one of them.
-
-    An approximate XNOR of k passes a slope to one operand at a time, so 32 k inputs miss one with probability e⁻³².
-    """
-    generator = torch.Generator().manual_seed(0)
-    return torch.randn(32 * module.channels[0], channels, dtype=torch.float64, generator=generator).requires_grad_()
-
-
-def _member(module: Activation, operands: Tensor, output: Tensor) -> Activation:
-    """Return the member of an ensemble that gives this output for these operands."""
-    if not isinstance(module, Ensemble):
-        return module
-    for part in module.parts:
-        if part.width_multiple == operands.shape[1] and torch.allclose(part(operands)[:, 0], output):
-            return part
-    raise ValueError(f"no member of {module.spec} gives one of its outputs; a wiring needs gates that act on each group alone")
 
 
 def pictures(store: Store, frame: pd.DataFrame, metric: Metric, order: Sequence[str]) -> Iterator[Picture]:
