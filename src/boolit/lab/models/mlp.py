@@ -22,6 +22,7 @@ import boolit
 from boolit.errors import UserError
 from boolit.lab.kernels import batch_norm
 from boolit.lab.models.base import SMALL, Family, SeededDropout, Shape, Stacked, draw_weights
+from boolit.lab.models.controls import Control, sized
 from boolit.nn import Activation
 
 # The authors' sweeps on MNIST made the first hidden layer 1.25 times as wide as the second.
@@ -96,7 +97,7 @@ class MlpNetwork(nn.Module):
                 self.norm.append(nn.BatchNorm1d(width))
             elif family.normalization == "layer":
                 self.norm.append(nn.LayerNorm(width))
-            self.activation.append(boolit.activation(spec))
+            self.activation.append(sized(boolit.activation(spec), width))
             if family.dropout:
                 self.dropout.append(SeededDropout(family.dropout))
             inputs = boolit.activation(spec).out_features(width)
@@ -128,7 +129,7 @@ class StackedMlp(Stacked):
             self.linear.append(StackedLinear(runs, inputs, width))
             if family.normalization != "none":
                 self.norm.append((StackedBatchNorm if family.normalization == "batch" else StackedLayerNorm)(runs, width))
-            self.activation.append(stacked_activation(runs, spec))
+            self.activation.append(sized(stacked_activation(runs, spec), width, runs))
             if family.dropout:
                 self.dropout.append(SeededDropout(family.dropout, runs))
             inputs = boolit.activation(spec).out_features(width)
@@ -139,7 +140,7 @@ class StackedMlp(Stacked):
             if isinstance(layer, StackedLinear):
                 for run, seed in enumerate(seeds):
                     draw_weights(layer.weight[run], layer.bias[run], seed, name, self._bound)
-            elif isinstance(layer, SeededDropout):
+            elif isinstance(layer, (SeededDropout, Control)):
                 layer.seed(seeds, name)
 
     def forward(self, x: Tensor) -> Tensor:
