@@ -20,9 +20,19 @@ from boolit.lab.common.random import stratified_order
 from boolit.lab.datasets.base import Dataset, Description, Split
 from boolit.lab.datasets.download import PublishedDataset, PublishedFile, fetch, published_files
 
-Table = Literal[
-    "letter", "magic", "optdigits", "penbased", "phoneme", "ring", "satimage", "spambase", "splice", "texture", "twonorm"
-]
+Table = Literal["letter", "magic", "optdigits", "penbased", "phoneme", "ring", "satimage", "spambase", "splice", "texture"]
+SHAPES = {  # rows, features and classes
+    "letter": (20_000, 16, 26),
+    "magic": (19_020, 10, 2),
+    "optdigits": (5_620, 64, 10),
+    "penbased": (10_992, 16, 10),
+    "phoneme": (5_404, 5, 2),
+    "ring": (7_400, 20, 2),
+    "satimage": (6_435, 36, 6),
+    "spambase": (4_597, 57, 2),
+    "splice": (3_190, 287, 3),
+    "texture": (5_500, 40, 11),
+}
 HELD_OUT = 0.5  # share of the training rows that is added as validation rows
 
 
@@ -34,13 +44,16 @@ class Keel(PublishedDataset):
 
     name: Literal["keel"] = "keel"
     table: Table = "letter"
-    rows: int = Field(1500, ge=20, le=10_000)  # to train on
+    rows: int = Field(1500, ge=20, le=2000)  # to train on
     test: int = Field(2000, ge=20)  # to test on, or all others if there are fewer
 
     files: ClassVar[tuple[PublishedFile, ...]] = published_files("keel")
 
     def describe(self) -> Description:
-        return self.load().description
+        rows, features, classes = SHAPES[self.table]
+        train, valid = self.rows, round(HELD_OUT * self.rows)
+        test = min(self.test, rows - train - valid)
+        return Description((features,), classes, self.task, {"train": train, "valid": valid, "test": test})
 
     def load(self) -> Dataset:
         x, y = _read(self.table)

@@ -30,16 +30,20 @@ TRIES, CLOSE = 8, 0.04  # widths that are measured, unless one is that close to 
 
 def widths_for_outputs(model: Family, outputs: int, depth: int, activation: Activation) -> list[int]:
     """Return the widths at which every hidden layer has ``outputs`` features after its activation."""
-    return model.scaled_widths(round_width(outputs / activation.feature_factor, activation.width_multiple), depth, activation)
+    return _widths(model, round_width(outputs / activation.feature_factor, activation.width_multiple), depth, activation)
 
 
 def widths_for_flops(model: Family, budget: int, depth: int, data: Description, activation: Activation) -> list[int]:
     """Return the widths whose forward pass on one sample needs nearly ``budget`` operations."""
 
     def count(size: int) -> int:
-        return flops(model, data.inputs, data.outputs, tuple(model.scaled_widths(size, depth, activation)), activation.spec)
+        return flops(model, data.inputs, data.outputs, tuple(_widths(model, size, depth, activation)), activation.spec)
 
-    return model.scaled_widths(width_for_budget(count, budget, activation.width_multiple), depth, activation)
+    return _widths(model, width_for_budget(count, budget), depth, activation)
+
+
+def _widths(model: Family, size: int, depth: int, activation: Activation) -> list[int]:
+    return [round_width(width, activation.width_multiple) for width in model.scaled_widths(size, depth, activation)]
 
 
 @lru_cache(maxsize=4096)
