@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 from scipy import stats
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -179,3 +180,76 @@ def cost_block(frame: pd.DataFrame, sizes: pd.DataFrame) -> str:
 def _markdown(titles: list[str], lines: Iterable[Sequence[object]], texts: int) -> str:
     rows = [titles, [*["---"] * texts, *["---:"] * (len(titles) - texts)], *lines]
     return "\n".join(f"| {' | '.join(map(str, row))} |" for row in rows)
+
+
+def draw_arms(frame: pd.DataFrame) -> None:
+    """Draw every arm's paired difference from ReLU under the same budget, with 95 % intervals, one panel per dataset."""
+    import matplotlib.pyplot as plt
+
+    datasets = sorted(set(frame["dataset"]))
+    shown, rows = [arm for arm in ARMS if arm != "relu"][::-1], -(-len(datasets) // 5)
+    figure, panels = plt.subplots(rows, 5, figsize=(13, 0.6 + 3.1 * rows), sharey=True, squeeze=False, layout="constrained")
+    for panel in panels.flat[len(datasets) :]:
+        panel.set_visible(False)
+    for dataset, axes in zip(datasets, panels.flat, strict=False):
+        for shift, budget in zip((0.25, 0.0, -0.25), BUDGETS, strict=True):
+            part = frame[(frame["dataset"] == dataset) & (frame["budget"] == budget)]
+            table = part.pivot(index="seed", columns="activation", values="test")
+            differences = table[shown].sub(table["relu"], axis=0)
+            half = stats.t.ppf(1 - ALPHA / 2, SEEDS - 1) * differences.sem()
+            places = np.arange(len(shown)) + shift
+            axes.errorbar(differences.mean(), places, xerr=half, fmt="o", ms=2.5, lw=1, color=COLORS[budget], label=budget)
+        axes.axvline(0, color="#888888", lw=0.8)
+        axes.set_title(dataset, fontsize=9)
+        axes.set_yticks(range(len(shown)), shown, fontsize=7)
+        axes.tick_params(axis="x", labelsize=7)
+        axes.grid(alpha=0.3)
+    figure.supxlabel("test accuracy minus that of ReLU under the same budget, percentage points, with 95 % intervals", fontsize=9)
+    figure.legend(*panels.flat[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=9, frameon=False)
+    _save(figure, "arms")
+
+
+def draw_ranks(frame: pd.DataFrame) -> None:
+    """Draw a critical-difference diagram per budget: arms joined by a bar do not differ by Nemenyi's test."""
+    import matplotlib.pyplot as plt
+
+    figure, panels = plt.subplots(3, 1, figsize=(9, 10), layout="constrained")
+    for budget, axes in zip(BUDGETS, panels, strict=True):
+        mean, critical, p = ranks(frame, budget)
+        half = (len(mean) + 1) // 2
+        axes.set(xlim=(0.5, len(mean) + 0.5), ylim=(-half - 3.5, 1.2))
+        axes.set_title(f"equal {budget}: mean rank, 1 is best; critical difference {critical:.1f}, Friedman p = {p:.1g}", fontsize=9)
+        axes.xaxis.tick_top()
+        axes.tick_params(labelsize=8)
+        axes.set_yticks([])
+        axes.spines[["left", "right", "bottom"]].set_visible(False)
+        joined = [(low, mean[mean <= low + critical].max()) for low in mean]
+        bars = [bar for i, bar in enumerate(joined) if i == 0 or bar[1] > joined[i - 1][1]]
+        for level, (low, high) in enumerate(bars):
+            axes.plot([low - 0.05, high + 0.05], [0.3 - 0.45 * level] * 2, color="#b45309", lw=3)
+        below = 0.3 - 0.45 * len(bars)
+        for i, (arm, rank) in enumerate(mean.items()):
+            left = i < half
+            level = below - 0.9 * (i if left else len(mean) - 1 - i) - 0.6
+            end, color = (0.6 if left else len(mean) + 0.4), "#2563a8" if arm in LOGIC else "#333333"
+            axes.plot([rank, rank, end], [1.2, level, level], color=color, lw=0.8)
+            axes.text(end, level + 0.1, f"{arm} {rank:.1f}", ha="left" if left else "right", fontsize=8, color=color)
+        axes.set_ylim(below - 0.9 * half - 0.6, 1.2)
+    _save(figure, "ranks")
+
+
+def _save(figure: Figure, name: str) -> None:
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    figure.savefig(IMAGES / f"{name}.png", dpi=120, metadata={"Software": None})
+
+
+def main() -> None:
+    """Write the page and the figures."""
+    frame, sizes = read(), pd.concat(map(pd.read_csv, sorted((EVIDENCE / "sizes").glob("*.csv"))))
+    draw_arms(frame)
+    draw_ranks(frame)
+    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), frame, sizes), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -10,6 +10,7 @@ They need the width of their layer, which perceptrons give them.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import torch
@@ -27,32 +28,23 @@ FORMS = 4  # linear forms of a learned map
 
 
 class Control(Activation):
-    """A map of pairs that every neuron of a layer has its own copy of.
+    """A map of pairs that every neuron of a layer has its own copy of; stacked layers are ``(runs, channels, batch)``."""
 
-    Args:
-        spec: the name.
-        outputs: outputs of one pair.
-        dim: dimension of the channels. Stacked layers have the shape ``(runs, channels, batch)``.
-    """
-
-    def __init__(self, spec: str, outputs: int, dim: int | None = None) -> None:
-        super().__init__(spec, (2, outputs), dim)
-        self.runs: int | None = None
-        self.pairs = 0
+    runs: int | None = None
+    pairs = 0
 
     def sized(self, width: int, runs: int | None = None) -> Control:
         """Create the tensors for a layer of ``width`` channels, stacked if ``runs`` are given."""
         self.pairs, self.runs = self.out_features(width) // self.channels[1], runs
-        self._create(() if runs is None else (runs,))
+        self._create((self.pairs,) if runs is None else (runs, self.pairs))
         return self
 
     def seed(self, seeds: Sequence[int], name: str) -> None:
         """Draw the maps of every run from its seed and the layer's name."""
         for run, seed in enumerate(seeds):
-            for key, values in self._draw(seed, name).items():
-                stored = self.get_parameter(key) if key in dict(self.named_parameters()) else self.get_buffer(key)
-                with torch.no_grad():
-                    (stored if self.runs is None else stored[run]).copy_(values)
+            drawn, tensors = self._draw(seed, name), self.state_dict()
+            for key, values in drawn.items():
+                (tensors[key] if self.runs is None else tensors[key][run]).copy_(values)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the output."""
@@ -61,33 +53,30 @@ class Control(Activation):
         if self.runs is not None:
             maps = self._map(x.reshape(-1, 2, x.shape[2]))
             return maps.view(-1, self.runs, self.pairs, x.shape[2]).transpose(0, 1).reshape(self.runs, -1, x.shape[2])
-        rows = x if self.dim is None else x.movedim(self.dim, -1)
-        maps = self._map(rows.reshape(-1, self.pairs, 2).permute(1, 2, 0)).reshape(self.channels[1] * self.pairs, -1)
-        outputs = maps.mT.reshape(*rows.shape[:-1], -1)
-        return outputs if self.dim is None else outputs.movedim(-1, self.dim)
+        return self._map(x.reshape(-1, self.pairs, 2).permute(1, 2, 0)).flatten(0, 1).mT.reshape(*x.shape[:-1], -1)
 
-    def _create(self, lead: tuple[int, ...]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _create(self, shape: tuple[int, ...]) -> None: ...
 
-    def _draw(self, seed: int, name: str) -> dict[str, Tensor]:
-        raise NotImplementedError
+    @abstractmethod
+    def _draw(self, seed: int, name: str) -> dict[str, Tensor]: ...
 
+    @abstractmethod
     def _map(self, pairs: Tensor) -> Tensor:
         """Map ``(runs · pairs, 2, batch)`` to ``(outputs, runs · pairs, batch)``."""
-        raise NotImplementedError
 
 
 class PairRandom(Control):
     """Random maps with as many linear regions as the gates, and with their mean and standard deviation."""
 
     def __init__(self, spec: str, gates: Sequence[str], dim: int | None = None) -> None:
-        super().__init__(spec, len(gates), dim)
+        super().__init__(spec, (2, len(gates)), dim)
         self.gates = tuple(gates)
 
-    def _create(self, lead: tuple[int, ...]) -> None:
+    def _create(self, shape: tuple[int, ...]) -> None:
         for i, gate in enumerate(self.gates):
-            self.register_buffer(f"normals{i}", torch.zeros(*lead, self.pairs, CONES[gate], 2))
-            self.register_buffer(f"slopes{i}", torch.zeros(*lead, self.pairs, 2, CONES[gate]))
+            self.register_buffer(f"normals{i}", torch.zeros(*shape, CONES[gate], 2))
+            self.register_buffer(f"slopes{i}", torch.zeros(*shape, 2, CONES[gate]))
 
     def _draw(self, seed: int, name: str) -> dict[str, Tensor]:
         drawn: dict[str, Tensor] = {}
@@ -102,8 +91,7 @@ class PairRandom(Control):
             normals, slopes = (self.get_buffer(f"{name}{i}").flatten(0, -3) for name in ("normals", "slopes"))
             with torch.no_grad():  # the slopes are constant on every cone
                 left = (normals @ pairs.detach()) >= 0  # of each ray
-                inside = left & ~left.roll(-1, 1)
-                slope = slopes @ inside.to(pairs.dtype)
+                slope = slopes @ (left & ~left.roll(-1, 1)).to(pairs.dtype)
             outputs.append((slope * pairs).sum(1))
         return torch.stack(outputs)
 
@@ -111,8 +99,7 @@ class PairRandom(Control):
 def random_cones(cones: int, count: int, mean: float, sd: float, draw: torch.Generator) -> tuple[Tensor, Tensor]:
     """Draw continuous maps of the plane that are linear on cones and have a mean and standard deviation under N(0, 1) inputs.
 
-    A map is given by its values on rays. The values are normal numbers, shifted and scaled to the moments: with polar
-    coordinates, E f = √(π/2) · mean of g and E f² = 2 · mean of g², where g are the values on the unit circle.
+    A map is given by its values on rays: normal numbers, shifted and scaled to the moments.
 
     Returns:
         Normals of the rays ``(count, cones, 2)``, with which a point has a positive product on the left of a ray, and slopes
@@ -120,38 +107,34 @@ def random_cones(cones: int, count: int, mean: float, sd: float, draw: torch.Gen
     """
     angles = (torch.rand(count, CANDIDATES, cones, generator=draw, dtype=torch.float64) * 2 * math.pi).sort(2).values
     gaps = (angles.roll(-1, 2) - angles).remainder(2 * math.pi)
-    valid = ((gaps > NARROWEST) & (gaps < WIDEST)).all(2)
-    # A map of constant sign on its rays has the smallest standard deviation for its mean; it must not exceed the wanted one.
-    unit = torch.ones(count, CANDIDATES, cones, dtype=torch.float64)
-    first, second = _moments(angles, gaps, unit, unit)
-    valid &= second * (mean / first) ** 2 < 0.9 * (mean**2 + sd**2)
-    row = valid.int().argmax(1)
-    chosen = torch.arange(count), row
-    angles, gaps, ones = angles[chosen], gaps[chosen], unit[chosen]
+    ones = torch.ones_like(gaps)
     first, second = _moments(angles, gaps, ones, ones)
+    # A map that is 1 on its rays, scaled to the mean, must leave room for the standard deviation.
+    valid = ((gaps > NARROWEST) & (gaps < WIDEST)).all(2) & (second * (mean / first) ** 2 < 0.9 * (mean**2 + sd**2))
+    chosen = torch.arange(count), valid.int().argmax(1)
+    angles, gaps, ones, first, second = (values[chosen] for values in (angles, gaps, ones, first, second))
     values = torch.randn(count, cones, generator=draw, dtype=torch.float64)
     values = values - (_moments(angles, gaps, values, ones)[0] / first).unsqueeze(1)  # E f = 0
+    # E (scale · f + shift · h)² = mean² + sd² for the map h that is 1 on the rays is a quadratic equation for the scale.
     shift = mean / first
-    square = _moments(angles, gaps, values, values)[1]
-    mixed = shift * _moments(angles, gaps, values, ones)[1]
-    rest = shift**2 * second - mean**2 - sd**2
-    scale = ((mixed**2 - square * rest).sqrt() - mixed) / square
-    values = scale.unsqueeze(1) * values + shift.unsqueeze(1)
-    slopes = _slopes(angles, gaps, values)
-    normals = torch.stack([-angles.sin(), angles.cos()], 2)
-    return normals.float(), slopes.mT.contiguous().float()
+    square, mixed = _moments(angles, gaps, values, values)[1], shift * _moments(angles, gaps, values, ones)[1]
+    scale = ((mixed**2 - square * (shift**2 * second - mean**2 - sd**2)).sqrt() - mixed) / square
+    slopes = _slopes(angles, gaps, scale.unsqueeze(1) * values + shift.unsqueeze(1))
+    return torch.stack([-angles.sin(), angles.cos()], 2).float(), slopes.mT.contiguous().float()
 
 
 def _slopes(angles: Tensor, gaps: Tensor, values: Tensor) -> Tensor:
     """Return the slopes ``(…, cones, 2)`` that interpolate values on the rays at ``angles`` and ``angles + gaps``."""
     after, end = values.roll(-1, -1), angles + gaps
-    along_x = values * end.sin() - after * angles.sin()
-    along_y = after * angles.cos() - values * end.cos()
-    return torch.stack([along_x, along_y], -1) / gaps.sin().unsqueeze(-1)
+    slopes = torch.stack([values * end.sin() - after * angles.sin(), after * angles.cos() - values * end.cos()], -1)
+    return slopes / gaps.sin().unsqueeze(-1)
 
 
 def _moments(angles: Tensor, gaps: Tensor, values: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
-    """Return E f and E f·h under N(0, 1) inputs, for maps with ``values`` and ``others`` on the rays."""
+    """Return E f and E f·h under N(0, 1) inputs, for maps f and h with ``values`` and ``others`` on the rays.
+
+    In polar coordinates, E f = √(π/2) · mean of f and E f·h = 2 · mean of f·h on the unit circle.
+    """
     (a, b), (c, d) = (_slopes(angles, gaps, each).unbind(-1) for each in (values, others))
     end = angles + gaps
     mean = a * (end.sin() - angles.sin()) - b * (end.cos() - angles.cos())
@@ -165,10 +148,10 @@ class PairLearned(Control):
     """The difference of two maxouts of two linear forms of a pair, with eight parameters per neuron."""
 
     def __init__(self, dim: int | None = None) -> None:
-        super().__init__("pair_learned", 1, dim)
+        super().__init__("pair_learned", (2, 1), dim)
 
-    def _create(self, lead: tuple[int, ...]) -> None:
-        self.forms = nn.Parameter(torch.zeros(*lead, self.pairs, FORMS, 2))
+    def _create(self, shape: tuple[int, ...]) -> None:
+        self.forms = nn.Parameter(torch.zeros(*shape, FORMS, 2))
 
     def _draw(self, seed: int, name: str) -> dict[str, Tensor]:
         # The outputs then have a variance of 1 under N(0, 1) inputs, on average over the draws.
@@ -181,13 +164,7 @@ class PairLearned(Control):
         return (high[:, 0] - high[:, 1]).unsqueeze(0)
 
 
-def sized(activation: Activation, width: int, runs: int | None = None) -> Activation:
-    """Return an activation for a layer of ``width`` channels; only controls depend on it."""
-    return activation.sized(width, runs) if isinstance(activation, Control) else activation
-
-
-for _gate in CONES:
-    _name = f"pair_random_{_gate}"
-    register(_name, lambda dim, name=_name, gate=_gate: PairRandom(name, [gate], dim), listed=False)  # type: ignore[misc]
-register("pair_random_d", lambda dim: PairRandom("pair_random_d", list(CONES), dim), listed=False)
+for _name, _gates in {**{gate: [gate] for gate in CONES}, "d": list(CONES)}.items():
+    _spec = f"pair_random_{_name}"
+    register(_spec, lambda dim, spec=_spec, gates=_gates: PairRandom(spec, gates, dim), listed=False)  # type: ignore[misc]
 register("pair_learned", PairLearned, listed=False)

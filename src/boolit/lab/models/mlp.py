@@ -22,7 +22,7 @@ import boolit
 from boolit.errors import UserError
 from boolit.lab.kernels import batch_norm
 from boolit.lab.models.base import SMALL, Family, SeededDropout, Shape, Stacked, draw_weights
-from boolit.lab.models.controls import Control, sized
+from boolit.lab.models.controls import Control
 from boolit.nn import Activation
 
 # The authors' sweeps on MNIST made the first hidden layer 1.25 times as wide as the second.
@@ -97,7 +97,7 @@ class MlpNetwork(nn.Module):
                 self.norm.append(nn.BatchNorm1d(width))
             elif family.normalization == "layer":
                 self.norm.append(nn.LayerNorm(width))
-            self.activation.append(sized(boolit.activation(spec), width))
+            self.activation.append(_sized(boolit.activation(spec), width))
             if family.dropout:
                 self.dropout.append(SeededDropout(family.dropout))
             inputs = boolit.activation(spec).out_features(width)
@@ -129,7 +129,7 @@ class StackedMlp(Stacked):
             self.linear.append(StackedLinear(runs, inputs, width))
             if family.normalization != "none":
                 self.norm.append((StackedBatchNorm if family.normalization == "batch" else StackedLayerNorm)(runs, width))
-            self.activation.append(sized(stacked_activation(runs, spec), width, runs))
+            self.activation.append(_sized(stacked_activation(runs, spec), width, runs))
             if family.dropout:
                 self.dropout.append(SeededDropout(family.dropout, runs))
             inputs = boolit.activation(spec).out_features(width)
@@ -226,6 +226,10 @@ def stacked_activation(runs: int, spec: str, dim: int = 1) -> Activation | Learn
     function = boolit.activation(spec, dim=dim)
     learns = next(function.parameters(), None) is not None
     return LearnedActivation(runs, boolit.activation(spec, dim=dim - 1)) if learns else function
+
+
+def _sized(function: nn.Module, width: int, runs: int | None = None) -> nn.Module:
+    return function.sized(width, runs) if isinstance(function, Control) else function
 
 
 # Heads on the features of a frozen encoder: two hidden layers, or a single linear layer (a:transfer).
