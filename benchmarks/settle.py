@@ -18,11 +18,9 @@ import pandas as pd
 from boolit.lab.datasets import describe, for_choosing
 from boolit.lab.execute import execute, train_configs
 from boolit.lab.results.store import Store
-from boolit.lab.runs import RunConfig
 from boolit.lab.studies import Plan, load_study, plan, save
-from boolit.lab.studies.budgets import StepTimer
+from boolit.lab.studies.budgets import StepTimer, sizes
 from boolit.lab.studies.search import hparams_to_toml
-from boolit.nn import activation
 
 EVIDENCE = Path(__file__).parents[1] / "docs" / "evidence" / "settle"
 BUDGETS = ("params", "outputs", "step-time")
@@ -56,17 +54,13 @@ def prepare(dataset: str, results: Path) -> None:
     with Store(results / f"{dataset}-rates") as store, store.writing():
         tried = train_configs(trials, planned, store, progress=False)
     assert tried is not None, "interrupted"
-    rows = [
-        {"dataset": dataset, "activation": each.config.activation, "learning_rate": each.config.training.learning_rate}
-        | {"seed": each.config.seed, "valid_accuracy": each.metrics["valid_accuracy"]}
-        for each in tried
-    ]
-    frame = pd.DataFrame(rows)
+    configs, values = [each.config for each in tried], [each.metrics["valid_accuracy"] for each in tried]
+    rows = [(dataset, each.activation, each.training.learning_rate, each.seed) for each in configs]
+    frame = pd.DataFrame(rows, columns=["dataset", "activation", "learning_rate", "seed"]).assign(valid_accuracy=values)
     _write(frame.round(6), "rates", dataset)
     # A run that diverged counts as no hits; equal rates are won by the lower one.
     means = frame.fillna({"valid_accuracy": 0.0}).groupby(["activation", "learning_rate"])["valid_accuracy"].mean()
     chosen = {spec: {"learning_rate": float(means[spec].idxmax())} for spec in runs}
-    (EVIDENCE / "hparams").mkdir(parents=True, exist_ok=True)
     _write_hparams(dataset, chosen, "learning rates chosen on validation rows")
     timer, target = _timer(dataset)
     for spec in chosen:
@@ -84,7 +78,9 @@ def _timer(dataset: str) -> tuple[StepTimer, float]:
 
 
 def _write_hparams(name: str, settings: dict[str, dict[str, float]], heading: str) -> None:
-    (EVIDENCE / "hparams" / f"{name}.toml").write_text(hparams_to_toml(settings, heading), encoding="utf-8")
+    path = EVIDENCE / "hparams" / f"{name}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(hparams_to_toml(settings, heading), encoding="utf-8")
 
 
 def _write(frame: pd.DataFrame, folder: str, name: str) -> None:
@@ -107,15 +103,11 @@ def run(dataset: str, results: Path) -> None:
 
 def measure(dataset: str, _results: Path) -> None:
     """Write the sizes of all networks of a dataset, with fresh measurements of their steps."""
-    timer, sizes = _timer(dataset)[0], []
+    timer, parts = _timer(dataset)[0], []
     for budget in BUDGETS:
-        first: dict[str, RunConfig] = {each.activation: each for each in plan_of(dataset, budget).runs}
-        for spec, each in first.items():
-            outputs, widths = activation(spec).out_features(each.widths[0]), "-".join(map(str, each.widths))
-            multiple = round(timer.ratio(spec, each.widths), 3)
-            sizes.append((dataset, budget, spec, widths, each.parameters, outputs, multiple))
-    columns = ["dataset", "budget", "activation", "widths", "parameters", "outputs", "step_time"]
-    _write(pd.DataFrame(sizes, columns=columns), "sizes", dataset)
+        first = {each.activation: each for each in plan_of(dataset, budget).runs}
+        parts.append(pd.DataFrame(sizes(list(first.values()), timer=timer)).assign(dataset=dataset, budget=budget))
+    _write(pd.concat(parts), "sizes", dataset)
 
 
 def main() -> None:

@@ -274,12 +274,15 @@ def _sweep(activations: str | None) -> list[str]:
 
 def _print_plan(planned: Plan, json: bool) -> None:
     from boolit.lab.datasets import describe
-    from boolit.lab.studies.budgets import sizes
+    from boolit.lab.studies.budgets import StepTimer, sizes
 
-    groups = Counter((each.activation, each.widths) for each in planned.runs)
-    first = {(each.activation, each.widths): each for each in planned.runs}
-    entries = sizes(planned.study, describe(planned.study.data), list(first.values()))
-    rows = [entry | {"runs": groups[shape]} for shape, entry in zip(first, entries, strict=True)]
+    study, first = planned.study, {(each.activation, each.widths): each for each in planned.runs}
+    counts, timer = Counter((each.activation, each.widths) for each in planned.runs), None
+    if study.sweep.step_time or study.sweep.timed:
+        params, depth = (study.sweep.params or [planned.runs[0].parameters])[0], planned.runs[0].depth
+        timer = StepTimer(study.model, describe(study.data), study.training, params, depth)
+    entries = sizes(list(first.values()), bool(study.sweep.flops), timer)
+    rows = [entry | {"runs": counts[shape]} for shape, entry in zip(first, entries, strict=True)]
     if json:
         entry = {"name": planned.name, "title": planned.study.title, "profile": planned.profile, "runs": rows}
         print_json({**entry, "study": planned.study.model_dump(mode="json")})

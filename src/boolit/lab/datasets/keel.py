@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import zipfile
-from functools import lru_cache
 from typing import ClassVar, Literal
 
 import pandas as pd
@@ -51,24 +50,21 @@ class Keel(PublishedDataset):
 
     def describe(self) -> Description:
         rows, features, classes = SHAPES[self.table]
-        train, valid = self.rows, round(HELD_OUT * self.rows)
-        test = min(self.test, rows - train - valid)
-        return Description((features,), classes, self.task, {"train": train, "valid": valid, "test": test})
+        valid = round(HELD_OUT * self.rows)
+        samples = {"train": self.rows, "valid": valid, "test": min(self.test, rows - self.rows - valid)}
+        return Description((features,), classes, self.task, samples)
 
     def load(self) -> Dataset:
         x, y = _read(self.table)
-        order = stratified_order(y, 0, "keel", self.table)
-        train, valid = self.rows, round(HELD_OUT * self.rows)
-        ends = [train, train + valid, train + valid + self.test]
-        parts = zip(("train", "valid", "test"), order.tensor_split(ends)[:3], strict=True)
-        rows = {name: part.sort().values for name, part in parts}
+        samples = self.describe().samples
+        parts = stratified_order(y, 0, "keel", self.table)[: sum(samples.values())].split(list(samples.values()))
+        rows = {name: part.sort().values for name, part in zip(samples, parts, strict=True)}
         mean, sd = x[rows["train"]].mean(0), x[rows["train"]].std(0, correction=0)
         scaled = ((x - mean) / sd.where(sd > 0, 1)).float()
         splits = {name: Split(scaled[part], y[part]) for name, part in rows.items()}
         return Dataset(splits, self.task, int(y.max()) + 1)
 
 
-@lru_cache(maxsize=4)
 def _read(table: str) -> tuple[Tensor, Tensor]:
     path = fetch(Keel.files[0])
     try:

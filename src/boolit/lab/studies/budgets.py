@@ -16,7 +16,6 @@ from boolit.errors import UserError
 from boolit.lab.datasets import Dataset, Description, Split
 from boolit.lab.models import Family
 from boolit.lab.runs import RunConfig
-from boolit.lab.studies.study import Study, Sweep
 from boolit.lab.training import Job, Recipe, Training
 from boolit.lab.training.train import new_training
 from boolit.nn import Activation
@@ -54,29 +53,20 @@ def flops(model: Family, inputs: tuple[int, ...], outputs: int, widths: tuple[in
     return int(counter.get_total_flops())
 
 
-def sizes(study: Study, data: Description, runs: Sequence[RunConfig]) -> list[dict[str, Any]]:
-    """Return the sizes of networks: widths, parameters and outputs, and what the sweep asks for of flops and step time."""
-    sweep, entries = study.sweep, list[dict[str, Any]]()
-    timer = None
-    if sweep.step_time or sweep.timed:
-        timer = StepTimer(study.model, data, study.training, *_reference_size(sweep, runs))
+def sizes(runs: Sequence[RunConfig], count_flops: bool = False, timer: StepTimer | None = None) -> list[dict[str, Any]]:
+    """Return the sizes of networks, one entry per run, with flops and measured step times if they are asked for."""
+    entries = []
     for run in runs:
         entry: dict[str, Any] = {"activation": run.activation, "widths": "-".join(map(str, run.widths))}
         entry |= {"parameters": run.parameters}
         if run.widths:
             entry["outputs"] = boolit.activation(run.activation).out_features(run.widths[-1])
-        if sweep.flops:
+        if count_flops:
             entry["flops"] = flops(run.model, run.inputs, run.outputs, run.widths, run.activation)
         if timer:
             entry["step_time"] = round(timer.ratio(run.activation, run.widths), 3)
         entries.append(entry)
     return entries
-
-
-def _reference_size(sweep: Sweep, runs: Sequence[RunConfig]) -> tuple[int, int]:
-    """Return the parameters and the depth of the network of ReLU in whose steps others are timed."""
-    sized = [run.parameters for run in runs if run.activation == REFERENCE] or [runs[0].parameters]
-    return sweep.params[0] if sweep.params else sized[0], runs[0].depth
 
 
 class StepTimer:
@@ -116,9 +106,8 @@ class StepTimer:
                 nominal = best * min(2.0, max(0.5, target / tried[best])) ** 1.5
             width = round_width(nominal, gate.width_multiple)
         if tried[best] > 1.25 * target:
-            raise UserError(
-                f"a step of {spec} takes at least {tried[best]:.2f} times as long as {REFERENCE}'s; raise sweep.step_time"
-            )
+            rule = f"takes at least {tried[best]:.2f} times as long as {REFERENCE}'s"
+            raise UserError(f"a step of {spec} {rule}; raise sweep.step_time")
         return best, tried[best]
 
     def _training(self, spec: str, widths: Sequence[int]) -> Training:
