@@ -41,14 +41,14 @@ def test_the_page_has_the_numbers_of_the_evidence(page, frame, sizes) -> None:
     assert page.fill(text, frame, sizes) == text
 
 
-def test_every_cell_has_ten_runs(page, frame) -> None:
+def test_every_cell_has_ten_runs(frame) -> None:
     counts = frame.groupby(["dataset", "budget", "activation"])["seed"].nunique()
     assert (counts == 10).all()
     assert len(counts) == frame["dataset"].nunique() * 3 * 14
 
 
 def test_sizes_meet_their_targets(sizes) -> None:
-    by_budget = {budget: part for budget, part in sizes.groupby("budget")}
+    by_budget = dict(list(sizes.groupby("budget")))
     for budget, column, tolerance in (("params", "parameters", 0.03), ("outputs", "outputs", 0.0)):
         grouped = by_budget[budget].groupby("dataset")[column]
         target = (grouped.transform("max") + grouped.transform("min")) / 2

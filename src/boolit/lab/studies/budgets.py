@@ -78,7 +78,8 @@ class StepTimer:
 
     def __init__(self, model: Family, data: Description, recipe: Recipe, params: int, depth: int) -> None:
         self.model, self.data, self.params, self.depth = model, data, params, depth
-        plain = {"learning_rate": 1e-3, "patience": None, "augmentation": None, "prelude": 0, "metrics": [], "epochs": 10**6}
+        plain: dict[str, Any] = {"learning_rate": 1e-3, "epochs": 10**6, "patience": None, "prelude": 0}
+        plain |= {"augmentation": None, "metrics": []}
         self.recipe = recipe.model_copy(update=plain)
         ends = (data.inputs, data.outputs)
         self._reference = self._training(REFERENCE, model.widths_for_budget(params, depth, *ends, boolit.activation(REFERENCE)))
