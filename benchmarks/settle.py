@@ -1,9 +1,8 @@
-"""Run the registered experiment of docs/settle.md, and make the page and its figures from the CSVs of its runs.
+"""Run the registered experiment of docs/settle.md. benchmarks/settle_page.py makes the page from the CSVs of its runs.
 
     python benchmarks/settle.py prepare letter magic …   learning rates (on validation rows) and widths that solve step_time
     python benchmarks/settle.py run letter magic …       train all budgets and write docs/evidence/settle/runs
     python benchmarks/settle.py measure letter magic …   time the steps of all networks again
-    python benchmarks/settle.py page                     fill docs/settle.md and draw its figures
 
 Results folders of boolit go to ``--results``; a run that is in one is not trained again.
 """
@@ -28,6 +27,7 @@ WIDE = {"splice": 12_000}  # parameters of tables for which those of the study g
 TABLES = ("letter", "magic", "optdigits", "penbased", "phoneme", "ring", "satimage", "spambase", "splice", "texture")
 OTHERS = ("covertype", "mnist", "fashion", "chorales", "cifar10-heads")
 COLUMNS = ["activation", "seed", "state", "learning_rate", "best_epoch", "valid_accuracy", "test_accuracy", "seconds"]
+TARGET = 1.5  # step_time of the studies
 RATES, RATE_SEEDS = (0.01, 0.03, 0.1), range(3_000_000, 3_000_002)  # studies count their seeds from 0
 
 
@@ -62,19 +62,15 @@ def prepare(dataset: str, results: Path) -> None:
     means = frame.fillna({"valid_accuracy": 0.0}).groupby(["activation", "learning_rate"])["valid_accuracy"].mean()
     chosen = {spec: {"learning_rate": float(means[spec].idxmax())} for spec in runs}
     _write_hparams(dataset, chosen, "learning rates chosen on validation rows")
-    timer, target = _timer(dataset)
+    timer = _timer(dataset)
     for spec in chosen:
-        chosen[spec]["width"] = timer.solve(spec, target)[0]
-    _write_hparams(f"{dataset}-step-time", chosen, f"the same rates, and widths whose step takes {target} times ReLU's")
+        chosen[spec]["width"] = timer.solve(spec, TARGET)[0]
+    _write_hparams(f"{dataset}-step-time", chosen, f"the same rates, and widths whose step takes {TARGET} times ReLU's")
 
 
-def _timer(dataset: str) -> tuple[StepTimer, float]:
-    study = load_study(f"settle-{dataset}" if dataset in OTHERS else "settle-tables").resolve("step-time")[0]
-    run, sweep = plan_of(dataset, "params", tuned=False).runs[0], study.sweep
-    assert sweep.params
-    assert sweep.step_time
-    params = WIDE.get(dataset, sweep.params[0])
-    return StepTimer(run.model, describe(run.data), study.training, params, sweep.depth[0]), sweep.step_time
+def _timer(dataset: str) -> StepTimer:
+    run = plan_of(dataset, "params", tuned=False).runs[0]
+    return StepTimer(run.model, describe(run.data), run.training, run.size, run.depth)
 
 
 def _write_hparams(name: str, settings: dict[str, dict[str, float]], heading: str) -> None:
@@ -103,7 +99,7 @@ def run(dataset: str, results: Path) -> None:
 
 def measure(dataset: str, _results: Path) -> None:
     """Write the sizes of all networks of a dataset, with fresh measurements of their steps."""
-    timer, parts = _timer(dataset)[0], []
+    timer, parts = _timer(dataset), []
     for budget in BUDGETS:
         first = {each.activation: each for each in plan_of(dataset, budget).runs}
         parts.append(pd.DataFrame(sizes(list(first.values()), timer=timer)).assign(dataset=dataset, budget=budget))
@@ -117,7 +113,7 @@ def main() -> None:
     parser.add_argument("datasets", nargs="*", default=[*TABLES, *OTHERS], metavar="DATASET")
     parser.add_argument("--results", type=Path, default=Path("results/settle"))
     options = parser.parse_args()
-    for dataset in options.datasets or [*TABLES, *OTHERS]:
+    for dataset in options.datasets:
         {"prepare": prepare, "run": run, "measure": measure}[options.command](dataset, options.results)
         print(f"{options.command} {dataset}: done", flush=True)
 

@@ -22,7 +22,6 @@ POINTWISE, LOGIC = ["relu", "silu", "tanh"], ["or_ail", "xnor_ail", "or_and_xnor
 CONTROL = {"or_ail": "pair_random_or", "xnor_ail": "pair_random_xnor", "or_and_xnor_ail_d": "pair_random_d"}
 ARMS = [*POINTWISE, "max", "max_min_d", "glu", "bilinear", *CONTROL.values(), "pair_learned", *LOGIC]
 SEEDS, SMALLEST, ALPHA = 10, 0.5, 0.05  # runs of a cell, percentage points that matter, significance level
-DRAWS = 20_000
 
 
 def read(folder: Path = EVIDENCE) -> pd.DataFrame:
@@ -65,14 +64,13 @@ def compare(frame: pd.DataFrame, budget: str, a: str, b: str) -> Comparison:
     values, n = grouped.mean().to_numpy(), len(grouped)
     seeds = stats.t.ppf(1 - ALPHA / 2, n * (SEEDS - 1)) * np.sqrt((grouped.var() / SEEDS).sum()) / n
     datasets = stats.t.ppf(1 - ALPHA / 2, n - 1) * values.std(ddof=1) / np.sqrt(n)
-    p = stats.wilcoxon(values).pvalue
-    return Comparison(a, b, float(values.mean()), float(seeds), float(datasets), float(p), bayes(values))
+    return Comparison(a, b, values.mean(), seeds, datasets, stats.wilcoxon(values).pvalue, bayes(values))
 
 
 def bayes(differences: np.ndarray) -> tuple[float, ...]:
     """Return the probabilities that differences are below, within and above ± `SMALLEST` (Benavoli and others, 2017)."""
     values = np.concatenate([[0.0], differences])  # with a prior observation of no difference that weighs 1/2
-    weights = np.random.default_rng(0).dirichlet([0.5, *[1.0] * len(differences)], DRAWS)
+    weights = np.random.default_rng(0).dirichlet([0.5, *[1.0] * len(differences)], 20_000)
     averages = np.add.outer(values, values) / 2
     regions = (averages < -SMALLEST, np.abs(averages) <= SMALLEST, averages > SMALLEST)
     shares = [((weights @ region) * weights).sum(1) for region in regions]
@@ -123,11 +121,9 @@ def answer_block(frame: pd.DataFrame) -> str:
 def accuracy_block(frame: pd.DataFrame) -> str:
     """Return test accuracies by dataset, one table per budget."""
     parts = []
-    for budget in BUDGETS:
-        table = means(frame, budget)
-        lines = []
-        for name, row in table.iterrows():
-            lines.append([name, *(f"**{value:.1f}**" if value == row.max() else f"{value:.1f}" for value in row)])
+    for table, budget in ((means(frame, budget), budget) for budget in BUDGETS):
+        best = table.max(axis=1)
+        lines = [[name, *(f"**{v:.1f}**" if v == best[name] else f"{v:.1f}" for v in row)] for name, row in table.iterrows()]
         lines.append(["mean", *(f"{value:.2f}" for value in table.mean())])
         parts.append(f"Equal `{budget}`:\n\n" + _markdown(["dataset", *(f"`{arm}`" for arm in ARMS)], lines, 1))
     return "\n\n".join(parts)
@@ -151,8 +147,7 @@ def _markdown(titles: list[str], lines: Iterable[Sequence[object]], texts: int) 
 
 def draw_arms(frame: pd.DataFrame) -> None:
     """Draw every arm's paired difference from ReLU under the same budget, with 95 % intervals, one panel per dataset."""
-    datasets, shown = sorted(set(frame["dataset"])), ARMS[:0:-1]
-    rows = -(-len(datasets) // 5)
+    datasets, shown, rows = sorted(set(frame["dataset"])), ARMS[:0:-1], -(-frame["dataset"].nunique() // 5)
     figure, panels = plt.subplots(rows, 5, figsize=(13, 0.6 + 3.1 * rows), sharey=True, squeeze=False, layout="constrained")
     for panel in panels.flat[len(datasets) :]:
         panel.set_visible(False)
@@ -175,8 +170,7 @@ def draw_arms(frame: pd.DataFrame) -> None:
 
 def draw_ranks(frame: pd.DataFrame) -> None:
     """Draw a critical-difference diagram per budget: arms joined by a bar do not differ by Nemenyi's test."""
-    figure, panels = plt.subplots(3, 1, figsize=(9, 10), layout="constrained")
-    k = len(ARMS)
+    (figure, panels), k = plt.subplots(3, 1, figsize=(9, 10), layout="constrained"), len(ARMS)
     for budget, axes in zip(BUDGETS, panels, strict=True):
         table = means(frame, budget)
         ranks, p = table.rank(axis=1, ascending=False).mean().sort_values(), stats.friedmanchisquare(*table.T.values).pvalue
