@@ -40,7 +40,7 @@ myst_links_external_new_tab = False
 
 # Notebooks and executable pages run at every build; an error in one of them fails the build.
 nb_execution_mode = "force"
-nb_execution_timeout = 120
+nb_execution_timeout = 600
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True
