@@ -133,8 +133,9 @@ def parse(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple[int, d
 @pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.stem)
 def test_commands_are_what_boolit_takes(page: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     """Check options and their values, studies and profiles. Words in capitals, such as STUDY, are placeholders."""
-    from boolit.lab.studies import load_study
+    from boolit.lab.catalogue import list_studies
 
+    profiles = {study["name"]: study["profiles"] for study in list_studies()}
     whole = [(arguments, True) for block in blocks(page, *SHELL) for arguments in commands(block.code)]
     named = [(arguments, False) for text in INLINE.findall(prose(page)) for arguments in commands(" ".join(text.split()))]
     for arguments, complete in [*whole, *named]:
@@ -145,7 +146,7 @@ def test_commands_are_what_boolit_takes(page: Path, monkeypatch: pytest.MonkeyPa
         assert code == 0, f"{page.name}: boolit {shlex.join(arguments)}: {error}"
         study = values.get("study")
         if study and not study.endswith(".toml") and not study.isupper():
-            assert values.get("profile") in (None, *load_study(study).profiles), f"{page.name}: {study} has other profiles"
+            assert values.get("profile") in (None, *profiles[study]), f"{page.name}: {study} has other profiles"
 
 
 def test_the_plugin_and_the_study_of_the_page_on_extending_run_together(tmp_path: Path) -> None:

@@ -25,5 +25,8 @@ def test_every_activation_is_listed_as_its_module_says_it_is() -> None:
 
 def test_every_study_has_profiles_and_a_title() -> None:
     studies = {study["name"]: study for study in list_studies()}
-    assert len(studies) == 24
-    assert all({"quick", "paper"} <= set(study["profiles"]) and study["title"] for study in studies.values())
+    assert len(studies) == 30
+    settle = {name for name in studies if name.startswith("settle-")}
+    assert all({"params", "outputs", "step-time"} <= set(studies[name]["profiles"]) for name in settle)
+    others = [study for name, study in studies.items() if name not in settle]
+    assert all({"quick", "paper"} <= set(study["profiles"]) and study["title"] for study in others)

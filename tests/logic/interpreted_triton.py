@@ -113,9 +113,9 @@ def test_offsets_beyond_32_bits() -> None:
         assert gpu.Plan(Program.parse("or_ail"), torch.float32, torch.Size((1024, channels)), 1).constants["WIDE"] is wide
 
 
-@pytest.mark.parametrize("spec", ["or_ail", "xnor_il", "or_and_xnor_nail_pu", "and_il_k3", "xnor_nail_k5_halves"])
+@pytest.mark.parametrize("spec", ["or_ail", "xnor_il", "or_and_xnor_nail_pu"])
 def test_the_route_to_a_device(spec: str) -> None:
-    """A plain CPU tensor stands for a device's; k > 2 is a tree of pairs."""
+    """A plain CPU tensor stands for a device's."""
     program = Program.parse(spec)
     x = torch.randn(2, 30, requires_grad=True)
     with (
@@ -123,7 +123,7 @@ def test_the_route_to_a_device(spec: str) -> None:
         mock.patch.object(dispatch, "_has_kernel", return_value=True),
         mock.patch.object(dispatch.cpu, "Plan", gpu.Plan),
     ):
-        out = dispatch._evaluate_gpu_tree(x, program, 1) if program.k > 2 else dispatch.evaluate(x, program, 1)
+        out = dispatch.evaluate(x, program, 1)
         (gradient,) = torch.autograd.grad(out.sum(), x)
     expected = evaluate_reference(x, program, 1)
     assert_agree(out, expected)

@@ -274,18 +274,29 @@ def _sweep(activations: str | None) -> list[str]:
 
 
 def _print_plan(planned: Plan, json: bool) -> None:
-    counts = Counter((each.activation, "-".join(map(str, each.widths)), each.parameters) for each in planned.runs)
+    from boolit.lab.datasets import describe
+    from boolit.lab.studies.budgets import StepTimer, sizes
+
+    study, first = planned.study, {(each.activation, each.widths): each for each in planned.runs}
+    counts, timer = Counter((each.activation, each.widths) for each in planned.runs), None
+    if study.sweep.step_time or study.sweep.timed:
+        params, depth = (study.sweep.params or [planned.runs[0].parameters])[0], planned.runs[0].depth
+        timer = StepTimer(study.model, describe(study.data), study.training, params, depth)
+    entries = sizes(list(first.values()), bool(study.sweep.flops), timer)
+    rows = [entry | {"runs": counts[shape]} for shape, entry in zip(first, entries, strict=True)]
     if json:
-        rows = [{"activation": a, "widths": w, "parameters": p, "runs": n} for (a, w, p), n in counts.items()]
         entry = {"name": planned.name, "title": planned.study.title, "profile": planned.profile, "runs": rows}
         print_json({**entry, "study": planned.study.model_dump(mode="json")})
         return
     console = output()
     profile = f"profile {planned.profile}" if planned.profile else "no profile"
     console.print(f"[bold]{escape(planned.study.title)}[/] ({escape(profile)})\n")
-    table = plain_table("activation", "widths", "parameters", "runs", right=("parameters", "runs"))
-    for (spec, widths, parameters), runs in counts.items():
-        table.add_row(escape(activation_name(spec, console)), escape(widths), f"{parameters:,}", f"{runs:,}")
+    titles = {"parameters": "parameters", "outputs": "outputs", "flops": "flops", "step_time": "step / ReLU's", "runs": "runs"}
+    shown = {name: title for name, title in titles.items() if any(name in row for row in rows)}
+    table = plain_table("activation", "widths", *shown.values(), right=tuple(shown.values()))
+    for row in rows:
+        texts = [f"{row[name]:.2f}" if name == "step_time" else f"{row[name]:,}" for name in shown]
+        table.add_row(escape(activation_name(row["activation"], console)), escape(row["widths"]), *texts)
     console.print(table)
     console.print(f"\n{len(planned.runs):,} runs")
 

@@ -26,6 +26,7 @@ from boolit.logic.operations import FORMS, OPERATIONS, as_int, split_members, sp
 from boolit.nn.gates import GATED, POINTWISE, REDUCTIONS, Activation, Ensemble, Gate, Gated, Pointwise, Reduction, is_pointwise
 
 _REGISTERED: dict[str, Callable[[int | None], Activation]] = {}
+_UNLISTED: dict[str, Callable[[int | None], Activation]] = {}  # registered, but not in `known_specs`
 
 
 def activation(spec: str | type[nn.Module] | Callable[[Tensor], Tensor], dim: int | None = None) -> Activation:
@@ -61,12 +62,13 @@ def activation(spec: str | type[nn.Module] | Callable[[Tensor], Tensor], dim: in
     raise TypeError(f"an activation is a spec (a string), an nn.Module class or a callable, got {spec!r}")
 
 
-def register(name: str, factory: Callable[[Any], Activation]) -> None:
+def register(name: str, factory: Callable[[Any], Activation], listed: bool = True) -> None:
     """Make ``name`` a spec, usable in `activation`, `MLP`, `convert`, studies and the command line.
 
     Args:
         name: Lower-case letters, digits and _. A name of boolit itself is a ValueError.
         factory: Called as ``factory(dim)`` for every module that is made. It returns an `Activation`, usually a `Custom`.
+        listed: Whether `known_specs` and ``boolit list`` show it.
 
     Example:
         >>> register("abs_tanh", lambda dim: Custom(lambda x: x.tanh().abs(), dim, name="abs_tanh"))
@@ -81,7 +83,7 @@ def register(name: str, factory: Callable[[Any], Activation]) -> None:
         taken = True
     if taken:
         raise ValueError(f"{name!r} is already an activation of boolit; choose another name")
-    _REGISTERED[name] = factory
+    (_REGISTERED if listed else _UNLISTED)[name] = factory
 
 
 def known_specs() -> list[str]:
@@ -155,8 +157,8 @@ def _probe(function: Callable[[Tensor], Tensor], name: str) -> tuple[int, int]:
 
 
 def _parse(spec: str, dim: int | None) -> Activation:
-    if spec in _REGISTERED:
-        made = _REGISTERED[spec](dim)
+    if factory := _REGISTERED.get(spec) or _UNLISTED.get(spec):
+        made = factory(dim)
         if not isinstance(made, Activation):
             kind = type(made).__name__
             raise ValueError(f"the factory of {spec!r} made a {kind}; have it return Custom(…, dim, name={spec!r})")

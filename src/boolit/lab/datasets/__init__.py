@@ -48,9 +48,10 @@ BUILT_IN = {  # names and classes by module
     "embeddings": {"embeddings": "Embeddings"},
     "images": {"pictures": "ImageFolder"},
     "images.arrays": {"cifar10": "Cifar10", "cifar100": "Cifar100", "digits": "Digits"}
-    | {"mnist": "Mnist", "stl10": "Stl10", "svhn": "Svhn"},
+    | {"fashion": "Fashion", "mnist": "Mnist", "stl10": "Stl10", "svhn": "Svhn"},
     "images.photographs": {"caltech101": "Caltech101", "cars": "Cars", "flowers": "Flowers"},
     "iraven": {"iraven": "Iraven"},
+    "keel": {"keel": "Keel"},
     "table": {"table": "TableSource"},
 }
 PLACES = {name: f"{__name__}.{module}:{kind}" for module, kinds in BUILT_IN.items() for name, kind in kinds.items()}

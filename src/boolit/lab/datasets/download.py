@@ -192,11 +192,12 @@ class ArrayDataset(PublishedDataset, ABC):
     """A dataset with a training and a test part, each of which is one array.
 
     ``validation`` is the share of the training samples to hold out: the same of every class, or the last ones if ``ordered``.
-    ``subset`` is the share of the others to train on, the first ones.
+    ``subset`` is the share of the others to train on, the first ones, and ``tested`` the share of the test samples to use.
     """
 
     validation: Validation = 0.0
     subset: Subset = 1.0
+    tested: Subset = 1.0
 
     inputs: ClassVar[tuple[int, ...]]
     classes: ClassVar[int] = 10
@@ -211,10 +212,13 @@ class ArrayDataset(PublishedDataset, ABC):
         """Return the encoding of samples, given those to train on."""
 
     def describe(self) -> Description:
-        return Description(self.inputs, self.classes, self.task, split_sizes(self.samples, self.validation, self.subset))
+        samples = {**self.samples, "test": round(self.tested * self.samples["test"])}
+        return Description(self.inputs, self.classes, self.task, split_sizes(samples, self.validation, self.subset))
 
     def load(self) -> Dataset:
         splits = self._parse(read_contents(self.files))
+        test = slice(round(self.tested * len(splits["test"])))
+        splits["test"] = Split(splits["test"].x[test], splits["test"].y[test])
         x, y = splits["train"].x, splits["train"].y
         sizes = split_sizes({"train": len(x)}, self.validation, self.subset)
         train, valid = sizes["train"], sizes.get("valid", 0)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 import boolit
 from boolit.errors import UserError
 from boolit.lab.common.random import generator, keys, uniform
+from boolit.lab.models.controls import Control
 from boolit.nn import Activation
 from boolit.nn.width import count_parameters, width_for_budget
 
@@ -126,7 +127,7 @@ class Family(BaseModel, ABC):
         for name, layer in network.named_modules():
             if isinstance(layer, (nn.Conv2d, nn.Linear)):
                 draw_weights(layer.weight, layer.bias, seed, name, self.weight_bound(layer))
-            elif isinstance(layer, SeededDropout):
+            elif isinstance(layer, (SeededDropout, Control)):
                 layer.seed([seed], name)
 
     def weight_bound(self, layer: nn.Module) -> float | None:  # noqa: ARG002

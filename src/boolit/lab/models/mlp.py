@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from fractions import Fraction
+from functools import partial
 from typing import ClassVar, Literal
 
 import torch
@@ -22,6 +23,7 @@ import boolit
 from boolit.errors import UserError
 from boolit.lab.kernels import batch_norm
 from boolit.lab.models.base import SMALL, Family, SeededDropout, Shape, Stacked, draw_weights, round_down
+from boolit.lab.models.controls import Control
 from boolit.nn import Activation
 
 # The authors' sweeps on MNIST made the first hidden layer 1.25 times as wide as the second.
@@ -98,9 +100,8 @@ class Perceptron(nn.Module):
         features = [inputs, *map(boolit.activation(spec).out_features, widths)]
         self.linear = nn.ModuleList(linear(*stacked, *sizes) for sizes in zip(features, (*widths, outputs), strict=True))
         self.norm = nn.ModuleList(norms[norm](*stacked, width) for width in widths if norm != "none")
-        self.activation = nn.ModuleList(
-            boolit.activation(spec) if runs is None else stacked_activation(runs, spec) for _ in widths
-        )
+        function = boolit.activation if runs is None else partial(stacked_activation, runs)
+        self.activation = nn.ModuleList(_sized(function(spec), width, runs) for width in widths)
         self.dropout = nn.ModuleList(SeededDropout(family.dropout, runs) for _ in widths if family.dropout)
 
     def _outputs(self, x: Tensor) -> Tensor:
@@ -132,7 +133,7 @@ class StackedMlp(Perceptron, Stacked):
             if isinstance(layer, StackedLinear):
                 for run, seed in enumerate(seeds):
                     draw_weights(layer.weight[run], layer.bias[run], seed, name, self._bound)
-            elif isinstance(layer, SeededDropout):
+            elif isinstance(layer, (SeededDropout, Control)):
                 layer.seed(seeds, name)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -218,6 +219,10 @@ def stacked_activation(runs: int, spec: str, dim: int = 1) -> Activation | Learn
     function = boolit.activation(spec, dim=dim)
     learns = next(function.parameters(), None) is not None
     return LearnedActivation(runs, boolit.activation(spec, dim=dim - 1)) if learns else function
+
+
+def _sized(function: nn.Module, width: int, runs: int | None = None) -> nn.Module:
+    return function.sized(width, runs) if isinstance(function, Control) else function
 
 
 # Heads on the features of a frozen encoder: two hidden layers, or a single linear layer (a:transfer).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import stdev
 from typing import Any, cast
@@ -92,24 +92,36 @@ class Table:
         return cast("list[dict[str, Any]]", frame.mask(unknown, None).to_dict("records"))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Render the table for a terminal. If it is too wide, details are left out, and then what follows each ±."""
+        """Render the table for a terminal. If it is too wide, details are left out, then errors, and then columns are split off."""
         text = self.text if options.ascii_only else self.text.rename(index=paper_name)
         for name in _HIDE_FIRST:
             if _width(text) > options.max_width:
                 text = text.drop(columns=name, errors="ignore")
         if _width(text) > options.max_width:
             text = text.map(lambda cell: re.sub(r" (±|\[).*", "", cell))
-        shown = RichTable(title=Text(self.title), caption=Text(" ".join(self.notes)), box=box.SIMPLE_HEAD, padding=(0, 1))
-        shown.title_justify = shown.caption_justify = "left"
-        shown.add_column("activation", no_wrap=True)
-        wide = _width(text, str.splitlines) > options.max_width  # then headings wrap between words, which rich does not do
-        for column in map(str, text):
-            width = _column_width(column, text[column], str.split) if wide else None
-            shown.add_column(Text(column), justify="right", overflow="fold", width=width)
-        for row, name in zip(self.text.index, text.index, strict=True):
-            marks = (self.mark(row, column).replace("underlined", "underline") for column in map(str, text))
-            shown.add_row(Text(name), *map(Text, text.loc[name], marks))
-        yield shown
+        parts = list(_parts(text, options.max_width))
+        for part in parts:
+            shown = RichTable(box=box.SIMPLE_HEAD, padding=(0, 1), title_justify="left", caption_justify="left")
+            shown.title = Text(self.title) if part is parts[0] else None
+            shown.caption = Text(" ".join(self.notes)) if part is parts[-1] else None
+            shown.add_column("activation", no_wrap=True)
+            wide = _width(part, str.splitlines) > options.max_width  # then headings wrap between words, which rich does not do
+            for column in map(str, part):
+                width = _column_width(column, part[column], str.split) if wide else None
+                shown.add_column(Text(column), justify="right", overflow="fold", width=width)
+            for row, name in zip(self.text.index, part.index, strict=True):
+                marks = (self.mark(row, column).replace("underlined", "underline") for column in map(str, part))
+                shown.add_row(Text(name), *map(Text, part.loc[name], marks))
+            yield shown
+
+
+def _parts(text: pd.DataFrame, width: int) -> Iterator[pd.DataFrame]:
+    """Split a table by its columns so that each part fits into ``width``."""
+    start = 0
+    for end in range(1, len(text.columns) + 1):
+        if end == len(text.columns) or _width(text.iloc[:, start : end + 1]) > width:
+            yield text.iloc[:, start:end]
+            start = end
 
 
 def _width(text: pd.DataFrame, split_heading: Callable[[str], list[str]] = str.split) -> int:

@@ -16,7 +16,8 @@ from boolit.errors import UserError, user_input
 from boolit.lab.common.files import atomic_write
 from boolit.lab.datasets import Description, Task, describe
 from boolit.lab.runs import KEY_DIGITS, RunConfig, canonical
-from boolit.lab.studies.study import Fail, Study, StudyFile
+from boolit.lab.studies.budgets import StepTimer, widths_for_flops, widths_for_outputs
+from boolit.lab.studies.study import SIZES, Fail, Study, StudyFile
 from boolit.lab.training import bytes_per_run, distributed
 from boolit.lab.training.recipe import LOSS_OF_TASK, LOSSES, METRIC_OF_TASK, METRICS, PER_RUN
 from boolit.nn import Activation
@@ -94,12 +95,14 @@ def plan(
 
 def _plan(study: Study, name: str, profile: str | None, fail: Fail) -> Plan:
     sweep = study.sweep
-    sizes = len(sweep.params or sweep.width or []) * len(sweep.depth)
+    sizes = max(len(getattr(sweep, kind) or []) for kind in SIZES) * len(sweep.depth)
     if (runs := len(sweep.activation) * sizes * len(sweep.seed_list)) > MAX_RUNS:
         raise fail("sweep", f"all activations, sizes and seeds are {runs:,} runs; a study has at most {MAX_RUNS:,}")
     with user_input():
         data = describe(study.data)
     _check(study, data, fail)
+    if sweep.step_time is not None:
+        study = _with_step_widths(study, data)
     configs = (config for spec in sweep.activation for config in _configs(study, name, profile, data, spec, fail))
     groups = (list(config.with_seeds(sweep.seed_list)) for config in configs)
     return Plan(name, profile, study, tuple(part for group in groups for part in _fit(group, COHORT_BYTES)))
@@ -159,6 +162,17 @@ def _configs(study: Study, name: str, profile: str | None, data: Description, sp
         )
 
 
+def _with_step_widths(study: Study, data: Description) -> Study:
+    """Return a study with the widths that solve its ``step_time`` in its hyper-parameters; those that are there stay."""
+    sweep, hparams = study.sweep, {**study.hparams}
+    missing = [spec for spec in sweep.activation if "width" not in hparams.get(spec, {})]
+    if missing and sweep.params and sweep.step_time:
+        timer = StepTimer(study.model, data, study.training, sweep.params[0], sweep.depth[0])
+        for spec in missing:
+            hparams[spec] = {**hparams.get(spec, {}), "width": timer.solve(spec, sweep.step_time)[0]}
+    return study.model_copy(update={"hparams": hparams})
+
+
 def _sizes(study: Study, data: Description, activation: Activation, fail: Fail) -> Iterator[tuple[list[int], int | None]]:
     sweep, model, ends = study.sweep, study.model, (data.inputs, data.outputs)
     for budget, depth in product(sweep.params or [], sweep.depth):
@@ -167,6 +181,10 @@ def _sizes(study: Study, data: Description, activation: Activation, fail: Fail) 
         if abs(count - budget) > BUDGET_TOLERANCE * budget:
             raise fail("sweep.params", f"the network of {activation.spec} nearest to {budget} has {count} parameters")
         yield widths, budget
+    for outputs, depth in product(sweep.outputs or [], sweep.depth):
+        yield widths_for_outputs(model, outputs, depth, activation), None
+    for budget, depth in product(sweep.flops or [], sweep.depth):
+        yield widths_for_flops(model, budget, depth, data, activation), None
     for width in sweep.width or []:
         for nominal in [width] if isinstance(width, list) else [model.widths(width, depth) for depth in sweep.depth]:
             widths = model.widths_for_activation(nominal, *ends, activation)

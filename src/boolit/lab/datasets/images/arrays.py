@@ -1,4 +1,4 @@
-"""Images of one size in few files: digits (8 × 8), MNIST (28 × 28), CIFAR-10 and -100, SVHN (32 × 32), STL-10 (96 × 96)."""
+"""Images of one size in few files: digits, MNIST and Fashion-MNIST, CIFAR-10 and -100, SVHN and STL-10."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from boolit.errors import UserError
 from boolit.lab.common.random import generator
 from boolit.lab.datasets.base import Encode, Split, Validation, pixel_scale
-from boolit.lab.datasets.download import ArrayDataset, published_files
+from boolit.lab.datasets.download import ArrayDataset, PublishedFile, published_files
 from boolit.lab.datasets.images import Normalization, normalizer
 
 MEAN, SD = 0.1307, 0.3081  # of MNIST's training pixels, as fractions of 255
@@ -44,6 +44,17 @@ class Mnist(ArrayDataset):
 
     def _encoding(self, _train: Tensor) -> Encode:
         return pixel_scale(1 / (255 * SD), MEAN / SD)
+
+
+class Fashion(Mnist):
+    """Fashion-MNIST: articles of clothing in the format of MNIST, with pixels scaled to −1 … 1."""
+
+    name: Literal["fashion"] = "fashion"  # type: ignore[assignment]
+
+    files: ClassVar[tuple[PublishedFile, ...]] = published_files("fashion")
+
+    def _encoding(self, _train: Tensor) -> Encode:
+        return pixel_scale(2 / 255, 1.0)
 
 
 def _parse_idx(content: bytes) -> Tensor:
