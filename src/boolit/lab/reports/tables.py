@@ -92,7 +92,7 @@ class Table:
         return cast("list[dict[str, Any]]", frame.mask(unknown, None).to_dict("records"))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Render the table for a terminal. If it is too wide, details are left out, then errors, and then columns are split off."""
+        """Render the table for a terminal. If it is too wide, details are left out, then errors; at last it is split."""
         text = self.text if options.ascii_only else self.text.rename(index=paper_name)
         for name in _HIDE_FIRST:
             if _width(text) > options.max_width:
