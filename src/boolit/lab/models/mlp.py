@@ -206,7 +206,7 @@ class LearnedActivation(nn.Module):
     def part(self, runs: slice) -> Callable[[Tensor], Tensor]:
         """Return the activations of a range of runs as a function."""
         values = {name: value[runs] for name, value in self.single.named_parameters()}
-        return lambda x: vmap(lambda own, rows: functional_call(self.single, own, (rows,)))(values, x)
+        return lambda x: vmap(lambda parameters, rows: functional_call(self.single, parameters, (rows,)))(values, x)
 
 
 def stacked_activation(runs: int, spec: str, dim: int = 1) -> Activation | LearnedActivation:

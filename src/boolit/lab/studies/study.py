@@ -147,10 +147,11 @@ class SortedSetting(NamedTuple):
 
 def sort_setting(setting: Mapping[str, Any], model: Family, recipe: Recipe) -> SortedSetting:
     """Sort hyper-parameters: options of the optimizer or of the model, the width, and else of ``[training]``."""
-    own = {name: value for name, value in setting.items() if name in OPTIMIZERS.get(recipe.optimizer).options}
+    of_optimizer = {name: value for name, value in setting.items() if name in OPTIMIZERS.get(recipe.optimizer).options}
     of_model = {name: value for name, value in setting.items() if name in type(model).model_fields}
-    training = {name: value for name, value in setting.items() if name not in {*own, *of_model, "width"}}
-    return SortedSetting(training | ({"options": {**recipe.options, **own}} if own else {}), of_model, setting.get("width"))
+    training = {name: value for name, value in setting.items() if name not in {*of_optimizer, *of_model, "width"}}
+    options = {"options": {**recipe.options, **of_optimizer}} if of_optimizer else {}
+    return SortedSetting(training | options, of_model, setting.get("width"))
 
 
 @dataclass(frozen=True)

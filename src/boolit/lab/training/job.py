@@ -137,8 +137,8 @@ class Job:
     def hyper(self) -> dict[str, Tensor]:
         """Return the options in `PER_RUN` and those of a registered optimizer, ``(runs,)`` each in float64."""
         values = {name: [float(getattr(recipe, name)) for recipe in self.recipes] for name in PER_RUN}
-        own = {**OPTIMIZERS.get(self.recipe.optimizer).options, **self.recipe.options}
-        values |= {name: [value] * self.runs for name, value in own.items()}
+        of_optimizer = {**OPTIMIZERS.get(self.recipe.optimizer).options, **self.recipe.options}
+        values |= {name: [value] * self.runs for name, value in of_optimizer.items()}
         return {name: torch.tensor(each, dtype=torch.float64) for name, each in values.items()}
 
     def build_stacked(self, runs: Sequence[int]) -> Stacked:
