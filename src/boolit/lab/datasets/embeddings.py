@@ -99,6 +99,8 @@ class Embeddings(Source):
         """The folder of the features; further views are added to those in it."""
         names = ("encoder", "digest", "size", "flip", "refresh", "seed")
         images = self.of.model_dump(mode="json", exclude={"normalization", "path"})
+        if images.get("tested") == 1.0:
+            del images["tested"]  # features that were encoded before this option keep their folder
         options = {name: getattr(self, name) for name in names} | {"of": images, "version": VERSION}
         identity = json.dumps(options, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return data_folder() / "embeddings" / cache_key(identity)
