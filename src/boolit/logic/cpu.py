@@ -16,7 +16,8 @@ from torch import Tensor
 from boolit.logic.moments import moments
 from boolit.logic.operations import OPERATIONS, Program, is_approximate, is_normalized
 
-ABI = 3
+ABI = 4
+SHORT, ROOM = 64, 240  # runs of fewer groups share a block of up to so many groups (SHORT and BLOCK - MARGIN of gates.cpp)
 TYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 INSTRUCTIONS = ("x86-64-v4", "x86-64-v3", "baseline")
 _CAPABILITIES = {"AVX512": "x86-64-v4", "AVX2": "x86-64-v3"}  # what torch calls them
@@ -111,7 +112,9 @@ class Plan:
         self.program, self.dtype, self.shape, self.dim = program, dtype, shape, dim
         groups = program.groups(shape[dim])
         gates = [
-            _gate(*member, *share, program.k) for member, share in zip(program.members, program.shares(groups), strict=True)
+            GateStruct(kind, _FLIPS[OPERATIONS[name].flips], scale, shift, start, size)
+            for (name, form), (start, size) in zip(program.members, program.shares(groups), strict=True)
+            for kind, scale, shift in [gate_constants(name, form, program.k)]
         ]
         layout = LayoutStruct(
             TYPES[dtype],
@@ -170,11 +173,6 @@ def _template(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     return torch.zeros(1, dtype=dtype, device="cpu").expand(tuple(shape))
 
 
-def _gate(name: str, form: str, start: int, size: int, k: int) -> GateStruct:
-    kind, scale, shift = gate_constants(name, form, k)
-    return GateStruct(kind, _FLIPS[OPERATIONS[name].flips], scale, shift, start, size)
-
-
 def gate_constants(name: str, form: str, k: int) -> tuple[int, float, float]:
     """Return kind (OR_AIL, XNOR_AIL, OR_IL, XNOR_IL), scale and shift of a gate: ``scale · base + shift``."""
     operation = OPERATIONS[name]
@@ -202,5 +200,7 @@ def kept_bytes(program: Program, shape: Sequence[int], dim: int) -> int:
             runs, lanes = outer * size, inner
         else:
             runs, lanes = (1, outer * size) if joined and size == groups else (outer, size)
-        total += 2 * (program.k - 1) * runs * ((lanes + 7) // 8)
+        rows = ROOM // lanes if program.k == 2 and 0 < lanes < SHORT else 1  # runs of a block
+        plane = runs // rows * ((rows * lanes + 7) // 8) + (runs % rows * lanes + 7) // 8
+        total += 2 * (program.k - 1) * plane
     return total

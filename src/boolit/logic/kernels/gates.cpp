@@ -40,6 +40,9 @@ namespace {
 
 // ------------------------------------------------------------------------------------------- which gates read which memory
 
+// Runs shorter than SHORT share a block, in which MARGIN numbers stay free: a conversion writes whole vectors.
+constexpr std::int64_t SHORT = 64, MARGIN = 16;
+
 // One exact gate (kinds = 0), or up to three approximate ones that share their operands: OR, AND and XNOR of x and y, or of -x and y.
 struct Part {
     int kinds = 0, turned = -1;  // turned: whether they read -x, or -1 if that is all the same
@@ -59,6 +62,7 @@ struct Part {
 struct Pass {
     int first, count;                   // gates
     std::int64_t segments, lanes;       // number of runs, and their length
+    std::int64_t rows;                  // runs of a block: several if they are short
     std::int64_t lane, operand;         // distance of neighboring groups, and of the operands of a group
     std::int64_t source, target, skip;  // start of the first run, and the distance of the gates' outputs
     std::int64_t runs, source_run, source_outer, target_run, target_outer;  // segment s is run s % runs of outer index s / runs
@@ -67,21 +71,41 @@ struct Pass {
     std::vector<Part> parts;
 
     std::int64_t blocks_of_segment() const { return (lanes + BLOCK - 1) / BLOCK; }
-    std::int64_t blocks() const { return segments * blocks_of_segment(); }
-    std::int64_t kept_bytes() const { return std::int64_t(count) * planes * segments * ((lanes + 7) / 8); }
+    std::int64_t blocks() const { return rows > 1 ? (segments + rows - 1) / rows : segments * blocks_of_segment(); }
+    // Bytes of one plane of one gate for the first `some` segments; all blocks but the last have the same size.
+    std::int64_t plane_bytes(std::int64_t some) const { return some / rows * ((rows * lanes + 7) / 8) + (some % rows * lanes + 7) / 8; }
+    std::int64_t kept_bytes() const { return std::int64_t(count) * planes * plane_bytes(segments); }
+    // Whether the operands of a run follow those of the run before.
+    bool is_packed() const { return lane == 2 && runs == 1 && source_outer == 2 * lanes; }
 };
 
-// A part of one run. Its bits lie together: plane after plane, each of `plane` bytes.
+// A part of one run, or `rows` short ones. Its bits lie together: plane after plane, each of `plane` bytes.
 struct Block {
-    int n, plane;
-    std::int64_t source, target, kept;
-    Block(const Pass& pass, std::int64_t index) {
-        const std::int64_t each = pass.blocks_of_segment(), segment = index / each, begin = index % each * BLOCK;
-        const std::int64_t outer = segment / pass.runs, run = segment % pass.runs;
-        n = int(std::min<std::int64_t>(pass.lanes - begin, BLOCK)), plane = (n + 7) / 8;
-        source = pass.source + outer * pass.source_outer + run * pass.source_run + begin * pass.lane;
-        target = pass.target + outer * pass.target_outer + run * pass.target_run + begin;
-        kept = pass.kept + std::int64_t(pass.count) * pass.planes * (segment * ((pass.lanes + 7) / 8) + begin / 8);
+    const Pass& pass;
+    int n, plane, rows;
+    std::int64_t segment, source, target, kept;  // of its first run
+    Block(const Pass& of, std::int64_t index) : pass(of) {
+        const std::int64_t each = pass.blocks_of_segment(), begin = index % each * BLOCK;
+        segment = index / each * pass.rows;
+        rows = int(std::min<std::int64_t>(pass.segments - segment, pass.rows));
+        n = rows > 1 ? int(rows * pass.lanes) : int(std::min<std::int64_t>(pass.lanes - begin, BLOCK)), plane = (n + 7) / 8;
+        source = pass.source + segment / pass.runs * pass.source_outer + segment % pass.runs * pass.source_run + begin * pass.lane;
+        target = pass.target + segment / pass.runs * pass.target_outer + segment % pass.runs * pass.target_run + begin;
+        kept = pass.kept + std::int64_t(pass.count) * pass.planes * (pass.plane_bytes(segment) + begin / 8);
+    }
+
+    // Calls body(first lane, lanes, source, target) for each of its runs.
+    template <class Body>
+    void for_rows(const Body& body) const {
+        if (rows == 1) return body(0, n, source, target);
+        std::int64_t from = source, to = target, run = segment % pass.runs;
+        for (int row = 0; row < rows; ++row) {
+            body(int(row * pass.lanes), int(pass.lanes), from, to);
+            const bool is_last = ++run == pass.runs;
+            from += is_last ? pass.source_outer - (run - 1) * pass.source_run : pass.source_run;
+            to += is_last ? pass.target_outer - (run - 1) * pass.target_run : pass.target_run;
+            if (is_last) run = 0;
+        }
     }
 };
 
@@ -123,6 +147,7 @@ struct Plan {
         if (!layout.halves && inner == 1 && count == 1 && size == layout.groups) {
             pass.lanes *= layout.outer, pass.segments = 1;  // one gate on rows that follow each other: one long run
         }
+        pass.rows = k == 2 && 0 < pass.lanes && pass.lanes < SHORT ? (BLOCK - MARGIN) / pass.lanes : 1;
         for (int m = first; m < first + count; ++m) {
             const bool exact = gates[m].kind == OR_IL || gates[m].kind == XNOR_IL;
             const auto admits = [&](Part& part) { return part.kinds != 0 && !exact && part.admit(gates[m], m); };
@@ -177,16 +202,25 @@ Bits<Byte> bits_at(const Pass& pass, const Block& block, int gate, Byte* kept) {
     return {kept + block.kept + std::int64_t(gate - pass.first) * pass.planes * block.plane, block.plane};
 }
 
-template <class S, class T>
-void narrow_pairs(const T* source, int n, bool interleaved, std::int64_t operand, S* target) {
-    narrow_all<S, T>(source, interleaved ? 2 * n : n, target, false);
-    if (!interleaved) narrow_all<S, T>(source + BLOCK, n, target + operand, false);
+// The operands of a block, to and from a buffer in which runs follow each other. The conversion of a run may write up to a vector more.
+template <class S, class T, bool interleaved>
+void narrow_pairs(const T* values, const Block& block, S* grad_x) {
+    const std::int64_t operand = block.pass.operand;
+    if (interleaved && block.pass.is_packed()) return narrow_all<S, T>(values, 2 * block.n, grad_x + block.source, false);
+    block.for_rows([&](int first, int n, std::int64_t source, std::int64_t) {
+        narrow_all<S, T>(values + (interleaved ? 2 * first : first), interleaved ? 2 * n : n, grad_x + source, false);
+        if (!interleaved) narrow_all<S, T>(values + BLOCK + first, n, grad_x + source + operand, false);
+    });
 }
 
-template <class S, class T>
-void widen_pairs(const S* source, int n, bool interleaved, std::int64_t operand, T* target) {
-    widen_all<S, T>(source, interleaved ? 2 * n : n, target);
-    if (!interleaved) widen_all<S, T>(source + operand, n, target + BLOCK);
+template <class S, class T, bool interleaved>
+void widen_pairs(const S* x, const Block& block, T* values) {
+    const std::int64_t operand = block.pass.operand;
+    if (interleaved && block.pass.is_packed()) return widen_all<S, T>(x + block.source, 2 * block.n, values);
+    block.for_rows([&](int first, int n, std::int64_t source, std::int64_t) {
+        widen_all<S, T>(x + source, interleaved ? 2 * n : n, values + (interleaved ? 2 * first : first));
+        if (!interleaved) widen_all<S, T>(x + source + operand, n, values + BLOCK + first);
+    });
 }
 
 // ------------------------------------------------------------------------------------------- pairs
@@ -206,22 +240,27 @@ void forward_pairs(const Plan& plan, const Pass& pass, std::int64_t begin, std::
     std::uint8_t bits[2 * SLOTS * BLOCK / 8];
     for (std::int64_t index = begin; index < end; ++index) {
         const Block block(pass, index);
-        const bool direct = std::is_same<S, T>::value && block.n % W == 0;
+        const bool direct = std::is_same<S, T>::value && block.n % W == 0 && block.rows == 1;
         Operands<T, interleaved> v{values, BLOCK};
         if (direct) v = {reinterpret_cast<const T*>(x) + block.source, pass.operand};
-        else widen_pairs<S, T>(x + block.source, block.n, interleaved, pass.operand, values);
-        if (!interleaved && index + 1 < end) {
+        else widen_pairs<S, T, interleaved>(x, block, values);
+        if (!interleaved && pass.rows == 1 && index + 1 < end) {
             const Block next(pass, index + 1);
             prefetch(x + next.source, next.n), prefetch(x + next.source + pass.operand, next.n);
         }
         const auto target_of = [&](int gate) { return out + block.target + pass.skip * (gate - pass.first); };
+        const auto put_line = [&](int gate, const T* line) {
+            block.for_rows([&](int first, int n, std::int64_t, std::int64_t target) {
+                narrow_all<S, T>(line + first, n, out + target + pass.skip * (gate - pass.first), true);
+            });
+        };
         for (const Part& part : pass.parts) {
             if (part.kinds == 0) {
                 const BoolitGate& gate = plan.gates[part.gate[0]];
                 const auto loop = gate.kind == OR_IL ? exact_forward<T, interleaved, OR_IL> : exact_forward<T, interleaved, XNOR_IL>;
                 S* target = target_of(part.gate[0]);
                 loop(affine_of<T>(gate), v, block.n, direct ? reinterpret_cast<T*>(target) : lines);
-                if (!direct) narrow_all<S, T>(lines, block.n, target, true);
+                if (!direct) put_line(part.gate[0], lines);
                 continue;
             }
             Trio<T> trio = trio_of<T>(plan, part);
@@ -232,7 +271,7 @@ void forward_pairs(const Plan& plan, const Pass& pass, std::int64_t begin, std::
             approximate_forward<T, interleaved>(trio, part.kinds, kept != nullptr, v, block.n);
             for (int slot = 0; slot < SLOTS && !direct; ++slot) {
                 if ((part.kinds >> slot & 1) == 0) continue;
-                narrow_all<S, T>(lines + slot * BLOCK, block.n, target_of(part.gate[slot]), true);
+                put_line(part.gate[slot], lines + slot * BLOCK);
                 if (kept) copy_planes({trio.bits[slot].start, BLOCK / 8}, bits_at(pass, block, part.gate[slot], kept), block.n);
             }
         }
@@ -247,16 +286,16 @@ void backward_pairs(const Plan& plan, const Pass& pass, std::int64_t begin, std:
     std::uint8_t bits[2 * SLOTS * BLOCK / 8] = {};
     for (std::int64_t index = begin; index < end; ++index) {
         const Block block(pass, index);
-        const bool direct = std::is_same<S, T>::value && block.n % W == 0, alone = pass.parts.size() == 1;
+        const bool direct = std::is_same<S, T>::value && block.n % W == 0 && block.rows == 1, alone = pass.parts.size() == 1;
         Operands<T, interleaved> v{values, BLOCK};
         if (direct) v = {reinterpret_cast<const T*>(x) + block.source, pass.operand};
-        else if (x) widen_pairs<S, T>(x + block.source, block.n, interleaved, pass.operand, values);
+        else if (x) widen_pairs<S, T, interleaved>(x, block, values);
         T* target = direct && alone ? reinterpret_cast<T*>(grad_x) + block.source : result;
         const std::int64_t distance = direct && alone ? pass.operand : BLOCK;
         const auto gradient_of = [&](int gate, T* line) {
-            const S* source = grad + block.target + pass.skip * (gate - pass.first);
-            if (direct) return const_cast<T*>(reinterpret_cast<const T*>(source));
-            widen_all<S, T>(source, block.n, line);
+            const S* of_gate = grad + pass.skip * (gate - pass.first);
+            if (direct) return const_cast<T*>(reinterpret_cast<const T*>(of_gate + block.target));
+            block.for_rows([&](int first, int n, std::int64_t, std::int64_t target) { widen_all<S, T>(of_gate + target, n, line + first); });
             return line;
         };
         for (const Part& part : pass.parts) {
@@ -282,7 +321,7 @@ void backward_pairs(const Plan& plan, const Pass& pass, std::int64_t begin, std:
             const bool is_first = &part == &pass.parts.front();
             for (int i = 0; i < 2 * BLOCK; i += W) store<T>(sums + i, is_first ? load<T>(result + i) : load<T>(sums + i) + load<T>(result + i));
         }
-        if (!direct || !alone) narrow_pairs<S, T>(alone ? result : sums, block.n, interleaved, pass.operand, grad_x + block.source);
+        if (!direct || !alone) narrow_pairs<S, T, interleaved>(alone ? result : sums, block, grad_x);
     }
 }
 
@@ -458,7 +497,7 @@ void backward(const Plan& plan, const void* grad, const void* x, const std::uint
 }  // namespace
 
 // The version of this interface; the loader refuses any other.
-BOOLIT_API int boolit_abi() { return 3; }
+BOOLIT_API int boolit_abi() { return 4; }
 
 BOOLIT_API int boolit_threads() {
 #ifdef _OPENMP
