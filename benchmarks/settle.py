@@ -1,6 +1,7 @@
 """Run the registered experiment of docs/settle.md. benchmarks/settle_page.py makes the page from the CSVs of its runs.
 
-    python benchmarks/settle.py prepare letter magic …   learning rates (on validation rows) and widths that solve step_time
+    python benchmarks/settle.py tune letter magic …      learning rates, on validation rows
+    python benchmarks/settle.py solve letter magic …     widths whose steps take as long as step_time wants
     python benchmarks/settle.py run letter magic …       train all budgets and write docs/evidence/settle/runs
     python benchmarks/settle.py measure letter magic …   time the steps of all networks again
 
@@ -40,8 +41,8 @@ def plan_of(dataset: str, budget: str, tuned: bool = True) -> Plan:
     return plan(load_study(study), budget, sets=sets, hparams=EVIDENCE / "hparams" / f"{name}.toml" if tuned else None)
 
 
-def prepare(dataset: str, results: Path) -> None:
-    """Choose the learning rate of every arm on validation rows, and solve the widths of ``step_time``."""
+def tune(dataset: str, results: Path) -> None:
+    """Choose the learning rate of every arm on validation rows."""
     planned = plan_of(dataset, "params", tuned=False)
     runs = {run.activation: run for run in planned.runs}
     metric = planned.study.metric.model_copy(update={"split": "valid"})
@@ -62,9 +63,14 @@ def prepare(dataset: str, results: Path) -> None:
     means = frame.fillna({"valid_accuracy": 0.0}).groupby(["activation", "learning_rate"])["valid_accuracy"].mean()
     chosen = {spec: {"learning_rate": float(means[spec].idxmax())} for spec in runs}
     _write_hparams(dataset, chosen, "learning rates chosen on validation rows")
-    timer = _timer(dataset)
-    for spec in chosen:
-        chosen[spec]["width"] = timer.solve(spec, TARGET)[0]
+
+
+def solve(dataset: str, _results: Path) -> None:
+    """Find the widths of ``step_time`` by measurement."""
+    timer, chosen = _timer(dataset), {}
+    for run in {run.activation: run for run in plan_of(dataset, "params").runs}.values():
+        width = timer.solve(run.activation, TARGET)[0]
+        chosen[run.activation] = {"learning_rate": run.training.learning_rate, "width": width}
     _write_hparams(f"{dataset}-step-time", chosen, f"the same rates, and widths whose step takes {TARGET} times ReLU's")
 
 
@@ -109,12 +115,12 @@ def measure(dataset: str, _results: Path) -> None:
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["prepare", "run", "measure"])
+    parser.add_argument("command", choices=["tune", "solve", "run", "measure"])
     parser.add_argument("datasets", nargs="*", default=[*TABLES, *OTHERS], metavar="DATASET")
     parser.add_argument("--results", type=Path, default=Path("results/settle"))
     options = parser.parse_args()
     for dataset in options.datasets:
-        {"prepare": prepare, "run": run, "measure": measure}[options.command](dataset, options.results)
+        {"tune": tune, "solve": solve, "run": run, "measure": measure}[options.command](dataset, options.results)
         print(f"{options.command} {dataset}: done", flush=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import lru_cache
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import torch
@@ -23,8 +23,8 @@ from boolit.nn.width import round_width, width_for_budget
 
 REFERENCE = "relu"  # steps are timed in units of this activation's
 RUNS = 10  # stacked in a measurement, as the seeds of a study are
-STEPS, ROUNDS = 8, 5  # steps of a round, and rounds; the activation and the reference take turns
-TRIES, CLOSE = 8, 0.04  # widths that are measured, unless one is that close to the target
+STEPS, ROUNDS = 8, 9  # steps of a round, and rounds; the activation and the reference take turns
+TRIES, CLOSE = 10, 0.025  # widths that are measured, unless one is that close to the target
 
 
 def widths_for_outputs(model: Family, outputs: int, depth: int, activation: Activation) -> list[int]:
@@ -95,7 +95,8 @@ class StepTimer:
         width = self.model.widths_for_budget(self.params, self.depth, self.data.inputs, self.data.outputs, gate)[0]
         tried: dict[int, float] = {}
         while width not in tried and len(tried) < TRIES:
-            tried[width] = self.ratio(spec, self.model.scaled_widths(width, self.depth, gate))
+            widths = self.model.scaled_widths(width, self.depth, gate)
+            tried[width] = mean(self.ratio(spec, widths) for _ in range(2))
             best = min(tried, key=lambda size: abs(tried[size] / target - 1))
             if abs(tried[best] / target - 1) < CLOSE:
                 break
