@@ -1,7 +1,7 @@
-"""Plugins, which register activations, datasets, optimizers, metrics and more before a command runs, and their registry.
+"""Load plugins, which register activations, datasets, optimizers, metrics and more; and `Registry`, where they register them.
 
-A plugin is a Python file or module. It is named by ``--plugin``, by the variable BOOLIT_PLUGINS (several separated by the path
-separator), or by an installed package as an entry point of the group ``boolit.plugins``.
+A plugin is a Python file or module. The option ``--plugin`` names it, or the environment variable BOOLIT_PLUGINS (several are
+separated as in PATH), or an installed package with an entry point in the group ``boolit.plugins``.
 """
 
 from __future__ import annotations

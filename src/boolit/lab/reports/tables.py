@@ -422,7 +422,7 @@ def to_csv(table: Table) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """Return LaTeX for the package booktabs."""
+    """Return the table in LaTeX, using the package booktabs."""
     wrappers = {"bold": r"\textbf{{{}}}", "italic": r"\textit{{{}}}", "underlined": r"\underline{{{}}}"}
     cells = _cells(table, "latex", latex_escape, wrappers)
     caption = latex_escape(" ".join([f"{table.title}.", *table.notes]))

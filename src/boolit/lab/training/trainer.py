@@ -81,17 +81,18 @@ class Position(NamedTuple):
 class Training(ABC):
     """The training of a job's runs. Each run's numbers depend on its own seed and hyper-parameters only.
 
-    A run whose parameters, or loss on ``train`` or ``valid``, are no longer finite at the end of an epoch has diverged. Tensors
-    of a step are on the present device; decisions of an epoch are made on the CPU, so that no step waits for an answer.
+    A run has diverged if its parameters or its loss on ``train`` or ``valid`` are not finite at the end of an epoch. Steps
+    compute on the present device. Early stopping and divergence are decided on the CPU once per epoch, so that no step has to
+    wait for the device.
 
     Args:
         job: the runs.
-        keep_weights: whether `weights` will be read, so that early stopping has to keep those of the best epoch.
+        keep_weights: whether `weights` will be read. Early stopping then keeps the weights of the best epoch.
         rates: learning rates ``(steps, runs)`` by epoch. Defaults to the recipe's schedule.
 
     Attributes:
-        at: current position.
-        active: numbers of the runs that are being trained; their order is that of stacked tensors.
+        at: epoch and step reached so far.
+        active: numbers of the runs that are still training, in the order in which tensors stack them.
         loss: mean loss of the last step of the active runs.
         history: values of every metric, one tensor ``(runs,)`` per epoch.
     """
