@@ -297,8 +297,8 @@ class Training(ABC):
 class StackedTraining(Training):
     """All runs as one model with batched matrix products.
 
-    A run that has diverged or stopped early stays in the stack with a learning rate of 0 until so few runs learn that the stack
-    is rebuilt without the others.
+    A run that has diverged or stopped early stays in the stack with a learning rate of 0. Once only a few runs are learning,
+    the stack is rebuilt with these alone.
     """
 
     def __init__(self, job: Job, keep_weights: bool = False, rates: Rates | None = None) -> None:
