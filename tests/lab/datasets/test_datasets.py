@@ -137,7 +137,7 @@ def test_one_dataset_is_loaded_without_the_others() -> None:
     own = {"parity": "boolean", "chorales": "chorales", "covertype": "covertype"}
     get = "".join(f"DATASETS.get({name!r}); print(*sys.modules); " for name in own)
     script = f"import sys; from boolit.lab.datasets import DATASETS; {get}"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300)
     places = {place.partition(":")[0] for place in DATASETS.built_in.values()} - {"boolit.lab.datasets"}
     loaded = [places & set(line.split()) for line in done.stdout.splitlines()]
     expected = [f"boolit.lab.datasets.{place}" for place in own.values()]
