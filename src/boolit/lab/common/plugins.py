@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Generic, TypeVar, cast
@@ -60,8 +60,10 @@ def _load(name: str, load: Callable[[], object]) -> None:
 
 def _import(name: str) -> ModuleType:
     """Import a file if the name ends in .py or contains a folder, otherwise a module."""
-    if not (name.endswith(".py") or "/" in name or os.sep in name):
-        return import_module(name)
+    if not (name.endswith(".py") or "/" in name or os.sep in name) and find_spec(name.partition(".")[0]):
+        if (module := import_module(name)).__file__ is None:
+            raise UserError("it is a folder without code; give the path of a .py file, or the name of a module")
+        return module
     path = Path(name).resolve()
     # pydantic looks up the module of a class by name, so it needs a unique one.
     unique = f"boolit_plugin_{path.stem}_{cache_key(path)}"
