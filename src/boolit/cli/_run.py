@@ -188,6 +188,8 @@ def search(
     from boolit.lab.studies.search import hparams_to_toml, plan_search
     from boolit.lab.studies.search import search as search_settings
 
+    if study == DECODING["name"]:
+        raise UserError("the study decoding trains no networks, so it has nothing to search; use boolit run decoding")
     planned = plan_search(load_study(study), profile, [*(sets or ()), *_sweep(activations)])
     folder, shown = out or options.RESULTS / f"{planned.name}-search", False if json else None
     length = {"rounds": rounds, "trials": trials, "seeds": seeds}

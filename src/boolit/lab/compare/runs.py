@@ -89,7 +89,7 @@ def make_plan(config: CompareConfig, table: PreparedTable) -> Plan:
 
 
 def recipe(rows: int, epochs: int | None = None) -> dict[str, Any]:
-    """Return the recipe for a number of training rows: batches of about its root, a bounded number of rows seen.
+    """Return the recipe for a number of training rows. The batch is about its square root; epochs are fewer for many rows.
 
     The learning rate follows a cosine down to 0, so that an early stop is not mistaken for the rise of a cycle.
 

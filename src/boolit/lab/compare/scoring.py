@@ -86,7 +86,7 @@ def targets(table: PreparedTable) -> Any:
 
 
 def fit_baseline(name: str, table: PreparedTable, number: int) -> Estimator:
-    """Fit a model that shows what networks have to beat on all rows of a split that are not test rows."""
+    """Fit a baseline, for comparison with the networks, on the training and validation rows of a split."""
     weight, regression = table.source.class_weight, table.task == "regression"
     if name == GUESS:
         model: Estimator = DummyRegressor() if regression else DummyClassifier(strategy="prior")

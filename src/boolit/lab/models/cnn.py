@@ -1,9 +1,9 @@
-"""The CNN of the paper on MNIST: six convolutions, pooled after every second, and three linear layers (a:mnist).
+"""The paper's CNN for MNIST: six convolutions, with pooling after every second one, and three linear layers (a:mnist).
 
 NOTE[paper]: the paper does not say how a budget becomes widths. The authors' code doubles or halves the size, in ever smaller
-steps, until an estimate of the parameter count without batch norm is within 200 plus 1 % of the budget, and then rounds every
-width down to a multiple of the activation's width multiple. We do the same, because it gives the networks of the paper's table,
-although they have up to 15 % fewer parameters than their budget.
+steps, until an estimate of the parameter count without batch norm is within 200 plus 1 % of the budget. It then rounds every
+width down to what the activation can take (its ``width_multiple``). We do the same, because it gives the networks of the
+paper's table, although they have up to 15 % fewer parameters than their budget.
 """
 
 from __future__ import annotations

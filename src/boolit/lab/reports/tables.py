@@ -188,7 +188,7 @@ def study_tables(comparisons: Sequence[Comparison], title: str, frame: pd.DataFr
 
 
 def ranking(comparisons: Sequence[Comparison]) -> list[str]:
-    """Return the activations in the order of the last comparison, the deepest and largest; others follow."""
+    """Return all activations, ordered as in the last comparison (of the deepest, largest networks) and then the others."""
     return list(dict.fromkeys(s.activation for comparison in reversed(comparisons) for s in comparison.summaries))
 
 
@@ -422,7 +422,7 @@ def to_csv(table: Table) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """Return LaTeX for the package booktabs."""
+    """Return the table in LaTeX, using the package booktabs."""
     wrappers = {"bold": r"\textbf{{{}}}", "italic": r"\textit{{{}}}", "underlined": r"\underline{{{}}}"}
     cells = _cells(table, "latex", latex_escape, wrappers)
     caption = latex_escape(" ".join([f"{table.title}.", *table.notes]))

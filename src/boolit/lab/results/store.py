@@ -94,7 +94,7 @@ class Store:
 
     @property
     def path(self) -> Path:
-        """The SQLite file."""
+        """Path of the SQLite file."""
         return self.folder / FILE
 
     def __enter__(self) -> Store:

@@ -72,7 +72,7 @@ class Job:
 
     @cached_property
     def extra_metrics(self) -> ExtraMetrics | None:
-        """The metrics that the data or the recipe add, of all outputs on a split."""
+        """A function that computes the dataset's and the recipe's additional metrics from all outputs on a split, or None."""
         dataset, names = self.dataset, self.recipe.metrics
         if not names:
             return dataset.extra_metrics

@@ -109,15 +109,15 @@ METRICS: Registry[MetricInfo] = Registry(
 
 
 def register_optimizer(*state: str, **options: float) -> Callable[[Function], Function]:
-    """Register a function that makes one optimizer step under its own name; a decorator.
+    """Decorate a function that makes one optimizer step, to register it under the function's name.
 
     The function is called as ``step(values, gradient, state, rate, hyper, number)`` and changes values and state in place, by
-    elementwise operations only. That is all stacked training needs, and it serves networks that train alone as well.
+    elementwise operations only. It then works for stacked runs and for networks that train alone.
 
     - ``values``, ``gradient``: tensors of one shape. Stacked runs are the rows of a matrix ``(runs, parameters)``.
     - ``state``: the tensors that the decorator names, by name; they begin at 0.
-    - ``rate``: the learning rate of the schedule, a tensor to multiply with: every run has its own.
-    - ``hyper``: tensors to multiply with, by name: weight_decay, beta1, beta2, eps, momentum and the decorator's ``options``.
+    - ``rate``: the schedule's learning rate, a tensor that broadcasts with ``values``, because every run has its own.
+    - ``hyper``: such tensors by name: weight_decay, beta1, beta2, eps, momentum and the decorator's ``options``.
     - ``number``: number of the step, from 1, as a tensor.
 
     Args:

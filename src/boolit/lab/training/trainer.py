@@ -81,17 +81,18 @@ class Position(NamedTuple):
 class Training(ABC):
     """The training of a job's runs. Each run's numbers depend on its own seed and hyper-parameters only.
 
-    A run whose parameters, or loss on ``train`` or ``valid``, are no longer finite at the end of an epoch has diverged. Tensors
-    of a step are on the present device; decisions of an epoch are made on the CPU, so that no step waits for an answer.
+    A run has diverged if its parameters or its loss on ``train`` or ``valid`` are not finite at the end of an epoch. Steps
+    compute on the present device. Early stopping and divergence are decided on the CPU once per epoch, so that no step has to
+    wait for the device.
 
     Args:
         job: the runs.
-        keep_weights: whether `weights` will be read, so that early stopping has to keep those of the best epoch.
+        keep_weights: whether `weights` will be read. Early stopping then keeps the weights of the best epoch.
         rates: learning rates ``(steps, runs)`` by epoch. Defaults to the recipe's schedule.
 
     Attributes:
-        at: current position.
-        active: numbers of the runs that are being trained; their order is that of stacked tensors.
+        at: epoch and step reached so far.
+        active: numbers of the runs that are still training, in the order in which tensors stack them.
         loss: mean loss of the last step of the active runs.
         history: values of every metric, one tensor ``(runs,)`` per epoch.
     """
@@ -296,8 +297,8 @@ class Training(ABC):
 class StackedTraining(Training):
     """All runs as one model with batched matrix products.
 
-    A run that has diverged or stopped early stays in the stack with a learning rate of 0 until so few runs learn that the stack
-    is rebuilt without the others.
+    A run that has diverged or stopped early stays in the stack with a learning rate of 0. Once only a few runs are learning,
+    the stack is rebuilt with these alone.
     """
 
     def __init__(self, job: Job, keep_weights: bool = False, rates: Rates | None = None) -> None:

@@ -54,7 +54,7 @@ ALWAYS_INLINE Choice<T> choose(Pair<T> p) {
     }
 }
 
-// What a gradient g of the value gives to the operands.
+// The gradients of the two operands, given the bits of `choose` and the gradient g of the gate's value.
 template <class T, int slot>
 ALWAYS_INLINE Pair<T> share(Int<T> first, Int<T> second, Real<T> g) {
     if constexpr (slot != 2) return {where<T>(~first, g), where<T>(~second, g)};
@@ -274,7 +274,7 @@ void choose_forward(const Trio<T> of, Operands<T, interleaved> v, int n) {
     if (is_not_finite<T>(sum)) for_slots<kinds>([&](auto slot) { saturate_chosen<T, interleaved, slot>(of, v, n); });
 }
 
-// `out` holds the gradients above. Bits are read for 32 lanes at a time.
+// Here `of.out` holds the gradients of the outputs. Bits are read for 32 lanes at a time.
 template <class T, bool interleaved, int kinds>
 void choose_backward(const Trio<T> of, int n, T* grad_x, std::int64_t distance) {
     constexpr bool ordered = are_lanes_ordered<T, interleaved, kinds>;
