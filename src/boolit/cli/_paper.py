@@ -125,6 +125,8 @@ def paper(
     from boolit.lab.results.store import Store
 
     if claims:
+        if label or results or format:
+            raise UserError(f"--claims cannot be combined with {label or results or f'--format {format}'}; leave one out")
         _print_claims(json)
         return
     if label is None:

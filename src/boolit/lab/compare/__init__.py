@@ -63,7 +63,9 @@ class CompareConfig:
             raise UserError(f"--rates {','.join(map(str, self.rates))} must be above 0 and finite")
         if self.groups is not None and self.time is not None:
             raise UserError(f"--groups {self.groups} and --time {self.time} exclude each other")
-        if not self.path.exists():
-            raise UserError(f"{self.path} does not exist")
+        if not (self.path.is_file() or self.path.is_dir()):
+            raise UserError(f"{self.path} {'is neither a file nor a folder' if self.path.exists() else 'does not exist'}")
         if self.path.is_dir() == (self.target is not None):
             raise UserError("a folder of images has no --target" if self.target else "a table needs --target COLUMN")
+        if self.weights is not None and self.path.is_file():
+            raise UserError(f"--weights {self.weights} is for a folder of images, not for a table; leave it out")

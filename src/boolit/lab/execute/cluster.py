@@ -147,11 +147,11 @@ def _connect(address: str) -> Client:
         try:
             address = str(json.loads(Path(address).read_text(encoding="utf-8"))["address"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"--cluster {address} is not a scheduler file ({one_line(error)}); {rule}") from error
+            raise UserError(f"--cluster {address} is not a scheduler file ({type(error).__name__}: {error}); {rule}") from error
     try:
         return Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
-        raise UserError(f"--cluster {address} does not answer ({one_line(error)}); {rule}") from error
+        raise UserError(f"--cluster {address} does not answer ({error}); {rule}") from error
 
 
 @dataclass(frozen=True)
