@@ -17,28 +17,21 @@ from torch import Tensor
 
 from boolit.lab import kernels
 from boolit.lab.models import Family, Stacked
-from boolit.lab.training.recipe import HYPER, SCHEDULES, Hyper, Optimizer, Recipe
+from boolit.lab.training.recipe import HYPER, SCHEDULES, Hyper, Optimizer
 
 START_DIVISOR, FINAL_DIVISOR = 25.0, 1e4  # of OneCycleLR
 LOWEST = 1e-8  # rate at both ends of the triangular schedule
 
 
-def epoch_rates(recipe: Recipe, epoch: int, steps: int, highest: Tensor, peak: Tensor) -> Tensor:
-    """Return the rates of an epoch's steps, ``(steps, runs)`` in float64, from ``highest`` and ``peak`` of each run."""
-    if epoch < recipe.prelude:
-        return torch.full((steps, len(highest)), recipe.prelude_rate, dtype=torch.float64)
-    first, total = ((number - recipe.prelude) * steps for number in (epoch, recipe.epochs))
-    return learning_rates(recipe.schedule, torch.arange(first, first + steps), total, highest, peak)
-
-
-def learning_rates(schedule: str, steps: Tensor, total: int, highest: Tensor, peak: Tensor) -> Tensor:
+def learning_rates(schedule: str, steps: range, total: int, highest: Tensor, peak: Tensor) -> Tensor:
     """Return the learning rates at some of ``total`` steps, ``(steps, runs)`` in float64.
 
     Example:
-        >>> learning_rates("cosine", torch.arange(3), 4, torch.ones(1), torch.ones(1)).squeeze(1)
+        >>> learning_rates("cosine", range(3), 4, torch.ones(1), torch.ones(1)).squeeze(1)
         tensor([1.0000, 0.8536, 0.5000], dtype=torch.float64)
     """
-    rates = SCHEDULES.get(schedule)(steps.double().unsqueeze(1), total, highest.double(), peak.double())
+    numbers = torch.tensor(steps, dtype=torch.float64).unsqueeze(1)
+    rates = SCHEDULES.get(schedule)(numbers, total, highest.double(), peak.double())
     return torch.as_tensor(rates, dtype=torch.float64).expand(len(steps), len(highest))
 
 
@@ -102,7 +95,7 @@ class StackedOptimizer:
         self._kernel: Callable[..., None] | None = None
         if kind.rule is not None and kernels.LIBRARY is not None and values.is_cpu and values.dtype == torch.float32:
             moments = [*self.state.values()]
-            pointers = kernels.addresses(values, moments[0], moments[-1], self._sizes, *self._factors)
+            pointers = [each.data_ptr() for each in (values, moments[0], moments[-1], self._sizes, *self._factors)]
             self._kernel = partial(kernels.LIBRARY.boolit_step, kind.rule, len(sizes), *values.shape, *pointers)
 
     def prepare(self, first: int, rates: Tensor) -> None:

@@ -5,14 +5,13 @@ Boolit's own optimizers, schedules, losses and metrics are entries of these regi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 import torch
 import torch.nn.functional as F
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
 from boolit.lab.common.plugins import Registry
@@ -247,7 +246,7 @@ class Recipe(BaseModel):
 
     optimizer: Annotated[str, known(OPTIMIZERS)] = "adam"
     options: dict[str, float] = {}
-    learning_rate: float | Literal["find"] = 1e-3
+    learning_rate: Annotated[float, Field(gt=0)] | Literal["find"] = 1e-3
     schedule: Annotated[str, known(SCHEDULES)] = "one-cycle"
     epochs: int = Field(ge=1, le=10**6)
     batch: int = Field(ge=1, le=10**7)
@@ -281,18 +280,7 @@ class Recipe(BaseModel):
             raise ValueError(f"{unknown[0]!r} is not an option of {self.optimizer}; it has {known_names}")
         return self
 
-    @field_validator("learning_rate")
-    @classmethod
-    def _check_rate(cls, rate: float | str) -> float | str:
-        if rate != "find" and not (isinstance(rate, float) and 0 < rate < math.inf):
-            raise ValueError(f'{rate} is not a learning rate; it must be above 0 and finite, or "find"')
-        return rate
-
     @property
     def stopping_sign(self) -> int:
         """Factor that turns the metric of early stopping into a value to be minimized."""
         return -1 if (self.patience_goal or METRICS.get(self.patience_on).goal) == "max" else 1
-
-    def shape(self) -> dict[str, object]:
-        """Return the options that all runs of a cohort share."""
-        return self.model_dump(exclude=set(PER_RUN)) | {"find": self.learning_rate == "find"}
