@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import shutil
 import signal
@@ -28,17 +29,17 @@ from boolit.lab.common.plugins import loaded_plugins
 from boolit.lab.common.progress import progress_bars
 from boolit.lab.execute.loggers import EpochLog, Logger, OnEpoch, call_logger, open_logger
 from boolit.lab.reports.report import Report, write_report
-from boolit.lab.results.store import Store, write_progress
+from boolit.lab.results.store import PROGRESS, Store
 from boolit.lab.runs import JSON, Result, RunConfig, job
 from boolit.lab.studies import Cohort, Plan, cohorts, load_study, save
 from boolit.lab.studies import plan as make_plan
 from boolit.lab.training import Checkpoint, Outcome, Training, distributed, train
+from boolit.lab.training.train import EVERY_SECONDS
 from boolit.logic import cpu
 
 if TYPE_CHECKING:
     from boolit.lab.execute.cluster import Cluster
 
-CHECKPOINT_SECONDS = 30.0
 PROGRESS_SECONDS = 1.0  # between two updates of what `boolit watch` shows
 Stop: TypeAlias = Callable[[], bool]
 Trained: TypeAlias = tuple[Cohort, list[Outcome], Mapping[str, JSON]]  # with the environment
@@ -157,7 +158,9 @@ class StudyProgress:
             return
         self._due = time.monotonic() + PROGRESS_SECONDS
         task = next(task for task in self._bars.tasks if task.id == self._study)
-        write_progress(self._folder, int(completed), self._total, task.speed, task.time_remaining)
+        counts = {"done": int(completed), "total": self._total, "rate": task.speed, "seconds_left": task.time_remaining}
+        with atomic_write(self._folder / PROGRESS) as part:
+            part.write_text(json.dumps(counts), encoding="utf-8")
 
 
 def execute(
@@ -168,7 +171,7 @@ def execute(
     device: str | torch.device | None = None,
     cluster: Cluster | None = None,
     checkpoint_dir: Path | None = None,
-    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    checkpoint_seconds: float = EVERY_SECONDS,
     loggers: Sequence[Logger] = (),
 ) -> ExecutionSummary:
     """Train every run that is missing from the store.

@@ -123,10 +123,6 @@ class Study(Section):
     search: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]] = {}
     keep_weights: bool = False
 
-    def recipe(self, spec: str) -> Recipe:
-        """Return the recipe of an activation: the study's, updated with the activation's own hyper-parameters."""
-        return self.tuned(spec).training
-
     def tuned(self, spec: str) -> Study:
         """Return the study with an activation's own hyper-parameters in its training, model and width."""
         setting = sort_setting(self.hparams.get(spec, {}), self.model, self.training)
@@ -214,8 +210,6 @@ def _find(name_or_path: str | Path) -> Path:
 def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
-    except UserError:
-        raise
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
@@ -263,7 +257,7 @@ def _validate(layers: Sequence[tuple[str, dict[str, Any]]]) -> tuple[Study, Fail
         study = Study.model_validate(tables)
         for spec in study.hparams:
             location = ("hparams", spec)
-            study.recipe(spec)
+            study.tuned(spec)
     except ValidationError as error:
         raise _error(origins, *_first_mistake(error, tables, location)) from None
     except OSError as error:

@@ -16,13 +16,12 @@ from boolit.errors import UserError
 from boolit.lab.common.devices import torch_threads
 from boolit.lab.common.random import derive
 from boolit.lab.training.job import Job
-from boolit.lab.training.recipe import register_schedule
+from boolit.lab.training.optimizers import RAMP_STEPS
 from boolit.lab.training.train import new_training, useful_threads
 
 PER_DECADE = 4
 EXPONENTS = (-5.0, 0.0)
 SEEDS = 3
-STEPS = 100
 AVERAGED_STEPS = 25
 NEARLY = 0.9  # of the best rate's fall
 
@@ -56,13 +55,8 @@ def plateau(final: Tensor) -> tuple[int, int]:
     """
     best, start = int(final.argmin()), final[final.isfinite()][0]
     near = final <= final[best] + (1 - NEARLY) * (start - final[best])
-    low = best
-    while low > 0 and near[low - 1]:
-        low -= 1
-    high = best
-    while high + 1 < len(final) and near[high + 1]:
-        high += 1
-    return low, high
+    below, above = (int(side.int().cumprod(0).sum()) - 1 for side in (near[: best + 1].flip(0), near[best:]))
+    return best - below, best + above
 
 
 def _final_losses(job: Job, rates: Tensor) -> Tensor:
@@ -71,7 +65,7 @@ def _final_losses(job: Job, rates: Tensor) -> Tensor:
     with torch_threads(useful_threads(trial)):
         training = new_training(trial)
         training.begin_epoch()
-        for _ in range(STEPS):
+        for _ in range(RAMP_STEPS):
             if not training.done:
                 training.step()
             losses.append(training.of_all_runs(training.loss.cpu()))
@@ -81,7 +75,7 @@ def _final_losses(job: Job, rates: Tensor) -> Tensor:
 
 def _trial_job(job: Job, rates: Tensor) -> Job:
     """Return the job of all rates in float32, without a prelude and early stopping, which would keep rates from rising."""
-    update = {"schedule": ramp.__name__, "epochs": STEPS // job.steps_per_epoch + 2, "prelude": 0, "patience": None}
+    update = {"schedule": "ramp", "epochs": RAMP_STEPS // job.steps_per_epoch + 2, "prelude": 0, "patience": None}
     recipe = job.recipe.model_copy(update=update | {"precision": "float32"})
     return replace(
         job,
@@ -90,9 +84,3 @@ def _trial_job(job: Job, rates: Tensor) -> Job:
         seeds=tuple(derive(i, "learning-rate finder") for _ in rates for i in range(SEEDS)),
         resamples=job.resamples[:1] * len(rates) * SEEDS,
     )
-
-
-@register_schedule
-def ramp(steps: Tensor, _total: int, highest: Tensor, _peak: Tensor) -> Tensor:
-    """Rise linearly to the highest rate in `STEPS` steps."""
-    return ((steps + 1) / STEPS).clamp(max=1) * highest

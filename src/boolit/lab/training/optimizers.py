@@ -17,22 +17,11 @@ from torch import Tensor
 
 from boolit.lab import kernels
 from boolit.lab.models import Family, Stacked
-from boolit.lab.training.recipe import HYPER, SCHEDULES, Hyper, Optimizer
+from boolit.lab.training.recipe import HYPER, Hyper, Optimizer
 
 START_DIVISOR, FINAL_DIVISOR = 25.0, 1e4  # of OneCycleLR
 LOWEST = 1e-8  # rate at both ends of the triangular schedule
-
-
-def learning_rates(schedule: str, steps: range, total: int, highest: Tensor, peak: Tensor) -> Tensor:
-    """Return the learning rates at some of ``total`` steps, ``(steps, runs)`` in float64.
-
-    Example:
-        >>> learning_rates("cosine", range(3), 4, torch.ones(1), torch.ones(1)).squeeze(1)
-        tensor([1.0000, 0.8536, 0.5000], dtype=torch.float64)
-    """
-    numbers = torch.tensor(steps, dtype=torch.float64).unsqueeze(1)
-    rates = SCHEDULES.get(schedule)(numbers, total, highest.double(), peak.double())
-    return torch.as_tensor(rates, dtype=torch.float64).expand(len(steps), len(highest))
+RAMP_STEPS = 100
 
 
 def constant(_steps: Tensor, _total: int, highest: Tensor, _peak: Tensor) -> Tensor:
@@ -58,6 +47,11 @@ def triangular(steps: Tensor, total: int, highest: Tensor, peak: Tensor) -> Tens
     turn = (peak * total).floor().clamp(1, max(total - 1, 1))
     share = torch.where(steps <= turn, steps / turn, (total - steps) / (total - turn))
     return LOWEST + (highest - LOWEST) * share
+
+
+def ramp(steps: Tensor, _total: int, highest: Tensor, _peak: Tensor) -> Tensor:
+    """Rise linearly to the highest rate in `RAMP_STEPS` steps, and stay there."""
+    return ((steps + 1) / RAMP_STEPS).clamp(max=1) * highest
 
 
 def _cosine(first: Tensor, last: Tensor, share: Tensor) -> Tensor:
@@ -154,14 +148,14 @@ def _adam(
     values.addcmul_(mean / (square.sqrt() * by["root"] + by["eps"]) * rate_factor, by["minus"])
 
 
-def _torch_sgd(groups: list[dict[str, Any]], hyper: Mapping[str, float], fused: bool) -> torch.optim.Optimizer:
-    return torch.optim.SGD(groups, lr=0.0, momentum=hyper["momentum"], fused=fused)
-
-
 def _torch_adam(
     groups: list[dict[str, Any]], hyper: Mapping[str, float], fused: bool, kind: type[torch.optim.Adam] = torch.optim.Adam
 ) -> torch.optim.Optimizer:
     return kind(groups, lr=0.0, betas=(hyper["beta1"], hyper["beta2"]), eps=hyper["eps"], fused=fused)
+
+
+def _torch_sgd(groups: list[dict[str, Any]], hyper: Mapping[str, float], fused: bool) -> torch.optim.Optimizer:
+    return torch.optim.SGD(groups, lr=0.0, momentum=hyper["momentum"], fused=fused)
 
 
 SGD = Optimizer(("velocity",), _sgd_numbers, _sgd, _torch_sgd, rule=0)

@@ -89,7 +89,7 @@ OPTIMIZERS: Registry[Optimizer] = Registry(
 )
 SCHEDULES: Registry[Callable[[Tensor, int, Tensor, Tensor], Tensor]] = Registry(
     "schedule",
-    {name: f"{_OPTIMIZERS}:{name.replace('-', '_')}" for name in ("constant", "cosine", "one-cycle", "triangular")},
+    {name: f"{_OPTIMIZERS}:{name.replace('-', '_')}" for name in ("constant", "cosine", "one-cycle", "ramp", "triangular")},
 )
 AUGMENTATIONS: Registry[Callable[[Tensor, Tensor, int], Tensor]] = Registry(
     "augmentation", {name: f"{_AUGMENTATIONS}:{name.replace('-', '_')}" for name in ("jitter", "affine", "autoaugment-cifar10")}
@@ -225,7 +225,8 @@ class Recipe(BaseModel):
         options: options of a registered optimizer.
         learning_rate: the highest rate of the schedule, or ``"find"`` to search for one.
         schedule: ``constant``; ``cosine``, down to 0; ``one-cycle``, as ``torch.optim.lr_scheduler.OneCycleLR`` without
-            cycled momentum; ``triangular``, linear from 1e-8 to the highest rate and back; or a registered one.
+            cycled momentum; ``triangular``, linear from 1e-8 to the highest rate and back; ``ramp``, linear to the highest rate
+            in 100 steps and then constant, as the finder of learning rates trains; or a registered one.
         epochs, batch: length of the training and samples per step. The last, incomplete batch of an epoch is dropped.
         weight_decay: L2 penalty of Adam and SGD, decoupled decay of AdamW.
         decay_norm: whether weight decay applies to the parameters of normalization layers, too.

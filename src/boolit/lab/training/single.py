@@ -137,9 +137,9 @@ class PlainTraining(Training):
         return torch.stack(self._each(outputs))
 
     def _end_epoch(self) -> None:
-        for network in self.networks:
-            for buffer in network.buffers():  # without synchronized batch norm, those of the first process count
-                distributed.broadcast(buffer)
+        if distributed.size() > 1:
+            for buffer in self.networks[0].buffers():  # without synchronized batch norm, those of the leader count
+                torch.distributed.broadcast(buffer, 0)
         super()._end_epoch()
 
     def _finite(self) -> Tensor:

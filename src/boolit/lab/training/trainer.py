@@ -14,8 +14,8 @@ from boolit.lab.datasets import Task
 from boolit.lab.models.base import SeededDropout
 from boolit.lab.training import distributed
 from boolit.lab.training.job import Batches, Job
-from boolit.lab.training.optimizers import StackedOptimizer, learning_rates
-from boolit.lab.training.recipe import METRIC_OF_TASK, OPTIMIZERS
+from boolit.lab.training.optimizers import StackedOptimizer
+from boolit.lab.training.recipe import METRIC_OF_TASK, OPTIMIZERS, SCHEDULES
 
 EVALUATION_NUMEL = 2**22  # of the widest layer of all runs; bounds the memory of an evaluation
 SHRINK_AT = 0.75  # a stack is rebuilt when at most this share of its runs still learns
@@ -120,8 +120,9 @@ class Training(ABC):
         rates = torch.full((steps, self.job.runs), recipe.prelude_rate, dtype=torch.float64)
         if epoch >= recipe.prelude:
             first, total = ((number - recipe.prelude) * steps for number in (epoch, recipe.epochs))
-            highest, peak = self.hyper["learning_rate"], self.hyper["peak"]
-            rates = learning_rates(recipe.schedule, range(first, first + steps), total, highest, peak)
+            numbers = torch.arange(first, first + steps, dtype=torch.float64).unsqueeze(1)
+            schedule, hyper = SCHEDULES.get(recipe.schedule), self.hyper
+            rates = schedule(numbers, total, hyper["learning_rate"], hyper["peak"]).double().expand_as(rates)
         self._set_rates(rates[:, self.active].where(self.learning[self.active], 0))
 
     def predict(self, x: Tensor) -> Tensor:
