@@ -31,7 +31,6 @@ SHIPPED = Path(__file__).parent / "definitions"
 T = TypeVar("T")
 Location: TypeAlias = tuple[str, ...]
 Fail: TypeAlias = Callable[[str, str], UserError]
-_NAME = re.compile(r"[\w+-][\w+. -]{0,99}", re.ASCII)  # names of studies and profiles become names of folders
 _BARE_WORD = re.compile(r"[A-Za-z_][\w+.-]*")
 
 
@@ -188,9 +187,6 @@ def load_study(name_or_path: str | Path) -> StudyFile:
     profiles = file.tables.get("profiles", {})
     if not isinstance(profiles, dict) or not all(isinstance(profile, dict) for profile in profiles.values()):
         raise UserError(f"{path}: profiles: write each profile as a table, such as [profiles.quick]")
-    for name in (file.name, *profiles):
-        if not _NAME.fullmatch(name):
-            raise UserError(f"{path}: {name!r} cannot name a folder of results; use letters, digits, -, _, + and dots")
     for profile in (None, *profiles):
         file.resolve(profile)
     return file
