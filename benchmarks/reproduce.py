@@ -129,7 +129,6 @@ def run(job: Job, evidence: Path, folder: Path, commit: str) -> bool:
             if not execute(part, store).complete:
                 return False
             results = store.results([run.key for run in missing], history=False)
-            results.sort(key=lambda result: result.config.seed)
             append(path, [row for result in results for row in rows(result, commit)])
     return True
 

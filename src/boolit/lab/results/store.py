@@ -156,7 +156,7 @@ class Store:
                 _insert(database, result, recorded)
 
     def results(self, keys: Iterable[str] | None = None, history: bool = True) -> list[Result]:
-        """Return results with their typed configurations.
+        """Return results with their typed configurations, ordered like `frame`.
 
         Args:
             keys: the runs to return; all by default.
@@ -167,12 +167,12 @@ class Store:
             curves = _read_curves(database, rows) if history else {}
         configs = {number: RunConfig.model_validate_json(text) for number, text in texts["configs"].items()}
         environments = {number: json.loads(text) for number, text in texts["environments"].items()}
-        results = []
+        results = {}
         for key, config, seed, split, state, metrics, environment, seconds, *_ in rows:
             typed = configs[config].replace(seed=seed, split=split)
             epochs = {metric: values.tolist() for metric, values in curves.get(key, {}).items()}
-            results.append(Result(typed, state, json.loads(metrics), epochs, seconds, environments[environment]))
-        return results
+            results[key] = Result(typed, state, json.loads(metrics), epochs, seconds, environments[environment])
+        return [results[key] for key in _frame(rows, texts["configs"])["key"]]
 
     def frame(self, keys: Iterable[str] | None = None) -> pd.DataFrame:
         """Return one row per run: labels, sizes, seed, state and seconds, then one column per metric.
@@ -246,6 +246,7 @@ def _connect(path: Path, create: bool) -> sqlite3.Connection:
         address += "?mode=ro&immutable=1"  # SQLite would create a file for the readers of its log
     database = sqlite3.connect(address, SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False, uri=True)
     try:
+        database.text_factory = lambda raw: raw.decode("utf-8", "replace")  # damaged text fails its checksum
         _prepare(database, path, create)
     except BaseException:
         database.close()
@@ -268,6 +269,9 @@ def _prepare(database: sqlite3.Connection, path: Path, create: bool) -> None:
         problem = database.execute("PRAGMA quick_check(1)").fetchone()[0]
         if problem != "ok":
             raise sqlite3.DatabaseError(" ".join(str(problem).split()))
+    names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not {"runs", "configs", "environments", "curves"} <= names:
+        raise sqlite3.DatabaseError("tables are missing")
 
 
 def _select(database: sqlite3.Connection, query: str, keys: Iterable[str] | None) -> list[Row]:
