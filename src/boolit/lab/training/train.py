@@ -122,8 +122,8 @@ def train(
                 checkpoint.save(training.state() | {"seconds": seconds})
             if stop:
                 return None
-        seconds = (before + time.monotonic() - started) / job.runs
-        return _outcomes(training, keep_weights, job.recipe.learning_rate == "find", seconds)
+        share = (before + time.monotonic() - started) / job.runs
+        return _outcomes(training, keep_weights, job.recipe.learning_rate == "find", share)
 
 
 def useful_threads(job: Job) -> int | None:
