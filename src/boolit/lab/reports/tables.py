@@ -24,7 +24,6 @@ from boolit.lab.results.names import (
     MINUS,
     channels_of,
     format_p,
-    format_setting,
     latex_escape,
     metric_label,
     paper_name,
@@ -396,7 +395,7 @@ def search_table(frame: pd.DataFrame, metric: Metric, names: Sequence[str], titl
     for name in ("seeds", "diverged"):
         builder.add(name, [str(count) for count in columns[name]], value=columns[name])
     for name in names:
-        builder.add(name.replace("_", " "), [format_setting(value) for value in columns[name]], value=columns[name])
+        builder.add(name.replace("_", " "), [f"{value:.7g}" for value in columns[name]], value=columns[name])
     note = "Means over the seeds of each setting, on the rows that chose it: they say nothing about new rows."
     return builder.table(
         title, note, "A diverged run counts as the worst that did not. #2 is an activation's second-best setting."

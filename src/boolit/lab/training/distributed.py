@@ -69,13 +69,6 @@ def part(count: int) -> range:
     return range(first, last)
 
 
-def broadcast(values: Tensor) -> Tensor:
-    """Replace values by the leader's, in place."""
-    if size() > 1:
-        dist.broadcast(values, 0)
-    return values
-
-
 def broadcast_object(value: T) -> T:
     """Return the leader's value."""
     values = [value]
