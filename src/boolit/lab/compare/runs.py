@@ -47,7 +47,7 @@ def table_source(config: CompareConfig, progress: bool | None = None) -> TableSo
     if config.path.is_dir():
         path = _encode_images(config.path, str(config.weights) if config.weights else None, progress)
         options |= {"path": str(path), "target": IMAGE_TARGET, "task": "classify"}
-    return TableSource(resampled=True, **options)
+    return TableSource(**options)
 
 
 def _encode_images(folder: Path, weights: str | None, progress: bool | None) -> Path:

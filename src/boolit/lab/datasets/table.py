@@ -52,7 +52,6 @@ class TableSource(Source):
     groups: str | None = None  # column whose equal values stay in the same part of a split
     time: str | None = None  # column by which rows are ordered; later rows are tested on
     class_weight: Literal["balanced"] | None = None  # repeats the rows of rare classes
-    resampled: bool = False  # whether every run has its own split (``boolit compare``) instead of one fixed split
     seed: int = 0  # of the splits
     digest: str  # hash of the file's content, part of every run's key; computed if it is not given
 
@@ -68,18 +67,13 @@ class TableSource(Source):
     def load(self) -> Dataset:
         table = prepare_table(self)
         first = table.resample(1)
-        if self.resampled:
-            splits = {name: Split(table.x[:1].expand(len(rows), -1), table.y[rows]) for name, rows in first.rows.items()}
-            pool: Split | None = Split(table.x, table.y)
-        else:
-            pool, splits = None, {name: _standardized(table, first, rows) for name, rows in first.rows.items()}
         return Dataset(
-            splits,
+            {name: Split(table.x[:1].expand(len(rows), -1), table.y[rows]) for name, rows in first.rows.items()},
             table.task,
             len(table.classes) if table.task == "classes" else 1,
-            unit=table.target_unit * (1.0 if self.resampled else first.target_scale),
-            pool=pool,
-            resample=table.resample if self.resampled else None,
+            unit=table.target_unit,
+            pool=Split(table.x, table.y),
+            resample=table.resample,
             input_shape=(table.x.shape[1],),
         )
 
@@ -283,9 +277,3 @@ def _spread(values: Floats) -> tuple[float, float]:
     low, middle, high = (float(value) for value in np.quantile(known, (0.25, 0.5, 0.75)))
     unit = high - low or float(known.max() - known.min())
     return middle, unit if 0 < unit < np.inf else 1.0
-
-
-def _standardized(table: PreparedTable, resample: Resample, rows: Tensor) -> Split:
-    x = ((table.x[rows] - resample.mean) / resample.scale).nan_to_num(nan=0.0)
-    y = table.y[rows]
-    return Split(x, (y - resample.target_mean) / resample.target_scale if table.task == "regression" else y)
