@@ -1,10 +1,11 @@
-"""The user's own table as a dataset, with one fixed split or many resampled ones."""
+"""The user's own table as a dataset: every run has its own split of the rows."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -103,14 +104,9 @@ class PreparedTable:
     without_target: int  # number of rows that were left out
 
     @cached_property
-    def _resamples(self) -> dict[int, Resample]:
-        return {}
-
-    def resample(self, number: int) -> Resample:
-        """Return the rows of a split, and the center and scale of its training rows in stored units."""
-        if number not in self._resamples:
-            self._resamples[number] = self._resample(number)
-        return self._resamples[number]
+    def resample(self) -> Callable[[int], Resample]:
+        """A function that returns the rows of a split, and the center and scale of its training rows in stored units."""
+        return cache(self._resample)
 
     def rows(self, number: int) -> dict[str, npt.NDArray[np.int64]]:
         """Return the rows of a split without repetitions."""
@@ -189,7 +185,8 @@ def prepare_table(source: TableSource) -> PreparedTable:
     preparation = TablePreparation(source.levels).fit(features)
     classes, y, offset, unit = _encode_target(labels, task, target)
     strata = np.zeros(len(frame), np.int64) if task == "regression" else y.astype(np.int64)
-    splitter = RowSplitter(strata, _groups(frame, source), _times(frame, source), source.test, source.validation, source.seed)
+    groups = pd.factorize(as_text(frame[source.groups]))[0].astype(np.int64) if source.groups else None
+    splitter = RowSplitter(strata, groups, _times(frame, source), source.test, source.validation, source.seed)
     if len(np.unique(y[splitter.rows(1)["train"]])) < 2:
         raise UserError(f"the target {target!r} is the same in all training rows; more rows are needed")
     x, offsets, units = _stored_features(features, preparation)
@@ -221,7 +218,7 @@ def _labels(column: pd.Series[Any], name: str, task: TableTask | None) -> tuple[
 
 
 def _encode_target(labels: npt.NDArray[Any], task: Task, name: str) -> tuple[list[Any], Floats, float, float]:
-    distinct = sorted(set(labels.tolist()))
+    distinct, codes = np.unique(labels, return_inverse=True)
     if len(distinct) < 2:
         raise UserError(f"the target {name!r} is the same in every row; choose another column")
     if task == "regression":
@@ -230,12 +227,7 @@ def _encode_target(labels: npt.NDArray[Any], task: Task, name: str) -> tuple[lis
         return [], (values - offset) / unit, offset, unit
     if len(distinct) > MAX_CLASSES:
         raise UserError(f"the target {name!r} has {len(distinct):,} classes, more than {MAX_CLASSES:,}; use --task regress")
-    codes = {label: float(code) for code, label in enumerate(distinct)}
-    return distinct, np.array([codes[label] for label in labels.tolist()]), 0.0, 1.0
-
-
-def _groups(frame: pd.DataFrame, source: TableSource) -> npt.NDArray[np.int64] | None:
-    return None if source.groups is None else pd.factorize(as_text(frame[source.groups]))[0].astype(np.int64)
+    return distinct.tolist(), codes.astype(np.float64), 0.0, 1.0
 
 
 def _times(frame: pd.DataFrame, source: TableSource) -> Floats | None:

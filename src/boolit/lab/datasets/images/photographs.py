@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import model_validator
@@ -85,13 +84,13 @@ class Caltech101(Photographs):
     @classmethod
     def _with_split(cls, options: Any) -> Any:
         if isinstance(options, dict) and "split" not in options:
-            return options | {"split": "spinalnet" if (_caltech_folder() / "train").is_dir() else "random"}
+            return options | {"split": "spinalnet" if (data_folder() / "caltech101" / "train").is_dir() else "random"}
         return options
 
     def _splits(self) -> dict[str, Split]:
         if self.split == "random":
             return self._decode(self.files[0], split_stratified(self._list_archive(), self.samples, 0, "caltech101", "split"))
-        folder, parts = _caltech_folder(), {}
+        folder, parts = data_folder() / "caltech101", {}
         for name, inner in (("train", "train"), ("valid", "val"), ("test", "test")):
             parts[name] = [(f"{inner}/{image}", number) for image, number in labelled_images(folder / inner)]
         images = [image for part in parts.values() for image in part]
@@ -106,10 +105,6 @@ class Caltech101(Photographs):
         if len(numbers) != self.classes:
             raise published.error(fetch(published), f"has images of {len(numbers)} classes, not of {self.classes}")
         return [("/".join(path), numbers[path[1]]) for path in images if not path[-1].startswith(".")]
-
-
-def _caltech_folder() -> Path:
-    return data_folder() / "caltech101"
 
 
 class Cars(Photographs):
