@@ -14,7 +14,7 @@ DEFAULT_ACTIVATIONS = ("relu", "silu", "max", "or_ail", "xnor_nail", "or_and_xno
 RATES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)
 SPLITS, SPLITS_OF_MANY_ROWS, MIN_SPLITS, MAX_SPLITS = 10, 5, 5, 50
 MANY_ROWS = 20_000  # from this many rows on, splits differ little, and half as many are enough
-SUFFIXES = (".csv", ".tsv", ".parquet", ".gz", ".bz2", ".xz")
+SUFFIXES = re.compile(r"(\.(csv|tsv|parquet|gz|bz2|xz))+$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,7 @@ class CompareConfig:
     def name(self) -> str:
         """Name of the study: the file name without its suffix, in letters that are safe in a file name."""
         name = self.path.resolve().name
-        while self.path.is_file() and Path(name).suffix.lower() in SUFFIXES:
-            name = Path(name).stem
+        name = SUFFIXES.sub("", name) if self.path.is_file() else name
         return re.sub(r"[^0-9A-Za-z_.-]+", "-", name).strip("-.") or "table"
 
     def validate(self) -> None:

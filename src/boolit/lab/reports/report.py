@@ -312,9 +312,8 @@ def _compare(saved: SavedStudy, store: Store) -> Section:
     entries = {"title": saved.plan.study.title} | _entries(saved, store, stored)
     if "comparison" not in more:
         return Section(kind="compare", done=len(stored), planned=None, **entries)
-    paragraphs = more.get("paragraphs", ())
     result = TypeAdapter(SplitVerdict).validate_python(more["comparison"])
-    return compare_section(frame, store.curves(frame["key"]), result, more["verdict"], paragraphs=paragraphs, **entries)
+    return compare_section(frame, store.curves(frame["key"]), result, more["verdict"], paragraphs=more["notes"], **entries)
 
 
 def compare_section(
