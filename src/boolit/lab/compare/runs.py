@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import pandas as pd
 
@@ -130,7 +130,7 @@ def choose_rates(trials: pd.DataFrame) -> dict[ActivationSplit, float]:
     Of equal losses, and where all diverged, it is the lowest rate.
     """
     ordered = trials.assign(loss=losses(trials)).sort_values(["loss", "learning_rate"])
-    return ordered.groupby(["activation", "split"])["learning_rate"].first().to_dict()
+    return cast(dict[ActivationSplit, float], ordered.groupby(["activation", "split"])["learning_rate"].first().to_dict())
 
 
 def final_plan(planned: Plan, rates: Mapping[ActivationSplit, float]) -> Plan:
