@@ -119,8 +119,8 @@ def network_estimator(run: RunConfig, table: PreparedTable, weights: Mapping[str
         estimator.classes_ = np.arange(len(table.classes))
     state = module.network.state_dict()
     for name, values in weights.items():  # of a lab network, whose layers are in lists by kind
-        kind, place, rest = name.split(".", 2)
-        target = state[f"{len(LAYER) * int(place) + LAYER.index(kind)}.{rest}"]
+        layer, place, rest = name.split(".", 2)
+        target = state[f"{len(LAYER) * int(place) + LAYER.index(layer)}.{rest}"]
         target.zero_()[len(target) - len(values) :] = values  # one logit z is the two logits 0 and z
     return estimator
 
