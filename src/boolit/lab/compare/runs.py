@@ -130,7 +130,7 @@ def choose_rates(trials: pd.DataFrame) -> dict[ActivationSplit, float]:
     Of equal losses, and where all diverged, it is the lowest rate.
     """
     ordered = trials.assign(loss=losses(trials)).sort_values(["loss", "learning_rate"])
-    return cast(dict[ActivationSplit, float], ordered.groupby(["activation", "split"])["learning_rate"].first().to_dict())
+    return dict(ordered.groupby(["activation", "split"])["learning_rate"].first().to_dict())  # type: ignore[arg-type]
 
 
 def final_plan(planned: Plan, rates: Mapping[ActivationSplit, float]) -> Plan:

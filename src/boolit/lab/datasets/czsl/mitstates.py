@@ -73,7 +73,7 @@ class MitStates(PublishedDataset):
         pairs, images, targets = read_index(folder)
         note_unverified(GLOVE)
         vectors = word_vectors(fetch(GLOVE), [*pairs.attributes, *pairs.objects])
-        words = vectors[: len(pairs.attributes)], vectors[len(pairs.attributes) :]
+        words = (vectors[: len(pairs.attributes)], vectors[len(pairs.attributes) :])
         files = {split: _image_files(folder, names) for split, names in images.items()}
         features = data_folder() / "embeddings" / cache_key(f"{VERSION} {self.digest} {files_identity(files)}")
         table = encode_photographs(features, files, self.weights, self.digest)
