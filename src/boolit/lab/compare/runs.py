@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import pandas as pd
 
