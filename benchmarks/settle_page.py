@@ -164,8 +164,8 @@ def _markdown(titles: list[str], lines: Iterable[Sequence[object]], texts: int) 
 
 def draw_arms(frame: pd.DataFrame) -> None:
     """Draw every arm's paired difference from ReLU under the same budget, with 95 % intervals, one panel per dataset."""
-    datasets, shown, rows = sorted(set(frame["dataset"])), ARMS[:0:-1], -(-frame["dataset"].nunique() // 5)
-    figure, panels = plt.subplots(rows, 5, figsize=(13, 0.6 + 3.1 * rows), sharey=True, squeeze=False, layout="constrained")
+    datasets, shown, rows = sorted(set(frame["dataset"])), ARMS[:0:-1], -(-frame["dataset"].nunique() // 3)
+    figure, panels = plt.subplots(rows, 3, figsize=(9, 0.6 + 2.8 * rows), sharey=True, squeeze=False, layout="constrained")
     for dataset, axes in zip(datasets, panels.flat, strict=False):
         for shift, (budget, color) in zip((0.25, 0.0, -0.25), BUDGETS.items(), strict=True):
             part = frame[(frame["dataset"] == dataset) & (frame["budget"] == budget)]
@@ -176,7 +176,7 @@ def draw_arms(frame: pd.DataFrame) -> None:
         axes.axvline(0, color="#888888", lw=0.8)
         axes.set_title(dataset, fontsize=9)
         axes.set_yticks(range(len(shown)), shown)
-        axes.tick_params(labelsize=7)
+        axes.tick_params(labelsize=8)
         axes.grid(alpha=0.3)
     figure.supxlabel("test accuracy minus ReLU's under the same budget, percentage points, with 95 % intervals", fontsize=9)
     figure.legend(*panels.flat[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=9, frameon=False)

@@ -44,6 +44,7 @@ nb_execution_timeout = 600
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True
+nb_render_markdown_format = "myst"  # the default, commonmark, has no tables
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # would come from a content network
 
 # The gallery: docs/examples/plot_*.py run at every build, and their pages are written to docs/auto_examples.

@@ -14,6 +14,7 @@ needs the lab.
 # --seeds 12 --out FOLDER``.
 
 import tempfile
+import textwrap
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -64,7 +65,7 @@ axes[0].set_ylabel("test accuracy (%)")
 # -----------------------
 
 for comparison in compare_runs(frame, Metric(name="accuracy")):
-    print(verdict(comparison))
+    print(textwrap.fill(verdict(comparison), 80))
 
 store.close()
 temporary.cleanup()

@@ -107,7 +107,7 @@ def operands(x: Tensor, k: int, dim: int | None, pairing: str) -> list[Tensor]:
 
 
 def grouped(x: Tensor, k: int, dim: int | None, pairing: str) -> tuple[Tensor, int]:
-    """Return a view in which the operands of every group along ``dim`` have their own axis, and that axis.
+    """Split ``dim`` into groups of ``k``. Return the view and its new axis, along which the operands of a group lie.
 
     Example:
         >>> grouped(torch.arange(4.0), 2, -1, "halves")

@@ -53,13 +53,13 @@ UNUSED = ("compare.job", "datasets.iraven", "datasets.czsl", "datasets.images")
 def loaded_by(*commands: list[str]) -> dict[str, tuple[int, int, list[str]]]:
     """Exit code, length of the output and loaded modules after each command, all run in one new process."""
     arguments = [sys.executable, "-c", COMMANDS, json.dumps(commands)]
-    done = subprocess.run(arguments, capture_output=True, encoding="utf-8", check=True)
+    done = subprocess.run(arguments, capture_output=True, encoding="utf-8", check=True, timeout=300)
     found: dict[str, tuple[int, int, list[str]]] = json.loads(done.stdout)
     return found
 
 
 def test_import_needs_torch_alone() -> None:
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, timeout=300)
     modules, times = done.stdout.splitlines()
     print(times)
     packages = {name.partition(".")[0] for name in modules.split()}
@@ -77,7 +77,7 @@ def test_importing_boolit_does_nothing_else() -> None:
         f"from boolit import *; assert len([{', '.join(PUBLIC[1:])}]) == 6\n"
         "try: boolit.nothing\nexcept AttributeError as error: print(error)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
     assert done.stdout.splitlines() == ["convert (2, 1) or_ail", "module 'boolit' has no attribute 'nothing'"]
 
 

@@ -20,7 +20,7 @@ from boolit.lab.datasets.images import normalizer
 from boolit.lab.datasets.images.arrays import encode_digits
 from boolit.lab.datasets.iraven import configuration_accuracies, look_up_panels, shuffle_panels, stored_samples
 from boolit.lab.models import MODELS, family
-from boolit.lab.training import CohortResult, Job, Recipe, train
+from boolit.lab.training import Job, Outcome, Recipe, train
 
 DRAWN = generator(0, "devices")
 FAST = {"epochs": 2, "batch": 16, "learning_rate": 0.01}
@@ -129,10 +129,10 @@ def job_of(case: str) -> Job:
     return Job(dataset, built, spec, tuple(widths), (own,) * runs, tuple(range(runs)))
 
 
-def assert_same(one: CohortResult | None, other: CohortResult | None) -> None:
+def assert_same(one: list[Outcome] | None, other: list[Outcome] | None) -> None:
     assert one is not None
     assert other is not None
-    for own, its in zip(one.outcomes, other.outcomes, strict=True):
+    for own, its in zip(one, other, strict=True):
         assert (own.state, own.metrics, own.history) == (its.state, its.metrics, its.history)
         assert own.weights is not None
         assert its.weights is not None

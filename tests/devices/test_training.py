@@ -32,7 +32,7 @@ def test_a_checkpoint_resumes_on_another_device(standin: ModuleType, tmp_path: P
         resumed = train(job(), checkpoint=Checkpoint(tmp_path))
     assert expected is not None
     assert resumed is not None
-    assert [outcome.metrics for outcome in resumed.outcomes] == [outcome.metrics for outcome in expected.outcomes]
+    assert [outcome.metrics for outcome in resumed] == [outcome.metrics for outcome in expected]
 
 
 def test_no_step_reads_from_the_device(standin: ModuleType) -> None:

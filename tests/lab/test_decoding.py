@@ -17,6 +17,11 @@ def run(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
+def test_it_has_nothing_to_search(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _app.run(["search", "decoding"]) == 2
+    assert "nothing to search" in capsys.readouterr().err
+
+
 def test_it_counts_the_frames_that_each_decoder_loses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(decoding.PROFILES, "quick", {"shots": 400, "steps": 1})
     code, text = run("--out", str(tmp_path))

@@ -28,7 +28,7 @@ def boolit(*arguments: str | Path) -> str:
     command = [sys.executable, "-m", "boolit", "--plugin", "plugin.py", *map(str, arguments)]
     source = str(Path(boolit_package.__file__).parents[1])
     environment = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1", "COLUMNS": "160"}
-    done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, encoding="utf-8")
+    done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, encoding="utf-8", timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

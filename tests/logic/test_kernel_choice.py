@@ -29,7 +29,9 @@ print(boolit.__file__, status().active, status().reason, sep="\\n")
 def run(**environment: str) -> list[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("BOOLIT_")}
     command = [sys.executable, "-c", USE_EVERY_GATE]
-    return subprocess.run(command, env=kept | environment, capture_output=True, text=True, check=True).stdout.splitlines()
+    return subprocess.run(
+        command, env=kept | environment, capture_output=True, text=True, check=True, timeout=300
+    ).stdout.splitlines()
 
 
 @pytest.mark.skipif(cpu.LIBRARY is None, reason=cpu.status().reason)

@@ -65,7 +65,7 @@ def test_equal_predictions_in_another_process_without_the_lab(frame: pd.DataFram
     for target, model in models.items():
         save(model, tmp_path / f"{target}.skops")
     arguments = [str(path) for path in (table, *(tmp_path / f"{target}.skops" for target in models))]
-    subprocess.run([sys.executable, "-W", "error", "-c", FRESH, *arguments], check=True)
+    subprocess.run([sys.executable, "-W", "error", "-c", FRESH, *arguments], check=True, timeout=300)
     np.testing.assert_array_equal(np.load(f"{arguments[1]}.npy"), models["class"].predict_proba(frame))
     np.testing.assert_array_equal(np.load(f"{arguments[2]}.npy"), models["price"].predict(frame))
 

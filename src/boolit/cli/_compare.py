@@ -207,5 +207,5 @@ def _print_result(job: CompareJob, result: CompareResult, folder: Path) -> None:
     summary = result.summary
     console.print(f"Trained {summary.trained:,} runs in {summary.seconds:.0f} s; {summary.already:,} were already done.")
     if result.model:
-        console.print(f"{escape(result.model_text)}\nModel: {escape(str(result.model))}", soft_wrap=True)
+        console.print(f"Model: {escape(str(result.model))}", soft_wrap=True)
         console.print(f"Report: {escape(str(folder / 'report' / 'report.html'))}", soft_wrap=True)

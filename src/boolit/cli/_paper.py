@@ -107,7 +107,9 @@ def paper(
     claims: Annotated[bool, typer.Option("--claims", help="Judge the claims of the paper's text instead.")] = False,
     json: options.JsonOption = False,
 ) -> None:
-    """Show a table of the paper with our results; with --results, those of a folder as well.
+    """Show a table of the paper with our results.
+
+    With --results, the runs of a folder are a further column.
 
     Examples:
       boolit paper
@@ -123,6 +125,8 @@ def paper(
     from boolit.lab.results.store import Store
 
     if claims:
+        if label or results or format:
+            raise UserError(f"--claims cannot be combined with {label or results or f'--format {format}'}; leave one out")
         _print_claims(json)
         return
     if label is None:
@@ -178,6 +182,8 @@ def figures(
     format: Annotated[Literal["png", "svg", "pdf"], options.format_option()] = "png",  # noqa: A002
 ) -> None:
     """Draw the paper's figures.
+
+    Without names, all of them are drawn.
 
     Examples:
       boolit figures

@@ -89,7 +89,9 @@ def export(
     format: Annotated[Literal["csv", "parquet", "json"], options.format_option()] = "csv",  # noqa: A002
     to: Annotated[Path | None, typer.Option(metavar="FILE", help="File to write.", show_default="DIR/runs.FORMAT")] = None,
 ) -> None:
-    """Write the runs of a results folder as a table with one row per run.
+    """Write the runs of a results folder as a table.
+
+    It has one row per run: activation, size, seed, metrics, seconds and more.
 
     Examples:
       boolit export results/parity-quick

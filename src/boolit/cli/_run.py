@@ -188,6 +188,8 @@ def search(
     from boolit.lab.studies.search import hparams_to_toml, plan_search
     from boolit.lab.studies.search import search as search_settings
 
+    if study == DECODING["name"]:
+        raise UserError("the study decoding trains no networks, so it has nothing to search; use boolit run decoding")
     planned = plan_search(load_study(study), profile, [*(sets or ()), *_sweep(activations)])
     folder, shown = out or options.RESULTS / f"{planned.name}-search", False if json else None
     length = {"rounds": rounds, "trials": trials, "seeds": seeds}
@@ -334,14 +336,13 @@ def _report_entry(report: Report, summary: ExecutionSummary) -> dict[str, Any]:
 
 def _print_search(results: list[SearchResult], study: str, profile: str | None, path: Path, solved: bool) -> None:
     from boolit.lab.common.plugins import named_plugins
-    from boolit.lab.results.names import format_setting
 
     console = output()
     names = ["mean", *(["solved"] if solved else []), *results[0].setting]
     table = plain_table("activation", *names, right=tuple(names))
     for result in results:
         best = result.finalists[0]
-        values = [format_setting(value) for value in best.setting.values()]
+        values = [f"{value:.7g}" for value in best.setting.values()]
         values = [f"{best.solved:.0%}", *values] if solved else values
         table.add_row(escape(activation_name(result.activation, console)), f"{best.mean:.4f}", *values)
     console.print(table)

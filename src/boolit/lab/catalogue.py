@@ -16,42 +16,19 @@ else:
 STUDIES = Path(__file__).parent / "studies" / "definitions"
 # A study of decoders instead of activations, in boolit.lab.decoding.
 DECODING = {"name": "decoding", "profiles": ["quick", "paper"], "title": "Decoders on three parity-check codes"}
-BASELINES: dict[tuple[int, int], dict[str, str]] = {  # by channels in and out
-    (1, 1): {
-        "relu": "max(0, x)",
-        "leaky_relu": "x if x > 0, else 0.01 x",
-        "prelu": "x if x > 0, else a x with a learned a",
-        "softplus": "log(1 + eˣ)",
-        "elu": "x if x > 0, else eˣ − 1",
-        "celu": "elu, smooth for any α (α = 1)",
-        "selu": "elu, scaled to keep mean 0 and sd 1",
-        "gelu": "x Φ(x)",
-        "silu": "x σ(x)",
-        "hardswish": "x clip(x + 3, 0, 6) / 6",
-        "mish": "x tanh(log(1 + eˣ))",
-        "softsign": "x / (1 + |x|)",
-        "tanh": "tanh(x)",
-        "sigmoid": "σ(x)",
-        "relu6": "clip(x, 0, 6)",
-        "rrelu": "x if x > 0, else a x with a random a",
-        "hardtanh": "clip(x, −1, 1)",
-        "hardsigmoid": "clip(x + 3, 0, 6) / 6",
-        "hardshrink": "x if |x| > 0.5, else 0",
-        "softshrink": "x moved toward 0 by 0.5",
-        "tanhshrink": "x − tanh(x)",
-        "logsigmoid": "log σ(x)",
-        "identity": "x",
-    },
-    (2, 1): {
-        "glu": "x σ(y), y from the second half",
-        "swiglu": "x silu(y), y from the second half",
-        "geglu": "x gelu(y), y from the second half",
-        "bilinear": "x y, y from the second half",
-        "max": "max(x, y), MaxOut",
-        "min": "min(x, y)",
-        "signed_geomean": "sgn(x y) √|x y|",
-    },
-    (2, 2): {"max_min_d": "max and min of each pair, GroupSort"},
+POINTWISE = (  # of torch
+    *("relu", "leaky_relu", "prelu", "softplus", "elu", "celu", "selu", "gelu", "silu", "hardswish", "mish", "softsign"),
+    *("tanh", "sigmoid", "relu6", "rrelu", "hardtanh", "hardsigmoid", "hardshrink", "softshrink", "tanhshrink"),
+    *("logsigmoid", "identity"),
+)
+PAIRWISE = {
+    "glu": "x σ(y), y from the second half",
+    "swiglu": "x silu(y), y from the second half",
+    "geglu": "x gelu(y), y from the second half",
+    "bilinear": "x y, y from the second half",
+    "max": "max(x, y), MaxOut",
+    "min": "min(x, y)",
+    "signed_geomean": "sgn(x y) √|x y|",
 }
 ARROWS = {"implies": "x ⇒ y", "nimplies": "NOT (x ⇒ y)", "implied_by": "x ⇐ y", "nimplied_by": "NOT (x ⇐ y)"}
 OPERATIONS = {name: f"x {name.upper()} y" for name in ("and", "or", "xnor", "nand", "nor", "xor")} | ARROWS
@@ -73,11 +50,9 @@ class ActivationFacts:
 
 def list_activations() -> list[ActivationFacts]:
     """List every activation that has a plain name, including registered ones, by channels and kind."""
-    facts = [
-        ActivationFacts(spec, map_, map_[0], "baseline", text)
-        for map_, texts in BASELINES.items()
-        for spec, text in texts.items()
-    ]
+    facts = [ActivationFacts(spec, (1, 1), 1, "baseline", f"{spec} of torch") for spec in POINTWISE]
+    facts += [ActivationFacts(spec, (2, 1), 2, "baseline", text) for spec, text in PAIRWISE.items()]
+    facts.append(ActivationFacts("max_min_d", (2, 2), 2, "baseline", "max and min of each pair, GroupSort"))
     for form, how in FORMS.items():
         facts += [ActivationFacts(f"{op}_{form}", (2, 1), 2, "gate", f"{text}, {how}") for op, text in OPERATIONS.items()]
         for strategy, kind in (("d", "duplicate"), ("p", "partition")):

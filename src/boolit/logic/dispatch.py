@@ -49,7 +49,7 @@ def evaluate(x: Tensor, program: Program, dim: int | None = None) -> Tensor:
         key = x.shape, x.dtype, dim, x.is_cpu
         plan = program.plans.get(key)
         if plan is None or not x.is_contiguous() or not x.data_ptr():
-            return _evaluate_first(x, program, dim)
+            return _evaluate_unplanned(x, program, dim)
     except RuntimeError:  # a tensor without a shape or an address: nested, sparse, of oneDNN
         return _evaluate_special(x, program, dim)
     return _run(plan, x)
@@ -73,8 +73,8 @@ def is_ordinary(x: object) -> bool:
     )
 
 
-def _evaluate_first(x: Tensor, program: Program, dim: int | None) -> Tensor:
-    """Make the plan for ordinary tensors of a new shape, or bring the tensor into one piece."""
+def _evaluate_unplanned(x: Tensor, program: Program, dim: int | None) -> Tensor:
+    """Evaluate an ordinary tensor that is not contiguous, or whose shape is new and needs a plan."""
     check_logits(x)
     axis = position(dim, x.shape)
     if not _has_kernel(x, program) or (x.numel() and not x.data_ptr()):

@@ -128,7 +128,7 @@ is_ready._dynamo_marked_constant = True  # type: ignore[attr-defined]  # torch.c
 
 
 def has_kernel(x: Tensor) -> bool:
-    """Return whether there are kernels for a CUDA tensor of this type."""
+    """Return whether a CUDA tensor's dtype has kernels and Triton works here."""
     return x.dtype in TYPES and is_ready()
 
 

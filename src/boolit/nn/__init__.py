@@ -1,4 +1,4 @@
-"""Logical activations and their baselines as modules, and what a network around them needs.
+"""Modules for logical activations and their baselines, a perceptron, and `convert` for existing networks.
 
 Example:
     >>> import torch

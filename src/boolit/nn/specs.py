@@ -66,7 +66,7 @@ def register(name: str, factory: Callable[[Any], Activation], listed: bool = Tru
     """Make ``name`` a spec, usable in `activation`, `MLP`, `convert`, studies and the command line.
 
     Args:
-        name: Lower-case letters, digits and _. A name of boolit itself is a ValueError.
+        name: Lower-case letters, digits and _. A spec that boolit already has raises a ValueError.
         factory: Called as ``factory(dim)`` for every module that is made. It returns an `Activation`, usually a `Custom`.
         listed: Whether `known_specs` and ``boolit list`` show it.
 

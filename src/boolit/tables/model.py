@@ -1,4 +1,4 @@
-"""Save and load the model of a table: a scikit-learn pipeline in a skops file, which contains no code."""
+"""Save and load a model for tables: a scikit-learn pipeline in a skops file. Loading it runs no code from the file."""
 
 from __future__ import annotations
 

@@ -132,10 +132,16 @@ def test_a_plugin_that_fails_is_one_line(text: str, said: str, tmp_path: Path, c
     assert said in caught.err
 
 
-@pytest.mark.parametrize("name", ["nowhere.py", "some/folder", "no_such_module"])
-def test_a_plugin_that_is_not_there_is_named(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", ["nowhere.py", "some/folder", "no_such_module", "empty_folder"])
+def test_a_plugin_that_is_not_there_is_named(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty_folder").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
     assert run(["--plugin", name, "list"]) == 2
-    assert f"the plugin {name} " in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert message.startswith(f"error: the plugin {name} cannot be loaded: ")
+    assert message.endswith("or the name of a module\n")
 
 
 def test_a_plugin_is_loaded_once(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import boolit
 from boolit.errors import UserError
 from boolit.lab.compare import CompareConfig, scoring
 from boolit.lab.compare.job import CompareJob, CompareResult
-from boolit.lab.compare.runs import choose_rates, edge_notes, final_plan, run_epochs, trial_plan
+from boolit.lab.compare.runs import choose_rates, final_plan, recipe, trial_epochs, trial_plan
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Result
 from boolit.lab.training.trainer import StackedTraining
@@ -187,11 +187,9 @@ def test_a_planted_difference_is_found(tmp_path: Path) -> None:
     assert result.verdict.wins == {"xnor_ail": ["relu"]}
 
 
-def test_rates_at_the_edge_are_noted_unless_there_are_no_others() -> None:
-    assert edge_notes({("relu", 1): 0.01}, [0.01]) == []
-    rates = {("relu", 1): 0.1, ("relu", 2): 0.1, ("relu", 3): 0.03, ("max", 1): 0.03, ("max", 2): 0.1}
-    (note,) = edge_notes(rates, [0.01, 0.1, 0.03])
-    assert note == "the lowest or highest rate was chosen on most splits for ReLU; others may be better (--rates)"
+@pytest.mark.parametrize(("rows", "lengths"), [(100, (16, 100, 15)), (10_000, (128, 100, 15)), (320_000, (512, 8, 5))])
+def test_recipe_by_rows(rows: int, lengths: tuple[int, ...]) -> None:
+    assert tuple(recipe(rows)[name] for name in ("batch", "epochs", "patience")) == lengths
 
 
 def test_a_class_may_be_missing_from_the_test_rows(folder: Path) -> None:
@@ -218,10 +216,10 @@ def test_tables_with_dots_in_their_names_have_their_own_folders(tmp_path: Path) 
     [
         ({"activations": ("relu", "rellu")}, "unknown activation 'rellu'"),
         ({"activations": ("relu", "relu")}, "--activations relu,relu must name at least one, and none twice"),
-        ({"budget": 5}, "--budget 5 is too small"),
+        ({"budget": 5}, "--budget 5: the network of relu nearest to 5 has"),
         ({"target": "clas"}, "no column 'clas'; did you mean 'class'"),
         ({"rates": (0.1, -0.1)}, "--rates 0.1,-0.1 must be above 0"),
-        ({"metric": "rocauc"}, "not a scorer of scikit-learn; did you mean roc_auc"),
+        ({"metric": "rocauc"}, "'rocauc' is not a valid scoring value"),
         ({"metric": "roc_auc", "target": "color"}, "--metric roc_auc cannot be computed"),
         ({"groups": "site", "time": "since"}, "exclude each other"),
         ({"groups": "member"}, "2 groups"),
@@ -251,7 +249,7 @@ def test_minutes_reduce_the_epochs_once(folder: Path, tmp_path: Path, monkeypatc
         return job, job.plan.study.training.epochs
 
     job, epochs = limited(0.5)
-    fits, more = (0.5 * run_epochs(job.config, job.splits, number) for number in (epochs, epochs + 1))
+    fits, more = (0.5 * 5 * (2 * trial_epochs(number) + number) for number in (epochs, epochs + 1))  # 5 splits, 2 rates
     assert job.seconds == fits <= 60 < more
     assert limited(0.5, epochs=50)[1] == 50  # what the user has set stays
     assert limited(1e-9)[1] == 100

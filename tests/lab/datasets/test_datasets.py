@@ -134,11 +134,11 @@ def test_a_source_that_says_nothing_beforehand_is_loaded() -> None:
 
 def test_one_dataset_is_loaded_without_the_others() -> None:
     """Each more of them adds its own file only."""
-    own = {"parity": "boolean", "chorales": "chorales", "covertype": "covertype"}
-    get = "".join(f"DATASETS.get({name!r}); print(*sys.modules); " for name in own)
+    modules = {"parity": "boolean", "chorales": "chorales", "covertype": "covertype"}
+    get = "".join(f"DATASETS.get({name!r}); print(*sys.modules); " for name in modules)
     script = f"import sys; from boolit.lab.datasets import DATASETS; {get}"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300)
     places = {place.partition(":")[0] for place in DATASETS.built_in.values()} - {"boolit.lab.datasets"}
     loaded = [places & set(line.split()) for line in done.stdout.splitlines()]
-    expected = [f"boolit.lab.datasets.{place}" for place in own.values()]
+    expected = [f"boolit.lab.datasets.{module}" for module in modules.values()]
     assert loaded == [set(expected[:1]), set(expected[:2]), set(expected)]

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -162,9 +163,12 @@ def test_kill_9_at_random_moments_then_resume_gives_the_uninterrupted_store(tmp_
         command = [sys.executable, "-c", SCRIPT, str(tmp_path / "killed"), *sets]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
-            process.stdout.readline()
+            limit = threading.Timer(300, process.kill)
+            limit.start()
+            assert process.stdout.readline() == b"started\n"
             time.sleep(chance.uniform(0.05, 0.5))
             process.kill()
+            limit.cancel()
     whole = plan(load_study("parity"), seeds=4, sets=sets)
     assert contents(executed(whole, tmp_path / "killed")[1]) == contents(executed(whole, tmp_path / "whole")[1])
     assert not list(tmp_path.glob("killed/checkpoints/*"))
@@ -175,7 +179,9 @@ def test_under_torchrun_rank_0_writes_and_the_same_command_resumes(tmp_path: Pat
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "boolit"]
     command += ["run", "parity", "--seeds", "1", *(part for each in sets for part in ("--set", each)), "--out", str(tmp_path)]
     for trained in (2, 0):
-        done = subprocess.run([*command, "--json"], env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+        done = subprocess.run(
+            [*command, "--json"], env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=300
+        )
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["summary"]["trained"] == trained
     with Store(tmp_path) as store:

@@ -63,11 +63,12 @@ def test_outputs(channels: int | None) -> None:
     x = torch.randn(4, *inputs)
     assert network(x).shape == (4, 5)
     # Convolution, batch norm and activation as torch has them, channels first.
-    expected = network.activation[0](network.norm[0](network.convolution[0](x if channels else x.unsqueeze(1))))
+    images = network.norm[0](network.convolution[0](x if channels else x.unsqueeze(1)))
+    expected = network.activation[0].along(1)(images)
     seen: list[torch.Tensor] = []
     network.activation[0].register_forward_hook(lambda *call: seen.append(call[2]))
     network(x)
-    torch.testing.assert_close(seen[0], expected)
+    torch.testing.assert_close(seen[0].movedim(-1, 1), expected)
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_a_second_writer_is_refused_and_readers_are_not(filled: Store) -> None:
     )
     with filled.writing():
         output = subprocess.run(
-            [sys.executable, "-c", script, filled.folder], capture_output=True, text=True, check=True
+            [sys.executable, "-c", script, filled.folder], capture_output=True, text=True, check=True, timeout=300
         ).stdout
     assert output.splitlines() == ["7", f"{filled.folder} is in use by another process; --workers N trains in parallel"]
 
@@ -131,7 +131,7 @@ print(json.dumps([int(seed) for seed in recorded]))
 
 def test_kill_at_any_moment_loses_no_recorded_run(tmp_path: Path, make_result) -> None:
     command = [sys.executable, "-c", KILLED_WRITERS, str(tmp_path), make_result().config.model_dump_json()]
-    recorded = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    recorded = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout)
     assert len(recorded) >= 10
     frame = Store(tmp_path).frame()
     assert set(recorded) <= set(frame["seed"])

@@ -152,4 +152,4 @@ def test_the_written_file_is_read_as_it_was_found(tmp_path: Path) -> None:
     path = tmp_path / "found.toml"
     path.write_text(hparams_to_toml(settings, "found for parity"))
     assert tomllib.loads(path.read_text())["hparams"] == settings
-    assert load_study("parity").resolve("quick", hparams=path)[0].recipe("xnor_ail").eps == 1.234e-09
+    assert load_study("parity").resolve("quick", hparams=path)[0].tuned("xnor_ail").training.eps == 1.234e-09

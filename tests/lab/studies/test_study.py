@@ -97,7 +97,7 @@ def test_overrides_apply_in_order(write: Write, tmp_path: Path) -> None:
     assert file.resolve("quick")[0].training.epochs == 1
     study, _ = file.resolve("quick", 7, ["training.epochs=5", "data.name=xor", "training.epochs=6"], found)
     assert (study.training.epochs, study.data.name, study.sweep.seed_list) == (6, "xor", list(range(7)))
-    assert (study.recipe("relu").beta1, study.recipe("xnor_ail").learning_rate) == (0.8, 0.02)
+    assert (study.tuned("relu").training.beta1, study.tuned("xnor_ail").training.learning_rate) == (0.8, 0.02)
     assert file.resolve("paper")[0].sweep.width is None  # params replace width
     assert file.resolve("paper", sets=["sweep.width=8"])[0].sweep.width == [8]
 

@@ -34,7 +34,7 @@ with processes():
     assert train(job, checkpoint=checkpoint, callback=lambda t: rank() == 0 or t.steps < 11) is None
     resumed = train(job, checkpoint=checkpoint)
     if is_leader():
-        histories = [result.outcomes[0].history for result in (unbroken, resumed)]
+        histories = [result[0].history for result in (unbroken, resumed)]
         (folder / "histories.json").write_text(json.dumps(histories))
 """
 
@@ -51,5 +51,5 @@ def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
     data = load(source({"name": "parity", "train": 256, "test": 101}))
     result = train(Job(data, family({"name": "mlp"}), "or_ail", (8, 4), (recipe,), (3,)))
     assert result is not None
-    for name, values in result.outcomes[0].history.items():
+    for name, values in result[0].history.items():
         assert unbroken[name] == pytest.approx(values, rel=1e-3)

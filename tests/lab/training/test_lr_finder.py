@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from boolit.errors import UserError
-from boolit.lab.training import Job, find_learning_rate, train
+from boolit.lab.training import Job, train
+from boolit.lab.training.lr_finder import find_learning_rate
 
 MakeJob = Callable[..., Job]
 
@@ -19,7 +20,7 @@ def test_it_finds_a_rate_that_learns(make_job: MakeJob, precision: str) -> None:
     assert 1e-3 < rate < 1
     result = train(job)
     assert result is not None
-    assert result.outcomes[0].metrics["learning_rate"] == rate
+    assert result[0].metrics["learning_rate"] == rate
 
 
 def test_a_prelude_and_patience_do_not_matter(make_job: MakeJob) -> None:

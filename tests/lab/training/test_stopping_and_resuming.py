@@ -40,7 +40,7 @@ CASES: dict[str, dict[str, Any]] = {
 def outcomes(job: Job, **options: Any) -> list[Outcome]:
     result = train(job, **options)
     assert result is not None
-    return result.outcomes
+    return result
 
 
 def interrupted(job: Job, folder: Path, steps: list[int]) -> list[Outcome]:
@@ -84,12 +84,12 @@ def test_an_unusable_checkpoint_is_not_used(
     assert "its runs start again" in capsys.readouterr().err
 
 
-def test_a_checkpoint_is_replaced_atomically_and_deleted(make_job: MakeJob, tmp_path: Path) -> None:
+def test_a_checkpoint_is_replaced_atomically(make_job: MakeJob, tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path / "cohort", every_seconds=0)
     assert train(make_job(), checkpoint=checkpoint) is not None
     assert [path.name for path in checkpoint.path.parent.iterdir()] == ["training.safetensors"]
-    checkpoint.delete()
-    assert not checkpoint.path.parent.exists()
+    checkpoint.path.unlink()
+    checkpoint.path.parent.rmdir()
     checkpoint.path.parent.write_text("not a folder")
     with pytest.raises(UserError, match="cannot write the checkpoint"):
         train(make_job(), checkpoint=checkpoint, callback=lambda _: False)
@@ -103,7 +103,7 @@ def test_seconds_before_an_interruption_count(make_job: MakeJob, tmp_path: Path)
     checkpoint.save(state | {"seconds": torch.tensor(1000.0)})
     result = train(job, checkpoint=checkpoint)
     assert result is not None
-    assert result.seconds > 1000
+    assert sum(outcome.seconds for outcome in result) > 1000
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16"])
@@ -144,8 +144,3 @@ def test_an_unknown_metric_needs_a_goal() -> None:
         Recipe(epochs=1, batch=1, patience=1, patience_on="mae")
     assert Recipe(epochs=1, batch=1, patience=1, patience_on="rmse").stopping_sign == 1
     assert Recipe(epochs=1, batch=1, patience=1, patience_on="auc").stopping_sign == -1
-
-
-def test_a_metric_that_the_data_does_not_have_is_refused(make_job: MakeJob) -> None:
-    with pytest.raises(UserError, match="the split valid has loss, accuracy"):
-        train(make_job(**STOPPING, patience_on="auc"))

@@ -25,7 +25,7 @@ CNN: dict[str, Any] = {
 def outcomes(job: Job, **options: Any) -> list[Outcome]:
     result = train(job, **options)
     assert result is not None
-    return result.outcomes
+    return result
 
 
 def loop(job: Job, run: int) -> tuple[nn.Module, list[float]]:
@@ -225,8 +225,3 @@ def test_augmentation_changes_every_step(make_job: MakeJob) -> None:
     plain, noisy = (outcomes(make_job(augmentation=name))[0].history["train_loss"] for name in (None, "jitter"))
     assert plain != noisy
     assert noisy == outcomes(make_job(augmentation="jitter"))[0].history["train_loss"]
-
-
-def test_runs_of_one_cohort_share_their_recipe(make_job: MakeJob) -> None:
-    with pytest.raises(ValueError, match="must share their recipe"):
-        make_job(seeds=(0, 1), recipes=[{"epochs": 3}, {"epochs": 4}])

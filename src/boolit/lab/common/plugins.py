@@ -1,7 +1,7 @@
-"""Plugins, which register activations, datasets, optimizers, metrics and more before a command runs, and their registry.
+"""Load plugins, which register activations, datasets, optimizers, metrics and more; and `Registry`, where they register them.
 
-A plugin is a Python file or module. It is named by ``--plugin``, by the variable BOOLIT_PLUGINS (several separated by the path
-separator), or by an installed package as an entry point of the group ``boolit.plugins``.
+A plugin is a Python file or module. The option ``--plugin`` names it, or the environment variable BOOLIT_PLUGINS (several are
+separated as in PATH), or an installed package with an entry point in the group ``boolit.plugins``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Generic, TypeVar, cast
@@ -60,8 +60,10 @@ def _load(name: str, load: Callable[[], object]) -> None:
 
 def _import(name: str) -> ModuleType:
     """Import a file if the name ends in .py or contains a folder, otherwise a module."""
-    if not (name.endswith(".py") or "/" in name or os.sep in name):
-        return import_module(name)
+    if not (name.endswith(".py") or "/" in name or os.sep in name) and find_spec(name.partition(".")[0]):
+        if (module := import_module(name)).__file__ is None:
+            raise UserError("it is a folder without code; give the path of a .py file, or the name of a module")
+        return module
     path = Path(name).resolve()
     # pydantic looks up the module of a class by name, so it needs a unique one.
     unique = f"boolit_plugin_{path.stem}_{cache_key(path)}"

@@ -14,7 +14,7 @@ DEFAULT_ACTIVATIONS = ("relu", "silu", "max", "or_ail", "xnor_nail", "or_and_xno
 RATES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)
 SPLITS, SPLITS_OF_MANY_ROWS, MIN_SPLITS, MAX_SPLITS = 10, 5, 5, 50
 MANY_ROWS = 20_000  # from this many rows on, splits differ little, and half as many are enough
-SUFFIXES = (".csv", ".tsv", ".parquet", ".gz", ".bz2", ".xz")
+SUFFIXES = re.compile(r"(\.(csv|tsv|parquet|gz|bz2|xz))+$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,7 @@ class CompareConfig:
     def name(self) -> str:
         """Name of the study: the file name without its suffix, in letters that are safe in a file name."""
         name = self.path.resolve().name
-        while self.path.is_file() and Path(name).suffix.lower() in SUFFIXES:
-            name = Path(name).stem
+        name = SUFFIXES.sub("", name) if self.path.is_file() else name
         return re.sub(r"[^0-9A-Za-z_.-]+", "-", name).strip("-.") or "table"
 
     def validate(self) -> None:
@@ -63,7 +62,9 @@ class CompareConfig:
             raise UserError(f"--rates {','.join(map(str, self.rates))} must be above 0 and finite")
         if self.groups is not None and self.time is not None:
             raise UserError(f"--groups {self.groups} and --time {self.time} exclude each other")
-        if not self.path.exists():
-            raise UserError(f"{self.path} does not exist")
+        if not (self.path.is_file() or self.path.is_dir()):
+            raise UserError(f"{self.path} {'is neither a file nor a folder' if self.path.exists() else 'does not exist'}")
         if self.path.is_dir() == (self.target is not None):
             raise UserError("a folder of images has no --target" if self.target else "a table needs --target COLUMN")
+        if self.weights is not None and self.path.is_file():
+            raise UserError(f"--weights {self.weights} is for a folder of images, not for a table; leave it out")

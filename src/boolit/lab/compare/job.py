@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,11 +15,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from pydantic import TypeAdapter
 from safetensors.torch import load_file
 
-from boolit import __version__
 from boolit.errors import UserError
 from boolit.lab.common.progress import show_working
 from boolit.lab.compare import MANY_ROWS, SPLITS, SPLITS_OF_MANY_ROWS, CompareConfig, runs, scoring
@@ -52,7 +49,6 @@ class CompareResult:
     notes: Sequence[str] = ()
     verdict: SplitVerdict | None = None
     model: Path | None = None  # None if all networks diverged on the first split
-    model_text: str = ""  # what the saved model is
 
     def to_json(self) -> dict[str, Any]:
         """Return the result in numbers and in words, for ``study.json`` and ``--json``."""
@@ -68,7 +64,6 @@ class CompareResult:
             "pairs": [asdict(pair) for pair in self.verdict.pairs],
             "rates": [[*key, rate] for key, rate in self.rates.items()],
             "model": self.model and str(self.model),
-            "paragraphs": [*filter(None, [self.model_text]), *self.notes],
         }
 
 
@@ -111,22 +106,18 @@ class CompareJob:
         notes += [f"column {name!r} is not used: {reason}" for name, reason in table.unused.items()]
         notes += table.preparation.notes_
         if self.config.path.is_file():
-            for name, value in leaks(table.columns, scoring.targets(table), regression).items():
-                score = f"{'R²' if regression else 'balanced accuracy'} {value:.3f}"
-                notes.append(
-                    f"column {name!r} alone predicts the target almost perfectly ({score}); "
-                    f"if it is not known beforehand, leave it out with --drop {name!r}"
-                )
+            kind, fix = "R²" if regression else "balanced accuracy", "use --drop if it is not known beforehand"
+            for name, score in leaks(table.columns, scoring.targets(table), regression).items():
+                notes.append(f"column {name!r} alone predicts the target almost perfectly ({kind} {score:.3f}); {fix}")
         return [*notes, self.scorer.note] if self.scorer.note else notes
 
     def description(self) -> list[str]:
         """Return lines on target, rows and columns."""
-        table, rows = self.table, self.table.rows(1)
-        kinds = Counter(table.preparation.kinds_.values())
-        parts = {"train": "train", "valid": "validate", "test": "test"}
+        table, kinds = self.table, Counter(self.table.preparation.kinds_.values())
+        train, valid, test = (f"{len(rows):,}" for rows in table.rows(1).values())
         return [
             f"Target: {table.source.target}, {f'{len(table.classes)} classes' if table.classes else 'a number'}",
-            f"Rows: {', '.join(f'{len(rows[name]):,} to {verb} on' for name, verb in parts.items())}",
+            f"Rows: {train} to train on, {valid} to validate on, {test} to test on",
             f"Columns: {', '.join(f'{kind} {count}' for kind, count in kinds.items())}; {table.x.shape[1]} features",
             f"Metric: {self.scorer.metric.name}; {len(self.splits)} {'seeds' if self.config.time else 'splits'}",
         ]
@@ -145,11 +136,14 @@ class CompareJob:
             if saved.get("minutes") == config.minutes:  # decided once: the same command resumes
                 epochs = saved["study"]["training"]["epochs"]
             else:
-                most = 60 * config.minutes / per_epoch
-                while epochs > runs.MIN_LIMITED_EPOCHS and runs.run_epochs(config, self.splits, epochs) > most:
+                while epochs > runs.MIN_LIMITED_EPOCHS and per_epoch * self._run_epochs(epochs) > 60 * config.minutes:
                     epochs -= 1
             job = replace(self, plan=runs.make_plan(replace(config, epochs=epochs), self.table))
-        return replace(job, seconds=per_epoch * runs.run_epochs(config, self.splits, epochs))
+        return replace(job, seconds=per_epoch * self._run_epochs(epochs))
+
+    def _run_epochs(self, epochs: int) -> int:
+        """Return the epochs of all runs of an activation, if none stops early."""
+        return len(self.splits) * (len(self.config.rates) * runs.trial_epochs(epochs) + epochs)
 
     def run(
         self,
@@ -174,9 +168,10 @@ class CompareJob:
                 return CompareResult(summary)
             with show_working("scoring networks and baselines", progress):
                 verdict, chosen = self._conclude(finals, store)
-            notes = [*self.notes, *runs.edge_notes(rates, self.config.rates)]
-            model, text = self._save(chosen, verdict, store) if chosen else (None, "")
-            result = CompareResult(summary, rates, notes, verdict, model, text)
+            notes, model = [*self.notes], out / MODEL_FILE if chosen else None
+            if chosen:
+                notes.append(self._save(chosen, verdict, store))
+            result = CompareResult(summary, rates, notes, verdict, model)
             more = {"minutes": self.config.minutes, "keys": [run.key for run in finals.runs]}
             save_study(self.plan, out, "compare", command, **more, **result.to_json())
             return result
@@ -184,10 +179,9 @@ class CompareJob:
     def _check_folder(self, out: Path) -> None:
         """Refuse to overwrite the model of another table or target."""
         source, data = self.table.source, _saved(out).get("study", {}).get("data", {})
-        path, target = data.get("path", source.path), data.get("target", source.target)
-        if (Path(path).resolve(), target) != (Path(source.path).resolve(), source.target):
-            other = f"{target!r} of {Path(path).name}"
-            raise UserError(f"{out} holds the comparison of {other}; choose another folder with --out")
+        path, target = Path(data.get("path", source.path)), data.get("target", source.target)
+        if (path.resolve(), target) != (Path(source.path).resolve(), source.target):
+            raise UserError(f"{out} holds the comparison of {target!r} of {path.name}; choose another folder with --out")
 
     def _conclude(self, finals: Plan, store: Store) -> tuple[SplitVerdict, RunConfig | None]:
         """Return the verdict and the run of the saved model; a diverged network scores like guessing."""
@@ -213,31 +207,24 @@ class CompareJob:
             diverged,
             one_split=self.config.time is not None,
         )
-        first = [run for run in usable if run.split == 1]
-        return verdict, min(first, key=lambda run: losses[run.key], default=None)
+        return verdict, min((run for run in usable if run.split == 1), key=lambda run: losses[run.key], default=None)
 
     def _network(self, run: RunConfig, store: Store) -> scoring.Estimator:
         return scoring.network_estimator(run, self.table, load_file(store.weights(run.key)))
 
-    def _save(self, run: RunConfig, verdict: SplitVerdict, store: Store) -> tuple[Path, str]:
-        path, chosen = store.folder / MODEL_FILE, "the lowest validation loss on the first split"
-        about = {
+    def _save(self, run: RunConfig, verdict: SplitVerdict, store: Store) -> str:
+        """Save a network as the model of the folder, and return a note on it."""
+        model = scoring.pipeline(self._network(run, store), 1, self.table)
+        model.about_ = {
             "target": self.table.source.target,
             "activation": run.activation,
-            "parameters": run.parameters,
-            "learning_rate": run.training.learning_rate,
-            "chosen": chosen,
             "metric": self.scorer.metric.key,
             "expected": asdict(verdict.estimates[run.activation]),
             "verdict": str(verdict),
-            "versions": {"boolit": __version__, "torch": str(torch.__version__), "python": platform.python_version()},
         }
-        save_model(scoring.pipeline(self._network(run, store), run, self.table, about), path)
-        name, score = paper_name(run.activation), verdict.score(run.activation)
-        return (
-            path,
-            f"The saved model is the network with {chosen}, of {name}. On new rows, expect its score in the table, {score}.",
-        )
+        save_model(model, store.folder / MODEL_FILE)
+        chosen, name = "with the lowest validation loss on the first split", paper_name(run.activation)
+        return f"the saved model is the network of {name} {chosen}; on new rows, expect {verdict.score(run.activation)}"
 
 
 def _saved(out: Path) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +22,6 @@ from boolit.lab.compare import CompareConfig
 from boolit.lab.datasets.embeddings import encode_photographs, weights_identity
 from boolit.lab.datasets.images import files_identity, images_by_class
 from boolit.lab.datasets.table import PreparedTable, TableSource
-from boolit.lab.results.names import paper_name
 from boolit.lab.runs import RunConfig, job
 from boolit.lab.studies import Plan, StudyFile, cohorts, plan
 from boolit.lab.training import Training, train
@@ -38,7 +36,6 @@ MIN_BATCH, MAX_BATCH = 16, 512
 PATIENCE_SHARE, MIN_PATIENCE = 0.15, 5
 TRIAL_SHARE, MIN_TRIAL_EPOCHS = 0.2, 2
 WEIGHT_DECAY = 1e-4
-LOSS = "valid_loss"
 MIN_LIMITED_EPOCHS = 3
 TIMED_STEPS, TIMED_SECONDS = 5, 0.5
 
@@ -50,7 +47,7 @@ def table_source(config: CompareConfig, progress: bool | None = None) -> TableSo
     if config.path.is_dir():
         path = _encode_images(config.path, str(config.weights) if config.weights else None, progress)
         options |= {"path": str(path), "target": IMAGE_TARGET, "task": "classify"}
-    return TableSource(resampled=True, **options)
+    return TableSource(**options)
 
 
 def _encode_images(folder: Path, weights: str | None, progress: bool | None) -> Path:
@@ -84,42 +81,35 @@ def make_plan(config: CompareConfig, table: PreparedTable) -> Plan:
     try:
         return plan(StudyFile(config.name, config.path, tables))
     except UserError as error:
-        _, is_size, rule = str(error).partition("sweep.params: ")
-        raise UserError(f"--budget {budget} is too small: {rule}") if is_size else error from None
+        raise UserError(str(error).replace("sweep.params", f"--budget {budget}")) from None
 
 
 def recipe(rows: int, epochs: int | None = None) -> dict[str, Any]:
-    """Return the recipe for a number of training rows: batches of about its root, a bounded number of rows seen.
+    """Return the recipe for a number of training rows. The batch is about its square root; epochs are fewer for many rows.
 
     The learning rate follows a cosine down to 0, so that an early stop is not mistaken for the rise of a cycle.
-
-    Example:
-        >>> {rows: [recipe(rows)[name] for name in ("batch", "epochs", "patience")] for rows in (100, 10_000, 320_000)}
-        {100: [16, 100, 15], 10000: [128, 100, 15], 320000: [512, 8, 5]}
     """
-    epochs = epochs or min(MAX_EPOCHS, max(MIN_EPOCHS, round(SAMPLES_SEEN / rows)))
     return {
         "optimizer": "adamw",
         "schedule": "cosine",
         "weight_decay": WEIGHT_DECAY,
-        "epochs": epochs,
         "batch": min(MAX_BATCH, max(MIN_BATCH, 1 << round(rows**0.5).bit_length())),
-        "patience": _patience(epochs),
+        **_length(epochs or min(MAX_EPOCHS, max(MIN_EPOCHS, round(SAMPLES_SEEN / rows)))),
     }
 
 
-def _patience(epochs: int) -> int:
-    return max(MIN_PATIENCE, round(PATIENCE_SHARE * epochs))
+def _length(epochs: int) -> dict[str, int]:
+    return {"epochs": epochs, "patience": max(MIN_PATIENCE, round(PATIENCE_SHARE * epochs))}
 
 
-def _trial_epochs(epochs: int) -> int:
+def trial_epochs(epochs: int) -> int:
+    """Return the epochs of a run that tries a rate, given those of a run that is measured."""
     return min(epochs, max(MIN_TRIAL_EPOCHS, round(TRIAL_SHARE * epochs)))
 
 
 def trial_plan(planned: Plan, splits: Sequence[int], rates: Sequence[float]) -> Plan:
     """Plan the runs that try every rate of every activation on every split."""
-    epochs = _trial_epochs(planned.study.training.epochs)
-    options = {"epochs": epochs, "patience": _patience(epochs)}
+    options = _length(trial_epochs(planned.study.training.epochs))
     runs = [
         run.replace(stage="rates", trial=True, seed=split, split=split, training=options | {"learning_rate": rate})
         for run in planned.runs
@@ -131,7 +121,7 @@ def trial_plan(planned: Plan, splits: Sequence[int], rates: Sequence[float]) -> 
 
 def losses(frame: pd.DataFrame) -> pd.Series[float]:
     """Return the validation loss of every run, infinite if it diverged."""
-    return frame.reindex(columns=[LOSS])[LOSS].where(frame["state"] == "finished").fillna(math.inf)
+    return frame.reindex(columns=["valid_loss"])["valid_loss"].where(frame["state"] == "finished").fillna(math.inf)
 
 
 def choose_rates(trials: pd.DataFrame) -> dict[ActivationSplit, float]:
@@ -139,10 +129,8 @@ def choose_rates(trials: pd.DataFrame) -> dict[ActivationSplit, float]:
 
     Of equal losses, and where all diverged, it is the lowest rate.
     """
-    columns = ["activation", "split", "learning_rate"]
-    ordered = trials.assign(loss=losses(trials)).sort_values(["activation", "split", "loss", "learning_rate"])
-    best = ordered.drop_duplicates(["activation", "split"])[columns]
-    return {(spec, int(split)): float(rate) for spec, split, rate in best.itertuples(index=False)}
+    ordered = trials.assign(loss=losses(trials)).sort_values(["loss", "learning_rate"])
+    return dict(ordered.groupby(["activation", "split"])["learning_rate"].first().to_dict())  # type: ignore[arg-type]
 
 
 def final_plan(planned: Plan, rates: Mapping[ActivationSplit, float]) -> Plan:
@@ -153,21 +141,6 @@ def final_plan(planned: Plan, rates: Mapping[ActivationSplit, float]) -> Plan:
         for (spec, split), rate in rates.items()
     ]
     return Plan(planned.name, None, planned.study, tuple(cohorts(runs)))
-
-
-def edge_notes(rates: Mapping[ActivationSplit, float], tried: Sequence[float]) -> list[str]:
-    """Name the activations whose rate on most splits is the highest or the lowest of those tried."""
-    at_edge = Counter(spec for (spec, _), rate in rates.items() if rate in (min(tried), max(tried)))
-    splits = max(split for _, split in rates)
-    names = ", ".join(paper_name(spec) for spec, count in at_edge.items() if 2 * count > splits)
-    if not names or len(tried) < 3:
-        return []
-    return [f"the lowest or highest rate was chosen on most splits for {names}; others may be better (--rates)"]
-
-
-def run_epochs(config: CompareConfig, splits: Sequence[int], epochs: int) -> int:
-    """Return the epochs of all runs of an activation, if none stops early."""
-    return len(splits) * (len(config.rates) * _trial_epochs(epochs) + epochs)
 
 
 def seconds_per_epoch(trials: Plan) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,21 +12,21 @@ import torch
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics import get_scorer, get_scorer_names
+from sklearn.metrics import get_scorer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
-from torch import Tensor, nn
+from torch import Tensor
 
-from boolit.errors import UserError
+from boolit.errors import UserError, user_input
 from boolit.lab.datasets.table import PreparedTable
 from boolit.lab.runs import Metric, RunConfig
-from boolit.nn import Activation
 from boolit.sklearn import LogicalMLPClassifier, LogicalMLPRegressor
 
 Estimator: TypeAlias = Any
 PERCENT = ("accuracy", "balanced_accuracy")
 RARE, DOMINANT = 0.1, 0.8  # share of a rare class among two; share of the largest of several
+LAYER = ("linear", "norm", "activation")  # what a hidden layer consists of, in order
 GUESS, LINEAR, BOOSTING = "guessing", "linear model", "gradient boosting"
 
 
@@ -42,14 +41,10 @@ class Scorer:
     def __init__(self, table: PreparedTable, name: str | None = None) -> None:
         self.table, self.note = table, ""
         self.name = name or self._default()
-        if self.name not in get_scorer_names():
-            near = get_close_matches(self.name, get_scorer_names(), 1)
-            hint = f"did you mean {near[0]}?" if near else "see sklearn.metrics.get_scorer_names()"
-            raise UserError(f"--metric {self.name} is not a scorer of scikit-learn; {hint}")
-        self._scorer = get_scorer(self.name)
-        negative = self.name.startswith("neg_")
+        with user_input():
+            self._scorer = get_scorer(self.name)
         shown = self.name.removeprefix("neg_").replace("root_mean_squared_error", "rmse")
-        self.metric = Metric(name=shown, goal="min" if negative else "max", percent=shown in PERCENT)
+        self.metric = Metric(name=shown, goal="max" if shown == self.name else "min", percent=shown in PERCENT)
 
     def __call__(self, estimator: Estimator, number: int) -> float:
         """Return the score of an estimator on the test rows of a split. Classes are numbers."""
@@ -59,11 +54,11 @@ class Scorer:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # such as a predicted class that no test row has; NaN is refused below
                 score = float(self._scorer(estimator, x, y))
+            if not math.isfinite(score):
+                raise ValueError(f"it is {score}")
         except (AttributeError, TypeError, ValueError) as error:  # the metric does not fit the target
             reason = " ".join(str(error).split())[:200]
             raise UserError(f"--metric {self.name} cannot be computed on the test rows of split {number} ({reason})") from None
-        if not math.isfinite(score):
-            raise UserError(f"--metric {self.name} is not finite on the test rows of split {number}")
         return score * self.metric.sign
 
     def _default(self) -> str:
@@ -86,7 +81,7 @@ def targets(table: PreparedTable) -> Any:
 
 
 def fit_baseline(name: str, table: PreparedTable, number: int) -> Estimator:
-    """Fit a model that shows what networks have to beat on all rows of a split that are not test rows."""
+    """Fit a baseline, for comparison with the networks, on the training and validation rows of a split."""
     weight, regression = table.source.class_weight, table.task == "regression"
     if name == GUESS:
         model: Estimator = DummyRegressor() if regression else DummyClassifier(strategy="prior")
@@ -108,8 +103,7 @@ def fit_baseline(name: str, table: PreparedTable, number: int) -> Estimator:
 
 def network_estimator(run: RunConfig, table: PreparedTable, weights: Mapping[str, Tensor]) -> Estimator:
     """Return the network of a run as an estimator that takes unscaled features and predicts numbers of classes."""
-    assert run.split is not None
-    resample, regression = table.resample(run.split), table.task == "regression"
+    resample, regression = table.resample(run.split or 1), table.task == "regression"
     kind = LogicalMLPRegressor if regression else LogicalMLPClassifier
     estimator: Any = kind(run.activation, width=list(run.widths), normalization="batch", dropout=0.0)
     estimator.n_features_in_, estimator.widths_ = table.x.shape[1], list(run.widths)
@@ -123,29 +117,19 @@ def network_estimator(run: RunConfig, table: PreparedTable, weights: Mapping[str
         module.unstandardize.scale.fill_(table.target_unit * resample.target_scale)
     else:
         estimator.classes_ = np.arange(len(table.classes))
-    _copy_weights(module.network, weights)
+    state = module.network.state_dict()
+    for name, values in weights.items():  # of a lab network, whose layers are in lists by kind
+        layer, place, rest = name.split(".", 2)
+        target = state[f"{len(LAYER) * int(place) + LAYER.index(layer)}.{rest}"]
+        target.zero_()[len(target) - len(values) :] = values  # one logit z is the two logits 0 and z
     return estimator
 
 
-def pipeline(estimator: Estimator, run: RunConfig, table: PreparedTable, about: Mapping[str, Any]) -> Pipeline:
+def pipeline(estimator: Estimator, split: int, table: PreparedTable) -> Pipeline:
     """Return the model that is saved: preparation with the medians of a split's training rows, and the network."""
-    assert run.split is not None
     numbers = slice(table.preparation.n_numbers_)
-    centers = table.resample(run.split).mean.double().numpy()
+    centers = table.resample(split).mean.double().numpy()
     medians = table.offset[numbers] + table.unit[numbers] * centers[numbers]
     if table.task != "regression":
         estimator.classes_ = np.array(table.classes)
-    model = Pipeline([("preparation", table.preparation.with_medians(medians)), ("network", estimator)])
-    model.about_ = dict(about)
-    return model
-
-
-@torch.no_grad()
-def _copy_weights(network: nn.Sequential, weights: Mapping[str, Tensor]) -> None:
-    """Copy the weights of a lab network, whose layers are in lists by kind, into a sequence of layers."""
-    for kind, type_ in {"linear": nn.Linear, "norm": nn.BatchNorm1d, "activation": Activation}.items():
-        for place, layer in enumerate(layer for layer in network if isinstance(layer, type_)):
-            for name, values in (*layer.named_parameters(), *layer.named_buffers()):
-                if name != "num_batches_tracked":
-                    source = weights[f"{kind}.{place}.{name}"]
-                    values.zero_()[len(values) - len(source) :] = source  # one logit z is the two logits 0 and z
+    return Pipeline([("preparation", table.preparation.with_medians(medians)), ("network", estimator)])

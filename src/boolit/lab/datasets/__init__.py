@@ -46,7 +46,6 @@ BUILT_IN = {  # names and classes by module
     "czsl.composed": {"composed": "Composed"},
     "czsl.mitstates": {"mitstates": "MitStates"},
     "embeddings": {"embeddings": "Embeddings"},
-    "images": {"pictures": "ImageFolder"},
     "images.arrays": {"cifar10": "Cifar10", "cifar100": "Cifar100", "digits": "Digits"}
     | {"fashion": "Fashion", "mnist": "Mnist", "stl10": "Stl10", "svhn": "Svhn"},
     "images.photographs": {"caltech101": "Caltech101", "cars": "Cars", "flowers": "Flowers"},

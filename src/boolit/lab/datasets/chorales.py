@@ -10,8 +10,8 @@ for a silent voice all pitches are equally likely.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal, TypeAlias
+from collections.abc import Sequence
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -34,9 +34,7 @@ NOTES = 3  # changed at most
 GAUSSIAN, COPY, EXTEND, UNIFORM = range(4)
 OPERATION = DeviceCopies(torch.tensor([GAUSSIAN] * 6 + [COPY] * 2 + [EXTEND] * 2 + [UNIFORM]))  # the weights, in 11ths
 
-Grid: TypeAlias = Literal["quarter", "sixteenth"]
-SIXTEENTHS: Mapping[Grid, int] = {"quarter": 4, "sixteenth": 1}
-SIXTEENTH_SAMPLES = {"train": 54_541, "valid": 18_180, "test": 18_669}
+SIXTEENTHS = 4  # of the file in a step
 REST = -1  # a silent voice in the file
 # NOTE[paper]: the paper says "3 octaves" for each voice, but not which. These hold every note of soprano, alto, tenor and bass
 # in all twelve transpositions except 0.035% of the bass, whose 42 pitches do not fit; those are moved by an octave.
@@ -44,16 +42,15 @@ LOWEST = torch.tensor([54, 46, 40, 33])
 
 
 class Chorales(PublishedDataset):
-    """Every excerpt of four steps on a ``grid``; 1 is genuine, 0 changed.
+    """Every excerpt of four quarters; 1 is genuine, 0 changed.
 
     Training excerpts are transposed, and half of them changed, in every step; those of the other splits once, with ``seed``.
 
-    NOTE[paper]: the grid is not given. On sixteenths a fifth of the excerpts repeats one chord, so quarters are the default.
+    NOTE[paper]: the length of a step is not given. In sixteenths, a fifth of the excerpts would repeat one chord.
     NOTE[paper]: which class is 1 and how test excerpts were drawn is not given: here like those of the training.
     """
 
     name: Literal["chorales"] = "chorales"
-    grid: Grid = "quarter"
     seed: int = Field(0, ge=0)
 
     task: ClassVar[Task] = "binary"
@@ -61,15 +58,14 @@ class Chorales(PublishedDataset):
     files = published_files("chorales")
 
     def describe(self) -> Description:
-        samples = self.samples if self.grid == "quarter" else SIXTEENTH_SAMPLES
-        return Description((CELLS * TOKENS,), 1, self.task, samples)
+        return Description((CELLS * TOKENS,), 1, self.task, self.samples)
 
     def load(self) -> Dataset:
         (content,) = read_contents(self.files).values()
         chorales = json.loads(content)
         splits = {}
         for name in ("train", "valid", "test"):
-            x = torch.cat([excerpts(tokens(steps), SIXTEENTHS[self.grid]) for steps in chorales[name]])
+            x = torch.cat([excerpts(tokens(steps)) for steps in chorales[name]])
             y = torch.ones(len(x), 1)
             if name != "train":
                 x, y = (part.squeeze(0) for part in draw(x[None], y[None], keys([self.seed], "chorales", name), 0))
@@ -89,12 +85,9 @@ def tokens(steps: Sequence[Sequence[int]]) -> Tensor:
     return numbers.masked_fill(silent, SILENCE).to(torch.uint8)
 
 
-def excerpts(chorale: Tensor, sixteenths: int) -> Tensor:
-    """Return every excerpt of four successive steps that are ``sixteenths`` apart.
-
-    Shape: ``(steps, voices)`` to ``(excerpts, 4, voices)``.
-    """
-    return chorale[::sixteenths].unfold(0, STEPS, 1).mT.contiguous()
+def excerpts(chorale: Tensor) -> Tensor:
+    """Return every excerpt of four successive quarters. Shape: ``(sixteenths, voices)`` to ``(excerpts, 4, voices)``."""
+    return chorale[::SIXTEENTHS].unfold(0, STEPS, 1).mT.contiguous()
 
 
 def one_hot(x: Tensor) -> Tensor:

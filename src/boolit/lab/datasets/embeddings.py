@@ -108,7 +108,7 @@ class Embeddings(Source):
     def describe(self) -> Description:
         images = describe(self.of)
         if images.task != "classes" or len(images.inputs) != 3 or images.inputs[0] != 3:
-            rule = "an encoder takes color images with classes, such as cifar10 or pictures"
+            rule = "an encoder takes color images with classes, such as cifar10 or flowers"
             raise UserError(f"{self.of.name} has samples of the shape {images.inputs}: {rule}")
         return Description((FEATURES,), images.outputs, "classes", images.samples)
 

@@ -1,10 +1,11 @@
-"""The user's own table as a dataset, with one fixed split or many resampled ones."""
+"""The user's own table as a dataset: every run has its own split of the rows."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -52,7 +53,6 @@ class TableSource(Source):
     groups: str | None = None  # column whose equal values stay in the same part of a split
     time: str | None = None  # column by which rows are ordered; later rows are tested on
     class_weight: Literal["balanced"] | None = None  # repeats the rows of rare classes
-    resampled: bool = False  # whether every run has its own split (``boolit compare``) instead of one fixed split
     seed: int = 0  # of the splits
     digest: str  # hash of the file's content, part of every run's key; computed if it is not given
 
@@ -68,18 +68,13 @@ class TableSource(Source):
     def load(self) -> Dataset:
         table = prepare_table(self)
         first = table.resample(1)
-        if self.resampled:
-            splits = {name: Split(table.x[:1].expand(len(rows), -1), table.y[rows]) for name, rows in first.rows.items()}
-            pool: Split | None = Split(table.x, table.y)
-        else:
-            pool, splits = None, {name: _standardized(table, first, rows) for name, rows in first.rows.items()}
         return Dataset(
-            splits,
+            {name: Split(table.x[:1].expand(len(rows), -1), table.y[rows]) for name, rows in first.rows.items()},
             table.task,
             len(table.classes) if table.task == "classes" else 1,
-            unit=table.target_unit * (1.0 if self.resampled else first.target_scale),
-            pool=pool,
-            resample=table.resample if self.resampled else None,
+            unit=table.target_unit,
+            pool=Split(table.x, table.y),
+            resample=table.resample,
             input_shape=(table.x.shape[1],),
         )
 
@@ -109,14 +104,9 @@ class PreparedTable:
     without_target: int  # number of rows that were left out
 
     @cached_property
-    def _resamples(self) -> dict[int, Resample]:
-        return {}
-
-    def resample(self, number: int) -> Resample:
-        """Return the rows of a split, and the center and scale of its training rows in stored units."""
-        if number not in self._resamples:
-            self._resamples[number] = self._resample(number)
-        return self._resamples[number]
+    def resample(self) -> Callable[[int], Resample]:
+        """A function that returns the rows of a split, and the center and scale of its training rows in stored units."""
+        return cache(self._resample)
 
     def rows(self, number: int) -> dict[str, npt.NDArray[np.int64]]:
         """Return the rows of a split without repetitions."""
@@ -195,7 +185,8 @@ def prepare_table(source: TableSource) -> PreparedTable:
     preparation = TablePreparation(source.levels).fit(features)
     classes, y, offset, unit = _encode_target(labels, task, target)
     strata = np.zeros(len(frame), np.int64) if task == "regression" else y.astype(np.int64)
-    splitter = RowSplitter(strata, _groups(frame, source), _times(frame, source), source.test, source.validation, source.seed)
+    groups = pd.factorize(as_text(frame[source.groups]))[0].astype(np.int64) if source.groups else None
+    splitter = RowSplitter(strata, groups, _times(frame, source), source.test, source.validation, source.seed)
     if len(np.unique(y[splitter.rows(1)["train"]])) < 2:
         raise UserError(f"the target {target!r} is the same in all training rows; more rows are needed")
     x, offsets, units = _stored_features(features, preparation)
@@ -227,7 +218,7 @@ def _labels(column: pd.Series[Any], name: str, task: TableTask | None) -> tuple[
 
 
 def _encode_target(labels: npt.NDArray[Any], task: Task, name: str) -> tuple[list[Any], Floats, float, float]:
-    distinct = sorted(set(labels.tolist()))
+    distinct, codes = np.unique(labels, return_inverse=True)
     if len(distinct) < 2:
         raise UserError(f"the target {name!r} is the same in every row; choose another column")
     if task == "regression":
@@ -236,12 +227,7 @@ def _encode_target(labels: npt.NDArray[Any], task: Task, name: str) -> tuple[lis
         return [], (values - offset) / unit, offset, unit
     if len(distinct) > MAX_CLASSES:
         raise UserError(f"the target {name!r} has {len(distinct):,} classes, more than {MAX_CLASSES:,}; use --task regress")
-    codes = {label: float(code) for code, label in enumerate(distinct)}
-    return distinct, np.array([codes[label] for label in labels.tolist()]), 0.0, 1.0
-
-
-def _groups(frame: pd.DataFrame, source: TableSource) -> npt.NDArray[np.int64] | None:
-    return None if source.groups is None else pd.factorize(as_text(frame[source.groups]))[0].astype(np.int64)
+    return distinct.tolist(), codes.astype(np.float64), 0.0, 1.0
 
 
 def _times(frame: pd.DataFrame, source: TableSource) -> Floats | None:
@@ -283,9 +269,3 @@ def _spread(values: Floats) -> tuple[float, float]:
     low, middle, high = (float(value) for value in np.quantile(known, (0.25, 0.5, 0.75)))
     unit = high - low or float(known.max() - known.min())
     return middle, unit if 0 < unit < np.inf else 1.0
-
-
-def _standardized(table: PreparedTable, resample: Resample, rows: Tensor) -> Split:
-    x = ((table.x[rows] - resample.mean) / resample.scale).nan_to_num(nan=0.0)
-    y = table.y[rows]
-    return Split(x, (y - resample.target_mean) / resample.target_scale if table.task == "regression" else y)

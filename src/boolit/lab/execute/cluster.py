@@ -32,7 +32,7 @@ from boolit.lab.execute.local import Failed, Stop, StudyProgress, Trained, envir
 from boolit.lab.runs import JSON, RunConfig, job
 from boolit.lab.studies import Cohort
 from boolit.lab.studies.planner import COHORT_BYTES, cohorts, divide
-from boolit.lab.training import Checkpoint, CohortResult, train
+from boolit.lab.training import Checkpoint, Outcome, train
 
 CONNECT_SECONDS = 10.0
 LOCAL_WAIT, REMOTE_WAIT = 30.0, 300.0  # seconds without any worker until the command gives up
@@ -40,7 +40,7 @@ CHECKPOINT_WAIT = 10.0  # seconds for workers to write their checkpoints when th
 RETRIES = 1  # of a cohort that raises an exception
 SHARE_OF_MEMORY = 0.5  # of a worker's memory for a cohort; the rest is for torch, the data and the results
 RESUMES = "finished runs are kept, and the same command resumes"
-TaskResult: TypeAlias = tuple[CohortResult, dict[str, JSON]]
+TaskResult: TypeAlias = tuple[list[Outcome], dict[str, JSON]]
 _ONE_AT_A_TIME = threading.Lock()  # the threads of torch belong to one training
 
 
@@ -147,11 +147,11 @@ def _connect(address: str) -> Client:
         try:
             address = str(json.loads(Path(address).read_text(encoding="utf-8"))["address"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"--cluster {address} is not a scheduler file ({one_line(error)}); {rule}") from error
+            raise UserError(f"--cluster {address} is not a scheduler file ({type(error).__name__}: {error}); {rule}") from error
     try:
         return Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
-        raise UserError(f"--cluster {address} does not answer ({one_line(error)}); {rule}") from error
+        raise UserError(f"--cluster {address} does not answer ({error}); {rule}") from error
 
 
 @dataclass(frozen=True)

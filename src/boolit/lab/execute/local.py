@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import shutil
 import signal
@@ -28,20 +29,20 @@ from boolit.lab.common.plugins import loaded_plugins
 from boolit.lab.common.progress import progress_bars
 from boolit.lab.execute.loggers import EpochLog, Logger, OnEpoch, call_logger, open_logger
 from boolit.lab.reports.report import Report, write_report
-from boolit.lab.results.store import Store, write_progress
+from boolit.lab.results.store import PROGRESS, Store
 from boolit.lab.runs import JSON, Result, RunConfig, job
 from boolit.lab.studies import Cohort, Plan, cohorts, load_study, save
 from boolit.lab.studies import plan as make_plan
-from boolit.lab.training import Checkpoint, CohortResult, Training, distributed, train
+from boolit.lab.training import Checkpoint, Outcome, Training, distributed, train
+from boolit.lab.training.train import EVERY_SECONDS
 from boolit.logic import cpu
 
 if TYPE_CHECKING:
     from boolit.lab.execute.cluster import Cluster
 
-CHECKPOINT_SECONDS = 30.0
 PROGRESS_SECONDS = 1.0  # between two updates of what `boolit watch` shows
 Stop: TypeAlias = Callable[[], bool]
-Trained: TypeAlias = tuple[Cohort, CohortResult, Mapping[str, JSON]]  # with the environment
+Trained: TypeAlias = tuple[Cohort, list[Outcome], Mapping[str, JSON]]  # with the environment
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,9 @@ class StudyProgress:
             return
         self._due = time.monotonic() + PROGRESS_SECONDS
         task = next(task for task in self._bars.tasks if task.id == self._study)
-        write_progress(self._folder, int(completed), self._total, task.speed, task.time_remaining)
+        counts = {"done": int(completed), "total": self._total, "rate": task.speed, "seconds_left": task.time_remaining}
+        with atomic_write(self._folder / PROGRESS) as part:
+            part.write_text(json.dumps(counts), encoding="utf-8")
 
 
 def execute(
@@ -168,7 +171,7 @@ def execute(
     device: str | torch.device | None = None,
     cluster: Cluster | None = None,
     checkpoint_dir: Path | None = None,
-    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    checkpoint_seconds: float = EVERY_SECONDS,
     loggers: Sequence[Logger] = (),
 ) -> ExecutionSummary:
     """Train every run that is missing from the store.
@@ -222,15 +225,15 @@ def execute(
                     if isinstance(outcome, Failed):
                         failures.append(outcome)
                         continue
-                    cohort, result, environment = outcome
+                    cohort, results, environment = outcome
                     if store is not None:
-                        _record(store, cohort, result, environment)
+                        _record(store, cohort, results, environment)
                     if log is not None:
-                        log.finish(cohort.runs, result)
+                        log.finish(cohort.runs, results)
                     if folder is not None:
                         shutil.rmtree(folder / cohort.key, ignore_errors=True)
                     trained += len(cohort.runs)
-                    diverged += sum(run.state == "diverged" for run in result.outcomes)
+                    diverged += sum(run.state == "diverged" for run in results)
                     bars.finish(len(cohort.runs))
     remaining = pending - trained - sum(len(failure.cohort.runs) for failure in failures)
     return ExecutionSummary(total - pending, trained, diverged, remaining, time.monotonic() - started, tuple(failures))
@@ -336,9 +339,8 @@ def _train_here(
         yield cohort, result, environment()
 
 
-def _record(store: Store, cohort: Cohort, result: CohortResult, environment: Mapping[str, JSON]) -> None:
-    seconds = result.seconds / len(cohort.runs)
-    pairs = list(zip(cohort.runs, result.outcomes, strict=True))
+def _record(store: Store, cohort: Cohort, outcomes: Sequence[Outcome], environment: Mapping[str, JSON]) -> None:
+    pairs = list(zip(cohort.runs, outcomes, strict=True))
     for run, outcome in pairs:  # before the results: a recorded run always has its weights
         if outcome.weights is not None:
             path = store.weights(run.key)
@@ -348,7 +350,7 @@ def _record(store: Store, cohort: Cohort, result: CohortResult, environment: Map
                     save_file(outcome.weights, part)
             except OSError as error:
                 raise UserError(f"cannot write {path}: {error.strerror or error}; the same command resumes") from error
-    store.record(Result(run, outcome.state, outcome.metrics, outcome.history, seconds, environment) for run, outcome in pairs)
+    store.record(Result(run, end.state, end.metrics, end.history, end.seconds, environment) for run, end in pairs)
 
 
 def environment() -> dict[str, JSON]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from boolit.errors import UserError
 from boolit.lab.runs import RunConfig
-from boolit.lab.training import CohortResult, Training
+from boolit.lab.training import Outcome, Training
 
 OnEpoch: TypeAlias = Callable[[RunConfig, int, Mapping[str, float]], object]
 
@@ -123,18 +123,17 @@ class EpochLog:
         """Log the epochs that a training has completed, without those after a run has stopped or diverged."""
         if training.at.step:
             return
-        early, trained = training.early_stopping, training.finite_epochs.clamp(max=training.at.epoch)
-        trained = trained.minimum(early.trained) if early else trained
-        for place, (run, epochs) in enumerate(zip(runs, trained.tolist(), strict=True)):
+        trained = training.trained.clamp(max=training.at.epoch).tolist()
+        for place, (run, epochs) in enumerate(zip(runs, trained, strict=True)):
 
             def metrics(epoch: int, place: int = place) -> dict[str, float]:
                 return {name: float(values[epoch][place]) for name, values in training.history.items()}
 
             self._log(run, epochs, metrics)
 
-    def finish(self, runs: Sequence[RunConfig], result: CohortResult) -> None:
+    def finish(self, runs: Sequence[RunConfig], outcomes: Sequence[Outcome]) -> None:
         """Log what a worker has trained, and close the logs of runs."""
-        for run, outcome in zip(runs, result.outcomes, strict=True):
+        for run, outcome in zip(runs, outcomes, strict=True):
 
             def metrics(epoch: int, history: Mapping[str, Sequence[float]] = outcome.history) -> dict[str, float]:
                 return {name: values[epoch] for name, values in history.items()}

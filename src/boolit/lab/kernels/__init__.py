@@ -44,8 +44,7 @@ def _load() -> ctypes.CDLL | None:
 LIBRARY = _load()
 
 
-def addresses(*tensors: Tensor) -> list[int]:
-    """Return the addresses of tensors, which the caller has to keep alive."""
+def _addresses(*tensors: Tensor) -> list[int]:
     return [values.data_ptr() for values in tensors]
 
 
@@ -73,7 +72,7 @@ class _BatchNorm(torch.autograd.Function):
         x = x.contiguous()
         out, statistics = torch.empty_like(x), x.new_empty(2, *weight.shape)
         sizes = (weight.numel(), x.shape[2], x.shape[1], weight.stride(0), bias.stride(0))
-        LIBRARY.boolit_normalize(*sizes, eps, momentum, *addresses(x, weight, bias, out, *statistics, mean, var))
+        LIBRARY.boolit_normalize(*sizes, eps, momentum, *_addresses(x, weight, bias, out, *statistics, mean, var))
         ctx.save_for_backward(x, weight, statistics)
         return out
 
@@ -85,7 +84,7 @@ class _BatchNorm(torch.autograd.Function):
         above = above.contiguous()
         out, gradients = torch.empty_like(x), torch.empty_like(statistics)
         sizes = (weight.numel(), x.shape[2], x.shape[1], weight.stride(0))
-        LIBRARY.boolit_normalize_backward(*sizes, *addresses(x, above, weight, *statistics, out, *gradients))
+        LIBRARY.boolit_normalize_backward(*sizes, *_addresses(x, above, weight, *statistics, out, *gradients))
         return out, *gradients.unbind(), None, None, None, None
 
 
@@ -101,7 +100,7 @@ def look_up(images: Tensor, origins: Tensor) -> Tensor:
         images, origins = images.contiguous(), origins.contiguous()
         assert (origins.shape, origins.dtype) == ((count, 2, 3), torch.int64)
         out = torch.empty_like(images)
-        LIBRARY.boolit_look_up(images.itemsize, count, height, width, *addresses(images, origins, out))
+        LIBRARY.boolit_look_up(images.itemsize, count, height, width, *_addresses(images, origins, out))
         return out
     x, y = (torch.arange(size, device=images.device) for size in (width, height))
     by_x, by_y, start = origins.view(count, 2, 3, 1, 1).unbind(2)

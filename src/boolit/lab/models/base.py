@@ -45,7 +45,7 @@ class Stacked(nn.Module, ABC):
 
     @abstractmethod
     def weights(self, run: int) -> dict[str, Tensor]:
-        """Return a run's parameters and buffers as views, by their names in the family's plain network."""
+        """Return views of one run's parameters and buffers, named as in the network that `Family.network` builds."""
 
 
 class Family(BaseModel, ABC):

@@ -1,9 +1,9 @@
-"""The CNN of the paper on MNIST: six convolutions, pooled after every second, and three linear layers (a:mnist).
+"""The paper's CNN for MNIST: six convolutions, with pooling after every second one, and three linear layers (a:mnist).
 
 NOTE[paper]: the paper does not say how a budget becomes widths. The authors' code doubles or halves the size, in ever smaller
-steps, until an estimate of the parameter count without batch norm is within 200 plus 1 % of the budget, and then rounds every
-width down to a multiple of the activation's width multiple. We do the same, because it gives the networks of the paper's table,
-although they have up to 15 % fewer parameters than their budget.
+steps, until an estimate of the parameter count without batch norm is within 200 plus 1 % of the budget. It then rounds every
+width down to what the activation can take (its ``width_multiple``). We do the same, because it gives the networks of the
+paper's table, although they have up to 15 % fewer parameters than their budget.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def approximate_parameters(channels: int, cells: int, outputs: int, features: fl
 class CnnNetwork(nn.Module):
     """One network, from ``(batch, height, width)`` or ``(batch, channels, height, width)`` to ``(batch, outputs)``.
 
-    Images have channels last in memory, which makes convolution and pooling faster on a CPU.
+    Images have channels last in memory, which makes convolution and pooling faster on a CPU, and activations see that order.
     """
 
     def __init__(self, inputs: Shape, outputs: int, widths: Sequence[int], spec: str, normalized: str = "all") -> None:
@@ -124,7 +124,7 @@ class CnnNetwork(nn.Module):
             raise UserError(f"widths {list(widths)}: a CNN has {layers}; give a width for each")
         features, cells = _image(inputs)
         self.convolution, self.norm, self.linear = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
-        self.activation = nn.ModuleList(boolit.activation(spec, dim=1) for _ in widths)
+        self.activation = nn.ModuleList(boolit.activation(spec, dim=-1) for _ in widths)
         out_features = boolit.activation(spec).out_features
         for i, width in enumerate(widths[:CONVOLUTIONS]):
             self.convolution.append(nn.Conv2d(features, width, 3, padding=1))
@@ -140,7 +140,7 @@ class CnnNetwork(nn.Module):
         x = x.unsqueeze(1) if x.dim() == 3 else x
         x = x.clone(memory_format=torch.channels_last)  # not `contiguous`, which does nothing with one channel
         for i, (convolution, norm) in enumerate(zip(self.convolution, self.norm, strict=True)):
-            x = self.activation[i](norm(convolution(x)))
+            x = self.activation[i](norm(convolution(x)).movedim(1, -1)).movedim(-1, 1)
             x = F.max_pool2d(x, 2) if i % 2 else x
         x = x.flatten(1)
         for linear, activation in zip(self.linear, self.activation[CONVOLUTIONS:], strict=False):

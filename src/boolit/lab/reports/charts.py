@@ -7,7 +7,7 @@ replaces each color by its counterpart. Files have a legend of their own.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -76,7 +76,7 @@ class Chart:
         return path
 
 
-def series(activations: Sequence[str]) -> list[dict[str, Any]]:
+def series(activations: Iterable[str]) -> list[dict[str, Any]]:
     """Return what the page's legend shows of each activation."""
     looks = ((spec, style(spec)) for spec in activations)
     return [

@@ -156,15 +156,10 @@ def html_page(sections: Sequence[Section], live: str = "") -> str:
     )
     style = (FOLDER / "page.css").read_text(encoding="utf-8")
     texts = {"policy": policy, "style": Markup(style), "script": Markup(script), "vega": Markup(vega)}
-    legends = [series(_activations(section)) for section in sections]
+    legends = [series(dict.fromkeys(spec for chart in part.charts for spec in chart.activations)) for part in sections]
     charts = [{chart.name: chart.spec() for chart in section.charts} for section in sections]
     data = [{"series": legend, "charts": specs} for legend, specs in zip(legends, charts, strict=True)]
-    template = _template()
-    return template.render(title=title, sections=sections, live=live, legends=legends, data=data, **texts)
-
-
-def _activations(section: Section) -> list[str]:
-    return list(dict.fromkeys(spec for chart in section.charts for spec in chart.activations))
+    return _template().render(title=title, sections=sections, live=live, legends=legends, data=data, **texts)
 
 
 @cache
@@ -317,9 +312,8 @@ def _compare(saved: SavedStudy, store: Store) -> Section:
     entries = {"title": saved.plan.study.title} | _entries(saved, store, stored)
     if "comparison" not in more:
         return Section(kind="compare", done=len(stored), planned=None, **entries)
-    paragraphs = more.get("paragraphs", ())
     result = TypeAdapter(SplitVerdict).validate_python(more["comparison"])
-    return compare_section(frame, store.curves(frame["key"]), result, more["verdict"], paragraphs=paragraphs, **entries)
+    return compare_section(frame, store.curves(frame["key"]), result, more["verdict"], paragraphs=more["notes"], **entries)
 
 
 def compare_section(

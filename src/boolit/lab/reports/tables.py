@@ -24,7 +24,6 @@ from boolit.lab.results.names import (
     MINUS,
     channels_of,
     format_p,
-    format_setting,
     latex_escape,
     metric_label,
     paper_name,
@@ -188,7 +187,7 @@ def study_tables(comparisons: Sequence[Comparison], title: str, frame: pd.DataFr
 
 
 def ranking(comparisons: Sequence[Comparison]) -> list[str]:
-    """Return the activations in the order of the last comparison, the deepest and largest; others follow."""
+    """Return all activations, ordered as in the last comparison (of the deepest, largest networks) and then the others."""
     return list(dict.fromkeys(s.activation for comparison in reversed(comparisons) for s in comparison.summaries))
 
 
@@ -396,7 +395,7 @@ def search_table(frame: pd.DataFrame, metric: Metric, names: Sequence[str], titl
     for name in ("seeds", "diverged"):
         builder.add(name, [str(count) for count in columns[name]], value=columns[name])
     for name in names:
-        builder.add(name.replace("_", " "), [format_setting(value) for value in columns[name]], value=columns[name])
+        builder.add(name.replace("_", " "), [f"{value:.7g}" for value in columns[name]], value=columns[name])
     note = "Means over the seeds of each setting, on the rows that chose it: they say nothing about new rows."
     return builder.table(
         title, note, "A diverged run counts as the worst that did not. #2 is an activation's second-best setting."
@@ -422,7 +421,7 @@ def to_csv(table: Table) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """Return LaTeX for the package booktabs."""
+    """Return the table in LaTeX, using the package booktabs."""
     wrappers = {"bold": r"\textbf{{{}}}", "italic": r"\textit{{{}}}", "underlined": r"\underline{{{}}}"}
     cells = _cells(table, "latex", latex_escape, wrappers)
     caption = latex_escape(" ".join([f"{table.title}.", *table.notes]))

@@ -142,19 +142,6 @@ def _short(number: int) -> str:
     return str(number)
 
 
-def format_setting(value: float) -> str:
-    """Return a hyper-parameter in three digits, or in more if it would look like 1.
-
-    Example:
-        >>> format_setting(0.00123456), format_setting(0.9998), format_setting(0.99, ), format_setting(64)
-        ('0.00123', '0.9998', '0.99', '64')
-    """
-    text = f"{value:.3g}"
-    if float(text) == 1 != value:
-        text = f"{value:.{1 - math.floor(math.log10(abs(1 - value)))}f}".rstrip("0")
-    return text
-
-
 def format_p(p: float) -> str:
     """Return a p-value with two digits: one below 0.001, three near 0.05.
 

@@ -66,13 +66,6 @@ _ERRORS = {  # parts of SQLite's messages, and what the user can do
 }
 
 
-def write_progress(folder: Path, done: int, total: int, rate: float | None, seconds_left: float | None) -> None:
-    """Write the counts that a command shows on its terminal, for readers of the folder."""
-    entries = {"done": done, "total": total, "rate": rate, "seconds_left": seconds_left}
-    with atomic_write(folder / PROGRESS) as part:
-        part.write_text(json.dumps(entries), encoding="utf-8")
-
-
 class Store:
     """The runs of one results folder.
 
@@ -94,7 +87,7 @@ class Store:
 
     @property
     def path(self) -> Path:
-        """The SQLite file."""
+        """Path of the SQLite file."""
         return self.folder / FILE
 
     def __enter__(self) -> Store:

@@ -202,7 +202,7 @@ def _check(study: Study, data: Description, fail: Fail) -> None:
     if metric.split not in data.samples:
         raise fail("metric.split", f"{metric.split!r} is not a split of the data; it has {', '.join(data.samples)}")
     _check_metric("metric.name", metric.name, metric.split, data, fail)
-    for recipe in map(study.recipe, study.sweep.activation):
+    for recipe in (study.tuned(spec).training for spec in study.sweep.activation):
         for name in recipe.metrics:
             if name not in _registered_metrics(task):
                 raise fail("training.metrics", f"{name!r} is not a registered metric of {task} data")

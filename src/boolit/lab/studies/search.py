@@ -2,7 +2,7 @@
 
 Each round draws settings within bounds and trains each once; then the bounds close in on the round's best settings. The best
 settings of all rounds are trained with many seeds, and the one with the best mean wins. The runs of a search never read test
-rows (`boolit.lab.datasets`), and no seed of a study takes part.
+rows (`boolit.lab.datasets`), and their seeds are not those of any study.
 """
 
 from __future__ import annotations

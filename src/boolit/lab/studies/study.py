@@ -31,7 +31,6 @@ SHIPPED = Path(__file__).parent / "definitions"
 T = TypeVar("T")
 Location: TypeAlias = tuple[str, ...]
 Fail: TypeAlias = Callable[[str, str], UserError]
-_NAME = re.compile(r"[\w+-][\w+. -]{0,99}", re.ASCII)  # names of studies and profiles become names of folders
 _BARE_WORD = re.compile(r"[A-Za-z_][\w+.-]*")
 
 
@@ -123,10 +122,6 @@ class Study(Section):
     search: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]] = {}
     keep_weights: bool = False
 
-    def recipe(self, spec: str) -> Recipe:
-        """Return the recipe of an activation: the study's, updated with the activation's own hyper-parameters."""
-        return self.tuned(spec).training
-
     def tuned(self, spec: str) -> Study:
         """Return the study with an activation's own hyper-parameters in its training, model and width."""
         setting = sort_setting(self.hparams.get(spec, {}), self.model, self.training)
@@ -192,9 +187,6 @@ def load_study(name_or_path: str | Path) -> StudyFile:
     profiles = file.tables.get("profiles", {})
     if not isinstance(profiles, dict) or not all(isinstance(profile, dict) for profile in profiles.values()):
         raise UserError(f"{path}: profiles: write each profile as a table, such as [profiles.quick]")
-    for name in (file.name, *profiles):
-        if not _NAME.fullmatch(name):
-            raise UserError(f"{path}: {name!r} cannot name a folder of results; use letters, digits, -, _, + and dots")
     for profile in (None, *profiles):
         file.resolve(profile)
     return file
@@ -214,8 +206,6 @@ def _find(name_or_path: str | Path) -> Path:
 def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
-    except UserError:
-        raise
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
@@ -263,7 +253,7 @@ def _validate(layers: Sequence[tuple[str, dict[str, Any]]]) -> tuple[Study, Fail
         study = Study.model_validate(tables)
         for spec in study.hparams:
             location = ("hparams", spec)
-            study.recipe(spec)
+            study.tuned(spec)
     except ValidationError as error:
         raise _error(origins, *_first_mistake(error, tables, location)) from None
     except OSError as error:

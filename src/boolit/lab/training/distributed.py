@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 @contextmanager
 def processes() -> Iterator[None]:
-    """Join the process group of torchrun, if this process was started by it with others.
+    """Join the process group of torchrun, if torchrun started this process and others.
 
-    After an error the group is not destroyed, which would wait for the other processes; torchrun ends them. The leader reports
-    the error; a process that only notices a lost connection exits silently.
+    After an error the group is left to torchrun, which ends all processes: destroying it would wait for the others. The leader
+    reports the error. A process that only notices a lost connection exits silently.
     """
     if not dist.is_available() or "RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield
@@ -67,13 +67,6 @@ def part(count: int) -> range:
     """Return this process's share of ``count`` samples."""
     first, last = (count * edge // size() for edge in (rank(), rank() + 1))
     return range(first, last)
-
-
-def broadcast(values: Tensor) -> Tensor:
-    """Replace values by the leader's, in place."""
-    if size() > 1:
-        dist.broadcast(values, 0)
-    return values
 
 
 def broadcast_object(value: T) -> T:

@@ -51,10 +51,6 @@ class Job:
     resamples: tuple[Resample, ...] = ()
     trial: bool = False
 
-    def __post_init__(self) -> None:
-        if any(recipe.shape() != self.recipe.shape() for recipe in self.recipes):
-            raise ValueError(f"runs of one cohort must share their recipe except for {', '.join(PER_RUN)}")
-
     @property
     def recipe(self) -> Recipe:
         """The options that all runs share."""
@@ -72,7 +68,7 @@ class Job:
 
     @cached_property
     def extra_metrics(self) -> ExtraMetrics | None:
-        """The metrics that the data or the recipe add, of all outputs on a split."""
+        """A function that computes the dataset's and the recipe's additional metrics from all outputs on a split, or None."""
         dataset, names = self.dataset, self.recipe.metrics
         if not names:
             return dataset.extra_metrics
@@ -173,11 +169,10 @@ class Batches:
         job: the runs.
         prepared_on: device on which samples are gathered, drawn, augmented and encoded.
         device: device of the networks.
-        batch_last: whether flat samples are laid out with the batch last in memory, as stacked layers read them.
     """
 
-    def __init__(self, job: Job, prepared_on: torch.device, device: torch.device, batch_last: bool) -> None:
-        self._job, self._prepared_on, self._device, self._batch_last = job, prepared_on, device, batch_last
+    def __init__(self, job: Job, prepared_on: torch.device, device: torch.device) -> None:
+        self._job, self._prepared_on, self._device = job, prepared_on, device
         name = job.recipe.augmentation
         self._augment = AUGMENTATIONS.get(name) if name else None
         self._keys = {name: keys(job.seeds, name).to(prepared_on) for name in ("augmentation", "draw")}
@@ -222,7 +217,7 @@ class Batches:
             self._x, self._y = gather(train.x, rows).to(self._prepared_on), gather(train.y, rows).to(self._prepared_on)
         if not self._redraws:
             x = job.dataset.encode(self._x)
-            x = x.mT.contiguous().mT if self._batch_last and x.dim() == 3 else x
+            x = x.mT.contiguous().mT if job.stacked and x.dim() == 3 else x  # the batch last, as stacked layers read it
             self._x, self._y = x.to(self._device), self._y.to(self._device)
 
 
@@ -234,22 +229,15 @@ class ResampledRows:
 
     def __init__(self, job: Job, device: torch.device) -> None:
         assert job.dataset.pool is not None
-        self._pool, self._device, self._resamples = job.dataset.pool, device, job.resamples
+        self._pool, self._device, resamples = job.dataset.pool, device, job.resamples
         self._regression = job.dataset.task == "regression"
-        self._names = ("train", *job.eval_splits)
         self._cache: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
-
-    @cached_property
-    def _rows(self) -> dict[str, Tensor]:
-        device = self._pool.x.device
-        return {name: torch.stack([each.rows[name] for each in self._resamples]).to(device) for name in self._names}
-
-    @cached_property
-    def _moments(self) -> tuple[Tensor, ...]:
-        mean, scale = (torch.stack([getattr(each, name) for each in self._resamples]) for name in ("mean", "scale"))
-        names = ("target_mean", "target_scale")
-        of_target = (torch.tensor([getattr(each, name) for each in self._resamples]).view(-1, 1, 1) for name in names)
-        return tuple(v.to(self._device) for v in (mean.unsqueeze(1), scale.unsqueeze(1), *of_target))
+        rows = {name: torch.stack([each.rows[name] for each in resamples]) for name in ("train", *job.eval_splits)}
+        self._rows = {name: numbers.to(self._pool.x.device) for name, numbers in rows.items()}
+        moments = [torch.stack([getattr(each, name) for each in resamples]).unsqueeze(1) for name in ("mean", "scale")]
+        for name in ("target_mean", "target_scale"):
+            moments.append(torch.tensor([getattr(each, name) for each in resamples]).view(-1, 1, 1))
+        self._moments = [values.to(device) for values in moments]
 
     def take(self, split: str, runs: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
         """Return the samples and targets at places ``(runs, samples)`` of some runs' splits."""

@@ -16,12 +16,12 @@ from boolit.errors import UserError
 from boolit.lab.common.devices import torch_threads
 from boolit.lab.common.random import derive
 from boolit.lab.training.job import Job
+from boolit.lab.training.optimizers import RAMP_STEPS
 from boolit.lab.training.train import new_training, useful_threads
 
 PER_DECADE = 4
 EXPONENTS = (-5.0, 0.0)
 SEEDS = 3
-STEPS = 100
 AVERAGED_STEPS = 25
 NEARLY = 0.9  # of the best rate's fall
 
@@ -55,29 +55,17 @@ def plateau(final: Tensor) -> tuple[int, int]:
     """
     best, start = int(final.argmin()), final[final.isfinite()][0]
     near = final <= final[best] + (1 - NEARLY) * (start - final[best])
-    low = best
-    while low > 0 and near[low - 1]:
-        low -= 1
-    high = best
-    while high + 1 < len(final) and near[high + 1]:
-        high += 1
-    return low, high
+    below, above = (int(side.int().cumprod(0).sum()) - 1 for side in (near[: best + 1].flip(0), near[best:]))
+    return best - below, best + above
 
 
 def _final_losses(job: Job, rates: Tensor) -> Tensor:
     """Return the mean loss of each rate's networks over the last steps, infinite if one of them diverged."""
-    trial = _trial_job(job, rates)
-    highest = rates.repeat_interleave(SEEDS)
-
-    def ramp(epoch: int) -> Tensor:
-        steps = torch.arange(trial.steps_per_epoch, dtype=torch.float64) + epoch * trial.steps_per_epoch
-        return ((steps + 1) / STEPS).clamp(max=1).unsqueeze(1) * highest
-
-    losses = []
+    trial, losses = _trial_job(job, rates), []
     with torch_threads(useful_threads(trial)):
-        training = new_training(trial, rates=ramp)
+        training = new_training(trial)
         training.begin_epoch()
-        for _ in range(STEPS):
+        for _ in range(RAMP_STEPS):
             if not training.done:
                 training.step()
             losses.append(training.of_all_runs(training.loss.cpu()))
@@ -87,14 +75,12 @@ def _final_losses(job: Job, rates: Tensor) -> Tensor:
 
 def _trial_job(job: Job, rates: Tensor) -> Job:
     """Return the job of all rates in float32, without a prelude and early stopping, which would keep rates from rising."""
-    epochs = STEPS // job.steps_per_epoch + 2
-    update = {"learning_rate": 1.0, "epochs": epochs, "prelude": 0, "patience": None, "precision": "float32"}
-    runs = len(rates) * SEEDS
-    only_train = replace(job.dataset, splits={"train": job.dataset.splits["train"]}, probes=())
+    update = {"schedule": "ramp", "epochs": RAMP_STEPS // job.steps_per_epoch + 2, "prelude": 0, "patience": None}
+    recipe = job.recipe.model_copy(update=update | {"precision": "float32"})
     return replace(
         job,
-        dataset=only_train,
-        recipes=(job.recipe.model_copy(update=update),) * runs,
+        dataset=replace(job.dataset, splits={"train": job.dataset.splits["train"]}, probes=()),
+        recipes=tuple(recipe.model_copy(update={"learning_rate": rate}) for rate in rates.tolist() for _ in range(SEEDS)),
         seeds=tuple(derive(i, "learning-rate finder") for _ in rates for i in range(SEEDS)),
-        resamples=job.resamples[:1] * runs,
+        resamples=job.resamples[:1] * len(rates) * SEEDS,
     )

@@ -17,29 +17,11 @@ from torch import Tensor
 
 from boolit.lab import kernels
 from boolit.lab.models import Family, Stacked
-from boolit.lab.training.recipe import HYPER, SCHEDULES, Hyper, Optimizer, Recipe
+from boolit.lab.training.recipe import HYPER, Hyper, Optimizer
 
 START_DIVISOR, FINAL_DIVISOR = 25.0, 1e4  # of OneCycleLR
 LOWEST = 1e-8  # rate at both ends of the triangular schedule
-
-
-def epoch_rates(recipe: Recipe, epoch: int, steps: int, highest: Tensor, peak: Tensor) -> Tensor:
-    """Return the rates of an epoch's steps, ``(steps, runs)`` in float64, from ``highest`` and ``peak`` of each run."""
-    if epoch < recipe.prelude:
-        return torch.full((steps, len(highest)), recipe.prelude_rate, dtype=torch.float64)
-    first, total = ((number - recipe.prelude) * steps for number in (epoch, recipe.epochs))
-    return learning_rates(recipe.schedule, torch.arange(first, first + steps), total, highest, peak)
-
-
-def learning_rates(schedule: str, steps: Tensor, total: int, highest: Tensor, peak: Tensor) -> Tensor:
-    """Return the learning rates at some of ``total`` steps, ``(steps, runs)`` in float64.
-
-    Example:
-        >>> learning_rates("cosine", torch.arange(3), 4, torch.ones(1), torch.ones(1)).squeeze(1)
-        tensor([1.0000, 0.8536, 0.5000], dtype=torch.float64)
-    """
-    rates = SCHEDULES.get(schedule)(steps.double().unsqueeze(1), total, highest.double(), peak.double())
-    return torch.as_tensor(rates, dtype=torch.float64).expand(len(steps), len(highest))
+RAMP_STEPS = 100
 
 
 def constant(_steps: Tensor, _total: int, highest: Tensor, _peak: Tensor) -> Tensor:
@@ -65,6 +47,11 @@ def triangular(steps: Tensor, total: int, highest: Tensor, peak: Tensor) -> Tens
     turn = (peak * total).floor().clamp(1, max(total - 1, 1))
     share = torch.where(steps <= turn, steps / turn, (total - steps) / (total - turn))
     return LOWEST + (highest - LOWEST) * share
+
+
+def ramp(steps: Tensor, _total: int, highest: Tensor, _peak: Tensor) -> Tensor:
+    """Rise linearly to the highest rate in `RAMP_STEPS` steps, and stay there."""
+    return ((steps + 1) / RAMP_STEPS).clamp(max=1) * highest
 
 
 def _cosine(first: Tensor, last: Tensor, share: Tensor) -> Tensor:
@@ -102,7 +89,7 @@ class StackedOptimizer:
         self._kernel: Callable[..., None] | None = None
         if kind.rule is not None and kernels.LIBRARY is not None and values.is_cpu and values.dtype == torch.float32:
             moments = [*self.state.values()]
-            pointers = kernels.addresses(values, moments[0], moments[-1], self._sizes, *self._factors)
+            pointers = [each.data_ptr() for each in (values, moments[0], moments[-1], self._sizes, *self._factors)]
             self._kernel = partial(kernels.LIBRARY.boolit_step, kind.rule, len(sizes), *values.shape, *pointers)
 
     def prepare(self, first: int, rates: Tensor) -> None:
@@ -161,14 +148,14 @@ def _adam(
     values.addcmul_(mean / (square.sqrt() * by["root"] + by["eps"]) * rate_factor, by["minus"])
 
 
-def _torch_sgd(groups: list[dict[str, Any]], hyper: Mapping[str, float], fused: bool) -> torch.optim.Optimizer:
-    return torch.optim.SGD(groups, lr=0.0, momentum=hyper["momentum"], fused=fused)
-
-
 def _torch_adam(
     groups: list[dict[str, Any]], hyper: Mapping[str, float], fused: bool, kind: type[torch.optim.Adam] = torch.optim.Adam
 ) -> torch.optim.Optimizer:
     return kind(groups, lr=0.0, betas=(hyper["beta1"], hyper["beta2"]), eps=hyper["eps"], fused=fused)
+
+
+def _torch_sgd(groups: list[dict[str, Any]], hyper: Mapping[str, float], fused: bool) -> torch.optim.Optimizer:
+    return torch.optim.SGD(groups, lr=0.0, momentum=hyper["momentum"], fused=fused)
 
 
 SGD = Optimizer(("velocity",), _sgd_numbers, _sgd, _torch_sgd, rule=0)

@@ -5,14 +5,13 @@ Boolit's own optimizers, schedules, losses and metrics are entries of these regi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 import torch
 import torch.nn.functional as F
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
 from boolit.lab.common.plugins import Registry
@@ -90,7 +89,7 @@ OPTIMIZERS: Registry[Optimizer] = Registry(
 )
 SCHEDULES: Registry[Callable[[Tensor, int, Tensor, Tensor], Tensor]] = Registry(
     "schedule",
-    {name: f"{_OPTIMIZERS}:{name.replace('-', '_')}" for name in ("constant", "cosine", "one-cycle", "triangular")},
+    {name: f"{_OPTIMIZERS}:{name.replace('-', '_')}" for name in ("constant", "cosine", "one-cycle", "ramp", "triangular")},
 )
 AUGMENTATIONS: Registry[Callable[[Tensor, Tensor, int], Tensor]] = Registry(
     "augmentation", {name: f"{_AUGMENTATIONS}:{name.replace('-', '_')}" for name in ("jitter", "affine", "autoaugment-cifar10")}
@@ -109,15 +108,15 @@ METRICS: Registry[MetricInfo] = Registry(
 
 
 def register_optimizer(*state: str, **options: float) -> Callable[[Function], Function]:
-    """Register a function that makes one optimizer step under its own name; a decorator.
+    """Decorate a function that makes one optimizer step, to register it under the function's name.
 
     The function is called as ``step(values, gradient, state, rate, hyper, number)`` and changes values and state in place, by
-    elementwise operations only. That is all stacked training needs, and it serves networks that train alone as well.
+    elementwise operations only. It then works for stacked runs and for networks that train alone.
 
     - ``values``, ``gradient``: tensors of one shape. Stacked runs are the rows of a matrix ``(runs, parameters)``.
     - ``state``: the tensors that the decorator names, by name; they begin at 0.
-    - ``rate``: the learning rate of the schedule, a tensor to multiply with: every run has its own.
-    - ``hyper``: tensors to multiply with, by name: weight_decay, beta1, beta2, eps, momentum and the decorator's ``options``.
+    - ``rate``: the schedule's learning rate, a tensor that broadcasts with ``values``, because every run has its own.
+    - ``hyper``: such tensors by name: weight_decay, beta1, beta2, eps, momentum and the decorator's ``options``.
     - ``number``: number of the step, from 1, as a tensor.
 
     Args:
@@ -226,7 +225,8 @@ class Recipe(BaseModel):
         options: options of a registered optimizer.
         learning_rate: the highest rate of the schedule, or ``"find"`` to search for one.
         schedule: ``constant``; ``cosine``, down to 0; ``one-cycle``, as ``torch.optim.lr_scheduler.OneCycleLR`` without
-            cycled momentum; ``triangular``, linear from 1e-8 to the highest rate and back; or a registered one.
+            cycled momentum; ``triangular``, linear from 1e-8 to the highest rate and back; ``ramp``, linear to the highest rate
+            in 100 steps and then constant, as the finder of learning rates trains; or a registered one.
         epochs, batch: length of the training and samples per step. The last, incomplete batch of an epoch is dropped.
         weight_decay: L2 penalty of Adam and SGD, decoupled decay of AdamW.
         decay_norm: whether weight decay applies to the parameters of normalization layers, too.
@@ -247,7 +247,7 @@ class Recipe(BaseModel):
 
     optimizer: Annotated[str, known(OPTIMIZERS)] = "adam"
     options: dict[str, float] = {}
-    learning_rate: float | Literal["find"] = 1e-3
+    learning_rate: Annotated[float, Field(gt=0)] | Literal["find"] = 1e-3
     schedule: Annotated[str, known(SCHEDULES)] = "one-cycle"
     epochs: int = Field(ge=1, le=10**6)
     batch: int = Field(ge=1, le=10**7)
@@ -281,18 +281,7 @@ class Recipe(BaseModel):
             raise ValueError(f"{unknown[0]!r} is not an option of {self.optimizer}; it has {known_names}")
         return self
 
-    @field_validator("learning_rate")
-    @classmethod
-    def _check_rate(cls, rate: float | str) -> float | str:
-        if rate != "find" and not (isinstance(rate, float) and 0 < rate < math.inf):
-            raise ValueError(f'{rate} is not a learning rate; it must be above 0 and finite, or "find"')
-        return rate
-
     @property
     def stopping_sign(self) -> int:
         """Factor that turns the metric of early stopping into a value to be minimized."""
         return -1 if (self.patience_goal or METRICS.get(self.patience_on).goal) == "max" else 1
-
-    def shape(self) -> dict[str, object]:
-        """Return the options that all runs of a cohort share."""
-        return self.model_dump(exclude=set(PER_RUN)) | {"find": self.learning_rate == "find"}

@@ -21,7 +21,7 @@ from boolit.lab.models.base import SeededDropout
 from boolit.lab.training import distributed
 from boolit.lab.training.job import Job
 from boolit.lab.training.recipe import HYPER, OPTIMIZERS, Precision, Recipe
-from boolit.lab.training.trainer import Rates, Training, mean_of_run, scores
+from boolit.lab.training.trainer import Training, mean_of_run, scores, tensors_under
 
 PIECE = 256  # samples per call in evaluations, so that they need no more memory than training
 HALVES: dict[Precision, torch.dtype] = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -33,11 +33,9 @@ T = TypeVar("T")
 class PlainTraining(Training):
     """Runs as separate networks. With several processes there is one run, and each process trains a part of its batches."""
 
-    def __init__(self, job: Job, keep_weights: bool = False, rates: Rates | None = None) -> None:
-        super().__init__(job, keep_weights, rates)
+    def __init__(self, job: Job, keep_weights: bool = False) -> None:
+        super().__init__(job, keep_weights)
         processes = distributed.size()
-        if processes > 1 and job.runs > 1:
-            raise ValueError(f"{job.runs} runs in one cohort of {processes} processes; plan each run as its own cohort")
         if job.batch % processes:
             raise UserError(f"a batch of {job.batch} samples is not a multiple of {processes} processes; change training.batch")
         self.networks = [job.build(run).to(self.device) for run in range(job.runs)]
@@ -73,10 +71,10 @@ class PlainTraining(Training):
         """Continue from a state."""
         super().load_state(state)
         for run, (network, optimizer) in enumerate(zip(self.networks, self.optimizers, strict=True)):
-            network.load_state_dict(_under(state, f"network.{run}."))
-            self._best |= {run: best} if (best := _under(state, f"best.{run}.")) else {}
+            network.load_state_dict(tensors_under(state, f"network.{run}."))
+            self._best |= {run: best} if (best := tensors_under(state, f"best.{run}.")) else {}
             moments: dict[int, dict[str, Tensor]] = {}
-            for key, values in _under(state, f"optimizer.{run}.").items():
+            for key, values in tensors_under(state, f"optimizer.{run}.").items():
                 number, name = key.split(".")
                 moments.setdefault(int(number), {})[name] = values
             optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
@@ -139,9 +137,9 @@ class PlainTraining(Training):
         return torch.stack(self._each(outputs))
 
     def _end_epoch(self) -> None:
-        for network in self.networks:
-            for buffer in network.buffers():  # without synchronized batch norm, those of the first process count
-                distributed.broadcast(buffer)
+        if distributed.size() > 1:
+            for buffer in self.networks[0].buffers():  # without synchronized batch norm, those of the leader count
+                torch.distributed.broadcast(buffer, 0)
         super()._end_epoch()
 
     def _finite(self) -> Tensor:
@@ -176,7 +174,3 @@ def make_optimizer(network: nn.Module, recipe: Recipe, family: Family, device: t
     optimizer = OPTIMIZERS.get(recipe.optimizer)
     hyper = {name: getattr(recipe, name) for name in HYPER} | {**optimizer.options, **recipe.options}
     return optimizer.plain(tables, hyper, device.type in FUSED)
-
-
-def _under(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): values for name, values in state.items() if name.startswith(prefix)}

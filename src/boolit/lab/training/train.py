@@ -20,11 +20,10 @@ from boolit.lab.common.files import atomic_write
 from boolit.lab.training import distributed
 from boolit.lab.training.job import Job
 from boolit.lab.training.single import PlainTraining
-from boolit.lab.training.trainer import Rates, StackedTraining, Training
+from boolit.lab.training.trainer import StackedTraining, Training
 
 NUMEL_PER_THREAD = 2**17  # an operation on so many numbers takes some 20 µs, well above the cost of waking a thread
 EVERY_SECONDS = 30.0  # between two checkpoints
-COSTS_BETWEEN = 20.0  # the least time between them, in units of what the last one took
 StepCallback = Callable[[Training], bool]
 
 
@@ -38,21 +37,15 @@ class Outcome:
             ``epochs``, the number of epochs trained; ``best_epoch`` with early stopping; ``learning_rate`` if it was searched.
             Of a diverged run all but ``epochs`` are NaN.
         history: one value per epoch, by the same names.
+        seconds: the run's share of the time of the training, that before an interruption included.
         weights: parameters and buffers, for `boolit.lab.models.restore`; None if they were not asked for or have diverged.
     """
 
     state: Literal["finished", "diverged"]
     metrics: dict[str, float]
     history: dict[str, list[float]]
-    weights: dict[str, Tensor] | None = None
-
-
-@dataclass(frozen=True)
-class CohortResult:
-    """The outcomes of a job's runs in order, and the seconds they took together, those before an interruption included."""
-
-    outcomes: list[Outcome]
     seconds: float
+    weights: dict[str, Tensor] | None = None
 
 
 class Checkpoint:
@@ -62,21 +55,20 @@ class Checkpoint:
 
     Args:
         folder: folder of the file. It must belong to the cohort alone.
-        every_seconds: time between two checkpoints; at least 20 times what the last one took.
+        every_seconds: time between two checkpoints.
     """
 
     def __init__(self, folder: Path, every_seconds: float = EVERY_SECONDS) -> None:
         self.path, self.every_seconds = folder / "training.safetensors", every_seconds
-        self._last, self._cost = time.monotonic(), 0.0
+        self._last = time.monotonic()
 
     @property
     def due(self) -> bool:
         """Whether it is time to save again."""
-        return time.monotonic() - self._last >= max(self.every_seconds, COSTS_BETWEEN * self._cost)
+        return time.monotonic() - self._last >= self.every_seconds
 
     def save(self, state: Mapping[str, Tensor]) -> None:
         """Write a training's state."""
-        started = time.monotonic()
         # Copies, because safetensors refuses views of the same memory.
         tensors = {name: values.detach().cpu().clone().contiguous() for name, values in state.items()}
         try:
@@ -87,18 +79,18 @@ class Checkpoint:
             reason = getattr(error, "strerror", None) or error
             raise UserError(f"cannot write the checkpoint {self.path} ({reason}); free some space and run again") from error
         self._last = time.monotonic()
-        self._cost = self._last - started
 
     def load(self) -> dict[str, Tensor] | None:
-        """Return the saved state, or None if there is none. Raises SafetensorError if the file is damaged."""
-        return load_file(self.path) if self.path.exists() else None
+        """Return the saved state, or None if there is none or if it is damaged."""
+        try:
+            return load_file(self.path) if self.path.exists() else None
+        except (SafetensorError, OSError) as error:
+            self.note(error)
+            return None
 
-    def delete(self) -> None:
-        """Delete the file, and its folder if it is empty."""
-        for path in (self.path, *self.path.parent.glob(".training.safetensors*.part")):
-            path.unlink(missing_ok=True)
-        if self.path.parent.exists() and not any(self.path.parent.iterdir()):
-            self.path.parent.rmdir()
+    def note(self, error: Exception) -> None:
+        """Say that the checkpoint is not used."""
+        print(f"note: the checkpoint {self.path} cannot be used ({error}); its runs start again", file=sys.stderr)
 
 
 def train(
@@ -107,7 +99,7 @@ def train(
     checkpoint: Checkpoint | None = None,
     callback: StepCallback | None = None,
     keep_weights: bool = False,
-) -> CohortResult | None:
+) -> list[Outcome] | None:
     """Train a job's runs.
 
     Args:
@@ -117,7 +109,7 @@ def train(
         keep_weights: whether outcomes hold the weights.
 
     Returns:
-        The outcomes, or None if the callback stopped the training.
+        The outcomes in the order of the runs, or None if the callback stopped the training.
     """
     with torch_threads(useful_threads(job)):
         started = time.monotonic()
@@ -130,8 +122,8 @@ def train(
                 checkpoint.save(training.state() | {"seconds": seconds})
             if stop:
                 return None
-        searched = job.recipe.learning_rate == "find"
-        return CohortResult(outcomes(training, keep_weights, searched), before + time.monotonic() - started)
+        share = (before + time.monotonic() - started) / job.runs
+        return _outcomes(training, keep_weights, job.recipe.learning_rate == "find", share)
 
 
 def useful_threads(job: Job) -> int | None:
@@ -144,15 +136,15 @@ def useful_threads(job: Job) -> int | None:
     return max(1, min(torch.get_num_threads(), -(-job.runs * job.batch * job.widest // NUMEL_PER_THREAD)))
 
 
-def new_training(job: Job, keep_weights: bool = False, rates: Rates | None = None) -> Training:
+def new_training(job: Job, keep_weights: bool = False) -> Training:
     """Return the training of a job: stacked where the model allows it, otherwise of plain networks."""
-    kind = StackedTraining if job.stacked else PlainTraining
-    return kind(job, keep_weights, rates)
+    return (StackedTraining if job.stacked else PlainTraining)(job, keep_weights)
 
 
 def _start(job: Job, checkpoint: Checkpoint | None, keep_weights: bool) -> tuple[Training, float]:
     """Return the training, resumed or new, and the seconds that it took before."""
-    if (state := distributed.broadcast_object(_load(checkpoint))) is not None:
+    state = distributed.broadcast_object(checkpoint.load() if checkpoint else None)
+    if checkpoint is not None and state is not None:
         # The checkpoint holds the learning rate that was found.
         training = new_training(_with_rate(job, 1.0), keep_weights)
         try:
@@ -161,7 +153,7 @@ def _start(job: Job, checkpoint: Checkpoint | None, keep_weights: bool) -> tuple
                 training.begin_epoch()
             return training, float(state["seconds"])
         except (KeyError, ValueError, RuntimeError) as error:
-            _note(checkpoint, error)
+            checkpoint.note(error)
     if job.recipe.learning_rate == "find":
         from boolit.lab.training.lr_finder import find_learning_rate
 
@@ -172,43 +164,29 @@ def _start(job: Job, checkpoint: Checkpoint | None, keep_weights: bool) -> tuple
     return training, 0.0
 
 
-def _load(checkpoint: Checkpoint | None) -> dict[str, Tensor] | None:
-    try:
-        return checkpoint.load() if checkpoint else None
-    except (SafetensorError, OSError) as error:
-        _note(checkpoint, error)
-        return None
-
-
-def _note(checkpoint: Checkpoint | None, error: Exception) -> None:
-    if checkpoint is not None:
-        print(f"note: the checkpoint {checkpoint.path} cannot be used ({error}); its runs start again", file=sys.stderr)
-
-
 def _with_rate(job: Job, rate: float) -> Job:
     if job.recipe.learning_rate != "find":
         return job
     return replace(job, recipes=tuple(recipe.model_copy(update={"learning_rate": rate}) for recipe in job.recipes))
 
 
-def outcomes(training: Training, keep_weights: bool = False, searched: bool = False) -> list[Outcome]:
-    """Return the outcome of every run of a training that is done, in the job's order."""
-    job, early = training.job, training.early_stopping
+def _outcomes(training: Training, keep_weights: bool, searched: bool, seconds: float) -> list[Outcome]:
+    job, early = training.job, training.job.recipe.patience is not None
     curves = {name: torch.stack(values, 1) for name, values in training.history.items()}
-    last = len(next(iter(training.history.values()))) - 1
-    epochs = early.epoch.clamp(min=0) if early else torch.full((job.runs,), last)
-    metrics = {name: values.gather(1, epochs.unsqueeze(1)).squeeze(1) for name, values in curves.items()}
+    metrics = {name: values[-1] for name, values in training.history.items()}
+    if early:
+        chosen = training.best_epoch.clamp(min=0).unsqueeze(1)
+        metrics = {name: values.gather(1, chosen).squeeze(1) for name, values in curves.items()}
     training.finish()
     for probe in job.dataset.probes:
-        outputs = torch.cat([piece.cpu() for _, piece in training.predict(probe.x)], 1)
-        metrics |= {name: training.of_all_runs(values) for name, values in probe.metrics(outputs).items()}
+        values_of_probe = probe.metrics(training.predict(probe.x))
+        metrics |= {name: training.of_all_runs(values) for name, values in values_of_probe.items()}
     if searched:
         metrics["learning_rate"] = training.hyper["learning_rate"]
     if early:
-        metrics["best_epoch"] = early.epoch + 1
-    trained = torch.minimum(training.finite_epochs, early.trained) if early else training.finite_epochs
+        metrics["best_epoch"] = training.best_epoch + 1
     results = []
-    for run, (alive, epoch) in enumerate(zip(training.alive.tolist(), trained.tolist(), strict=True)):
+    for run, (alive, epoch) in enumerate(zip(training.alive.tolist(), training.trained.tolist(), strict=True)):
         values = {name: float(each[run]) if alive else float("nan") for name, each in metrics.items()}
         weights = training.weights(run) if keep_weights and alive else None
         results.append(
@@ -216,6 +194,7 @@ def outcomes(training: Training, keep_weights: bool = False, searched: bool = Fa
                 state="finished" if alive else "diverged",
                 metrics=values | {"epochs": float(epoch)},
                 history={name: curve[run, :epoch].tolist() for name, curve in curves.items()},
+                seconds=seconds,
                 weights=None if weights is None else {name: each.to("cpu", copy=True) for name, each in weights.items()},
             )
         )

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from boolit.errors import UserError
 from boolit.lab.common.devices import preparation_device, present_device
 from boolit.lab.datasets import Task
 from boolit.lab.models.base import SeededDropout
 from boolit.lab.training import distributed
 from boolit.lab.training.job import Batches, Job
-from boolit.lab.training.optimizers import StackedOptimizer, epoch_rates
-from boolit.lab.training.recipe import METRIC_OF_TASK, OPTIMIZERS
+from boolit.lab.training.optimizers import StackedOptimizer
+from boolit.lab.training.recipe import METRIC_OF_TASK, OPTIMIZERS, SCHEDULES
 
 EVALUATION_NUMEL = 2**22  # of the widest layer of all runs; bounds the memory of an evaluation
 SHRINK_AT = 0.75  # a stack is rebuilt when at most this share of its runs still learns
 MIN_STACK = 8  # a smaller stack is hardly faster
 NEVER = -1  # the best epoch of a run that had none
-Rates = Callable[[int], Tensor]
+OF_RUNS = ("active", "alive", "trained", "best_epoch", "best_value")  # attributes that a checkpoint keeps, on the CPU
+OF_EPOCH = ("loss_sum", "score_sum")  # and those of the current epoch, on the device
 
 
 def scores(task: Task, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -39,36 +39,9 @@ def mean_of_run(values: Tensor) -> Tensor:
     return values.flatten(1).mean(1, dtype=torch.float32 if values.dtype == torch.bool else None)
 
 
-class EarlyStopping:
-    """Tracks every run's best epoch and stops runs that have not improved for ``patience`` epochs.
-
-    Attributes:
-        epoch: best epoch of every run, or `NEVER`.
-        value: the value to be minimized, at the best epoch.
-        trained: number of epochs of every run that has stopped; ``epochs`` for the others.
-    """
-
-    def __init__(self, runs: int, epochs: int, patience: int) -> None:
-        self.patience, self._epochs = patience, epochs
-        self.value = torch.full((runs,), torch.inf, dtype=torch.float64)
-        self.epoch = torch.full((runs,), NEVER, dtype=torch.int64)
-        self.trained = torch.full((runs,), epochs, dtype=torch.int64)
-
-    @property
-    def running(self) -> Tensor:
-        """Runs that have not stopped, as a mask."""
-        return self.trained == self._epochs
-
-    def update(self, epoch: int, values: Tensor) -> Tensor:
-        """Record an epoch's values, lower being better, and return a mask of the runs that improved. NaN never improves."""
-        better = self.running & (values < self.value)
-        self.value[better], self.epoch[better] = values[better], epoch
-        self.trained[self.running & (epoch - self.epoch >= self.patience)] = epoch + 1
-        return better
-
-    def state(self) -> dict[str, Tensor]:
-        """Return the tensors of a checkpoint, which are changed in place."""
-        return {"best.value": self.value, "best.epoch": self.epoch, "best.trained": self.trained}
+def tensors_under(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Return the tensors whose names begin with a prefix, by the rest of their names."""
+    return {name.removeprefix(prefix): values for name, values in state.items() if name.startswith(prefix)}
 
 
 class Position(NamedTuple):
@@ -81,46 +54,44 @@ class Position(NamedTuple):
 class Training(ABC):
     """The training of a job's runs. Each run's numbers depend on its own seed and hyper-parameters only.
 
-    A run whose parameters, or loss on ``train`` or ``valid``, are no longer finite at the end of an epoch has diverged. Tensors
-    of a step are on the present device; decisions of an epoch are made on the CPU, so that no step waits for an answer.
+    A run has diverged if its parameters or its loss on ``train`` or ``valid`` are not finite at the end of an epoch. Steps
+    compute on the present device. Early stopping and divergence are decided on the CPU once per epoch, so that no step has to
+    wait for the device.
 
     Args:
         job: the runs.
-        keep_weights: whether `weights` will be read, so that early stopping has to keep those of the best epoch.
-        rates: learning rates ``(steps, runs)`` by epoch. Defaults to the recipe's schedule.
+        keep_weights: whether `weights` will be read. Early stopping then keeps the weights of the best epoch.
 
     Attributes:
-        at: current position.
-        active: numbers of the runs that are being trained; their order is that of stacked tensors.
+        at: epoch and step reached so far.
+        active: numbers of the runs that are still training, in the order in which tensors stack them.
         loss: mean loss of the last step of the active runs.
+        alive: runs that have not diverged, as a mask.
+        trained: number of epochs of every run that has diverged or stopped early; ``epochs`` of the recipe for the others.
+        best_epoch: epoch at which the value of early stopping, ``best_value``, was lowest; `NEVER` if it was never finite.
         history: values of every metric, one tensor ``(runs,)`` per epoch.
     """
 
-    def __init__(self, job: Job, keep_weights: bool = False, rates: Rates | None = None) -> None:
+    def __init__(self, job: Job, keep_weights: bool = False) -> None:
         self.at, self.device = Position(), present_device()
         self.prepared_on = preparation_device(self.device)
         self.job = job = job.on(self.prepared_on)
         self.hyper = job.hyper()
         self.active = torch.arange(job.runs)
         self.history: dict[str, list[Tensor]] = {}
-        self.finite_epochs = torch.full((job.runs,), job.recipe.epochs, dtype=torch.int64)
-        patience, epochs = job.recipe.patience, job.recipe.epochs
-        self.early_stopping = None if patience is None else EarlyStopping(job.runs, epochs, patience)
-        self.keeps_best = self.early_stopping is not None and (keep_weights or bool(job.dataset.probes))
-        self._rates = rates or self._scheduled_rates
-        self._batches = Batches(job, self.prepared_on, self.device, job.stacked)
+        self.alive = torch.ones(job.runs, dtype=torch.bool)
+        self.trained = torch.full((job.runs,), job.recipe.epochs)
+        self.best_epoch = torch.full((job.runs,), NEVER)
+        self.best_value = torch.full((job.runs,), torch.inf, dtype=torch.float64)
+        self.keeps_best = job.recipe.patience is not None and (keep_weights or bool(job.dataset.probes))
+        self._batches = Batches(job, self.prepared_on, self.device)
         self.loss = torch.zeros(job.runs, device=self.device)
         self._reset_sums()
 
     @property
-    def alive(self) -> Tensor:
-        """Runs that have not diverged, as a mask."""
-        return self.finite_epochs == self.job.recipe.epochs
-
-    @property
     def learning(self) -> Tensor:
         """Runs that have neither diverged nor stopped early, as a mask."""
-        return self.alive & self.early_stopping.running if self.early_stopping else self.alive
+        return self.trained == self.job.recipe.epochs
 
     @property
     def done(self) -> bool:
@@ -145,33 +116,35 @@ class Training(ABC):
 
     def begin_epoch(self) -> None:
         """Prepare the order of the samples and the learning rates of an epoch."""
-        self._batches.begin_epoch(self.at.epoch, self.active)
-        rates = self._rates(self.at.epoch)[:, self.active]
-        self._set_rates(rates.where(self.learning[self.active], 0))
+        epoch, recipe, steps = self.at.epoch, self.job.recipe, self.job.steps_per_epoch
+        self._batches.begin_epoch(epoch, self.active)
+        rates = torch.full((steps, self.job.runs), recipe.prelude_rate, dtype=torch.float64)
+        if epoch >= recipe.prelude:
+            first, total = ((number - recipe.prelude) * steps for number in (epoch, recipe.epochs))
+            numbers = torch.arange(first, first + steps, dtype=torch.float64).unsqueeze(1)
+            schedule, hyper = SCHEDULES.get(recipe.schedule), self.hyper
+            rates = schedule(numbers, total, hyper["learning_rate"], hyper["peak"]).double().expand_as(rates)
+        self._set_rates(rates[:, self.active].where(self.learning[self.active], 0))
 
-    def predict(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the outputs of the active runs on stored samples, ``(runs, samples, outputs)`` a piece at a time."""
-        for piece, inputs in self._shared_pieces(x):
-            yield piece, self._forward(inputs)
+    def predict(self, x: Tensor) -> Tensor:
+        """Return the outputs of the active runs on stored samples, ``(runs, samples, outputs)`` on the CPU."""
+        return torch.cat([self._forward(inputs).cpu() for _, inputs in self._shared_pieces(x)], 1)
 
     def state(self) -> dict[str, Tensor]:
         """Return everything that a training resumes from."""
-        counters = {"at": torch.tensor(self.at), "active": self.active, "finite_epochs": self.finite_epochs}
-        sums = {"loss_sum": self.loss_sum, "score_sum": self.score_sum, "learning_rate": self.hyper["learning_rate"]}
+        tensors = {name: getattr(self, name) for name in (*OF_RUNS, *OF_EPOCH)}
         history = {f"history.{name}": torch.stack(values) for name, values in self.history.items()}
-        return counters | sums | history | (self.early_stopping.state() if self.early_stopping else {})
+        return {"at": torch.tensor(self.at), "learning_rate": self.hyper["learning_rate"]} | tensors | history
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Continue from a state. Raises KeyError, ValueError or RuntimeError if it does not fit the job."""
         self.at = Position(*state["at"].tolist())
-        self.active, self.finite_epochs = state["active"], state["finite_epochs"]
         self.hyper["learning_rate"] = state["learning_rate"]
-        self.loss_sum, self.score_sum = state["loss_sum"].to(self.device), state["score_sum"].to(self.device)
-        curves = {name.removeprefix("history."): values for name, values in state.items() if name.startswith("history.")}
-        self.history = {name: list(values) for name, values in curves.items()}
-        if self.early_stopping:
-            for name, values in self.early_stopping.state().items():
-                values.copy_(state[name])
+        for name in OF_RUNS:
+            setattr(self, name, state[name])
+        for name in OF_EPOCH:
+            setattr(self, name, state[name].to(self.device))
+        self.history = {name: list(values) for name, values in tensors_under(state, "history.").items()}
 
     @abstractmethod
     def weights(self, run: int) -> dict[str, Tensor]:
@@ -208,10 +181,6 @@ class Training(ABC):
         self.active, self.loss = self.active[kept], self.loss[kept.to(self.device)]
         self._reset_sums()
 
-    def _scheduled_rates(self, epoch: int) -> Tensor:
-        recipe, hyper = self.job.recipe, self.hyper
-        return epoch_rates(recipe, epoch, self.job.steps_per_epoch, hyper["learning_rate"], hyper["peak"])
-
     def _reset_sums(self) -> None:
         self.loss_sum, self.score_sum = (torch.zeros(len(self.active), device=self.device) for _ in range(2))
 
@@ -225,15 +194,23 @@ class Training(ABC):
                 extra |= {f"{split}_{name}": v.cpu() for name, v in job.extra_metrics(split, outputs).items()}
         # Test rows never decide: a test loss that is not finite is recorded, but ends no run.
         finite = torch.stack([self._finite(), *(means[name].isfinite().all(0) for name in ("train", "valid") if name in means)])
-        lived = torch.where(finite.all(0), self.job.recipe.epochs, self.at.epoch)
-        self.finite_epochs[self.active] = torch.minimum(self.finite_epochs[self.active], lived)
+        diverged = self.active[~finite.all(0) & self.learning[self.active]]
+        self.alive[diverged], self.trained[diverged] = False, self.at.epoch
         for name, values in {**self._metrics(means), **extra}.items():
             self.history.setdefault(name, []).append(self.of_all_runs(values).where(self.alive, torch.nan))
-        if self.early_stopping:
-            better = self.early_stopping.update(self.at.epoch, self._stopping_value())
-            if self.keeps_best and bool(better.any()):
-                self._save_best(better)
+        if job.recipe.patience is not None:
+            self._stop_early(job.recipe.patience)
         self._reset_sums()
+
+    def _stop_early(self, patience: int) -> None:
+        """Record which runs have improved, and stop those that have not for ``patience`` epochs. NaN never improves."""
+        recipe, epoch = self.job.recipe, self.at.epoch
+        values = recipe.stopping_sign * self.history[f"valid_{recipe.patience_on}"][-1]
+        better = self.learning & (values < self.best_value)
+        self.best_value[better], self.best_epoch[better] = values[better], epoch
+        self.trained[self.learning & (epoch - self.best_epoch >= patience)] = epoch + 1
+        if self.keeps_best and bool(better.any()):
+            self._save_best(better)
 
     def _metrics(self, means: Mapping[str, Tensor]) -> dict[str, Tensor]:
         task, metrics = self.job.dataset.task, {}
@@ -242,13 +219,6 @@ class Training(ABC):
             rmse = self.job.unit[self.active] * score.double().sqrt()
             metrics[f"{split}_{METRIC_OF_TASK[task]}"] = rmse if task == "regression" else score
         return metrics
-
-    def _stopping_value(self) -> Tensor:
-        recipe, dataset = self.job.recipe, self.job.dataset
-        if f"valid_{recipe.patience_on}" not in self.history:
-            known = ", ".join(["loss", METRIC_OF_TASK[dataset.task], *dataset.extra_metric_names("valid"), *recipe.metrics])
-            raise UserError(f"training.patience_on is {recipe.patience_on!r}, but the split valid has {known}")
-        return recipe.stopping_sign * self.history[f"valid_{recipe.patience_on}"][-1]
 
     def of_all_runs(self, values: Tensor) -> Tensor:
         """Return values of the active runs as values of all runs, NaN for the others."""
@@ -296,12 +266,12 @@ class Training(ABC):
 class StackedTraining(Training):
     """All runs as one model with batched matrix products.
 
-    A run that has diverged or stopped early stays in the stack with a learning rate of 0 until so few runs learn that the stack
-    is rebuilt without the others.
+    A run that has diverged or stopped early stays in the stack with a learning rate of 0. Once only a few runs are learning,
+    the stack is rebuilt with these alone.
     """
 
-    def __init__(self, job: Job, keep_weights: bool = False, rates: Rates | None = None) -> None:
-        super().__init__(job, keep_weights, rates)
+    def __init__(self, job: Job, keep_weights: bool = False) -> None:
+        super().__init__(job, keep_weights)
         self._build()
         self._weights: Tensor | None = None
         self._best = {name: values.clone() for name, values in self._live().items()} if self.keeps_best else {}

@@ -54,7 +54,7 @@ ALWAYS_INLINE Choice<T> choose(Pair<T> p) {
     }
 }
 
-// What a gradient g of the value gives to the operands.
+// The gradients of the two operands, given the bits of `choose` and the gradient g of the gate's value.
 template <class T, int slot>
 ALWAYS_INLINE Pair<T> share(Int<T> first, Int<T> second, Real<T> g) {
     if constexpr (slot != 2) return {where<T>(~first, g), where<T>(~second, g)};
@@ -177,33 +177,45 @@ ALWAYS_INLINE bool is_not_finite(Real<T> sum) {
 
 // ---------------------------------------------------------------- a block's operands and results
 
+// The pairs of a block, which are read (const T) or written (T).
 template <class T, bool interleaved>
-struct Operands {
-    const T* source;
-    std::int64_t distance;  // of the operands of a pair, if not interleaved
+struct Pairs {
+    using Number = std::remove_const_t<T>;
+    T* start;
+    std::int64_t distance;   // of the operands of a pair, if not interleaved
+    std::int64_t ahead = 0;  // distance of the pairs that `fetch` asks for
 
-    ALWAYS_INLINE Pair<T> at(int i) const {
-        if constexpr (interleaved) return load_pairs<T>(source + 2 * i);
-        return {load<T>(source + i), load<T>(source + distance + i)};
+    ALWAYS_INLINE Pair<Number> at(int i) const {
+        if constexpr (interleaved) return load_pairs<Number>(start + 2 * i);
+        return {load<Number>(start + i), load<Number>(start + distance + i)};
+    }
+
+    ALWAYS_INLINE void put(int i, Pair<Number> pair) const {
+        if constexpr (interleaved) store_pairs<T>(start + 2 * i, pair);
+        else store<T>(start + i, pair.x), store<T>(start + distance + i, pair.y);
+    }
+
+    // Two vectors that follow each other: where operands lie apart, a whole cache line of each. Half lines in turn take 1.5 times as long.
+    ALWAYS_INLINE void put(int i, Pair<Number> first, Pair<Number> second) const {
+        if constexpr (interleaved) {
+            put(i, first), put(i + W, second);
+        } else {
+            store<T>(start + i, first.x), store<T>(start + i + W, second.x);
+            store<T>(start + distance + i, first.y), store<T>(start + distance + i + W, second.y);
+        }
+    }
+
+    // Brings the lines of a later vector into the cache. Hardware does that for one long run, but not beyond a page, and a run of an
+    // image often is one page: without it, images take up to 1.3 times as long as rows.
+    ALWAYS_INLINE void fetch(int i) const {
+        if constexpr (!interleaved) {
+            for (int line = 0; line < W; line += int(64 / sizeof(T))) {
+                __builtin_prefetch(start + ahead + i + line, !std::is_const<T>::value);
+                __builtin_prefetch(start + distance + ahead + i + line, !std::is_const<T>::value);
+            }
+        }
     }
 };
-
-template <class T, bool interleaved>
-ALWAYS_INLINE void put_pairs(T* target, std::int64_t distance, int i, Pair<T> pair) {
-    if constexpr (interleaved) store_pairs<T>(target + 2 * i, pair);
-    else store<T>(target + i, pair.x), store<T>(target + distance + i, pair.y);
-}
-
-// Two vectors that follow each other: where operands lie apart, a whole cache line of each. Half lines in turn take 1.5 times as long.
-template <class T, bool interleaved>
-ALWAYS_INLINE void put_pairs(T* target, std::int64_t distance, int i, Pair<T> first, Pair<T> second) {
-    if constexpr (interleaved) {
-        store_pairs<T>(target + 2 * i, first), store_pairs<T>(target + 2 * (i + W), second);
-    } else {
-        store<T>(target + i, first.x), store<T>(target + i + W, second.x);
-        store<T>(target + distance + i, first.y), store<T>(target + distance + i + W, second.y);
-    }
-}
 
 // The bit planes of one gate in one block; `plane` is the distance between the two.
 template <class Byte>
@@ -238,7 +250,7 @@ ALWAYS_INLINE void for_slots(const Body& body) {
 }
 
 template <class T, bool interleaved, int slot>
-__attribute__((noinline)) void saturate_chosen(const Trio<T>& of, Operands<T, interleaved> v, int n) {
+__attribute__((noinline)) void saturate_chosen(const Trio<T>& of, Pairs<const T, interleaved> v, int n) {
     for (int i = 0; i < n; i += W) {
         Pair<T> p = v.at(i);
         p.x *= of.turn;
@@ -249,11 +261,12 @@ __attribute__((noinline)) void saturate_chosen(const Trio<T>& of, Operands<T, in
 }
 
 template <class T, bool interleaved, int kinds, bool keep>
-void choose_forward(const Trio<T> of, Operands<T, interleaved> v, int n) {
+void choose_forward(const Trio<T> of, Pairs<const T, interleaved> v, int n) {
     constexpr bool ordered = are_lanes_ordered<T, interleaved, kinds>;
     Real<T> sum = all<T>(0);
     for (int i = 0; i < n; i += W) {
         Pair<T> p = v.at(i);
+        v.fetch(i);
         p.x = turned_by<T>(p.x, all<T>(of.turn));
         if constexpr (ordered) p = {in_order(p.x), in_order(p.y)};
         for_slots<kinds>([&](auto slot) __attribute__((always_inline)) {
@@ -274,9 +287,9 @@ void choose_forward(const Trio<T> of, Operands<T, interleaved> v, int n) {
     if (is_not_finite<T>(sum)) for_slots<kinds>([&](auto slot) { saturate_chosen<T, interleaved, slot>(of, v, n); });
 }
 
-// `out` holds the gradients above. Bits are read for 32 lanes at a time.
+// Here `of.out` holds the gradients of the outputs. Bits are read for 32 lanes at a time.
 template <class T, bool interleaved, int kinds>
-void choose_backward(const Trio<T> of, int n, T* grad_x, std::int64_t distance) {
+void choose_backward(const Trio<T> of, int n, Pairs<T, interleaved> grad_x) {
     constexpr bool ordered = are_lanes_ordered<T, interleaved, kinds>;
     struct Read {
         std::uint32_t words[SLOTS][2];
@@ -302,7 +315,8 @@ void choose_backward(const Trio<T> of, int n, T* grad_x, std::int64_t distance) 
         return sum;
     };
     const auto two = [&](int i, Read read, auto bit) __attribute__((always_inline)) {
-        put_pairs<T, interleaved>(grad_x, distance, i, sum_at(i, read, bit), sum_at(i + W, read, std::integral_constant<int, bit + W>{}));
+        grad_x.put(i, sum_at(i, read, bit), sum_at(i + W, read, std::integral_constant<int, bit + W>{}));
+        grad_x.fetch(i), grad_x.fetch(i + W);
     };
     int i = 0;
     for (; SIMD != 0 && i + 32 <= n; i += 32) {
@@ -310,7 +324,7 @@ void choose_backward(const Trio<T> of, int n, T* grad_x, std::int64_t distance) 
         two(i, read, std::integral_constant<int, 0>{});
         if constexpr (W == 8) two(i + 16, read, std::integral_constant<int, 16>{});
     }
-    for (; i < n; i += W) put_pairs<T, interleaved>(grad_x, distance, i, sum_at(i, words_at(i, W / 8), std::integral_constant<int, 0>{}));
+    for (; i < n; i += W) grad_x.put(i, sum_at(i, words_at(i, W / 8), std::integral_constant<int, 0>{}));
 }
 
 // Calls body with the kinds as a compile-time constant. Without SIMD, gates are not fused: it would hardly pay.
@@ -328,7 +342,7 @@ void with_kinds(int kinds, const Body& body) {
 }
 
 template <class T, bool interleaved>
-void approximate_forward(const Trio<T>& of, int kinds, bool keep, Operands<T, interleaved> v, int n) {
+void approximate_forward(const Trio<T>& of, int kinds, bool keep, Pairs<const T, interleaved> v, int n) {
     with_kinds(kinds, [&](auto constant) {
         if (keep) choose_forward<T, interleaved, constant, true>(of, v, n);
         else choose_forward<T, interleaved, constant, false>(of, v, n);
@@ -336,8 +350,8 @@ void approximate_forward(const Trio<T>& of, int kinds, bool keep, Operands<T, in
 }
 
 template <class T, bool interleaved>
-void approximate_backward(const Trio<T>& of, int kinds, int n, T* grad_x, std::int64_t distance) {
-    with_kinds(kinds, [&](auto constant) { choose_backward<T, interleaved, constant>(of, n, grad_x, distance); });
+void approximate_backward(const Trio<T>& of, int kinds, int n, Pairs<T, interleaved> grad_x) {
+    with_kinds(kinds, [&](auto constant) { choose_backward<T, interleaved, constant>(of, n, grad_x); });
 }
 
 // ---------------------------------------------------------------- exact gates: scale · base(±x, ±y) + shift
@@ -357,7 +371,7 @@ ALWAYS_INLINE Parts<T> exact_parts(Pair<T> p, Affine<T> a) {
 }
 
 template <class T, bool interleaved, int kind>
-__attribute__((noinline)) void saturate_exact(Affine<T> a, Operands<T, interleaved> v, int n, T* out) {
+__attribute__((noinline)) void saturate_exact(Affine<T> a, Pairs<const T, interleaved> v, int n, T* out) {
     for (int i = 0; i < n; i += W) {
         const Pair<T> p = v.at(i);
         const Int<T> certain = is_certain<T>(kind == OR_IL, p.x * a.first_sign, p.y * a.second_sign);
@@ -367,7 +381,7 @@ __attribute__((noinline)) void saturate_exact(Affine<T> a, Operands<T, interleav
 
 // Two loops, each with half of the chain of dependent operations and two vectors at a time, keep more of them in flight.
 template <class T, bool interleaved, int kind>
-void exact_forward(Affine<T> a, Operands<T, interleaved> v, int n, T* out) {
+void exact_forward(Affine<T> a, Pairs<const T, interleaved> v, int n, T* out) {
     Real<T> sum = all<T>(0);
     alignas(64) T base[BLOCK], more[BLOCK], dropped[BLOCK];
     const auto keep_parts = [&](int i, Parts<T> parts) __attribute__((always_inline)) {
@@ -388,6 +402,7 @@ void exact_forward(Affine<T> a, Operands<T, interleaved> v, int n, T* out) {
     for (; i + 2 * W <= n; i += 2 * W) {
         const Parts<T> first = exact_parts<T, kind>(v.at(i), a), second = exact_parts<T, kind>(v.at(i + W), a);
         keep_parts(i, first), keep_parts(i + W, second);
+        v.fetch(i), v.fetch(i + W);
     }
     for (; i < n; i += W) keep_parts(i, exact_parts<T, kind>(v.at(i), a));
     for (i = 0; i + 2 * W <= n; i += 2 * W) {
@@ -398,9 +413,8 @@ void exact_forward(Affine<T> a, Operands<T, interleaved> v, int n, T* out) {
     if (is_not_finite<T>(sum)) saturate_exact<T, interleaved, kind>(a, v, n, out);
 }
 
-// The gradients of a pair's operands are `distance` apart, if not interleaved.
 template <class T, bool interleaved, int kind>
-void exact_backward(Affine<T> a, Operands<T, interleaved> v, const T* grad, int n, T* grad_x, std::int64_t distance) {
+void exact_backward(Affine<T> a, Pairs<const T, interleaved> v, const T* grad, int n, Pairs<T, interleaved> grad_x) {
     const auto gradient_at = [&](int i) __attribute__((always_inline)) {
         const Pair<T> p = v.at(i);
         const Real<T> g = load_by_pair<T, interleaved>(grad + i) * a.scale;
@@ -411,7 +425,8 @@ void exact_backward(Affine<T> a, Operands<T, interleaved> v, const T* grad, int 
     int i = 0;
     for (; i + 2 * W <= n; i += 2 * W) {
         const Pair<T> first = gradient_at(i), second = gradient_at(i + W);
-        put_pairs<T, interleaved>(grad_x, distance, i, first, second);
+        grad_x.put(i, first, second);
+        v.fetch(i), v.fetch(i + W), grad_x.fetch(i), grad_x.fetch(i + W);
     }
-    for (; i < n; i += W) put_pairs<T, interleaved>(grad_x, distance, i, gradient_at(i));
+    for (; i < n; i += W) grad_x.put(i, gradient_at(i));
 }

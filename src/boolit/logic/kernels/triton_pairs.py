@@ -234,7 +234,10 @@ def _load_bits(plane, size, BLOCK: tl.constexpr):
 def forward(x, out, kept, units, share, row, span, start, out_row, MEMBERS: tl.constexpr, SPLIT: tl.constexpr,
             PART: tl.constexpr, KEEP: tl.constexpr, LARGEST: tl.constexpr, WIDE: tl.constexpr,
             BLOCK: tl.constexpr):  # fmt: skip
-    """Compute values and, with KEEP, bits. A member is (kind, whether the signs of its operands change, scale, shift)."""
+    """Compute the values of all MEMBERS and, if KEEP is set, the bits that the backward needs.
+
+    A member is a tuple: kind, whether to negate the first operand, whether to negate the second, scale and shift.
+    """
     sizes = (units, share, row, start)
     a, b = _load_pairs(x, sizes, span, SPLIT, PART, WIDE, BLOCK)
     unit, exists, _, outer = _places(sizes, 1, PART, WIDE, BLOCK)

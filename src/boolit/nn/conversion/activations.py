@@ -209,10 +209,10 @@ class RedirectedForward:
 
 
 class Turn(nn.Module):
-    """Stands for a module that different activations replace: its calls are redirected by their number."""
+    """Takes the place of an activation that is called several times: each call goes to a different replacement."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return x. The module that calls this redirects ``torch.positive``."""
+        """Call ``torch.positive``, which the enclosing module redirects to the replacement whose turn it is."""
         return torch.positive(x)
 
 

@@ -28,7 +28,7 @@ def is_conv1d(module: nn.Module) -> bool:
 
 
 def widths(layer: nn.Module) -> dict[str, int]:
-    """Return the widths of a layer by attribute, inputs first; none if it cannot be resized."""
+    """Return the attributes that hold a layer's widths, inputs first, with their values. Empty if it cannot be resized."""
     names = next((names for kind, names in _WIDTHS.items() if isinstance(layer, kind)), ())
     values = {name: getattr(layer, name) for name in (("nx", "nf") if is_conv1d(layer) else names)}
     return {name: value[-1] if isinstance(value, tuple) else int(value) for name, value in values.items()}

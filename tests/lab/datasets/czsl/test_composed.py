@@ -9,37 +9,40 @@ import torch
 from torch import Tensor
 
 from boolit.lab.common.random import keys
-from boolit.lab.datasets import source
-from boolit.lab.datasets.czsl import CompositionalDataset, compute_metrics
+from boolit.lab.datasets import Dataset, source
+from boolit.lab.datasets.czsl import Pairs, compute_metrics
+from boolit.lab.datasets.czsl.composed import Composed
 
 
-def made(**options: Any) -> CompositionalDataset:
-    dataset = source({"name": "composed"} | options).load()
-    assert isinstance(dataset, CompositionalDataset)
-    return dataset
+def made(**options: Any) -> Dataset:
+    return source({"name": "composed"} | options).load()
 
 
-def features(dataset: CompositionalDataset, split: str) -> Tensor:
+def listed(**options: Any) -> Pairs:
+    return Composed(**options).pairs()
+
+
+def features(dataset: Dataset, split: str) -> Tensor:
     return dataset.encode(dataset.splits[split].x)
 
 
 @pytest.fixture(scope="module")
-def dataset() -> CompositionalDataset:
+def dataset() -> Dataset:
     return made()
 
 
-def test_the_same_options_give_the_same_data_and_another_seed_other_data(dataset: CompositionalDataset) -> None:
+def test_the_same_options_give_the_same_data_and_another_seed_other_data(dataset: Dataset) -> None:
     again, other = made(), made(seed=1)
     for split in dataset.splits:
         assert torch.equal(features(again, split), features(dataset, split))
         assert torch.equal(again.splits[split].y, dataset.splits[split].y)
     assert all(torch.equal(again.initial_values[name], value) for name, value in dataset.initial_values.items())
-    assert not torch.equal(other.pairs.masks["train"], dataset.pairs.masks["train"])
+    assert not torch.equal(listed(seed=1).masks["train"], listed().masks["train"])
     assert not torch.equal(other.initial_values["objects.weight"], dataset.initial_values["objects.weight"])
 
 
-def test_proportions_are_those_of_mit_states(dataset: CompositionalDataset) -> None:
-    pairs = dataset.pairs
+def test_proportions_are_those_of_mit_states(dataset: Dataset) -> None:
+    pairs = listed()
     assert dataset.outputs == len(pairs.numbers) == 115
     assert {split: int(mask.sum()) for split, mask in pairs.masks.items()} == {"train": 74, "valid": 36, "test": 46}
     assert {split: len(pairs.unseen(split)) for split in ("valid", "test")} == {"valid": 18, "test": 23}
@@ -54,7 +57,7 @@ def test_proportions_are_those_of_mit_states(dataset: CompositionalDataset) -> N
         assert int(counts.max() - counts[counts > 0].min()) <= 1
 
 
-def test_what_networks_begin_with(dataset: CompositionalDataset) -> None:
+def test_what_networks_begin_with(dataset: Dataset) -> None:
     assert {name: tuple(value.shape) for name, value in dataset.initial_values.items()} == {
         "pairs": (115, 2),
         "attributes.weight": (13, 16),
@@ -65,7 +68,7 @@ def test_what_networks_begin_with(dataset: CompositionalDataset) -> None:
     assert dataset.inputs == (64,)
 
 
-def test_a_step_draws_the_true_pair_and_wrong_ones(dataset: CompositionalDataset) -> None:
+def test_a_step_draws_the_true_pair_and_wrong_ones(dataset: Dataset) -> None:
     assert dataset.draw is not None
     train = dataset.splits["train"]
     x, y = train.x[:20].expand(2, -1, -1), train.y[:20].expand(2, -1)
@@ -97,9 +100,9 @@ def _with_one(x: Tensor) -> Tensor:
 
 
 def test_attributes_and_objects_alone_tell_unseen_pairs_well_above_chance_and_far_from_all(
-    dataset: CompositionalDataset,
+    dataset: Dataset,
 ) -> None:
-    numbers, train, test = dataset.pairs.numbers, dataset.splits["train"], dataset.splits["test"]
+    numbers, train, test = listed().numbers, dataset.splits["train"], dataset.splits["test"]
     x, scores = features(dataset, "train"), torch.zeros(len(test), len(numbers))
     for part, count in ((0, 12), (1, 16)):
         weights = logistic(x, numbers[train.y][:, part], count)
@@ -107,7 +110,7 @@ def test_attributes_and_objects_alone_tell_unseen_pairs_well_above_chance_and_fa
     assert dataset.extra_metrics is not None
     found = {name: float(value) for name, value in dataset.extra_metrics("test", scores.unsqueeze(0)).items()}
     assert found == {
-        name: float(value) for name, value in compute_metrics(scores.unsqueeze(0), test.y, dataset.pairs, "test").items()
+        name: float(value) for name, value in compute_metrics(scores.unsqueeze(0), test.y, listed(), "test").items()
     }
     chance = dataset.extra_metrics("test", torch.rand(1, len(test), len(numbers)))
     assert 0.3 < found["auc"] < 0.7
@@ -115,7 +118,7 @@ def test_attributes_and_objects_alone_tell_unseen_pairs_well_above_chance_and_fa
     assert float(chance["auc"]) < 0.002
 
 
-def test_what_is_shown_is_no_sum_of_what_attribute_and_object_show(dataset: CompositionalDataset) -> None:
+def test_what_is_shown_is_no_sum_of_what_attribute_and_object_show(dataset: Dataset) -> None:
     quiet = made(noise=0.0, listed=1.0)
     y = torch.cat([split.y for split in quiet.splits.values()])
     x = torch.cat([features(quiet, split) for split in quiet.splits])
@@ -146,7 +149,8 @@ def test_too_few_pairs_are_told() -> None:
 )
 def test_other_sizes(options: dict[str, Any]) -> None:
     other = made(samples=200, negatives=3, **options)
-    assert len(other.pairs.numbers[other.pairs.seen][:, 1].unique()) == options["objects"]
+    pairs = listed(**options)
+    assert len(pairs.numbers[pairs.seen][:, 1].unique()) == options["objects"]
     assert other.extra_metrics is not None
     assert set(other.extra_metrics("valid", torch.rand(2, len(other.splits["valid"]), other.outputs))) == {
         "auc",

@@ -14,7 +14,7 @@ from PIL import Image
 
 from boolit.errors import UserError
 from boolit.lab.datasets import load, source
-from boolit.lab.datasets.czsl import CompositionalDataset, mitstates
+from boolit.lab.datasets.czsl import mitstates
 from boolit.lab.datasets.czsl.mitstates import word_vectors
 from boolit.lab.models.resnet18 import Resnet18
 
@@ -71,20 +71,19 @@ def files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_index_follows_the_public_readers(files: Path) -> None:
-    index = mitstates.read_index(files)
-    assert index.images == {
+    pairs, images, targets = mitstates.read_index(files)
+    assert images == {
         "train": ["old_bear/1.jpg", "wet_dog/2.jpg", "wet_sea/3.jpg"],
         "valid": ["old_dog/5.jpg"],
         "test": ["wet_sea/8.jpg", "old_bear/9.jpg"],
     }
-    names = index.pairs.names
-    assert [names[number] for number in index.targets["train"].tolist()] == [("old", "bear"), ("wet", "dog"), ("wet", "sea")]
+    names = pairs.names
+    assert [names[number] for number in targets["train"].tolist()] == [("old", "bear"), ("wet", "dog"), ("wet", "sea")]
 
 
 def test_it_is_loaded_from_the_published_layout(files: Path) -> None:
     wanted = source({"name": "mitstates", "negatives": 3})
     data = load(wanted)
-    assert isinstance(data, CompositionalDataset)
     assert data.description == wanted.describe()
     assert data.initial_values["attributes.weight"].shape == (3, 300)
     assert data.initial_values["objects.weight"][1, 0] == 1.0  # dog, the fifth word

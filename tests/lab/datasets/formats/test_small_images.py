@@ -206,5 +206,4 @@ def test_the_chorales(publish: Publish) -> None:
         "chorales", {"Jsb16thSeparated.json": json.dumps({name: [chorale] for name in ("train", "valid", "test")}).encode()}
     )
     assert loaded(name="chorales").splits["train"].x.shape == (3, 4, 4)
-    assert loaded(name="chorales", grid="sixteenth").splits["test"].x.shape == (21, 4, 4)
     assert loaded(name="chorales").splits["train"].x[0, :, 3].tolist() == [7, 8, 9, 7]

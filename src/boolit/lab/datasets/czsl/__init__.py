@@ -9,7 +9,7 @@ counts the images with a threshold below or above it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
@@ -153,27 +153,17 @@ def _curve(until: Tensor, above: Tensor, critical: Tensor) -> Curve:
     return Curve(bias, *(right.sum(1).double() / max(1, right.shape[1]) for right in (seen, unseen)))
 
 
-@dataclass(frozen=True)
-class CompositionalDataset(Dataset):
-    """A dataset whose classes are the listed ``pairs``.
-
-    A sample is stored as the row of its features in a table. In a training step, the numbers of the candidate pairs follow, the
-    true one first: the class is then 0.
-
-    Shape: a sample is ``(1,)``, or ``(2 + negatives,)`` once drawn; a network reads ``(features,)``, and any candidates.
-    """
-
-    pairs: Pairs = field(kw_only=True)
-
-
 def compositional_dataset(
     pairs: Pairs,
     targets: Mapping[str, Tensor],
     table: Tensor,
     words: tuple[Tensor, Tensor],
     negatives: int,
-) -> CompositionalDataset:
-    """Return a dataset of the rows of a table.
+) -> Dataset:
+    """Return a dataset of the rows of a table, whose classes are the pairs.
+
+    A sample is stored as its row. In a training step, the numbers of the candidate pairs follow, the true one first: the class
+    is then 0. Shape: ``(1,)``, or ``(2 + negatives,)`` once drawn; a network reads ``(features,)``, and any candidates.
 
     Args:
         pairs: the listed pairs.
@@ -193,7 +183,7 @@ def compositional_dataset(
 
     rows = torch.arange(sum(map(len, targets.values()))).unsqueeze(1).split([len(y) for y in targets.values()])
     attributes, objects = (torch.cat([vectors, torch.zeros(1, vectors.shape[1])]) for vectors in words)
-    return CompositionalDataset(
+    return Dataset(
         splits={name: Split(x, y) for (name, y), x in zip(targets.items(), rows, strict=True)},
         task="classes",
         outputs=len(pairs.numbers),
@@ -203,5 +193,4 @@ def compositional_dataset(
         initial_values={"pairs": pairs.numbers, "attributes.weight": attributes, "objects.weight": objects},
         extra_metrics=lambda split, outputs: compute_metrics(outputs, targets[split], pairs, split),
         input_shape=(table.shape[1],),
-        pairs=pairs,
     )

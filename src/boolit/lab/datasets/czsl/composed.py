@@ -58,7 +58,7 @@ class Composed(Source):
         return round(self.listed * (self.attributes * self.objects))
 
     def load(self) -> Dataset:
-        pairs = self._pairs()
+        pairs = self.pairs()
         targets = {split: self._targets(pairs, split) for split in ("train", *UNSEEN)}
         attributes = self._normal("attributes", self.attributes, LATENT)
         objects = self._normal("objects", self.objects, LATENT)
@@ -68,7 +68,7 @@ class Composed(Source):
         words = (self._words("attribute words", attributes), self._words("object words", objects))
         return compositional_dataset(pairs, targets, table, words, self.negatives)
 
-    def _pairs(self) -> Pairs:
+    def pairs(self) -> Pairs:
         """Draw pairs in random order: first one for every attribute and object, which is seen, then others."""
         every = [(a, o) for a in range(self.attributes) for o in range(self.objects)]
         order = torch.randperm(len(every), generator=generator(self.seed, "composed", "pairs")).tolist()

@@ -6,7 +6,7 @@ import re
 import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, model_validator
@@ -62,38 +62,29 @@ class MitStates(PublishedDataset):
     def describe(self) -> Description:
         outputs, samples = PAIRS, self.samples
         if FOLDER.path.is_dir():
-            index = read_index(FOLDER.path)
-            outputs, samples = len(index.pairs.numbers), {split: len(numbers) for split, numbers in index.targets.items()}
+            pairs, _, targets = read_index(FOLDER.path)
+            outputs, samples = len(pairs.numbers), {split: len(numbers) for split, numbers in targets.items()}
         return Description((FEATURES,), outputs, self.task, samples, METRICS)
 
     def load(self) -> Dataset:
         folder = FOLDER.path
         if not folder.is_dir():
             raise UserError(f"there is no folder {folder} with the files of MIT-States; {FIX}")
-        index = read_index(folder)
-        attributes, objects = index.pairs.attributes, index.pairs.objects
+        pairs, images, targets = read_index(folder)
         note_unverified(GLOVE)
-        vectors = word_vectors(fetch(GLOVE), [*attributes, *objects])
-        words = (vectors[: len(attributes)], vectors[len(attributes) :])
-        files = {split: _image_files(folder, names) for split, names in index.images.items()}
+        vectors = word_vectors(fetch(GLOVE), [*pairs.attributes, *pairs.objects])
+        words = (vectors[: len(pairs.attributes)], vectors[len(pairs.attributes) :])
+        files = {split: _image_files(folder, names) for split, names in images.items()}
         features = data_folder() / "embeddings" / cache_key(f"{VERSION} {self.digest} {files_identity(files)}")
         table = encode_photographs(features, files, self.weights, self.digest)
-        return compositional_dataset(index.pairs, index.targets, table, words, self.negatives)
+        return compositional_dataset(pairs, targets, table, words, self.negatives)
 
 
-class MitStatesIndex(NamedTuple):
-    """Pairs, and for every split its images, as paths below ``images``, with the number of each image's pair."""
+def read_index(folder: Path) -> tuple[Pairs, dict[str, list[str]], dict[str, Tensor]]:
+    """Return the pairs, and by split the images, as paths below ``images``, and the number of each image's pair.
 
-    pairs: Pairs
-    images: dict[str, list[str]]
-    targets: dict[str, Tensor]
-
-
-def read_index(folder: Path) -> MitStatesIndex:
-    """Read the lists of pairs and the metadata of the images, a list of dicts written by ``torch.save`` despite its suffix.
-
-    As in the published code, an image is kept if its pair is in the list of any split, and every set other than ``train`` and
-    ``val`` is for testing.
+    The metadata of the images is a list of dicts written by ``torch.save`` despite its suffix. As in the published code, an
+    image is kept if its pair is in the list of any split, and every set other than ``train`` and ``val`` is for testing.
     """
     images: dict[str, list[str]] = {split: [] for split in SPLITS}
     targets: dict[str, list[int]] = {split: [] for split in SPLITS}
@@ -112,7 +103,7 @@ def read_index(folder: Path) -> MitStatesIndex:
     for split, names in images.items():
         if not names:
             raise UserError(f"{folder / METADATA} has no image of a listed pair for the split {SPLITS[split]!r}; {FIX}")
-    return MitStatesIndex(pairs, images, {split: torch.tensor(numbers) for split, numbers in targets.items()})
+    return pairs, images, {split: torch.tensor(numbers) for split, numbers in targets.items()}
 
 
 def _read_pairs(path: Path) -> list[Pair]:

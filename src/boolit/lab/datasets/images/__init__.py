@@ -8,19 +8,19 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from boolit.errors import UserError
 from boolit.lab.common.devices import DeviceCopies, map_in_threads
-from boolit.lab.common.files import atomic_write, cache_key, data_folder
+from boolit.lab.common.files import atomic_write, cache_key
 from boolit.lab.common.progress import count_progress
 from boolit.lab.common.random import stratified_order
-from boolit.lab.datasets.base import Dataset, Description, Encode, Source, Split
+from boolit.lab.datasets.base import Encode, Split
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 VERSION = 1  # to be increased whenever an image is decoded differently
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF")  # Pillow would start Ghostscript for others
-Share = Annotated[float, Field(gt=0, lt=1)]
 ImageSize = Annotated[int, Field(ge=8, le=1024)]  # the side of an image
 Labelled: TypeAlias = Sequence[tuple[str, int]]  # names of images and their classes
 ImageFiles: TypeAlias = Iterable[tuple[str, Callable[[], bytes]]]  # names of images and functions that read them
@@ -45,59 +44,6 @@ def normalizer(kind: Normalization) -> Encode:
     mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in SCALES[kind])
     scale, shift = DeviceCopies(1 / (255 * deviation)), DeviceCopies(-mean / deviation)
     return lambda x: torch.addcmul(shift.on(x.device), x.float(), scale.on(x.device))
-
-
-class ImageFolder(Source):
-    """The user's own images: the central square of every image, scaled to ``size``.
-
-    ``test`` is the share of all images to test on, ``validation`` the share of the others to hold out, both stratified and
-    drawn with ``seed``. ``digest`` is the hash of names and contents of the images; it is computed if it is not given, and part
-    of every run's key.
-    """
-
-    name: Literal["pictures"] = "pictures"
-    path: str
-    size: ImageSize = 224
-    test: Share = 0.2
-    validation: Share = 0.125
-    seed: int = 0
-    normalization: Normalization = "imagenet"
-    digest: str
-
-    @model_validator(mode="before")
-    @classmethod
-    def _with_digest(cls, options: Any) -> Any:
-        if isinstance(options, dict) and "digest" not in options and isinstance(options.get("path"), str):
-            return options | {"digest": _folder_digest(Path(options["path"]))}
-        return options
-
-    def describe(self) -> Description:
-        labelled = labelled_images(Path(self.path))
-        return Description((3, self.size, self.size), labelled[-1][1] + 1, "classes", self._sizes(len(labelled)))
-
-    def load(self) -> Dataset:
-        folder = Path(self.path)
-        labelled = labelled_images(folder)
-        parts = split_stratified(labelled, self._sizes(len(labelled)), self.seed, "pictures")
-        cache = data_folder() / "pictures" / "decoded"
-        splits = decode_splits(parts, self.size, cache, self.digest, lambda: folder_files(folder, labelled))
-        return Dataset(splits, "classes", labelled[-1][1] + 1, encode=normalizer(self.normalization))
-
-    def _sizes(self, count: int) -> Mapping[str, int]:
-        test = max(1, round(self.test * count))
-        valid = max(1, round(self.validation * (count - test)))
-        if test + valid >= count:
-            rule = f"test = {self.test} and validation = {self.validation} leave none to train on; add images, or lower one"
-            raise UserError(f"{self.path} has {count} images, of which {rule}")
-        return {"train": count - test - valid, "valid": valid, "test": test}
-
-
-def _folder_digest(folder: Path) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(name for name, _ in labelled_images(folder)):
-        for content in (os.fsencode(name), (folder / name).read_bytes()):
-            digest.update(hashlib.sha256(content).digest())
-    return digest.hexdigest()[:16]
 
 
 def labelled_images(folder: Path) -> Labelled:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import model_validator
 
-from boolit.errors import UserError
 from boolit.lab.common.files import data_folder
 from boolit.lab.datasets.base import Dataset, Description, Split
 from boolit.lab.datasets.download import (
@@ -71,8 +68,8 @@ class Photographs(PublishedDataset, ABC):
 class Caltech101(Photographs):
     """``split`` is "spinalnet" or "random" and is computed if it is not given.
 
-    The paper's split is that of SpinalNet: the folders train, val (or eval) and test of the Kaggle dataset
-    huangruichu/caltech101, which are read if they are in the folder of the dataset.
+    The paper's split is that of SpinalNet: the folders train, val and test of the Kaggle dataset huangruichu/caltech101, which
+    are read if they are in the folder of the dataset.
     NOTE[paper]: otherwise, the split is another random one of the same sizes, with 6,162 training and 1,695 test images.
     """
 
@@ -87,34 +84,18 @@ class Caltech101(Photographs):
     @classmethod
     def _with_split(cls, options: Any) -> Any:
         if isinstance(options, dict) and "split" not in options:
-            return options | {"split": "spinalnet" if (_caltech_folder() / "train").is_dir() else "random"}
+            return options | {"split": "spinalnet" if (data_folder() / "caltech101" / "train").is_dir() else "random"}
         return options
-
-    def describe(self) -> Description:
-        described = super().describe()
-        if self.split == "random":
-            return described
-        return replace(described, samples={name: len(part) for name, part in self._list_folders().items()})
 
     def _splits(self) -> dict[str, Split]:
         if self.split == "random":
-            parts = split_stratified(self._list_archive(), self.samples, 0, "caltech101", "split")
-            return self._decode(self.files[0], parts)
-        folder, parts = _caltech_folder(), self._list_folders()
+            return self._decode(self.files[0], split_stratified(self._list_archive(), self.samples, 0, "caltech101", "split"))
+        folder, parts = data_folder() / "caltech101", {}
+        for name, inner in (("train", "train"), ("valid", "val"), ("test", "test")):
+            parts[name] = [(f"{inner}/{image}", number) for image, number in labelled_images(folder / inner)]
         images = [image for part in parts.values() for image in part]
         stamp = files_identity({"": [folder / image for image, _ in images]})
         return decode_splits(parts, self.size, folder / "decoded", stamp, lambda: folder_files(folder, images))
-
-    def _list_folders(self) -> dict[str, Labelled]:
-        folder = _caltech_folder()
-        valid = "val" if (folder / "val").is_dir() else "eval"
-        parts: dict[str, Labelled] = {}
-        for name, inner in (("train", "train"), ("valid", valid), ("test", "test")):
-            labelled = labelled_images(folder / inner)
-            if labelled[-1][1] + 1 != self.classes:
-                raise UserError(f"{folder / inner} has not {self.classes} folders of images; put SpinalNet's folders there")
-            parts[name] = [(f"{inner}/{image}", number) for image, number in labelled]
-        return parts
 
     def _list_archive(self) -> Labelled:
         (published,) = self.files
@@ -124,10 +105,6 @@ class Caltech101(Photographs):
         if len(numbers) != self.classes:
             raise published.error(fetch(published), f"has images of {len(numbers)} classes, not of {self.classes}")
         return [("/".join(path), numbers[path[1]]) for path in images if not path[-1].startswith(".")]
-
-
-def _caltech_folder() -> Path:
-    return data_folder() / "caltech101"
 
 
 class Cars(Photographs):

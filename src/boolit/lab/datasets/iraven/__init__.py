@@ -59,17 +59,17 @@ class Iraven(Source):
         images, answers = zip(*map(self._stored, self.configurations), strict=True)
         targets = torch.cat(answers).long()
         first = self.problems * torch.arange(len(images)).unsqueeze(1)  # row of each configuration
-        splits, owners = {}, {}
+        splits, places = {}, {}
         for split, numbers in self._rows().items():
             rows = (first + numbers).flatten()
-            splits[split], owners[split] = Split(stored_samples(rows), targets[rows]), rows // self.problems
+            splits[split], places[split] = Split(stored_samples(rows), targets[rows]), rows // self.problems
         return Dataset(
             splits,
             "classes",
             CANDIDATES,
             encode=partial(look_up_panels, images),
             draw=shuffle_panels,
-            extra_metrics=partial(configuration_accuracies, splits, owners, self.configurations),
+            extra_metrics=partial(configuration_accuracies, splits, places, self.configurations),
             input_shape=(PANELS, self.side, self.side),
         )
 
@@ -161,12 +161,12 @@ def shuffle_panels(x: Tensor, y: Tensor, run_keys: Tensor, step: int) -> tuple[T
 
 
 def configuration_accuracies(
-    splits: Mapping[str, Split], owners: Mapping[str, Tensor], configurations: Sequence[str], split: str, outputs: Tensor
+    splits: Mapping[str, Split], places: Mapping[str, Tensor], configurations: Sequence[str], split: str, outputs: Tensor
 ) -> dict[str, Tensor]:
-    """Return the accuracy on each configuration; ``owners`` has the configuration's number for every sample.
+    """Return the accuracy on each configuration. ``places`` has the place in ``configurations`` of every sample, by split.
 
     Shape: ``(runs, samples, 8)`` to ``(runs,)`` each.
     """
     hits = (outputs.max(-1).indices == splits[split].y.to(outputs.device)).double()
-    owner = owners[split].to(outputs.device)
-    return {f"accuracy_{name}": hits[:, owner == number].mean(1) for number, name in enumerate(configurations)}
+    place = places[split].to(outputs.device)
+    return {f"accuracy_{name}": hits[:, place == number].mean(1) for number, name in enumerate(configurations)}

@@ -5,13 +5,12 @@ All features of a layer have the same inputs, so two features are as similar as 
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,53 +26,14 @@ from torch import Tensor
 import boolit
 from boolit.errors import UserError
 from boolit.lab.paper.figures.look import save, styled
+from boolit.lab.paper.figures.networks import wiring
 from boolit.lab.reports.style import style
 from boolit.lab.results.names import paper_name
 from boolit.lab.results.store import Store
-from boolit.nn import Activation, Ensemble
 
 EDGES = np.linspace(-1, 1, 81).tolist()
 _COLUMNS = 3
 _MANY_PAIRS = 200
-
-
-class Wire(NamedTuple):
-    """An output channel: the input channels it depends on, and the activation that computes it."""
-
-    inputs: tuple[int, ...]
-    gate: Activation
-
-
-def wiring(module: Activation, channels: int) -> list[Wire]:
-    """Return the wire of every output channel of a module with this many input channels."""
-    module = copy.deepcopy(module).double()
-    x = _probes(module, channels)
-    values = module(x)
-    wires = []
-    for output in range(values.shape[1]):
-        slopes = torch.autograd.grad(values[:, output].sum(), x, retain_graph=True)[0]
-        inputs = tuple(slopes.ne(0).any(0).nonzero().flatten().tolist())
-        wires.append(Wire(inputs, _member(module, x[:, list(inputs)], values[:, output])))
-    return wires
-
-
-def _probes(module: Activation, channels: int) -> Tensor:
-    """Return so many random inputs that every operand has a slope at one of them.
-
-    An approximate XNOR of k passes a slope to one operand at a time, so 32 k inputs miss one with probability e⁻³².
-    """
-    generator = torch.Generator().manual_seed(0)
-    return torch.randn(32 * module.channels[0], channels, dtype=torch.float64, generator=generator).requires_grad_()
-
-
-def _member(module: Activation, operands: Tensor, output: Tensor) -> Activation:
-    """Return the member of an ensemble that gives this output for these operands."""
-    if not isinstance(module, Ensemble):
-        return module
-    for part in module.parts:
-        if part.width_multiple == operands.shape[1] and torch.allclose(part(operands)[:, 0], output):
-            return part
-    raise ValueError(f"no member of {module.spec} gives one of its outputs; a wiring needs gates that act on each group alone")
 
 
 @dataclass(frozen=True)

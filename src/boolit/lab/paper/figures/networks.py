@@ -5,6 +5,7 @@ They are drawn with weights set by hand for the paper's figures, and of the trai
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -22,7 +23,6 @@ from torch import Tensor, nn
 
 from boolit.lab.datasets import load
 from boolit.lab.models import restore
-from boolit.lab.paper.figures.correlations import measure_correlations, row_correlations, wiring
 from boolit.lab.paper.figures.gates import plane
 from boolit.lab.paper.figures.look import NEGATIVE, POSITIVE, PROBABILITY, png, styled
 from boolit.lab.reports.report import Picture
@@ -31,7 +31,7 @@ from boolit.lab.results.names import paper_name
 from boolit.lab.results.statistics import ScoreFormat
 from boolit.lab.results.store import Store
 from boolit.lab.runs import Metric, Result
-from boolit.nn import activation
+from boolit.nn import Activation, Ensemble, activation
 
 _MAX_LINE_WIDTH = 5.0  # points, of the largest weight in a network
 _MAPS_IN_ROW = 4
@@ -99,6 +99,45 @@ def _lines(axes: Axes, weight: Tensor, left: float, features: list[float], units
         if value:
             color, width = (POSITIVE if value > 0 else NEGATIVE), _MAX_LINE_WIDTH * abs(value) / largest
             axes.plot([left, left + _LAYER], [features[feature], units[unit]], color=color, linewidth=width, zorder=2)
+
+
+class Wire(NamedTuple):
+    """An output channel: the input channels it depends on, and the activation that computes it."""
+
+    inputs: tuple[int, ...]
+    gate: Activation
+
+
+def wiring(module: Activation, channels: int) -> list[Wire]:
+    """Return the wire of every output channel of a module with this many input channels."""
+    module = copy.deepcopy(module).double()
+    x = _probes(module, channels)
+    values = module(x)
+    wires = []
+    for output in range(values.shape[1]):
+        slopes = torch.autograd.grad(values[:, output].sum(), x, retain_graph=True)[0]
+        inputs = tuple(slopes.ne(0).any(0).nonzero().flatten().tolist())
+        wires.append(Wire(inputs, _member(module, x[:, list(inputs)], values[:, output])))
+    return wires
+
+
+def _probes(module: Activation, channels: int) -> Tensor:
+    """Return so many random inputs that every operand has a slope at one of them.
+
+    An approximate XNOR of k passes a slope to one operand at a time, so 32 k inputs miss one with probability e⁻³².
+    """
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(32 * module.channels[0], channels, dtype=torch.float64, generator=generator).requires_grad_()
+
+
+def _member(module: Activation, operands: Tensor, output: Tensor) -> Activation:
+    """Return the member of an ensemble that gives this output for these operands."""
+    if not isinstance(module, Ensemble):
+        return module
+    for part in module.parts:
+        if part.width_multiple == operands.shape[1] and torch.allclose(part(operands)[:, 0], output):
+            return part
+    raise ValueError(f"no member of {module.spec} gives one of its outputs; a wiring needs gates that act on each group alone")
 
 
 def _gates(axes: Axes, spec: str, left: float, units: list[float]) -> list[float]:
@@ -233,6 +272,8 @@ def pictures(store: Store, frame: pd.DataFrame, metric: Metric, order: Sequence[
             "Cosine similarity of the rows of the first weight matrix that a gate reads together (neighbors, if it reads one), "
             "and of all other pairs of rows. Titles: runs × rows; mean and standard deviation of pairs, and of the others."
         )
+        from boolit.lab.paper.figures.correlations import measure_correlations, row_correlations  # which import `wiring`
+
         measured = measure_correlations(store, frame=kept.groupby("activation").head(MAX_RUNS))
         measured.sort(key=lambda each: places.get(each.activation, len(places)))
         yield _picture("correlations", caption, row_correlations(measured))

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch
 
-from boolit.lab.paper.figures.correlations import wiring
 from boolit.lab.paper.figures.look import styled
+from boolit.lab.paper.figures.networks import wiring
 from boolit.lab.reports.style import ActivationStyle, style
 from boolit.lab.results.names import channels_of, gate_name
 from boolit.nn import Activation, activation
