@@ -24,9 +24,15 @@ ARMS = [*POINTWISE, "max", "max_min_d", "glu", "bilinear", *CONTROL.values(), "p
 SEEDS, SMALLEST, ALPHA = 10, 0.5, 0.05  # runs of a cell, percentage points that matter, significance level
 
 
-def read(folder: Path = EVIDENCE) -> pd.DataFrame:
-    """Return the runs of all complete datasets, accuracies in percent. A diverged run counts as the worst of its data."""
+def read(folder: Path = EVIDENCE, first: bool = False) -> pd.DataFrame:
+    """Return the runs of all complete datasets, accuracies in percent; if ``first``, with the first runs under ``step-time``.
+
+    A diverged run counts as the worst of its dataset.
+    """
     frame = pd.concat([pd.read_csv(path) for path in sorted((folder / "runs").glob("*.csv"))])
+    if first:
+        others = [pd.read_csv(path) for path in sorted((folder / "first").glob("*.csv"))]
+        frame = pd.concat([frame[frame["budget"] != "step-time"], *others])
     runs = frame.groupby("dataset")["seed"].transform("size")
     frame = frame[runs == len(BUDGETS) * len(ARMS) * SEEDS].copy()
     for split in ("valid", "test"):
@@ -102,10 +108,10 @@ def answers(results: dict[tuple[str, str], Comparison]) -> dict[str, bool]:
     return held | {"none": not any(held.values())}
 
 
-def fill(page: str, frame: pd.DataFrame, sizes: pd.DataFrame) -> str:
+def fill(page: str, frame: pd.DataFrame, first: pd.DataFrame, sizes: pd.DataFrame) -> str:
     """Return the page with its marked blocks made again."""
     blocks = {"answer": answer_block(frame), "where": where_block(frame), "accuracy": accuracy_block(frame)}
-    blocks["cost"] = cost_block(frame, sizes)
+    blocks |= {"cost": cost_block(frame, sizes), "first": first_block(first)}
     for name, text in blocks.items():
         page = re.sub(rf"(<!-- {name} -->\n).*?(<!-- end -->)", lambda m, text=text: f"{m[1]}{text}\n{m[2]}", page, flags=re.S)
     return page
@@ -114,14 +120,24 @@ def fill(page: str, frame: pd.DataFrame, sizes: pd.DataFrame) -> str:
 def answer_block(frame: pd.DataFrame) -> str:
     """Return which outcomes hold, and the registered comparisons."""
     results = registered(frame)
-    held = ", ".join(f"{name}: **{'yes' if value else 'no'}**" for name, value in answers(results).items())
+    held = ", ".join(f"{name}: **{'yes' if value else 'no'}**" for name, value in answers(results).items()).capitalize()
+    counts = f"{len(frame):,} runs on {frame['dataset'].nunique()} datasets, {(frame['state'] == 'diverged').sum()} of them diverged"
+    return f"{counts}. {held}.\n\n{_comparisons(results)}"
+
+
+def first_block(frame: pd.DataFrame) -> str:
+    """Return the comparisons under ``step-time`` as they came out in its first run."""
+    return _comparisons({key: each for key, each in registered(frame).items() if key[1] == "step-time"})
+
+
+def _comparisons(results: dict[tuple[str, str], Comparison]) -> str:
     lines = [
         [question, budget, f"`{c.a}` − `{c.b}`", f"{c.difference:+.2f} ± {c.seeds:.2f}", f"± {c.datasets:.2f}", f"{c.p:.2g}"]
         + [" / ".join(f"{p:.2f}" for p in c.bayes), "**beats**" if c.beats else "does not beat"]
         for (question, budget), c in results.items()
     ]
     titles = ["question", "budget", "compared", "points ± seeds", "± datasets", "p", "worse / equal / better", "as registered"]
-    return f"Over {frame['dataset'].nunique()} datasets: {held}.\n\n{_markdown(titles, lines, 3)}"
+    return _markdown(titles, lines, 3)
 
 
 def where_block(frame: pd.DataFrame) -> str:
@@ -153,8 +169,10 @@ def cost_block(frame: pd.DataFrame, sizes: pd.DataFrame) -> str:
     lines = [[f"`{arm}`", *(f"{value:.2f}" for budget in BUDGETS for value in table.loc[(arm, budget)])] for arm in ARMS]
     titles = [f"{budget}: {what}" for budget in BUDGETS for what in ("parameters", "outputs", "step")]
     again = sizes.xs("step-time", level="budget")["step_time"] / 1.5 - 1
+    rates = frame[frame["budget"] == "params"].groupby(["dataset", "activation"])["learning_rate"].first()
+    ends = f"Of the {len(rates)} chosen learning rates, {(rates == 0.01).sum()} are the lowest and {(rates == 0.1).sum()} the highest tried."
     note = f"Measured again, {(again.abs() <= 0.1).sum()} of {len(again)} step times are within 10 % of the target"
-    return f"{_markdown(['arm', *titles], lines, 1)}\n\n{note}; the largest deviation is {again.abs().max():.0%}."
+    return f"{_markdown(['arm', *titles], lines, 1)}\n\n{note}; the largest deviation is {again.abs().max():.1%}. {ends}"
 
 
 def _markdown(titles: list[str], lines: Iterable[Sequence[object]], texts: int) -> str:
@@ -212,4 +230,4 @@ if __name__ == "__main__":
     IMAGES.mkdir(parents=True, exist_ok=True)
     draw_arms(runs)
     draw_ranks(runs)
-    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), runs, measured), encoding="utf-8")
+    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), runs, read(first=True), measured), encoding="utf-8")
