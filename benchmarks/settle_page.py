@@ -121,8 +121,8 @@ def answer_block(frame: pd.DataFrame) -> str:
     """Return which outcomes hold, and the registered comparisons."""
     results = registered(frame)
     held = ", ".join(f"{name}: **{'yes' if value else 'no'}**" for name, value in answers(results).items()).capitalize()
-    counts = f"{len(frame):,} runs on {frame['dataset'].nunique()} datasets, {(frame['state'] == 'diverged').sum()} of them diverged"
-    return f"{counts}. {held}.\n\n{_comparisons(results)}"
+    datasets, diverged = frame["dataset"].nunique(), (frame["state"] == "diverged").sum()
+    return f"{len(frame):,} runs on {datasets} datasets, {diverged} of them diverged. {held}.\n\n{_comparisons(results)}"
 
 
 def first_block(frame: pd.DataFrame) -> str:
@@ -170,7 +170,8 @@ def cost_block(frame: pd.DataFrame, sizes: pd.DataFrame) -> str:
     titles = [f"{budget}: {what}" for budget in BUDGETS for what in ("parameters", "outputs", "step")]
     again = sizes.xs("step-time", level="budget")["step_time"] / 1.5 - 1
     rates = frame[frame["budget"] == "params"].groupby(["dataset", "activation"])["learning_rate"].first()
-    ends = f"Of the {len(rates)} chosen learning rates, {(rates == 0.01).sum()} are the lowest and {(rates == 0.1).sum()} the highest tried."
+    lowest, highest = (rates == 0.01).sum(), (rates == 0.1).sum()
+    ends = f"Of the {len(rates)} chosen learning rates, {lowest} are the lowest and {highest} the highest tried."
     note = f"Measured again, {(again.abs() <= 0.1).sum()} of {len(again)} step times are within 10 % of the target"
     return f"{_markdown(['arm', *titles], lines, 1)}\n\n{note}; the largest deviation is {again.abs().max():.1%}. {ends}"
 
