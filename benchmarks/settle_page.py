@@ -126,8 +126,15 @@ def answer_block(frame: pd.DataFrame) -> str:
 
 
 def first_block(frame: pd.DataFrame) -> str:
-    """Return the comparisons under ``step-time`` as they came out in its first run."""
-    return _comparisons({key: each for key, each in registered(frame).items() if key[1] == "step-time"})
+    """Return the step times and the comparisons under ``step-time`` in its first run."""
+    results = {key: each for key, each in registered(frame).items() if key[1] == "step-time"}
+    return f"{_accuracy_of_steps(pd.read_csv(EVIDENCE / 'first-sizes.csv'))}\n\n{_comparisons(results)}"
+
+
+def _accuracy_of_steps(sizes: pd.DataFrame) -> str:
+    again = (sizes["step_time"] / 1.5 - 1).abs()
+    met = f"{(again <= 0.1).sum()} of {len(again)} step times are within 10 % of the target"
+    return f"Measured again, {met}; the largest deviation is {again.max():.1%}."
 
 
 def _comparisons(results: dict[tuple[str, str], Comparison]) -> str:
@@ -168,12 +175,11 @@ def cost_block(frame: pd.DataFrame, sizes: pd.DataFrame) -> str:
     table = sizes.div(base, level="dataset").groupby(["activation", "budget"]).median()
     lines = [[f"`{arm}`", *(f"{value:.2f}" for budget in BUDGETS for value in table.loc[(arm, budget)])] for arm in ARMS]
     titles = [f"{budget}: {what}" for budget in BUDGETS for what in ("parameters", "outputs", "step")]
-    again = sizes.xs("step-time", level="budget")["step_time"] / 1.5 - 1
     rates = frame[frame["budget"] == "params"].groupby(["dataset", "activation"])["learning_rate"].first()
     lowest, highest = (rates == 0.01).sum(), (rates == 0.1).sum()
     ends = f"Of the {len(rates)} chosen learning rates, {lowest} are the lowest and {highest} the highest tried."
-    note = f"Measured again, {(again.abs() <= 0.1).sum()} of {len(again)} step times are within 10 % of the target"
-    return f"{_markdown(['arm', *titles], lines, 1)}\n\n{note}; the largest deviation is {again.abs().max():.1%}. {ends}"
+    note = f"{_accuracy_of_steps(sizes.xs('step-time', level='budget'))} {ends}"
+    return f"{_markdown(['arm', *titles], lines, 1)}\n\n{note}"
 
 
 def _markdown(titles: list[str], lines: Iterable[Sequence[object]], texts: int) -> str:
