@@ -13,6 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import boolit
 from boolit.errors import UserError
+from boolit.lab.common.devices import torch_threads
 from boolit.lab.datasets import Dataset, Description, Split
 from boolit.lab.models import Family
 from boolit.lab.runs import RunConfig
@@ -72,7 +73,7 @@ def sizes(runs: Sequence[RunConfig], count_flops: bool = False, timer: StepTimer
 class StepTimer:
     """Times training steps of a model on random samples, as multiples of ReLU's at a parameter budget.
 
-    Times are processor times of this process, and the activation takes turns with the reference, so that other programs
+    Times are processor times of one thread, and the activation takes turns with the reference, so that other programs
     disturb the ratio little. `RUNS` networks train stacked where the family allows it.
     """
 
@@ -87,7 +88,8 @@ class StepTimer:
     def ratio(self, spec: str, widths: Sequence[int]) -> float:
         """Return the time of a step of the network as a multiple of the reference's."""
         measured = self._training(spec, widths)
-        return median(_seconds(measured) / _seconds(self._reference) for _ in range(ROUNDS))
+        with torch_threads(1):  # threads that wait for each other also take processor time
+            return median(_seconds(measured) / _seconds(self._reference) for _ in range(ROUNDS))
 
     def solve(self, spec: str, target: float) -> tuple[int, float]:
         """Return the width whose step takes nearly ``target`` times as long as the reference's, and its measured multiple."""
