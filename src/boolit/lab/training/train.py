@@ -144,7 +144,7 @@ def new_training(job: Job, keep_weights: bool = False) -> Training:
 def _start(job: Job, checkpoint: Checkpoint | None, keep_weights: bool) -> tuple[Training, float]:
     """Return the training, resumed or new, and the seconds that it took before."""
     state = distributed.broadcast_object(checkpoint.load() if checkpoint else None)
-    if checkpoint is not None and state is not None:
+    if state is not None:  # in every process, although only the leader has a checkpoint
         # The checkpoint holds the learning rate that was found.
         training = new_training(_with_rate(job, 1.0), keep_weights)
         try:
@@ -153,7 +153,8 @@ def _start(job: Job, checkpoint: Checkpoint | None, keep_weights: bool) -> tuple
                 training.begin_epoch()
             return training, float(state["seconds"])
         except (KeyError, ValueError, RuntimeError) as error:
-            checkpoint.note(error)
+            if checkpoint is not None:
+                checkpoint.note(error)
     if job.recipe.learning_rate == "find":
         from boolit.lab.training.lr_finder import find_learning_rate
 
