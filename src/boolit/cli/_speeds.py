@@ -1,23 +1,25 @@
 """Time of activations relative to ReLU and SiLU of torch.
 
-Every candidate is timed once in every round, in random order, so that all of them meet the same conditions. A ratio compares
-the fastest rounds, because other programs can only add time. The quartiles of the ratios within a round show the noise.
+Every candidate is timed once in every round. The halves of a round are shuffled separately, so that other candidates run
+between two calls of the same one and it does not find its tensors in the cache. A ratio compares the fastest rounds, because
+other programs can only add time. The quartiles of the ratios within a round show the noise.
 """
 
 from __future__ import annotations
 
 import random
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.utils.benchmark import Timer
 
 import boolit
 from boolit._devices import choose_device
 from boolit.errors import UserError, user_input
+from boolit.lab.common.devices import torch_threads
 
 DEFAULT_SPECS = ("or_ail", "and_ail", "xnor_ail", "or_il", "and_il", "xnor_il", "or_and_xnor_ail_d")
 DEFAULT_SHAPES = ("1024x1024", "64x64x32x32")
@@ -31,6 +33,7 @@ BARS: dict[str, tuple[str, float]] = {
     "or_and_xnor_ail_d": ("silu", 0.9),
 }
 CALL_BAR = 2.0  # times ReLU, for a module called on 8×8
+WARM_UP = 3  # rounds before the first that counts
 
 
 @dataclass(frozen=True)
@@ -67,20 +70,20 @@ def measure_speeds(
         place = choose_device(device)
         modules = {spec: boolit.activation(spec, dim=1) for spec in specs}
         inputs = {shape: _input(shape, modules, dtype, place) for shape in shapes}
-    threads = threads or torch.get_num_threads()
     ratios: list[Ratio] = []
     for shape, x in {**inputs, SMALL: torch.randn(8, 8, device=place)}.items():
         fitting = {spec: module for spec, module in modules.items() if x.shape[1] % module.width_multiple == 0}
         candidates: dict[str, nn.Module] = {name: make() for name, make in REFERENCES.items()} | fitting
         for direction, make_call in (("forward", _forward), ("forward+backward", _backward)):
             calls = {name: make_call(module, x) for name, module in candidates.items()}
-            seconds = _interleave(calls, rounds, 300 if shape == SMALL else 1, threads)
+            with torch_threads(threads):
+                seconds = _interleave(calls, rounds, 300 if shape == SMALL else 1, place)
             pairs = [(spec, reference) for spec in fitting for reference in REFERENCES if spec != reference]
             ratios += [_ratio(spec, shape, direction, reference, seconds) for spec, reference in pairs]
     machine: dict[str, str | int | None] = {
         "torch": torch.__version__,
         "device": str(place),
-        "threads": threads,
+        "threads": threads or torch.get_num_threads(),
         "torch_instructions": torch.backends.cpu.get_cpu_capability(),
         "boolit_instructions": boolit.logic.cpu.status().instructions,
         "dtype": dtype,
@@ -89,15 +92,22 @@ def measure_speeds(
     return machine, ratios
 
 
-def _interleave(calls: dict[str, Callable[[], object]], rounds: int, repeats: int, threads: int) -> dict[str, list[float]]:
-    """Return the seconds of every call in each round: the mean of ``repeats`` calls in a row, after a warm-up."""
-    # The timer of torch waits for GPUs, and calls everything twice before it measures.
-    timers = {name: Timer("call()", globals={"call": call}, num_threads=threads) for name, call in calls.items()}
+def _interleave(calls: dict[str, Callable[[], object]], rounds: int, repeats: int, place: torch.device) -> dict[str, list[float]]:
+    """Return the seconds of every call in each round: the mean of ``repeats`` calls in a row, after rounds that do not count."""
     seconds: dict[str, list[float]] = {name: [] for name in calls}
-    order = random.Random(0)
-    for _ in range(rounds):
-        for name in order.sample(list(calls), len(calls)):
-            seconds[name].append(timers[name].timeit(repeats).mean)
+    order, draw = list(calls), random.Random(0)
+    half = len(order) // 2
+    wait = torch.accelerator.synchronize if place.type != "cpu" else lambda: None
+    for number in range(-WARM_UP, rounds):
+        order = draw.sample(order[:half], half) + draw.sample(order[half:], len(order) - half)
+        for name in order:
+            wait()
+            start = time.perf_counter()
+            for _ in range(repeats):
+                calls[name]()
+            wait()
+            if number >= 0:
+                seconds[name].append((time.perf_counter() - start) / repeats)
     return seconds
 
 
