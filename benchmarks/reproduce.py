@@ -59,12 +59,12 @@ def _set(key: str, value: object) -> str:
 ONE_SIZE = (_set("sweep.params", [100_000]), _set("sweep.activation", TWELVE))
 SMALLEST = _set("sweep.params", [16_384])
 JOBS = [
-    Job("mlp-mnist", "mnist-mlp", "paper-16k", 10),
-    Job("mlp-mnist", "mnist-mlp", "paper", 10, (_set("sweep.params", [65_536]),)),
+    Job("mlp-mnist", "mnist-mlp", "paper-16k", 20),
+    Job("mlp-mnist", "mnist-mlp", "paper", 20, (_set("sweep.params", [65_536]),)),
     Job("parity", "parity", "paper", 40),
     Job("xor", "xor", "paper", 40),
     Job("jsb", "chorales", "paper", 10),
-    Job("mlp-mnist", "mnist-mlp", "paper", 10, (_set("sweep.params", [262_144]),)),
+    Job("mlp-mnist", "mnist-mlp", "paper", 20, (_set("sweep.params", [262_144]),)),
     Job("parity8", "parity8", "headline", 10),
     Job("parity8", "parity8", "paper", 10),
     Job("parity8", "parity8", "headline", 3, (_set("sweep.activation", ["relu"]), _set("sweep.width", 256))),
