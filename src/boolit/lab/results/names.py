@@ -18,27 +18,14 @@ _PROPER = {
     "leaky_relu": "LeakyReLU",
     "signed_geomean": "SignedGeomean",
 }
-_LATEX = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        **{letter: f"\\{letter}" for letter in "&%$#_{}"},
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": "$<$",
-        ">": "$>$",
-        "≥": r"$\geq$",
-        "≤": r"$\leq$",
-        "±": r"$\pm$",
-        "−": "$-$",
-        "–": "--",
-        "→": r"$\to$",
-    }
-)
+_LATEX = {letter: f"\\{letter}" for letter in "&%$#_{}"}
+_LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--"}
+_LATEX |= {"<": "$<$", ">": "$>$", "≥": r"$\geq$", "≤": r"$\leq$", "±": r"$\pm$", "−": "$-$", "→": r"$\to$"}
 
 
 def latex_escape(text: str) -> str:
     """Escape a text for LaTeX."""
-    return text.translate(_LATEX)
+    return text.translate(str.maketrans(_LATEX))
 
 
 _MARKUP: dict[str, tuple[Callable[[str], str], Callable[[str], str]]] = {  # how text is escaped and a subscript written
@@ -136,10 +123,9 @@ def shorten_numbers(numbers: Iterable[int]) -> dict[int, str]:
 
 
 def _short(number: int) -> str:
-    for unit, letter in ((10**6, "M"), (10**3, "k")):
-        if number >= unit:
-            return f"{number / unit:.3g}{letter}"
-    return str(number)
+    if number < 1000:
+        return str(number)
+    return f"{number / 10**6:.3g}M" if number >= 10**6 else f"{number / 1000:.3g}k"
 
 
 def format_p(p: float) -> str:

@@ -14,19 +14,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy import special, stats
 
 from boolit.errors import UserError
 from boolit.lab.results.names import REFERENCE, describe_p, join_words, paper_name, shorten_numbers
 from boolit.lab.runs import Metric
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 ALPHA = 0.05
 MIN_RUNS = 3  # finished runs that an activation needs to be tested
@@ -107,13 +104,8 @@ class Comparison:
 
     def p(self, first: Summary, second: Summary) -> float:
         """Return the corrected p-value of a pair; NaN if it cannot be tested."""
-        places = self.summaries.index(first), self.summaries.index(second)
-        return float(sidak(self._welch[places], self.pairs))
-
-    @cached_property
-    def _welch(self) -> Array:
-        columns = zip(*((s.mean, s.sd, s.n) for s in self.summaries), strict=True)
-        return welch_p(*(np.array(column, float) for column in columns))
+        mean, sd, n = np.array([(s.mean, s.sd, s.n) for s in (first, second)]).T
+        return float(sidak(welch_p(mean, sd, n)[0, 1], self.pairs))
 
     def is_better(self, first: Summary, second: Summary) -> bool:
         """Return whether the first activation is significantly better; one with diverged runs never is."""
@@ -267,29 +259,28 @@ def size_groups(frame: pd.DataFrame) -> dict[str, Array]:
     groups: dict[str, Array] = {}
     for depth in depths:
         inside = frame[frame["depth"] == depth]
-        for size, keys in _sizes(inside).items():
-            words = [f"depth {depth}"] * (len(depths) > 1) + [size] * bool(size)
-            groups[", ".join(words)] = ((frame["depth"] == 0) | frame.index.isin(keys)).to_numpy()
+        labels = _sizes(inside)
+        sizes = inside["size"].groupby(labels).min().sort_values().index
+        for size in sizes:
+            words = [f"depth {depth}"] * (len(depths) > 1) + [size] * (len(sizes) > 1)
+            groups[", ".join(words)] = ((frame["depth"] == 0) | frame.index.isin(labels.index[labels == size])).to_numpy()
     return groups
 
 
-def _sizes(frame: pd.DataFrame) -> dict[str, pd.Index[Any]]:
-    """Return the indices of the runs of one depth by a label of their size."""
+def _sizes(frame: pd.DataFrame) -> pd.Series[str]:
+    """Return a label of the size of each run, for runs of one depth."""
     if "budget" in frame and frame["budget"].notna().all():
-        names = shorten_numbers(sorted(set(frame["budget"].astype(int))))
-        if len(names) > 1:
-            return {f"{name} parameters": frame.index[frame["budget"] == size] for size, name in names.items()}
-        return {"": frame.index}
+        budgets = frame["budget"].astype(int)
+        return budgets.map(shorten_numbers(budgets)) + " parameters"
     by_activation = frame.groupby("activation")["size"]
     numbers = set(by_activation.nunique())
     if numbers == {1}:
-        return {"": frame.index}
+        return pd.Series("", frame.index)
     widths = frame["widths"]
     if len(numbers) == 1:
         place = by_activation.rank(method="dense")
         widths = widths.groupby(place).transform(lambda group: group.mode().iloc[0])
-    order = frame["size"].groupby(widths).min().sort_values().index
-    return {f"width {name}": frame.index[widths == name] for name in order}
+    return "width " + widths
 
 
 def _summarize(frame: pd.DataFrame, metric: Metric) -> tuple[Summary, ...]:
@@ -299,10 +290,9 @@ def _summarize(frame: pd.DataFrame, metric: Metric) -> tuple[Summary, ...]:
     table["parameters"] = grouped["parameters"].first() if "parameters" in frame else 0
     if metric.solved is not None:
         table["solved"] = frame["value"].map(metric.solves).groupby(frame["activation"]).sum()
-    records = cast("list[dict[str, Any]]", table.reset_index().to_dict("records"))
     # The best mean first. Without a finished run there is no mean; such activations are last.
-    order = table["mean"].mul(-metric.sign).fillna(math.inf).to_numpy()
-    return tuple(Summary(**records[place]) for place in np.argsort(order, kind="stable"))
+    records: list[Any] = table.sort_values("mean", ascending=metric.goal == "min", kind="stable").reset_index().to_dict("records")
+    return tuple(Summary(**record) for record in records)
 
 
 @dataclass(frozen=True)
