@@ -94,11 +94,7 @@ class Checkpoint:
 
 
 def train(
-    job: Job,
-    *,
-    checkpoint: Checkpoint | None = None,
-    callback: StepCallback | None = None,
-    keep_weights: bool = False,
+    job: Job, checkpoint: Checkpoint | None = None, callback: StepCallback | None = None, keep_weights: bool = False
 ) -> list[Outcome] | None:
     """Train a job's runs.
 
