@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -291,7 +291,8 @@ def _summarize(frame: pd.DataFrame, metric: Metric) -> tuple[Summary, ...]:
     if metric.solved is not None:
         table["solved"] = frame["value"].map(metric.solves).groupby(frame["activation"]).sum()
     # The best mean first. Without a finished run there is no mean; such activations are last.
-    records: list[Any] = table.sort_values("mean", ascending=metric.goal == "min", kind="stable").reset_index().to_dict("records")
+    table = table.sort_values("mean", ascending=metric.goal == "min", kind="stable").reset_index()
+    records = cast("list[dict[str, Any]]", table.to_dict("records"))
     return tuple(Summary(**record) for record in records)
 
 
