@@ -56,8 +56,6 @@ def __getattr__(name: str) -> Any:
     try:
         value = getattr(import_module(f"{__name__}.{module}"), attribute)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] == "boolit":
-            raise
-        raise ImportError(f"boolit.lab needs {error.name}: pip install 'boolit[lab]'") from None
+        raise ImportError(f"boolit.lab needs {error.name}: pip install 'boolit[lab]'") from error
     globals()[name] = value
     return value
