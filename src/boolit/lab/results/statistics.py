@@ -32,8 +32,6 @@ BETTER, SAME = "significantly better than", "not distinguishable from"
 COVERAGE = "± and p cover seeds, on one set of training and test rows: not what other rows would have given."
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Interval = tuple[float, float]
-_NO_INTERVAL = (math.nan, math.nan)
 
 
 @dataclass(frozen=True)
@@ -71,14 +69,12 @@ class Pair:
         interval: simultaneous 95 % confidence interval of the difference; it excludes 0 exactly if the pair is significant.
         p: p-value of Welch's test with Šidák's correction; NaN if the pair cannot be tested.
         effect: Hedges' g, the difference in pooled standard deviations.
-        effect_interval: 95 % confidence interval of the effect, for equal standard deviations.
     """
 
     difference: float
-    interval: Interval
+    interval: tuple[float, float]
     p: float
     effect: float
-    effect_interval: Interval
 
 
 @dataclass(frozen=True)
@@ -117,11 +113,11 @@ class Comparison:
         difference = first.mean - second.mean
         p = self.p(first, second)
         if math.isnan(p):
-            return Pair(difference, _NO_INTERVAL, p, math.nan, _NO_INTERVAL)
+            return Pair(difference, (math.nan, math.nan), p, math.nan)
         error, df = _welch_error(*(np.array(value, float) for s in (first, second) for value in (s.sd, s.n)))
         level = -math.expm1(math.log1p(-ALPHA) / self.pairs)
         reach = float(stats.t.isf(level / 2, df) * error)
-        return Pair(difference, (difference - reach, difference + reach), p, *hedges_g(first, second))
+        return Pair(difference, (difference - reach, difference + reach), p, hedges_g(first, second))
 
 
 def welch_p(mean: Array, sd: Array, n: Array) -> Array:
@@ -168,27 +164,12 @@ def student_p(first: Summary, second: Summary) -> float:
     return float(test.pvalue)
 
 
-def hedges_g(first: Summary, second: Summary, confidence: float = 0.95) -> tuple[float, Interval]:
-    """Return Hedges' g and the confidence interval of the true effect δ = (μ₁ − μ₂) / σ.
-
-    The interval holds the δ for which the observed t-statistic lies in neither tail of its noncentral t distribution. It
-    assumes equal standard deviations. The factor that makes g unbiased belongs to g alone, not to the interval.
-    """
+def hedges_g(first: Summary, second: Summary) -> float:
+    """Return Hedges' g: the difference of two means in pooled standard deviations, without bias."""
     df = first.n + second.n - 2
     pooled = math.sqrt(((first.n - 1) * first.sd**2 + (second.n - 1) * second.sd**2) / df)
-    root = math.sqrt(1 / first.n + 1 / second.n)
     unbiased = math.exp(math.lgamma(df / 2) - math.lgamma((df - 1) / 2)) / math.sqrt(df / 2)
-    delta = (first.mean - second.mean) / pooled
-    low, high = (root * _noncentrality(delta / root, df, tail) for tail in ((1 + confidence) / 2, (1 - confidence) / 2))
-    return unbiased * delta, (low, high)
-
-
-def _noncentrality(statistic: float, df: int, tail: float) -> float:
-    """Return the noncentrality with which a t-statistic is at most ``statistic`` with probability ``tail``."""
-    if abs(statistic) < 50:
-        return float(special.nctdtrinc(df, tail, statistic))
-    # scipy does not converge for very large statistics, where the numerator's own variance is negligible.
-    return statistic * math.sqrt(stats.chi2.ppf(1 - tail if statistic > 0 else tail, df) / df)
+    return unbiased * ((first.mean - second.mean) / pooled)
 
 
 def compare(frame: pd.DataFrame, metric: Metric) -> list[Comparison]:
