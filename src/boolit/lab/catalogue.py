@@ -16,8 +16,8 @@ else:
 STUDIES = Path(__file__).parent / "studies" / "definitions"
 # A study of decoders instead of activations, in boolit.lab.decoding.
 DECODING = {"name": "decoding", "profiles": ["quick", "paper"], "title": "Decoders on three parity-check codes"}
-POINTWISE = "relu leaky_relu prelu softplus elu celu selu gelu silu hardswish mish softsign tanh sigmoid relu6 rrelu"  # of torch
-POINTWISE += " hardtanh hardsigmoid hardshrink softshrink tanhshrink logsigmoid identity"
+POINTWISE = "relu leaky_relu prelu softplus elu celu selu gelu silu hardswish mish softsign tanh sigmoid relu6"  # of torch
+POINTWISE += " rrelu hardtanh hardsigmoid hardshrink softshrink tanhshrink logsigmoid identity"
 GATED = {"glu": "x σ(y)", "swiglu": "x silu(y)", "geglu": "x gelu(y)", "bilinear": "x y"}
 PAIRWISE = {name: f"{text}, y from the second half" for name, text in GATED.items()}
 PAIRWISE |= {"max": "max(x, y), MaxOut", "min": "min(x, y)", "signed_geomean": "sgn(x y) √|x y|"}

@@ -30,10 +30,6 @@ def frame_of(values, metric=ACCURACY, diverged=None, **columns) -> pd.DataFrame:
     )
 
 
-def summaries_of(values) -> list[Summary]:
-    return [Summary(name, len(v), float(np.mean(v)), float(np.std(v, ddof=1))) for name, v in values.items()]
-
-
 @given(st.lists(SAMPLES, min_size=2, max_size=5), st.sampled_from([ACCURACY, RMSE]))
 def test_all_pairs_are_welch_tests_with_sidaks_correction(samples, metric) -> None:
     values = {f"a{i}": v for i, v in enumerate(samples)}

@@ -13,11 +13,8 @@ from boolit.nn import Activation, Custom, Ensemble, Gate, Reduction, activation,
 REFERENCE = "relu"
 MINUS = " − "  # between two specs: the name of a difference
 
-_PROPER = {
-    **{name.lower(): name for name in ("PReLU", "ELU", "CELU", "SELU", "GELU", "SiLU", "GLU", "SwiGLU", "GEGLU", "ReLU")},
-    "leaky_relu": "LeakyReLU",
-    "signed_geomean": "SignedGeomean",
-}
+_PROPER = {name.lower(): name for name in ("PReLU", "ELU", "CELU", "SELU", "GELU", "SiLU", "GLU", "SwiGLU", "GEGLU", "ReLU")}
+_PROPER |= {"leaky_relu": "LeakyReLU", "signed_geomean": "SignedGeomean"}
 _LATEX = {letter: f"\\{letter}" for letter in "&%$#_{}"}
 _LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--"}
 _LATEX |= {"<": "$<$", ">": "$>$", "≥": r"$\geq$", "≤": r"$\leq$", "±": r"$\pm$", "−": "$-$", "→": r"$\to$"}
@@ -117,9 +114,8 @@ def shorten_numbers(numbers: Iterable[int]) -> dict[int, str]:
         >>> shorten_numbers([36, 16384, 4000000]), shorten_numbers([65501, 65502])
         ({36: '36', 16384: '16.4k', 4000000: '4M'}, {65501: '65501', 65502: '65502'})
     """
-    numbers = list(dict.fromkeys(numbers))
     short = {number: _short(number) for number in numbers}
-    return short if len(set(short.values())) == len(numbers) else {number: str(number) for number in numbers}
+    return short if len(set(short.values())) == len(short) else {number: str(number) for number in short}
 
 
 def _short(number: int) -> str:

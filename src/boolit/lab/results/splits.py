@@ -230,5 +230,4 @@ class SplitVerdict:
         pair, outcome = self.pair(name, self.leader), SAME
         if pair.p_holm <= ALPHA:
             outcome = BETTER if self.is_better(name, self.leader) else "significantly worse than"
-        words = f"{outcome} {paper_name(self.leader)} ({describe_p(pair.p_holm)})"
-        return f"{name.capitalize()} ({self.score(name)}) is {words}."
+        return f"{name.capitalize()} ({self.score(name)}) is {outcome} {paper_name(self.leader)} ({describe_p(pair.p_holm)})."

@@ -160,8 +160,7 @@ def student_p(first: Summary, second: Summary) -> float:
     """Return the paper's p-value: two-sided Student's t-test, not corrected; NaN without variance or with one value."""
     if min(first.n, second.n) < 2 or not first.sd + second.sd > 0:
         return math.nan
-    test = stats.ttest_ind_from_stats(first.mean, first.sd, first.n, second.mean, second.sd, second.n)
-    return float(test.pvalue)
+    return float(stats.ttest_ind_from_stats(first.mean, first.sd, first.n, second.mean, second.sd, second.n).pvalue)
 
 
 def hedges_g(first: Summary, second: Summary) -> float:
@@ -197,8 +196,7 @@ def compare(frame: pd.DataFrame, metric: Metric) -> list[Comparison]:
     """
     frame = _measured(frame, metric)
     _check_settings(frame)
-    groups = size_groups(frame)
-    tables = {name: _summarize(frame[rows], metric) for name, rows in groups.items()}
+    tables = {name: _summarize(frame[rows], metric) for name, rows in size_groups(frame).items()}
     counts = [sum(min(a.n, b.n) >= MIN_RUNS and a.sd + b.sd > 0 for a, b in combinations(t, 2)) for t in tables.values()]
     return [Comparison(metric, table, name, max(1, sum(counts))) for name, table in tables.items()]
 
