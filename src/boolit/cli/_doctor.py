@@ -20,7 +20,7 @@ def print_facts(json: bool = False) -> None:
     for section in sections:
         print(section.name)
         for name, fact in section.facts.items():
-            label = name if name.isupper() else name.replace("_", " ")  # an environment variable keeps its name
+            label = name.replace("_", " ")
             lines = textwrap.wrap(_in_words(fact), 75 - width, break_long_words=False, break_on_hyphens=False)
             print(f"  {label:<{width}}  {(chr(10) + ' ' * (width + 4)).join(lines)}")
     print("\n" + ("\n".join(f"warning: {line}" for line in warnings) or "no problems found"))

@@ -28,21 +28,10 @@ if TYPE_CHECKING:
     from boolit.lab.studies import load_study, plan
     from boolit.lab.training.recipe import register_loss, register_metric, register_optimizer, register_schedule
 
-__all__ = ["Dataset", "Family", "Metric", "Result", "RunConfig", "Source", "Split", "Store", "compare_runs", "execute_plan"]
-__all__ += [
-    "load_study",
-    "plan",
-    "register_dataset",
-    "register_loss",
-    "register_metric",
-    "register_model",
-    "register_optimizer",
-    "register_schedule",
-    "register_table",
-    "run_study",
-    "verdict",
-    "write_report",
-]
+__all__ = ["Dataset", "Family", "Metric", "Result", "RunConfig", "Source", "Split", "Store"]
+__all__ += ["compare_runs", "execute_plan", "load_study", "plan", "run_study", "verdict", "write_report"]
+__all__ += ["register_dataset", "register_loss", "register_metric", "register_model"]
+__all__ += ["register_optimizer", "register_schedule", "register_table"]
 _MODULES = {  # `name=attribute` where a subpackage has the name of the attribute
     "datasets": "Dataset Source Split register_dataset=register",
     "execute": "execute_plan=execute run_study",
@@ -67,8 +56,6 @@ def __getattr__(name: str) -> Any:
     try:
         value = getattr(import_module(f"{__name__}.{module}"), attribute)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] == "boolit":
-            raise
-        raise ImportError(f"boolit.lab needs {error.name}: pip install 'boolit[lab]'") from None
+        raise ImportError(f"boolit.lab needs {error.name}: pip install 'boolit[lab]'") from error
     globals()[name] = value
     return value

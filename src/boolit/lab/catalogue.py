@@ -16,20 +16,11 @@ else:
 STUDIES = Path(__file__).parent / "studies" / "definitions"
 # A study of decoders instead of activations, in boolit.lab.decoding.
 DECODING = {"name": "decoding", "profiles": ["quick", "paper"], "title": "Decoders on three parity-check codes"}
-POINTWISE = (  # of torch
-    *("relu", "leaky_relu", "prelu", "softplus", "elu", "celu", "selu", "gelu", "silu", "hardswish", "mish", "softsign"),
-    *("tanh", "sigmoid", "relu6", "rrelu", "hardtanh", "hardsigmoid", "hardshrink", "softshrink", "tanhshrink"),
-    *("logsigmoid", "identity"),
-)
-PAIRWISE = {
-    "glu": "x σ(y), y from the second half",
-    "swiglu": "x silu(y), y from the second half",
-    "geglu": "x gelu(y), y from the second half",
-    "bilinear": "x y, y from the second half",
-    "max": "max(x, y), MaxOut",
-    "min": "min(x, y)",
-    "signed_geomean": "sgn(x y) √|x y|",
-}
+POINTWISE = "relu leaky_relu prelu softplus elu celu selu gelu silu hardswish mish softsign tanh sigmoid relu6"  # of torch
+POINTWISE += " rrelu hardtanh hardsigmoid hardshrink softshrink tanhshrink logsigmoid identity"
+GATED = {"glu": "x σ(y)", "swiglu": "x silu(y)", "geglu": "x gelu(y)", "bilinear": "x y"}
+PAIRWISE = {name: f"{text}, y from the second half" for name, text in GATED.items()}
+PAIRWISE |= {"max": "max(x, y), MaxOut", "min": "min(x, y)", "signed_geomean": "sgn(x y) √|x y|"}
 ARROWS = {"implies": "x ⇒ y", "nimplies": "NOT (x ⇒ y)", "implied_by": "x ⇐ y", "nimplied_by": "NOT (x ⇐ y)"}
 OPERATIONS = {name: f"x {name.upper()} y" for name in ("and", "or", "xnor", "nand", "nor", "xor")} | ARROWS
 FORMS = {"il": "exact", "ail": "approximate", "nil": "exact, normalized", "nail": "approximate, normalized"}
@@ -50,7 +41,7 @@ class ActivationFacts:
 
 def list_activations() -> list[ActivationFacts]:
     """List every activation that has a plain name, including registered ones, by channels and kind."""
-    facts = [ActivationFacts(spec, (1, 1), 1, "baseline", f"{spec} of torch") for spec in POINTWISE]
+    facts = [ActivationFacts(spec, (1, 1), 1, "baseline", f"{spec} of torch") for spec in POINTWISE.split()]
     facts += [ActivationFacts(spec, (2, 1), 2, "baseline", text) for spec, text in PAIRWISE.items()]
     facts.append(ActivationFacts("max_min_d", (2, 2), 2, "baseline", "max and min of each pair, GroupSort"))
     for form, how in FORMS.items():

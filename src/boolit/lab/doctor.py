@@ -33,12 +33,10 @@ def examine() -> list[Section]:
     system = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     versions = {"boolit": __version__, "python": system, "torch": str(torch.__version__)}
     status = cpu.status()
-    kernels: dict[str, Fact] = {"active": status.active, "reason": status.reason, "file": status.path}
-    kernels["instructions"] = status.instructions
     slow = f"the compiled kernels are inactive, so gates are slower: {status.reason}"
     return [
         Section("software", {**versions, "threads": torch.get_num_threads()}),
-        Section("kernels", kernels, () if status.active else (slow,)),
+        Section("kernels", vars(status), () if status.active else (slow,)),
         Section("devices", {"available": ", ".join(available_devices()), "auto": automatic_device()}),
         _extras(),
         _data(),
@@ -48,12 +46,7 @@ def examine() -> list[Section]:
 def _extras() -> Section:
     installed = {(each.name or "").lower().replace("_", "-"): each.version for each in metadata.distributions()}
     versions = {extra: {package: installed.get(package) for package in packages} for extra, packages in EXTRAS.items()}
-    warnings = []
-    for extra, packages in versions.items():
-        missing = [package for package, version in packages.items() if version is None]
-        if 0 < len(missing) < len(packages):
-            warnings.append(f"{extra} is incomplete: pip install {' '.join(missing)}")
-    return Section("extras", versions, tuple(warnings))
+    return Section("extras", versions)
 
 
 def _data() -> Section:
@@ -64,5 +57,5 @@ def _data() -> Section:
     folder = data_folder()
     existing = next(place for place in (folder, *folder.parents) if place.exists())
     usable = existing.is_dir() and os.access(existing, os.W_OK)
-    facts = {"folder": str(folder), "BOOLIT_DATA": os.environ.get("BOOLIT_DATA")}
-    return Section("data", facts, () if usable else (f"{folder} cannot be written to; set BOOLIT_DATA to another folder",))
+    warning = f"{folder} cannot be written to; set BOOLIT_DATA to another folder"
+    return Section("data", {"folder": str(folder)}, () if usable else (warning,))

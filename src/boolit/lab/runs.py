@@ -151,8 +151,7 @@ class RunConfig(BaseModel):
         Options at their default are left out, so that a new option does not change the keys of old runs.
         """
         entries: dict[str, JSON] = self.model_dump(mode="json", exclude=set(self.LABELS) | {"data", "model", "training"})
-        sections = {name: options(getattr(self, name)) for name in ("data", "model", "training")}
-        return entries | sections
+        return entries | {name: options(getattr(self, name)) for name in ("data", "model", "training")}
 
 
 def options(section: BaseModel) -> dict[str, JSON]:
@@ -199,7 +198,6 @@ class Result:
 def job(configs: Sequence[RunConfig]) -> Job:
     """Load the data of runs of one shape and return the job that trains them together."""
     first, dataset = configs[0], load(configs[0].data)
-    splits = [config.split for config in configs if config.split is not None]
     return Job(
         dataset=dataset,
         family=first.model,
@@ -207,6 +205,6 @@ def job(configs: Sequence[RunConfig]) -> Job:
         widths=first.widths,
         recipes=tuple(config.training for config in configs),
         seeds=tuple(config.seed for config in configs),
-        resamples=tuple(map(dataset.resample, splits)) if dataset.resample else (),
+        resamples=tuple(dataset.resample(run.split) for run in configs if run.split is not None) if dataset.resample else (),
         trial=first.trial,
     )

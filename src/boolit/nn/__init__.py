@@ -16,21 +16,8 @@ from boolit.nn.specs import Custom, activation, known_specs, register
 if TYPE_CHECKING:
     from boolit.nn.conversion import Conversion, convert
 
-__all__ = [
-    "MLP",
-    "Activation",
-    "Conversion",
-    "Custom",
-    "Ensemble",
-    "Gate",
-    "Gated",
-    "Pointwise",
-    "Reduction",
-    "activation",
-    "convert",
-    "known_specs",
-    "register",
-]
+__all__ = ["MLP", "Activation", "Custom", "Ensemble", "Gate", "Gated", "Pointwise", "Reduction", "activation"]
+__all__ += ["Conversion", "convert", "known_specs", "register"]
 
 
 def __getattr__(name: str) -> Any:

@@ -30,10 +30,6 @@ def frame_of(values, metric=ACCURACY, diverged=None, **columns) -> pd.DataFrame:
     )
 
 
-def summaries_of(values) -> list[Summary]:
-    return [Summary(name, len(v), float(np.mean(v)), float(np.std(v, ddof=1))) for name, v in values.items()]
-
-
 @given(st.lists(SAMPLES, min_size=2, max_size=5), st.sampled_from([ACCURACY, RMSE]))
 def test_all_pairs_are_welch_tests_with_sidaks_correction(samples, metric) -> None:
     values = {f"a{i}": v for i, v in enumerate(samples)}
@@ -188,33 +184,11 @@ def test_solved_runs_are_those_that_reach_the_threshold() -> None:
     assert comparison.leader.solved == 2
 
 
-@pytest.mark.parametrize("truth", [-4.0, 0.8, 4.0])
-def test_the_effect_interval_covers_the_true_effect(truth: float) -> None:
-    """Each end misses δ in 2.5 % of studies. An interval of J·δ misses a δ of 4 in 11 % at the end away from 0."""
-    generator, studies = np.random.default_rng(0), 2000
-    misses = np.zeros(2)
-    for _ in range(studies):
-        first, second = summaries_of({"a": generator.normal(truth, 1, 3), "b": generator.normal(0, 1, 3)})
-        low, high = hedges_g(first, second)[1]
-        misses += low > truth, high < truth
-    reach = 4 * math.sqrt(0.025 * 0.975 / studies)
-    assert misses / studies == pytest.approx([0.025, 0.025], abs=reach)
-
-
 def test_the_effect_is_hedges_g() -> None:
-    effect, (low, high) = hedges_g(Summary("a", 5, 1.0, 0.5), Summary("b", 7, 0.4, 0.7))
+    effect = hedges_g(Summary("a", 5, 1.0, 0.5), Summary("b", 7, 0.4, 0.7))
     pooled = math.sqrt((4 * 0.25 + 6 * 0.49) / 10)
     assert effect == pytest.approx(0.6 / pooled * (1 - 3 / (4 * 10 - 1)), rel=1e-3)
-    root = math.sqrt(1 / 5 + 1 / 7)
-    assert stats.nct.cdf(0.6 / pooled / root, 10, low / root) == pytest.approx(0.975, abs=1e-4)
-    assert stats.nct.cdf(0.6 / pooled / root, 10, high / root) == pytest.approx(0.025, abs=1e-4)
-    assert hedges_g(Summary("a", 2, 1.0, 0.5), Summary("b", 2, 0.1, 0.5))[0] == pytest.approx(1.8 * math.sqrt(1 / math.pi))
-
-
-def test_an_enormous_effect_has_a_finite_interval() -> None:
-    for scale in (0.03, 1e-9):
-        effect, (low, high) = hedges_g(Summary("a", 5, 1.0, scale), Summary("b", 5, 0.0, scale))
-        assert 0 < low < effect < high < math.inf
+    assert hedges_g(Summary("a", 2, 1.0, 0.5), Summary("b", 2, 0.1, 0.5)) == pytest.approx(1.8 * math.sqrt(1 / math.pi))
 
 
 @given(st.floats(1e-300, 1))

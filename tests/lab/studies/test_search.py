@@ -40,7 +40,7 @@ def paper_bounds(of: Recipe) -> Bounds:
 
 
 def test_the_first_bounds_are_the_papers() -> None:
-    ends = {name: tuple(map(each.scale.value, each.bounds)) for name, each in RANGES.items()}
+    ends = {name: tuple(map(each.value, each.bounds)) for name, each in RANGES.items()}
     assert ends["beta1"] == pytest.approx((1 - 1e-3, 1 - 10**-0.5))
     assert ends["beta2"] == pytest.approx((1 - 1e-5, 0.9))
     assert ends["eps"] == pytest.approx((1e-10, 1e-6))

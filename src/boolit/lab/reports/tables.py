@@ -216,16 +216,15 @@ def comparison_table(comparison: Comparison, title: str) -> Table:
         differences = [(pair.difference, *pair.interval) if pair else None for pair in pairs]
         _add_intervals(builder, "difference", differences, form.number)
         _add_p(builder, "p", [pair.p if pair else None for pair in pairs])
-        _add_intervals(
-            builder, "effect", [(pair.effect, *pair.effect_interval) if pair else None for pair in pairs], _two_digits
-        )
+        effects = [pair.effect if pair else None for pair in pairs]
+        builder.add("effect", ["" if effect is None else _two_digits(effect) for effect in effects], value=effects)
         _add_p(builder, "p (paper)", [None if s is leader else student_p(leader, s) for s in summaries])
     sizes = shorten_numbers(s.parameters for s in summaries)
     builder.add("parameters", [sizes[s.parameters] for s in summaries], value=[s.parameters for s in summaries])
     pairs_tested = "the only pair" if comparison.pairs == 1 else f"all {comparison.pairs} pairs"
     tested = (
         "Difference: best mean − this, with a simultaneous 95 % interval. p: Welch's t-test with Šidák's correction for "
-        f"{pairs_tested} of the study. Effect: Hedges' g [95 % interval]. p (paper): the paper's Student's t-test "
+        f"{pairs_tested} of the study. Effect: Hedges' g. p (paper): the paper's Student's t-test "
         "against the best, not corrected; it decides nothing here."
     )
     return builder.table(title, *_notes([comparison]), *([tested] if "p" in builder.text else []))

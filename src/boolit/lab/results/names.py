@@ -13,32 +13,16 @@ from boolit.nn import Activation, Custom, Ensemble, Gate, Reduction, activation,
 REFERENCE = "relu"
 MINUS = " − "  # between two specs: the name of a difference
 
-_PROPER = {
-    **{name.lower(): name for name in ("PReLU", "ELU", "CELU", "SELU", "GELU", "SiLU", "GLU", "SwiGLU", "GEGLU", "ReLU")},
-    "leaky_relu": "LeakyReLU",
-    "signed_geomean": "SignedGeomean",
-}
-_LATEX = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        **{letter: f"\\{letter}" for letter in "&%$#_{}"},
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": "$<$",
-        ">": "$>$",
-        "≥": r"$\geq$",
-        "≤": r"$\leq$",
-        "±": r"$\pm$",
-        "−": "$-$",
-        "–": "--",
-        "→": r"$\to$",
-    }
-)
+_PROPER = {name.lower(): name for name in ("PReLU", "ELU", "CELU", "SELU", "GELU", "SiLU", "GLU", "SwiGLU", "GEGLU", "ReLU")}
+_PROPER |= {"leaky_relu": "LeakyReLU", "signed_geomean": "SignedGeomean"}
+_LATEX = {letter: f"\\{letter}" for letter in "&%$#_{}"}
+_LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--"}
+_LATEX |= {"<": "$<$", ">": "$>$", "≥": r"$\geq$", "≤": r"$\leq$", "±": r"$\pm$", "−": "$-$", "→": r"$\to$"}
 
 
 def latex_escape(text: str) -> str:
     """Escape a text for LaTeX."""
-    return text.translate(_LATEX)
+    return text.translate(str.maketrans(_LATEX))
 
 
 _MARKUP: dict[str, tuple[Callable[[str], str], Callable[[str], str]]] = {  # how text is escaped and a subscript written
@@ -130,16 +114,14 @@ def shorten_numbers(numbers: Iterable[int]) -> dict[int, str]:
         >>> shorten_numbers([36, 16384, 4000000]), shorten_numbers([65501, 65502])
         ({36: '36', 16384: '16.4k', 4000000: '4M'}, {65501: '65501', 65502: '65502'})
     """
-    numbers = list(dict.fromkeys(numbers))
     short = {number: _short(number) for number in numbers}
-    return short if len(set(short.values())) == len(numbers) else {number: str(number) for number in numbers}
+    return short if len(set(short.values())) == len(short) else {number: str(number) for number in short}
 
 
 def _short(number: int) -> str:
-    for unit, letter in ((10**6, "M"), (10**3, "k")):
-        if number >= unit:
-            return f"{number / unit:.3g}{letter}"
-    return str(number)
+    if number < 1000:
+        return str(number)
+    return f"{number / 10**6:.3g}M" if number >= 10**6 else f"{number / 1000:.3g}k"
 
 
 def format_p(p: float) -> str:

@@ -16,6 +16,7 @@ from functools import cached_property
 from itertools import combinations
 from statistics import fmean, stdev
 
+import numpy as np
 from scipy import stats
 
 from boolit.lab.results.names import REFERENCE, describe_p, join_words, paper_name
@@ -88,11 +89,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
         >>> [round(p, 6) for p in holm([0.01, 0.04, 0.03])]
         [0.03, 0.06, 0.06]
     """
-    corrected, largest = [0.0] * len(p_values), 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
-        corrected[place] = largest
-    return corrected
+    p, order = np.array(p_values), np.argsort(p_values)
+    p[order] = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)).clip(max=1)
+    return [float(each) for each in p]
 
 
 @dataclass(frozen=True)
@@ -145,22 +144,21 @@ class SplitVerdict:
     @cached_property
     def pairs(self) -> list[PairedDifference]:
         """All pairs of activations and baselines, the better mean first, with their tests."""
-        pairs = []
-        for first, second in combinations(self.ranking, 2):
-            difference = self._estimate([a - b for a, b in zip(self.scores[first], self.scores[second], strict=True)])
-            differs = difference.mean != 0 and difference.error != 0
-            p = 2 * float(stats.t.sf(abs(difference.mean) / difference.error, self.splits - 1)) if differs else 1.0
-            pairs.append(PairedDifference(first, second, difference, p, p))
+        pairs = [self._difference(*names) for names in combinations(self.ranking, 2)]
         corrected = holm([pair.p for pair in pairs])
         return [replace(pair, p_holm=p) for pair, p in zip(pairs, corrected, strict=True)]
 
     def pair(self, first: str, second: str) -> PairedDifference:
         """Return a pair in this order."""
         pair = next(pair for pair in self.pairs if {pair.first, pair.second} == {first, second})
-        if pair.first == first:
-            return pair
-        same = pair.difference
-        return replace(pair, first=first, second=second, difference=Estimate(-same.mean, same.error, -same.high, -same.low))
+        return replace(self._difference(first, second), p_holm=pair.p_holm)
+
+    def _difference(self, first: str, second: str) -> PairedDifference:
+        """Return a pair before the correction."""
+        mean = self._estimate([a - b for a, b in zip(self.scores[first], self.scores[second], strict=True)])
+        differs = mean.mean != 0 and mean.error != 0
+        p = 2 * float(stats.t.sf(abs(mean.mean) / mean.error, self.splits - 1)) if differs else 1.0
+        return PairedDifference(first, second, mean, p, p)
 
     def is_better(self, first: str, second: str) -> bool:
         """Return whether the first is significantly better than the second."""
@@ -232,5 +230,4 @@ class SplitVerdict:
         pair, outcome = self.pair(name, self.leader), SAME
         if pair.p_holm <= ALPHA:
             outcome = BETTER if self.is_better(name, self.leader) else "significantly worse than"
-        words = f"{outcome} {paper_name(self.leader)} ({describe_p(pair.p_holm)})"
-        return f"{name.capitalize()} ({self.score(name)}) is {words}."
+        return f"{name.capitalize()} ({self.score(name)}) is {outcome} {paper_name(self.leader)} ({describe_p(pair.p_holm)})."

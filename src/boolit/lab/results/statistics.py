@@ -14,19 +14,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 from scipy import special, stats
 
 from boolit.errors import UserError
 from boolit.lab.results.names import REFERENCE, describe_p, join_words, paper_name, shorten_numbers
 from boolit.lab.runs import Metric
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 ALPHA = 0.05
 MIN_RUNS = 3  # finished runs that an activation needs to be tested
@@ -35,8 +32,6 @@ BETTER, SAME = "significantly better than", "not distinguishable from"
 COVERAGE = "± and p cover seeds, on one set of training and test rows: not what other rows would have given."
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Interval = tuple[float, float]
-_NO_INTERVAL = (math.nan, math.nan)
 
 
 @dataclass(frozen=True)
@@ -74,14 +69,12 @@ class Pair:
         interval: simultaneous 95 % confidence interval of the difference; it excludes 0 exactly if the pair is significant.
         p: p-value of Welch's test with Šidák's correction; NaN if the pair cannot be tested.
         effect: Hedges' g, the difference in pooled standard deviations.
-        effect_interval: 95 % confidence interval of the effect, for equal standard deviations.
     """
 
     difference: float
-    interval: Interval
+    interval: tuple[float, float]
     p: float
     effect: float
-    effect_interval: Interval
 
 
 @dataclass(frozen=True)
@@ -107,13 +100,8 @@ class Comparison:
 
     def p(self, first: Summary, second: Summary) -> float:
         """Return the corrected p-value of a pair; NaN if it cannot be tested."""
-        places = self.summaries.index(first), self.summaries.index(second)
-        return float(sidak(self._welch[places], self.pairs))
-
-    @cached_property
-    def _welch(self) -> Array:
-        columns = zip(*((s.mean, s.sd, s.n) for s in self.summaries), strict=True)
-        return welch_p(*(np.array(column, float) for column in columns))
+        mean, sd, n = np.array([(s.mean, s.sd, s.n) for s in (first, second)]).T
+        return float(sidak(welch_p(mean, sd, n)[0, 1], self.pairs))
 
     def is_better(self, first: Summary, second: Summary) -> bool:
         """Return whether the first activation is significantly better; one with diverged runs never is."""
@@ -125,11 +113,11 @@ class Comparison:
         difference = first.mean - second.mean
         p = self.p(first, second)
         if math.isnan(p):
-            return Pair(difference, _NO_INTERVAL, p, math.nan, _NO_INTERVAL)
+            return Pair(difference, (math.nan, math.nan), p, math.nan)
         error, df = _welch_error(*(np.array(value, float) for s in (first, second) for value in (s.sd, s.n)))
         level = -math.expm1(math.log1p(-ALPHA) / self.pairs)
         reach = float(stats.t.isf(level / 2, df) * error)
-        return Pair(difference, (difference - reach, difference + reach), p, *hedges_g(first, second))
+        return Pair(difference, (difference - reach, difference + reach), p, hedges_g(first, second))
 
 
 def welch_p(mean: Array, sd: Array, n: Array) -> Array:
@@ -172,31 +160,15 @@ def student_p(first: Summary, second: Summary) -> float:
     """Return the paper's p-value: two-sided Student's t-test, not corrected; NaN without variance or with one value."""
     if min(first.n, second.n) < 2 or not first.sd + second.sd > 0:
         return math.nan
-    test = stats.ttest_ind_from_stats(first.mean, first.sd, first.n, second.mean, second.sd, second.n)
-    return float(test.pvalue)
+    return float(stats.ttest_ind_from_stats(first.mean, first.sd, first.n, second.mean, second.sd, second.n).pvalue)
 
 
-def hedges_g(first: Summary, second: Summary, confidence: float = 0.95) -> tuple[float, Interval]:
-    """Return Hedges' g and the confidence interval of the true effect δ = (μ₁ − μ₂) / σ.
-
-    The interval holds the δ for which the observed t-statistic lies in neither tail of its noncentral t distribution. It
-    assumes equal standard deviations. The factor that makes g unbiased belongs to g alone, not to the interval.
-    """
+def hedges_g(first: Summary, second: Summary) -> float:
+    """Return Hedges' g: the difference of two means in pooled standard deviations, without bias."""
     df = first.n + second.n - 2
     pooled = math.sqrt(((first.n - 1) * first.sd**2 + (second.n - 1) * second.sd**2) / df)
-    root = math.sqrt(1 / first.n + 1 / second.n)
     unbiased = math.exp(math.lgamma(df / 2) - math.lgamma((df - 1) / 2)) / math.sqrt(df / 2)
-    delta = (first.mean - second.mean) / pooled
-    low, high = (root * _noncentrality(delta / root, df, tail) for tail in ((1 + confidence) / 2, (1 - confidence) / 2))
-    return unbiased * delta, (low, high)
-
-
-def _noncentrality(statistic: float, df: int, tail: float) -> float:
-    """Return the noncentrality with which a t-statistic is at most ``statistic`` with probability ``tail``."""
-    if abs(statistic) < 50:
-        return float(special.nctdtrinc(df, tail, statistic))
-    # scipy does not converge for very large statistics, where the numerator's own variance is negligible.
-    return statistic * math.sqrt(stats.chi2.ppf(1 - tail if statistic > 0 else tail, df) / df)
+    return unbiased * ((first.mean - second.mean) / pooled)
 
 
 def compare(frame: pd.DataFrame, metric: Metric) -> list[Comparison]:
@@ -224,8 +196,7 @@ def compare(frame: pd.DataFrame, metric: Metric) -> list[Comparison]:
     """
     frame = _measured(frame, metric)
     _check_settings(frame)
-    groups = size_groups(frame)
-    tables = {name: _summarize(frame[rows], metric) for name, rows in groups.items()}
+    tables = {name: _summarize(frame[rows], metric) for name, rows in size_groups(frame).items()}
     counts = [sum(min(a.n, b.n) >= MIN_RUNS and a.sd + b.sd > 0 for a, b in combinations(t, 2)) for t in tables.values()]
     return [Comparison(metric, table, name, max(1, sum(counts))) for name, table in tables.items()]
 
@@ -267,29 +238,28 @@ def size_groups(frame: pd.DataFrame) -> dict[str, Array]:
     groups: dict[str, Array] = {}
     for depth in depths:
         inside = frame[frame["depth"] == depth]
-        for size, keys in _sizes(inside).items():
-            words = [f"depth {depth}"] * (len(depths) > 1) + [size] * bool(size)
-            groups[", ".join(words)] = ((frame["depth"] == 0) | frame.index.isin(keys)).to_numpy()
+        labels = _sizes(inside)
+        sizes = inside["size"].groupby(labels).min().sort_values().index
+        for size in sizes:
+            words = [f"depth {depth}"] * (len(depths) > 1) + [size] * (len(sizes) > 1)
+            groups[", ".join(words)] = ((frame["depth"] == 0) | frame.index.isin(labels.index[labels == size])).to_numpy()
     return groups
 
 
-def _sizes(frame: pd.DataFrame) -> dict[str, pd.Index[Any]]:
-    """Return the indices of the runs of one depth by a label of their size."""
+def _sizes(frame: pd.DataFrame) -> pd.Series[str]:
+    """Return a label of the size of each run, for runs of one depth."""
     if "budget" in frame and frame["budget"].notna().all():
-        names = shorten_numbers(sorted(set(frame["budget"].astype(int))))
-        if len(names) > 1:
-            return {f"{name} parameters": frame.index[frame["budget"] == size] for size, name in names.items()}
-        return {"": frame.index}
+        budgets = frame["budget"].astype(int)
+        return budgets.map(shorten_numbers(budgets)) + " parameters"
     by_activation = frame.groupby("activation")["size"]
     numbers = set(by_activation.nunique())
     if numbers == {1}:
-        return {"": frame.index}
+        return pd.Series("", frame.index)
     widths = frame["widths"]
     if len(numbers) == 1:
         place = by_activation.rank(method="dense")
         widths = widths.groupby(place).transform(lambda group: group.mode().iloc[0])
-    order = frame["size"].groupby(widths).min().sort_values().index
-    return {f"width {name}": frame.index[widths == name] for name in order}
+    return "width " + widths
 
 
 def _summarize(frame: pd.DataFrame, metric: Metric) -> tuple[Summary, ...]:
@@ -299,10 +269,10 @@ def _summarize(frame: pd.DataFrame, metric: Metric) -> tuple[Summary, ...]:
     table["parameters"] = grouped["parameters"].first() if "parameters" in frame else 0
     if metric.solved is not None:
         table["solved"] = frame["value"].map(metric.solves).groupby(frame["activation"]).sum()
-    records = cast("list[dict[str, Any]]", table.reset_index().to_dict("records"))
     # The best mean first. Without a finished run there is no mean; such activations are last.
-    order = table["mean"].mul(-metric.sign).fillna(math.inf).to_numpy()
-    return tuple(Summary(**records[place]) for place in np.argsort(order, kind="stable"))
+    table = table.sort_values("mean", ascending=metric.goal == "min", kind="stable").reset_index()
+    records = cast("list[dict[str, Any]]", table.to_dict("records"))
+    return tuple(Summary(**record) for record in records)
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 from filelock import FileLock, Timeout
 
 from boolit.errors import UserError
 from boolit.lab.common.files import atomic_write, csv_cell
 from boolit.lab.runs import Result, RunConfig, canonical
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -56,6 +54,8 @@ CREATE TABLE curves (key TEXT NOT NULL REFERENCES runs (key), metric TEXT NOT NU
     PRIMARY KEY (key, metric)) WITHOUT ROWID;
 """
 _COLUMNS = ["key", "config", "seed", "split", "state", "metrics", "environment", "seconds", "recorded", "curves", "checksum"]
+_NUMBER = {name: f"(SELECT id FROM {name}s WHERE json = ?)" for name in ("config", "environment")}
+_INSERT = f"INSERT OR IGNORE INTO runs VALUES ({', '.join(_NUMBER.get(name, '?') for name in _COLUMNS)})"
 _ERRORS = {  # parts of SQLite's messages, and what the user can do
     "not a database": "is not an SQLite file; choose another folder",
     "locked": "has been busy for too long; try again, or end the process that uses it",
@@ -80,15 +80,10 @@ class Store:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+        self.folder, self.path = Path(folder), Path(folder) / FILE
         self._thread = threading.RLock()
         self._lock = FileLock(self.folder / LOCK, timeout=0.5)  # `in_use` of a reader holds it for a moment
         self._opened: sqlite3.Connection | None = None
-
-    @property
-    def path(self) -> Path:
-        """Path of the SQLite file."""
-        return self.folder / FILE
 
     def __enter__(self) -> Store:
         return self
@@ -186,20 +181,14 @@ class Store:
 
     def curves(self, keys: Iterable[str] | None = None) -> pd.DataFrame:
         """Return the value of every metric after every epoch: columns ``key``, ``metric``, ``epoch`` and ``value``."""
-        import pandas as pd
-
         with self._reading() as database:
             rows, _ = _read(database, keys)
             curves = _read_curves(database, rows)
-        parts = [(key, metric, values) for key, metrics in curves.items() for metric, values in metrics.items()]
-        lengths = [len(values) for *_, values in parts]
-        columns = {
-            "key": pd.Categorical(np.repeat(np.array([key for key, *_ in parts], object), lengths)),
-            "metric": pd.Categorical(np.repeat(np.array([metric for _, metric, _ in parts], object), lengths)),
-            "epoch": np.concatenate([np.arange(1, length + 1) for length in lengths] or [np.array([], int)]),
-            "value": np.concatenate([values for *_, values in parts] or [np.array([], float)]),
-        }
-        return pd.DataFrame(columns)
+        parts = {(key, metric): values for key, metrics in curves.items() for metric, values in metrics.items()}
+        frame = pd.DataFrame(list(parts), columns=["key", "metric"], dtype="category")
+        frame = frame.loc[np.repeat(frame.index, [len(values) for values in parts.values()])]
+        epoch = frame.groupby(level=0).cumcount() + 1
+        return frame.assign(epoch=epoch, value=np.concatenate([*parts.values(), []])).reset_index(drop=True)
 
     def environments(self) -> list[Mapping[str, Any]]:
         """Return the environments that runs were trained in: versions, device and threads."""
@@ -284,11 +273,9 @@ def _select(database: sqlite3.Connection, query: str, keys: Iterable[str] | None
 def _read(database: sqlite3.Connection, keys: Iterable[str] | None) -> tuple[list[Row], dict[str, dict[int, str]]]:
     """Return runs as rows of `_COLUMNS`, and the texts of the configurations and environments they refer to by number."""
     rows = _select(database, f"SELECT {', '.join(_COLUMNS)} FROM runs", keys)
-    used = {"configs": {row[1] for row in rows}, "environments": {row[6] for row in rows}}
-    texts = {
-        table: {number: text for number, text in database.execute(f"SELECT id, json FROM {table}") if number in numbers}
-        for table, numbers in used.items()
-    }
+    texts: dict[str, dict[int, str]] = {}
+    for table, used in (("configs", {row[1] for row in rows}), ("environments", {row[6] for row in rows})):
+        texts[table] = {number: text for number, text in database.execute(f"SELECT id, json FROM {table}") if number in used}
     configs, environments = ({number: _checksum([text]) for number, text in part.items()} for part in texts.values())
     for key, config, seed, split, state, metrics, environment, *others, checksum in rows:
         values = (key, configs.get(config), seed, split, state, metrics, environments.get(environment), *others)
@@ -311,13 +298,10 @@ def _read_curves(database: sqlite3.Connection, rows: Sequence[Row]) -> dict[str,
 
 
 def _frame(rows: Sequence[Row], configs: Mapping[int, str]) -> pd.DataFrame:
-    import pandas as pd
-
     table = pd.DataFrame(rows, columns=_COLUMNS).astype({"seed": "int64", "split": "Int64", "seconds": float})
     labels = pd.DataFrame([_labels(json.loads(text)) for text in configs.values()], [*configs], columns=list(_LABELS))
-    labels = labels.astype({"trial": bool, "size": int, "parameters": int, "depth": int, "learning_rate": float})
-    labels["budget"] = labels["budget"].astype("Int64")
-    frame = table.join(labels, "config")[["key", *_LABELS[:-1], "seed", "split", "settings", "state", "seconds"]]
+    types = {"trial": bool, "size": int, "parameters": int, "budget": "Int64", "depth": int, "learning_rate": float}
+    frame = table.join(labels.astype(types), "config")[["key", *_LABELS[:-1], "seed", "split", "settings", "state", "seconds"]]
     metrics = pd.DataFrame.from_records([json.loads(text) for text in table["metrics"]]).astype(float)
     frame = pd.concat([frame, metrics.drop(columns=[name for name in metrics if name in frame])], axis=1)
     order = ["study", "profile", "activation", "depth", "size", "stage", "split", "seed", "key"]
@@ -333,15 +317,12 @@ def _insert(database: sqlite3.Connection, result: Result, recorded: str) -> None
     }
     for table, text in texts.items():
         database.execute(f"INSERT OR IGNORE INTO {table} (json) VALUES (?)", (text,))
-    numbers = [
-        database.execute(f"SELECT id FROM {table} WHERE json = ?", (text,)).fetchone()[0] for table, text in texts.items()
-    ]
     first = (result.config.seed, result.config.split, result.state, metrics)
     last = (float(result.seconds), recorded, _checksum(part for pair in sorted(curves.items()) for part in pair))
     config, environment = (_checksum([text]) for text in texts.values())
-    row = (result.key, numbers[0], *first, numbers[1], *last, _checksum((result.key, config, *first, environment, *last)))
-    added = database.execute(f"INSERT OR IGNORE INTO runs VALUES ({','.join('?' * len(row))})", row).rowcount
-    if added:
+    checksum = _checksum((result.key, config, *first, environment, *last))
+    row = (result.key, texts["configs"], *first, texts["environments"], *last, checksum)
+    if database.execute(_INSERT, row).rowcount:
         database.executemany("INSERT INTO curves VALUES (?, ?, ?)", [(result.key, *pair) for pair in curves.items()])
 
 

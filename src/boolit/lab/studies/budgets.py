@@ -58,8 +58,8 @@ def sizes(runs: Sequence[RunConfig], count_flops: bool = False, timer: StepTimer
     """Return the sizes of networks, one entry per run, with flops and measured step times if they are asked for."""
     entries = []
     for run in runs:
-        entry: dict[str, Any] = {"activation": run.activation, "widths": "-".join(map(str, run.widths))}
-        entry |= {"parameters": run.parameters}
+        widths = "-".join(map(str, run.widths))
+        entry: dict[str, Any] = {"activation": run.activation, "widths": widths, "parameters": run.parameters}
         if run.widths:
             entry["outputs"] = boolit.activation(run.activation).out_features(run.widths[-1])
         if count_flops:
@@ -79,9 +79,8 @@ class StepTimer:
 
     def __init__(self, model: Family, data: Description, recipe: Recipe, params: int, depth: int) -> None:
         self.model, self.data, self.params, self.depth = model, data, params, depth
-        plain: dict[str, Any] = {"learning_rate": 1e-3, "epochs": 10**6, "patience": None, "prelude": 0}
-        plain |= {"augmentation": None, "metrics": []}
-        self.recipe = recipe.model_copy(update=plain)
+        plain: dict[str, Any] = {"epochs": 10**6, "patience": None, "prelude": 0, "augmentation": None, "metrics": []}
+        self.recipe = recipe.model_copy(update=plain | {"learning_rate": 1e-3})
         ends = (data.inputs, data.outputs)
         self._reference = self._training(REFERENCE, model.widths_for_budget(params, depth, *ends, boolit.activation(REFERENCE)))
 

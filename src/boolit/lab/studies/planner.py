@@ -26,7 +26,6 @@ from boolit.nn.width import round_width
 COHORT_BYTES = 2 * 2**30
 BUDGET_TOLERANCE = 0.5
 MAX_RUNS = 200_000
-DEFAULT_PROFILE = "quick"
 SAVED = "study.json"
 
 
@@ -66,11 +65,7 @@ class Plan:
 
 
 def plan(
-    file: StudyFile,
-    profile: str | None = None,
-    seeds: int | None = None,
-    sets: Sequence[str] = (),
-    hparams: Path | None = None,
+    file: StudyFile, profile: str | None = None, seeds: int | None = None, sets: Sequence[str] = (), hparams: Path | None = None
 ) -> Plan:
     """Plan the runs of a study. Nothing is trained.
 
@@ -87,8 +82,8 @@ def plan(
         >>> [(run.activation, run.widths, run.seed) for run in planned.runs]
         [('relu', (4, 2), 0), ('relu', (4, 2), 1), ('xnor_ail', (4, 2), 0), ('xnor_ail', (4, 2), 1)]
     """
-    if profile is None and DEFAULT_PROFILE in file.profiles:
-        profile = DEFAULT_PROFILE
+    if profile is None and "quick" in file.profiles:
+        profile = "quick"
     study, fail = file.resolve(profile, seeds, sets, hparams)
     return _plan(study, file.name, profile, fail)
 
@@ -221,11 +216,8 @@ def _check_metric(key: str, name: str, split: str, data: Description, fail: Fail
 
 def known_metrics(data: Description, split: str) -> list[str]:
     """Return the metrics that runs on the data measure on a split."""
-    return [
-        METRIC_OF_TASK[data.task],
-        "loss",
-        *((*data.extra_metrics, *_registered_metrics(data.task)) if split != "train" else ()),
-    ]
+    of_outputs = [*data.extra_metrics, *_registered_metrics(data.task)] if split != "train" else []
+    return [METRIC_OF_TASK[data.task], "loss", *of_outputs]
 
 
 def _registered_metrics(task: Task) -> list[str]:
@@ -260,6 +252,5 @@ def load(folder: Path) -> SavedStudy:
         raise UserError(f"{folder} has no {SAVED}: it is not a results folder") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} cannot be read: {' '.join(str(error).split())[:200]}") from None
-    return SavedStudy(
-        kind, _plan(study, name, profile, lambda key, rule: UserError(f"{path}: {key}: {rule}")), command, entries
-    )
+    planned = _plan(study, name, profile, lambda key, rule: UserError(f"{path}: {key}: {rule}"))
+    return SavedStudy(kind, planned, command, entries)

@@ -33,47 +33,45 @@ ROUND_SEEDS, FINAL_SEEDS = 2_000_000, 3_000_000  # the first seeds of rounds and
 Point: TypeAlias = dict[str, float]  # coordinates by hyper-parameter, such as the logarithm of the learning rate
 Setting: TypeAlias = dict[str, float]  # hyper-parameters as a recipe takes them
 Bounds: TypeAlias = dict[str, tuple[float, float]]
+Scale: TypeAlias = tuple[Callable[[float], float], Callable[[float], float]]  # value at a coordinate, coordinate of a value
 Train: TypeAlias = Callable[[Sequence[RunConfig]], "list[Result] | None"]  # None if interrupted
 
 
-class Scale(NamedTuple):
-    """How a hyper-parameter is drawn: its value at a coordinate, and the coordinate of a value."""
+class Range(NamedTuple):
+    """A hyper-parameter of a search: its value at a coordinate, the coordinate of a value, and bounds of coordinates.
+
+    ``bounds`` are those of the first round, ``limits`` those of all rounds.
+    """
 
     value: Callable[[float], float]
     coordinate: Callable[[float], float]
-
-
-class Range(NamedTuple):
-    """A hyper-parameter of a search: its scale, the coordinates of the first round, and the limits of all coordinates."""
-
-    scale: Scale
     bounds: tuple[float, float]
     limits: tuple[float, float] = (-math.inf, math.inf)
 
 
-LINEAR = Scale(lambda x: float(f"{x:.4g}"), float)
-POWER = Scale(lambda x: float(f"{10**x:.4g}"), math.log10)
-WHOLE = Scale(lambda x: max(1, round(10**x)), math.log10)
-BELOW_ONE = Scale(lambda x: float(f"{1 - 10**x:.8g}"), lambda value: math.log10(1 - value))
+LINEAR: Scale = (lambda x: float(f"{x:.4g}"), float)
+POWER: Scale = (lambda x: float(f"{10**x:.4g}"), math.log10)
+WHOLE: Scale = (lambda x: max(1, round(10**x)), math.log10)
+BELOW_ONE: Scale = (lambda x: float(f"{1 - 10**x:.8g}"), lambda value: math.log10(1 - value))
 RANGES = {  # tab:hparam-search
-    "beta1": Range(BELOW_ONE, (-3.0, -0.5), (-7.0, 0.0)),
-    "beta2": Range(BELOW_ONE, (-5.0, -1.0), (-7.0, 0.0)),
-    "eps": Range(POWER, (-10.0, -6.0), (-30.0, 10.0)),
-    "weight_decay": Range(POWER, (-7.0, -3.0), (-30.0, 10.0)),
-    "learning_rate": Range(POWER, (-4.0, 0.0), (-30.0, 10.0)),
-    "peak": Range(LINEAR, (0.1, 0.5), (0.01, 0.99)),
+    "beta1": Range(*BELOW_ONE, (-3.0, -0.5), (-7.0, 0.0)),
+    "beta2": Range(*BELOW_ONE, (-5.0, -1.0), (-7.0, 0.0)),
+    "eps": Range(*POWER, (-10.0, -6.0), (-30.0, 10.0)),
+    "weight_decay": Range(*POWER, (-7.0, -3.0), (-30.0, 10.0)),
+    "learning_rate": Range(*POWER, (-4.0, 0.0), (-30.0, 10.0)),
+    "peak": Range(*LINEAR, (0.1, 0.5), (0.01, 0.99)),
 }
 OTHERS = {  # what a study may name in [search] besides, as it may the options of a registered optimizer
-    "momentum": Range(LINEAR, (0.0, 0.99), (0.0, 0.999)),
-    "dropout": Range(LINEAR, (0.0, 0.5), (0.0, 0.99)),
-    "batch": Range(WHOLE, (1.0, 3.0), (0.0, 7.0)),
-    "width": Range(WHOLE, (1.0, 3.0), (0.0, 7.0)),
+    "momentum": Range(*LINEAR, (0.0, 0.99), (0.0, 0.999)),
+    "dropout": Range(*LINEAR, (0.0, 0.5), (0.0, 0.99)),
+    "batch": Range(*WHOLE, (1.0, 3.0), (0.0, 7.0)),
+    "width": Range(*WHOLE, (1.0, 3.0), (0.0, 7.0)),
 }
 
 
 def range_of(name: str) -> Range:
     """Return the range of a hyper-parameter; options of registered optimizers are drawn uniformly."""
-    return {**RANGES, **OTHERS}.get(name, Range(LINEAR, (0.0, 1.0)))
+    return {**RANGES, **OTHERS}.get(name, Range(*LINEAR, (0.0, 1.0)))
 
 
 def initial_bounds(study: Study, recipe: Recipe) -> Bounds:
@@ -92,15 +90,12 @@ def initial_bounds(study: Study, recipe: Recipe) -> Bounds:
     for name, (low, high) in study.search.items():
         if name not in known:
             raise UserError(f"search.{name} is not a hyper-parameter of this study; choose among {', '.join(known)}")
-        scale, _, (least, most) = range_of(name)
-        try:
-            start, end = sorted((scale.coordinate(low), scale.coordinate(high)))
-        except ValueError:  # of a logarithm
-            start, end = -math.inf, -math.inf
-        if low >= high or not least <= start < end <= most:
-            first, last = sorted((scale.value(least), scale.value(most)))
+        scale = range_of(name)
+        first, last = sorted(map(scale.value, scale.limits))
+        if not first <= low < high <= last:
             rule = f"{first:.8g} ≤ low < high ≤ {last:.8g}"
             raise UserError(f"search.{name} is [{low:g}, {high:g}]; it must be [low, high] with {rule}")
+        start, end = sorted(map(scale.coordinate, (low, high)))
         bounds[name] = (start, end)
     return bounds
 
@@ -108,8 +103,6 @@ def initial_bounds(study: Study, recipe: Recipe) -> Bounds:
 def with_setting(run: RunConfig, setting: Setting) -> RunConfig:
     """Return a run with other hyper-parameters."""
     training, of_model, width = sort_setting(setting, run.model, run.training)
-    if not of_model and width is None:
-        return run.replace(training=training)
     model, gate, widths = run.model.model_copy(update=of_model), activation(run.activation), run.widths
     if width is not None:
         widths = tuple(round_width(each, gate.width_multiple) for each in model.widths(int(width), run.depth))
@@ -150,7 +143,7 @@ def tighten(best: Sequence[Point], within: Bounds | None = None) -> Bounds:
 
 def to_setting(x: Point) -> Setting:
     """Return the hyper-parameters that a point stands for."""
-    return {name: range_of(name).scale.value(value) for name, value in x.items()}
+    return {name: range_of(name).value(value) for name, value in x.items()}
 
 
 @dataclass(frozen=True)
@@ -241,9 +234,8 @@ def _rounds(run: RunConfig, train: Train, rounds: int, trials: int, study: Study
 
 def _final(run: RunConfig, train: Train, settings: Sequence[Setting], seeds: int) -> list[Finalist] | None:
     numbers, metric = range(FINAL_SEEDS, FINAL_SEEDS + seeds), run.metric
-    results = train(
-        [each for setting in settings for each in with_setting(run, setting).replace(stage="final").with_seeds(numbers)]
-    )
+    finals = [with_setting(run, setting).replace(stage="final") for setting in settings]
+    results = train([each for final in finals for each in final.with_seeds(numbers)])
     if results is None:
         return None
     # A diverged run counts as the worst run of all finalists that did not diverge.

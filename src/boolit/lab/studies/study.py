@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -52,6 +52,7 @@ def _known_spec(spec: str) -> str:
 
 Spec = Annotated[str, AfterValidator(_known_spec)]
 Width = Annotated[int, Field(ge=1, le=2**24)]
+Widths = Annotated[list[Width | Annotated[list[Width], Field(min_length=1)]], BeforeValidator(_as_list), Field(min_length=1)]
 Distinct = Annotated[list[T], BeforeValidator(_as_list), AfterValidator(_distinct), Field(min_length=1, max_length=1000)]
 
 
@@ -85,10 +86,7 @@ class Sweep(Section):
     flops: Distinct[Annotated[int, Field(ge=1, le=10**15)]] | None = None
     step_time: Annotated[float, Field(gt=0, le=1000)] | None = None
     timed: bool = False
-    width: (
-        Annotated[list[Width | Annotated[list[Width], Field(min_length=1)]], BeforeValidator(_as_list), Field(min_length=1)]
-        | None
-    ) = None
+    width: Widths | None = None
     depth: Distinct[Annotated[int, Field(ge=1, le=1000)]] = [1]
     rounding: Literal["exact", "nearest"] = "exact"
 
@@ -124,29 +122,23 @@ class Study(Section):
 
     def tuned(self, spec: str) -> Study:
         """Return the study with an activation's own hyper-parameters in its training, model and width."""
-        setting = sort_setting(self.hparams.get(spec, {}), self.model, self.training)
-        model = type(self.model).model_validate(self.model.model_dump() | setting.model) if setting.model else self.model
-        width = {**dict.fromkeys(SIZES), "width": [setting.width], "rounding": "nearest"}
-        sweep = self.sweep if setting.width is None else self.sweep.model_copy(update=width)
-        training = Recipe.model_validate(self.training.model_dump(exclude_unset=True) | setting.training)
-        return self.model_copy(update={"model": model, "sweep": sweep, "training": training})
+        training, of_model, width = sort_setting(self.hparams.get(spec, {}), self.model, self.training)
+        model = type(self.model).model_validate(self.model.model_dump() | of_model) if of_model else self.model
+        size = {**dict.fromkeys(SIZES), "width": [width], "rounding": "nearest"}
+        sweep = self.sweep if width is None else self.sweep.model_copy(update=size)
+        recipe = Recipe.model_validate(self.training.model_dump(exclude_unset=True) | training)
+        return self.model_copy(update={"model": model, "sweep": sweep, "training": recipe})
 
 
-class SortedSetting(NamedTuple):
-    """Hyper-parameters by what they belong to."""
-
-    training: dict[str, Any]
-    model: dict[str, Any]
-    width: int | None
-
-
-def sort_setting(setting: Mapping[str, Any], model: Family, recipe: Recipe) -> SortedSetting:
-    """Sort hyper-parameters: options of the optimizer or of the model, the width, and else of ``[training]``."""
+def sort_setting(
+    setting: Mapping[str, Any], model: Family, recipe: Recipe
+) -> tuple[dict[str, Any], dict[str, Any], int | None]:
+    """Return the hyper-parameters that belong to ``[training]``, those of the model, and the width."""
     of_optimizer = {name: value for name, value in setting.items() if name in OPTIMIZERS.get(recipe.optimizer).options}
     of_model = {name: value for name, value in setting.items() if name in type(model).model_fields}
     training = {name: value for name, value in setting.items() if name not in {*of_optimizer, *of_model, "width"}}
     options = {"options": {**recipe.options, **of_optimizer}} if of_optimizer else {}
-    return SortedSetting(training | options, of_model, setting.get("width"))
+    return training | options, of_model, setting.get("width")
 
 
 @dataclass(frozen=True)

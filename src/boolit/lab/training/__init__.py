@@ -5,12 +5,4 @@ from boolit.lab.training.recipe import Recipe
 from boolit.lab.training.train import Checkpoint, Outcome, train
 from boolit.lab.training.trainer import Training
 
-__all__ = [
-    "Checkpoint",
-    "Job",
-    "Outcome",
-    "Recipe",
-    "Training",
-    "bytes_per_run",
-    "train",
-]
+__all__ = ["Checkpoint", "Job", "Outcome", "Recipe", "Training", "bytes_per_run", "train"]

@@ -40,12 +40,12 @@ def processes() -> Iterator[None]:
 
 def size() -> int:
     """Return the number of processes."""
-    return dist.get_world_size() if _initialized() else 1
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def rank() -> int:
     """Return the number of this process, from 0."""
-    return dist.get_rank() if _initialized() else 0
+    return dist.get_rank() if size() > 1 else 0
 
 
 def is_leader() -> bool:
@@ -87,7 +87,3 @@ def sum_of_processes(values: Tensor) -> Tensor:
 def all_agree(yes: bool) -> bool:
     """Return whether every process says yes."""
     return yes if size() == 1 else bool(sum_of_processes(torch.tensor(float(yes))) == size())
-
-
-def _initialized() -> bool:
-    return dist.is_available() and dist.is_initialized()

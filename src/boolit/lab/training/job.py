@@ -21,7 +21,6 @@ from boolit.lab.training import distributed
 from boolit.lab.training.recipe import AUGMENTATIONS, LOSS_OF_TASK, LOSSES, METRICS, OPTIMIZERS, PER_RUN, OfOutputs, Recipe
 
 BLOCK_NUMEL = 2**20  # numbers of consecutive batches that are gathered together
-CACHED_NUMEL = 2**22  # numbers of an evaluation split that is gathered once for all epochs: 16 MiB
 FLOAT_BYTES = 4
 COPIES_OF_PARAMETERS = 7  # values, gradients twice (by layer and flat), two moments, scratch, and a checkpoint's copy
 SAMPLES = 2  # in the measurement of a network's memory; batch norm needs two
@@ -231,7 +230,6 @@ class ResampledRows:
         assert job.dataset.pool is not None
         self._pool, self._device, resamples = job.dataset.pool, device, job.resamples
         self._regression = job.dataset.task == "regression"
-        self._cache: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
         rows = {name: torch.stack([each.rows[name] for each in resamples]) for name in ("train", *job.eval_splits)}
         self._rows = {name: numbers.to(self._pool.x.device) for name, numbers in rows.items()}
         moments = [torch.stack([getattr(each, name) for each in resamples]).unsqueeze(1) for name in ("mean", "scale")]
@@ -250,17 +248,9 @@ class ResampledRows:
     def pieces(self, split: str, runs: Tensor, size: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Yield a split of some runs, ``size`` samples at a time."""
         samples = self._rows[split].shape[1]
-        places = torch.arange(samples).expand(len(runs), -1)
-        small = places.numel() * self._pool.x.shape[1] <= CACHED_NUMEL
-        if small and (split not in self._cache or not torch.equal(self._cache[split][0], runs)):
-            self._cache[split] = (runs, *self.take(split, runs, places))
-        for first in range(0, samples, size):
-            piece = slice(first, min(first + size, samples))
-            if small:
-                _, x, y = self._cache[split]
-                yield piece, x[:, piece], y[:, piece]
-            else:
-                yield piece, *self.take(split, runs, places[:, piece])
+        for places in torch.arange(samples).split(size):
+            piece = slice(int(places[0]), int(places[-1]) + 1)
+            yield piece, *self.take(split, runs, places.expand(len(runs), -1))
 
 
 def gather(stored: Tensor, rows: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ Precision = Literal["float32", "bfloat16", "float16"]
 Hyper: TypeAlias = Mapping[str, Tensor]
 OfOutputs: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # a function of outputs and targets: a loss or a metric
 Function = TypeVar("Function", bound=Callable[..., Any])
+T = TypeVar("T")
 
 HYPER = ("weight_decay", "beta1", "beta2", "eps", "momentum")  # options of a recipe that every optimizer can read
 PER_RUN = (*HYPER, "learning_rate", "peak")  # options that may differ between runs of a cohort
@@ -133,13 +134,9 @@ def register_optimizer(*state: str, **options: float) -> Callable[[Function], Fu
     if taken := sorted({*PER_RUN, "step"} & {*options, *state}):
         raise ValueError(f"{taken[0]!r} is a name that every optimizer has; give yours another one")
 
-    def decorate(step: Function) -> Function:
-        from boolit.lab.training.optimizers import elementwise
+    from boolit.lab.training.optimizers import elementwise
 
-        OPTIMIZERS.add(step.__name__, elementwise(step, state, options))
-        return step
-
-    return decorate
+    return _adder(OPTIMIZERS, lambda step: elementwise(step, state, options))
 
 
 def register_schedule(schedule: Function) -> Function:
@@ -174,12 +171,7 @@ def register_loss(*tasks: Task) -> Callable[[Function], Function]:
         ... def smooth_l1(outputs, targets):
         ...     return torch.nn.functional.smooth_l1_loss(outputs, targets, reduction="none")
     """
-
-    def decorate(function: Function) -> Function:
-        LOSSES.add(function.__name__, Loss(function, tasks))
-        return function
-
-    return decorate
+    return _adder(LOSSES, lambda function: Loss(function, tasks))
 
 
 def register_metric(goal: Goal, *tasks: Task, percent: bool = False) -> Callable[[Function], Function]:
@@ -199,12 +191,17 @@ def register_metric(goal: Goal, *tasks: Task, percent: bool = False) -> Callable
         ... def recall(outputs, targets):
         ...     return ((outputs > 0) & (targets > 0.5)).sum((1, 2)) / (targets > 0.5).sum((1, 2))
     """
+    return _adder(METRICS, lambda function: MetricInfo(goal, percent, function, tasks or get_args(Task)))
 
-    def decorate(function: Function) -> Function:
-        METRICS.add(function.__name__, MetricInfo(goal, percent, function, tasks or get_args(Task)))
+
+def _adder(registry: Registry[T], entry: Callable[[Callable[..., Any]], T]) -> Callable[[Function], Function]:
+    """Return a decorator that adds the entry of a function to a registry."""
+
+    def add(function: Function) -> Function:
+        registry.add(function.__name__, entry(function))
         return function
 
-    return decorate
+    return add
 
 
 def known(registry: Registry[Any]) -> AfterValidator:

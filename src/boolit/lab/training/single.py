@@ -78,11 +78,9 @@ class PlainTraining(Training):
                 number, name = key.split(".")
                 moments.setdefault(int(number), {})[name] = values
             optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
-            if self.scalers[run].is_enabled():
+            if (scaler := self.scalers[run]).is_enabled():
                 scale, tracker = state[f"scaler.{run}"].tolist()
-                self.scalers[run].load_state_dict(
-                    self.scalers[run].state_dict() | {"scale": scale, "_growth_tracker": int(tracker)}
-                )
+                scaler.load_state_dict(scaler.state_dict() | {"scale": scale, "_growth_tracker": int(tracker)})
 
     def weights(self, run: int) -> dict[str, Tensor]:
         """Return a run's parameters and buffers."""
@@ -164,13 +162,12 @@ class PlainTraining(Training):
 def make_optimizer(network: nn.Module, recipe: Recipe, family: Family, device: torch.device) -> torch.optim.Optimizer:
     """Return the optimizer with one group of parameters per learning-rate factor and weight decay."""
     norms = {id(v) for layer in network.modules() if isinstance(layer, NORMS) for v in layer.parameters(recurse=False)}
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    groups: dict[tuple[float, float], dict[str, Any]] = {}
     for name, parameter in network.named_parameters():
         decay = recipe.weight_decay if recipe.decay_norm or id(parameter) not in norms else 0.0
-        groups.setdefault((family.rate_factor(name), decay), []).append(parameter)
-    tables: list[dict[str, Any]] = [
-        {"params": parameters, "factor": factor, "weight_decay": decay} for (factor, decay), parameters in groups.items()
-    ]
+        factor = family.rate_factor(name)
+        group = groups.setdefault((factor, decay), {"params": [], "factor": factor, "weight_decay": decay})
+        group["params"].append(parameter)
     optimizer = OPTIMIZERS.get(recipe.optimizer)
     hyper = {name: getattr(recipe, name) for name in HYPER} | {**optimizer.options, **recipe.options}
-    return optimizer.plain(tables, hyper, device.type in FUSED)
+    return optimizer.plain([*groups.values()], hyper, device.type in FUSED)

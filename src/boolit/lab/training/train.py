@@ -94,11 +94,7 @@ class Checkpoint:
 
 
 def train(
-    job: Job,
-    *,
-    checkpoint: Checkpoint | None = None,
-    callback: StepCallback | None = None,
-    keep_weights: bool = False,
+    job: Job, checkpoint: Checkpoint | None = None, callback: StepCallback | None = None, keep_weights: bool = False
 ) -> list[Outcome] | None:
     """Train a job's runs.
 
@@ -189,14 +185,9 @@ def _outcomes(training: Training, keep_weights: bool, searched: bool, seconds: f
     results = []
     for run, (alive, epoch) in enumerate(zip(training.alive.tolist(), training.trained.tolist(), strict=True)):
         values = {name: float(each[run]) if alive else float("nan") for name, each in metrics.items()}
-        weights = training.weights(run) if keep_weights and alive else None
-        results.append(
-            Outcome(
-                state="finished" if alive else "diverged",
-                metrics=values | {"epochs": float(epoch)},
-                history={name: curve[run, :epoch].tolist() for name, curve in curves.items()},
-                seconds=seconds,
-                weights=None if weights is None else {name: each.to("cpu", copy=True) for name, each in weights.items()},
-            )
-        )
+        history = {name: curve[run, :epoch].tolist() for name, curve in curves.items()}
+        kept = training.weights(run) if keep_weights and alive else None
+        weights = kept and {name: each.to("cpu", copy=True) for name, each in kept.items()}
+        metrics_of_run = values | {"epochs": float(epoch)}
+        results.append(Outcome("finished" if alive else "diverged", metrics_of_run, history, seconds, weights))
     return results
