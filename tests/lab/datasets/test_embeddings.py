@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from boolit.errors import UserError
 from boolit.lab.common.random import keys
 from boolit.lab.datasets import Dataset, Source, Split, embeddings, load, register, source
-from boolit.lab.datasets.embeddings import Embeddings, batch_statistics, encode_blocks, mean_statistics, read_encoder
+from boolit.lab.datasets.embeddings import Embeddings, batch_statistics, encode_batches, mean_statistics, read_encoder
 from boolit.lab.datasets.images import normalizer
 from boolit.lab.models.resnet18 import Resnet18
 
@@ -124,7 +124,7 @@ class Explosive(nn.Module):
 def test_features_beyond_float16_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(embeddings, "fold_batch_norms", lambda _: Explosive())
     with pytest.raises(UserError, match="not finite in float16"):
-        encode_blocks(tmp_path, [(1, lambda _: torch.zeros(1, 3, 32, 32, dtype=torch.uint8))], Resnet18)
+        encode_batches(tmp_path, [(1, lambda: torch.zeros(1, 3, 32, 32, dtype=torch.uint8))], Resnet18)
 
 
 @pytest.mark.parametrize(
