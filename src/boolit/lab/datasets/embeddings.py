@@ -11,7 +11,6 @@ batch, and further views of the same images are appended.
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 from bisect import bisect_right
@@ -46,9 +45,7 @@ TYPE = np.dtype("<f2")
 ROW_BYTES = FEATURES * TYPE.itemsize
 BATCH = 64
 SCALED, SEEN = 256, 224  # side of a decoded photograph, and of the square that is cut from its center
-CPU = torch.device("cpu")
 Origin = Literal["published", "reconstructed", "own"]
-Statistics: TypeAlias = dict[str, Tensor]
 Batch: TypeAlias = tuple[int, Callable[[], Tensor]]  # a number of images, and a function that returns them as bytes
 
 SMALLEST_AREA, LARGEST_AREA = 0.7, 1.0
@@ -159,14 +156,14 @@ class Embeddings(Source):
             with count_progress() as begin, atomic_write(kept) as part:
                 advance = begin("refreshing batch norms", len(images))
 
-                def statistics(rows: Tensor) -> Statistics:
-                    result = batch_statistics(network, self._augment(images, "refresh", 0, rows), device)
+                def view(rows: Tensor) -> Tensor:
                     advance(len(rows))
-                    return result
+                    return _normalized(self._augment(images, "refresh", 0, rows), device)
 
-                save_file(mean_statistics(map_in_threads(statistics, order.tensor_split(-(-len(order) // BATCH)))), part)
+                views = map_in_threads(view, order.tensor_split(-(-len(order) // BATCH)))
+                save_file(mean_statistics(network.to(device), views), part)
         network.load_state_dict(load_file(kept), strict=False)
-        return network
+        return network.eval()
 
 
 def draw_view(samples: int, views: int, x: Tensor, y: Tensor, run_keys: Tensor, step: int) -> tuple[Tensor, Tensor]:
@@ -316,29 +313,23 @@ def _encode_batch(network: nn.Module, device: torch.device, images: Callable[[],
     return features
 
 
-def batch_statistics(network: Resnet18, images: Tensor, device: torch.device = CPU) -> Statistics:
-    """Return the mean and variance of the inputs of every batch norm on a batch ``(n, 3, size, size)`` of bytes."""
-    network = copy.deepcopy(network).train()
-    for layer in network.modules():
-        if isinstance(layer, nn.BatchNorm2d):
-            layer.reset_running_stats()
-            layer.momentum = None  # a cumulative average, so the statistics of this batch
-    with torch.no_grad():
-        network.to(device)(_normalized(images, device))
-    return {name: v.cpu() for name, v in network.state_dict().items() if name.endswith(("running_mean", "running_var"))}
-
-
-def mean_statistics(batches: Iterable[Statistics]) -> Statistics:
-    """Return the mean of the statistics of all batches.
+@torch.no_grad()
+def mean_statistics(network: Resnet18, batches: Iterable[Tensor]) -> dict[str, Tensor]:
+    """Return the mean over all batches of the mean and variance of the inputs of every batch norm.
 
     NOTE[paper]: "one epoch worth of inputs" does not say how batches are weighted. With torch's default, a moving average, the
     last twenty would decide, and a small dataset would keep a share of ImageNet's statistics.
     """
-    sums: Statistics = {}
-    count = 0
-    for statistics in batches:
+    for layer in network.train().modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.momentum = 1.0  # the statistics of the last batch
+    state = {name: v for name, v in network.state_dict().items() if name.endswith(("running_mean", "running_var"))}
+    sums, count = {name: torch.zeros(v.shape, dtype=torch.float64) for name, v in state.items()}, 0
+    for batch in batches:
+        network(batch)
         count += 1
-        sums = {name: sums.get(name, 0) + values.double() for name, values in statistics.items()}
+        for name, values in state.items():
+            sums[name] += values.cpu()
     return {name: (values / count).float() for name, values in sums.items()}
 
 
