@@ -19,9 +19,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, ClassVar, cast
+from typing import IO, ClassVar, cast
 from urllib.parse import urlsplit
 
+import torch
 from torch import Tensor
 
 from boolit.errors import UserError
@@ -213,10 +214,9 @@ class ArrayDataset(PublishedDataset, ABC):
         splits["test"] = Split(splits["test"].x[test], splits["test"].y[test])
         x, y = splits["train"].x, splits["train"].y
         sizes = split_sizes({"train": len(x)}, self.validation, self.subset)
-        train, valid = sizes["train"], sizes.get("valid", 0)
-        rows: dict[str, Any] = {"train": slice(train)} | ({"valid": slice(len(x) - valid, None)} if valid else {})
-        if valid and not self.ordered:
-            order = stratified_order(y, 0, self.name, "validation")
-            rows = {"train": order[valid:].sort().values[:train], "valid": order[:valid].sort().values}
+        valid = sizes.get("valid", 0)  # the first rows of the order
+        order = torch.arange(len(x)).roll(valid) if self.ordered else stratified_order(y, 0, self.name, "validation")
+        parts = {"train": order[valid:], "valid": order[:valid]}
+        rows = {name: parts[name].sort().values[:size] for name, size in sizes.items()}
         splits |= {name: Split(x[part], y[part]) for name, part in rows.items()}
         return Dataset(splits, self.task, self.classes, encode=self._encoding(splits["train"].x))

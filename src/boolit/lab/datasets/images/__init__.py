@@ -46,17 +46,6 @@ def normalizer(kind: Normalization) -> Encode:
     return lambda x: torch.addcmul(shift.on(x.device), x.float(), scale.on(x.device))
 
 
-def labelled_images(folder: Path) -> Labelled:
-    """Return the images in a folder of classes as paths relative to it, with the number of their class, in order of it."""
-    classes = enumerate(images_by_class(folder).values())
-    return [(path.relative_to(folder).as_posix(), number) for number, paths in classes for path in paths]
-
-
-def folder_files(folder: Path, labelled: Labelled) -> ImageFiles:
-    """Return a function that reads each image, by the name of the image."""
-    return ((name, (folder / name).read_bytes) for name, _ in labelled)
-
-
 def files_identity(files: Mapping[str, Sequence[Path]]) -> str:
     """Return a hash of the names, sizes and times of files by split."""
     digest = hashlib.sha256()
