@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from boolit.errors import UserError
-from boolit.lab.common.devices import DeviceCopies, map_in_threads
+from boolit.lab.common.devices import map_in_threads
 from boolit.lab.common.files import atomic_write, cache_key
 from boolit.lab.common.progress import count_progress
 from boolit.lab.common.random import stratified_order
-from boolit.lab.datasets.base import Encode, Split
+from boolit.lab.datasets.base import Encode, Split, scale_and_shift
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -42,8 +42,7 @@ SCALES: Mapping[Normalization, tuple[tuple[float, ...], tuple[float, ...]]] = {
 def normalizer(kind: Normalization) -> Encode:
     """Return an encoding of bytes ``(…, 3, height, width)`` with the mean and standard deviation of ``kind``."""
     mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in SCALES[kind])
-    scale, shift = DeviceCopies(1 / (255 * deviation)), DeviceCopies(-mean / deviation)
-    return lambda x: torch.addcmul(shift.on(x.device), x.float(), scale.on(x.device))
+    return scale_and_shift(1 / (255 * deviation), -mean / deviation)
 
 
 def files_identity(files: Mapping[str, Sequence[Path]]) -> str:

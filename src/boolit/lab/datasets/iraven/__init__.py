@@ -5,7 +5,7 @@ A sample is the number of a problem and the order of its panels; pixels are look
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Literal, TypeAlias
 
@@ -59,19 +59,14 @@ class Iraven(Source):
         targets = torch.cat(answers).long()
         first = self.problems * torch.arange(len(images)).unsqueeze(1)  # row of each configuration
         rows = {split: (first + numbers).flatten() for split, numbers in self._rows().items()}
-
-        def accuracies(split: str, outputs: Tensor) -> dict[str, Tensor]:
-            right = (outputs.max(-1).indices == targets[rows[split]].to(outputs.device)).double()
-            parts = right.split(len(rows[split]) // len(images), 1)
-            return {f"accuracy_{name}": part.mean(1) for name, part in zip(self.configurations, parts, strict=True)}
-
+        splits = {split: Split(stored_samples(numbers), targets[numbers]) for split, numbers in rows.items()}
         return Dataset(
-            {split: Split(stored_samples(numbers), targets[numbers]) for split, numbers in rows.items()},
+            splits,
             "classes",
             CANDIDATES,
             encode=partial(look_up_panels, images),
             draw=shuffle_panels,
-            extra_metrics=accuracies,
+            extra_metrics=partial(configuration_accuracies, splits, self.configurations),
             input_shape=(PANELS, self.side, self.side),
         )
 
@@ -148,3 +143,15 @@ def shuffle_panels(x: Tensor, y: Tensor, run_keys: Tensor, step: int) -> tuple[T
     context = torch.where(numbers[..., CANDIDATES:] < 0.5, swapped, straight)
     places = torch.cat([torch.zeros_like(context[..., :1]), 1 + context, 1 + CONTEXT + candidates], -1)
     return x.gather(-1, places), (candidates == y.unsqueeze(-1)).int().argmax(-1)
+
+
+def configuration_accuracies(
+    splits: Mapping[str, Split], configurations: Sequence[str], split: str, outputs: Tensor
+) -> dict[str, Tensor]:
+    """Return the accuracy on each configuration; each has the same number of samples, one after the other.
+
+    Shape: ``(runs, samples, 8)`` to ``(runs,)`` each.
+    """
+    right = (outputs.max(-1).indices == splits[split].y.to(outputs.device)).double()
+    parts = right.chunk(len(configurations), 1)
+    return {f"accuracy_{name}": part.mean(1) for name, part in zip(configurations, parts, strict=True)}
