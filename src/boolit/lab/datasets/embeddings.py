@@ -278,7 +278,9 @@ def encode_photographs(
     return encode_batches(folder, batches, partial(load_encoder, weights, digest), shown)
 
 
-def encode_batches(folder: Path, batches: Sequence[Batch], encoder: Callable[[], Resnet18], shown: bool | None = None) -> Tensor:
+def encode_batches(
+    folder: Path, batches: Sequence[Batch], encoder: Callable[[], Resnet18], shown: bool | None = None
+) -> Tensor:
     """Return the features of all images, encoding the batches that are not in the folder yet.
 
     Shape: ``(images of all batches, 512)``, float16.
