@@ -14,7 +14,7 @@ from boolit.lab.common.random import generator
 from boolit.lab.datasets import Dataset, Split, load, source
 from boolit.lab.datasets import chorales as chorales_data
 from boolit.lab.datasets.base import look_up_rows
-from boolit.lab.datasets.covertype import COLUMNS, standardizer
+from boolit.lab.datasets.covertype import COLUMNS, Covertype
 from boolit.lab.datasets.embeddings import draw_view
 from boolit.lab.datasets.images import normalizer
 from boolit.lab.datasets.images.arrays import encode_digits
@@ -46,7 +46,7 @@ def digits() -> Dataset:
 
 def covertype() -> Dataset:
     splits = split(torch.randint(100, (48, COLUMNS), generator=DRAWN, dtype=torch.int16), 7)
-    return Dataset(splits, "classes", 7, encode=standardizer(splits["train"].x))
+    return Dataset(splits, "classes", 7, encode=Covertype()._encoding(splits["train"].x))
 
 
 def chorales() -> Dataset:
@@ -74,8 +74,7 @@ def panels() -> Dataset:
     images = [torch.randint(256, (24, 16, 9, 9), generator=DRAWN, dtype=torch.uint8) for _ in range(2)]
     rows = {"train": torch.arange(0, 48, 2), "valid": torch.arange(1, 48, 4), "test": torch.arange(3, 48, 4)}
     splits = {name: Split(stored_samples(own), own % 8) for name, own in rows.items()}
-    owners = {name: (own >= 24).long() for name, own in rows.items()}
-    judge = partial(configuration_accuracies, splits, owners, ("one", "two"))
+    judge = partial(configuration_accuracies, splits, ("one", "two"))
     return Dataset(
         splits, "classes", 8, (), partial(look_up_panels, images), shuffle_panels, extra_metrics=judge, input_shape=(16, 9, 9)
     )

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from boolit.errors import UserError
 from boolit.lab.common.random import keys
 from boolit.lab.datasets import Dataset, Source, Split, embeddings, load, register, source
-from boolit.lab.datasets.embeddings import Embeddings, batch_statistics, encode_blocks, mean_statistics, read_encoder
+from boolit.lab.datasets.embeddings import Embeddings, encode_batches, mean_statistics, read_encoder
 from boolit.lab.datasets.images import normalizer
 from boolit.lab.models.resnet18 import Resnet18
 
@@ -108,7 +108,7 @@ def test_other_data_and_weights_are_refused(small: dict[str, Any], weights: Path
 def test_statistics_are_the_mean_over_batches() -> None:
     network = Resnet18().eval()
     batches = torch.randint(256, (2, 8, 3, 32, 32), dtype=torch.uint8)
-    found = mean_statistics(batch_statistics(network, batch) for batch in batches)
+    found = mean_statistics(network, map(normalizer("imagenet"), batches))
     first = [
         nn.functional.conv2d(normalizer("imagenet")(batch), network.conv1.weight, stride=2, padding=3) for batch in batches
     ]
@@ -124,7 +124,7 @@ class Explosive(nn.Module):
 def test_features_beyond_float16_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(embeddings, "fold_batch_norms", lambda _: Explosive())
     with pytest.raises(UserError, match="not finite in float16"):
-        encode_blocks(tmp_path, [(1, lambda _: torch.zeros(1, 3, 32, 32, dtype=torch.uint8))], Resnet18)
+        encode_batches(tmp_path, [(1, lambda: torch.zeros(1, 3, 32, 32, dtype=torch.uint8))], Resnet18)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -39,10 +39,8 @@ def atomic_write(path: Path) -> Iterator[Path]:
         if not (part.is_dir() and path.is_dir()):
             os.replace(part, path)
     finally:
-        if part.is_dir():
-            shutil.rmtree(part, ignore_errors=True)
-        with suppress(OSError):
-            part.unlink()
+        shutil.rmtree(part, ignore_errors=True)
+        part.unlink(missing_ok=True)
 
 
 def file_digest(path: Path, what: str) -> str:

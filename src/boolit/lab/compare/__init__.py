@@ -44,8 +44,7 @@ class CompareConfig:
     @property
     def name(self) -> str:
         """Name of the study: the file name without its suffix, in letters that are safe in a file name."""
-        name = self.path.resolve().name
-        name = SUFFIXES.sub("", name) if self.path.is_file() else name
+        name = SUFFIXES.sub("", self.path.resolve().name)
         return re.sub(r"[^0-9A-Za-z_.-]+", "-", name).strip("-.") or "table"
 
     def validate(self) -> None:

@@ -24,7 +24,6 @@ from boolit.lab.runs import Metric, RunConfig
 from boolit.sklearn import LogicalMLPClassifier, LogicalMLPRegressor
 
 Estimator: TypeAlias = Any
-PERCENT = ("accuracy", "balanced_accuracy")
 RARE, DOMINANT = 0.1, 0.8  # share of a rare class among two; share of the largest of several
 LAYER = ("linear", "norm", "activation")  # what a hidden layer consists of, in order
 GUESS, LINEAR, BOOSTING = "guessing", "linear model", "gradient boosting"
@@ -44,7 +43,7 @@ class Scorer:
         with user_input():
             self._scorer = get_scorer(self.name)
         shown = self.name.removeprefix("neg_").replace("root_mean_squared_error", "rmse")
-        self.metric = Metric(name=shown, goal="max" if shown == self.name else "min", percent=shown in PERCENT)
+        self.metric = Metric(name=shown, goal="max" if shown == self.name else "min", percent=shown.endswith("accuracy"))
 
     def __call__(self, estimator: Estimator, number: int) -> float:
         """Return the score of an estimator on the test rows of a split. Classes are numbers."""

@@ -85,6 +85,12 @@ def identity(x: Tensor) -> Tensor:
     return x
 
 
+def scale_and_shift(scale: Tensor, shift: Tensor) -> Encode:
+    """Return an encoding of samples as ``x · scale + shift`` in float32, with tensors that broadcast to a sample."""
+    scales, shifts = DeviceCopies(scale), DeviceCopies(shift)
+    return lambda x: torch.addcmul(shifts.on(x.device), x.float(), scales.on(x.device))
+
+
 def pixel_scale(scale: float, shift: float) -> Encode:
     """Return an encoding of bytes as ``x · scale − shift``."""
     return lambda x: (x.clone() if x.is_floating_point() else x.float()).mul_(scale).sub_(shift)

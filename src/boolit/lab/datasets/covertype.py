@@ -9,9 +9,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from boolit.lab.common.devices import DeviceCopies
 from boolit.lab.common.random import generator
-from boolit.lab.datasets.base import Encode, Split
+from boolit.lab.datasets.base import Encode, Split, scale_and_shift
 from boolit.lab.datasets.download import ArrayDataset, published_files
 
 COLUMNS, CONTINUOUS = 54, 10  # the continuous columns come first, then 4 areas and 40 soils as 0 or 1
@@ -45,18 +44,9 @@ class Covertype(ArrayDataset):
         return {name: Split(rows[:, :COLUMNS].contiguous(), rows[:, COLUMNS].long() - 1) for name, rows in parts}
 
     def _encoding(self, train: Tensor) -> Encode:
-        return standardizer(train)
-
-
-def standardizer(train: Tensor) -> Encode:
-    """Return an encoding that gives the continuous columns mean 0 and standard deviation 1 over ``train``.
-
-    Shape: ``(rows, columns)``; the encoding takes ``(…, columns)``.
-    """
-    shift, scale = torch.zeros(COLUMNS), torch.ones(COLUMNS)
-    measured = train[:, :CONTINUOUS].double()
-    deviations = measured.std(0, correction=0)
-    scale[:CONTINUOUS] = deviations.where(deviations > 0, 1).reciprocal().float()
-    shift[:CONTINUOUS] = -measured.mean(0).float() * scale[:CONTINUOUS]
-    shifts, scales = DeviceCopies(shift), DeviceCopies(scale)
-    return lambda x: torch.addcmul(shifts.on(x.device), x.float(), scales.on(x.device))
+        measured = train[:, :CONTINUOUS].double()
+        deviations = measured.std(0, correction=0)
+        shift, scale = torch.zeros(COLUMNS), torch.ones(COLUMNS)
+        scale[:CONTINUOUS] = deviations.where(deviations > 0, 1).reciprocal().float()
+        shift[:CONTINUOUS] = -measured.mean(0).float() * scale[:CONTINUOUS]
+        return scale_and_shift(scale, shift)

@@ -19,9 +19,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, ClassVar, cast
+from typing import IO, ClassVar, cast
 from urllib.parse import urlsplit
 
+import torch
 from torch import Tensor
 
 from boolit.errors import UserError
@@ -116,31 +117,23 @@ def read_contents(files: Iterable[PublishedFile]) -> dict[str, bytes]:
 
     Missing files are downloaded. A content with another hash than the published one is an error.
     """
-    return {name: content for published in files for name, content in _read_contents(published).items()}
-
-
-def _read_contents(published: PublishedFile) -> dict[str, bytes]:
-    path = fetch(published)
-    expected = published.members or {published.name: published.content or published.hash}
     contents = {}
-    if published.members:
-        for name, read in archive_files(published):
-            if name in expected:
-                contents[name] = read()
-            if len(contents) == len(expected):
+    for published in files:
+        path, missing = fetch(published), {**published.members} or {published.name: published.content or published.hash}
+        for name, read in archive_files(published) if published.members else [(published.name, path.read_bytes)]:
+            if name not in missing:
+                continue
+            try:
+                contents[name] = gzip.decompress(read()) if name.endswith(".gz") else read()
+            except DAMAGE as error:
+                raise published.error(path, f"cannot be read ({error})") from None
+            algorithm, _, digest = missing.pop(name).rpartition(":")
+            if digest and algorithm != "arrays" and hashlib.new(algorithm or "sha256", contents[name]).hexdigest() != digest:
+                raise published.error(path, f"is not as published: the content of {name} has another hash")
+            if not missing:
                 break  # STL-10 has 2 GB of other images behind these
-    else:
-        try:
-            content = path.read_bytes()
-            contents[published.name] = gzip.decompress(content) if path.suffix == ".gz" else content
-        except DAMAGE as error:
-            raise published.error(path, f"cannot be read ({error})") from None
-    for name, known in expected.items():
-        if name not in contents:
+        for name in missing:
             raise published.error(path, f"lacks {name}")
-        algorithm, _, digest = known.rpartition(":")
-        if digest and algorithm != "arrays" and hashlib.new(algorithm or "sha256", contents[name]).hexdigest() != digest:
-            raise published.error(path, f"is not as published: the content of {name} has another hash")
     return contents
 
 
@@ -221,10 +214,9 @@ class ArrayDataset(PublishedDataset, ABC):
         splits["test"] = Split(splits["test"].x[test], splits["test"].y[test])
         x, y = splits["train"].x, splits["train"].y
         sizes = split_sizes({"train": len(x)}, self.validation, self.subset)
-        train, valid = sizes["train"], sizes.get("valid", 0)
-        rows: dict[str, Any] = {"train": slice(train)} | ({"valid": slice(len(x) - valid, None)} if valid else {})
-        if valid and not self.ordered:
-            order = stratified_order(y, 0, self.name, "validation")
-            rows = {"train": order[valid:].sort().values[:train], "valid": order[:valid].sort().values}
+        valid = sizes.get("valid", 0)  # the first rows of the order
+        order = torch.arange(len(x)).roll(valid) if self.ordered else stratified_order(y, 0, self.name, "validation")
+        parts = {"train": order[valid:], "valid": order[:valid]}
+        rows = {name: parts[name].sort().values[:size] for name, size in sizes.items()}
         splits |= {name: Split(x[part], y[part]) for name, part in rows.items()}
         return Dataset(splits, self.task, self.classes, encode=self._encoding(splits["train"].x))

@@ -11,12 +11,12 @@ batch, and further views of the same images are appended.
 
 from __future__ import annotations
 
-import copy
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import permutations
+from itertools import accumulate, permutations
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -45,11 +45,8 @@ TYPE = np.dtype("<f2")
 ROW_BYTES = FEATURES * TYPE.itemsize
 BATCH = 64
 SCALED, SEEN = 256, 224  # side of a decoded photograph, and of the square that is cut from its center
-CPU = torch.device("cpu")
 Origin = Literal["published", "reconstructed", "own"]
-Statistics: TypeAlias = dict[str, Tensor]
-# A number of images, and a function that returns those with some numbers as bytes (images, 3, size, size).
-Block: TypeAlias = tuple[int, Callable[[Sequence[int]], Tensor]]
+Batch: TypeAlias = tuple[int, Callable[[], Tensor]]  # a number of images, and a function that returns them as bytes
 
 SMALLEST_AREA, LARGEST_AREA = 0.7, 1.0
 WIDEST = 4 / 3
@@ -116,16 +113,16 @@ class Embeddings(Source):
         images = load(self.of)
         train = images.splits["train"]
         # The other splits come first, by name, and then every view of all training images.
-        blocks: list[Block] = []
+        batches: list[Batch] = []
         splits: dict[str, Split] = {}
         first = 0
         for name in sorted(images.splits, key=lambda name: (name == "train", name)):
             x, y = images.splits[name].x, images.splits[name].y
             splits[name] = Split(torch.arange(first, first + len(x)), y)
-            views = range(self.views) if name == "train" else [None]
-            blocks += [(len(x), partial(self._see, x, view)) for view in views]
+            for view in range(self.views) if name == "train" else [None]:
+                batches += [(len(rows), partial(self._see, x, view, rows)) for rows in torch.arange(len(x)).split(BATCH)]
             first += len(x)
-        table = encode_blocks(self.folder, blocks, partial(self._encoder, train.x))
+        table = encode_batches(self.folder, batches, partial(self._encoder, train.x))
         return Dataset(
             {name: splits[name] for name in images.splits},
             "classes",
@@ -135,19 +132,18 @@ class Embeddings(Source):
             input_shape=(FEATURES,),
         )
 
-    def _see(self, images: Tensor, view: int | None, rows: Sequence[int]) -> Tensor:
+    def _see(self, images: Tensor, view: int | None, rows: Tensor) -> Tensor:
         """Return images as the encoder sees them: whole, or in the view with a number.
 
         NOTE[paper]: how test images are cut is not given; they are scaled as a whole.
         """
         if view is not None:
             return self._augment(images, "view", view, rows)
-        chosen = images[rows[0] : rows[-1] + 1]
-        return chosen if chosen.shape[-1] == chosen.shape[-2] == self.size else resize(chosen, self.size)
+        return images[rows] if images.shape[-2:] == (self.size, self.size) else resize(images[rows], self.size)
 
-    def _augment(self, images: Tensor, purpose: str, view: int, rows: Sequence[int]) -> Tensor:
-        numbers = uniform(keys(rows, purpose, self.seed), view, (NUMBERS,))
-        return augmented_view(images[torch.tensor(rows)], numbers, self.size, self.flip)
+    def _augment(self, images: Tensor, purpose: str, view: int, rows: Tensor) -> Tensor:
+        numbers = uniform(keys(rows.tolist(), purpose, self.seed), view, (NUMBERS,))
+        return augmented_view(images[rows], numbers, self.size, self.flip)
 
     def _encoder(self, images: Tensor) -> Resnet18:
         """Return the encoder; with ``refresh``, its batch norms have the statistics of a further view of all images."""
@@ -160,14 +156,14 @@ class Embeddings(Source):
             with count_progress() as begin, atomic_write(kept) as part:
                 advance = begin("refreshing batch norms", len(images))
 
-                def statistics(rows: Tensor) -> Statistics:
-                    result = batch_statistics(network, self._augment(images, "refresh", 0, rows.tolist()), device)
+                def view(rows: Tensor) -> Tensor:
                     advance(len(rows))
-                    return result
+                    return _normalized(self._augment(images, "refresh", 0, rows), device)
 
-                save_file(mean_statistics(map_in_threads(statistics, order.tensor_split(-(-len(order) // BATCH)))), part)
+                views = map_in_threads(view, order.tensor_split(-(-len(order) // BATCH)))
+                save_file(mean_statistics(network.to(device), views), part)
         network.load_state_dict(load_file(kept), strict=False)
-        return network
+        return network.eval()
 
 
 def draw_view(samples: int, views: int, x: Tensor, y: Tensor, run_keys: Tensor, step: int) -> tuple[Tensor, Tensor]:
@@ -272,42 +268,38 @@ def encode_photographs(
     Shape: ``(files, 512)``, float16, in the order of the files.
     """
 
-    def decode(paths: Sequence[Path], rows: Sequence[int]) -> Tensor:
+    def decode(paths: Sequence[Path]) -> Tensor:
         edge = (SCALED - SEEN) // 2
-        images = [torch.from_numpy(decode_image(paths[row].read_bytes(), str(paths[row]), SCALED)) for row in rows]
+        images = [torch.from_numpy(decode_image(path.read_bytes(), str(path), SCALED)) for path in paths]
         return torch.stack(images)[..., edge : edge + SEEN, edge : edge + SEEN].contiguous()
 
-    blocks: list[Block] = [(len(paths), partial(decode, paths)) for paths in files.values()]
-    return encode_blocks(folder, blocks, partial(load_encoder, weights, digest), shown)
+    parts = [paths[first : first + BATCH] for paths in files.values() for first in range(0, len(paths), BATCH)]
+    batches: list[Batch] = [(len(part), partial(decode, part)) for part in parts]
+    return encode_batches(folder, batches, partial(load_encoder, weights, digest), shown)
 
 
-def encode_blocks(folder: Path, blocks: Sequence[Block], encoder: Callable[[], Resnet18], shown: bool | None = None) -> Tensor:
-    """Return the features of all images, encoding those that are not in the folder yet.
+def encode_batches(
+    folder: Path, batches: Sequence[Batch], encoder: Callable[[], Resnet18], shown: bool | None = None
+) -> Tensor:
+    """Return the features of all images, encoding the batches that are not in the folder yet.
 
-    Shape: ``(images of all blocks, 512)``, float16.
+    Shape: ``(images of all batches, 512)``, float16.
     """
-    file, total = folder / "features", sum(count for count, _ in blocks)
-    if not (file.is_file() and file.stat().st_size >= total * ROW_BYTES):
+    file, ends = folder / "features", [0, *accumulate(count for count, _ in batches)]
+    if not (file.is_file() and file.stat().st_size >= ends[-1] * ROW_BYTES):
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / "lock"), file.open("ab") as opened, count_progress(shown) as begin:
-            done = min(total, opened.tell() // ROW_BYTES)
-            if done < total:  # another process may have written more in the meantime
-                opened.truncate(done * ROW_BYTES)
+            complete = bisect_right(ends, opened.tell() // ROW_BYTES) - 1
+            if complete < len(batches):  # another process may have written more in the meantime
+                opened.truncate(ends[complete] * ROW_BYTES)
             device = present_device()
-            network, advance = fold_batch_norms(encoder()).to(device), begin("encoding images", total, done)
-            for rows in map_in_threads(partial(_encode_batch, network, device), _batches(blocks, done)):
+            network, advance = fold_batch_norms(encoder()).to(device), begin("encoding images", ends[-1], ends[complete])
+            missing = (images for _, images in batches[complete:])
+            for rows in map_in_threads(partial(_encode_batch, network, device), missing):
                 opened.write(rows.numpy().astype(TYPE, copy=False).tobytes())
                 opened.flush()
                 advance(len(rows))
-    return torch.from_numpy(np.memmap(file, TYPE, "c", shape=(total, FEATURES)))  # copy-on-write
-
-
-def _batches(blocks: Sequence[Block], done: int) -> Iterator[Callable[[], Tensor]]:
-    """Yield functions that return the images of a batch, after the first ``done`` images."""
-    for count, images in blocks:
-        for first in range(min(done, count), count, BATCH):
-            yield partial(images, range(first, min(first + BATCH, count)))
-        done = max(0, done - count)
+    return torch.from_numpy(np.memmap(file, TYPE, "c", shape=(ends[-1], FEATURES)))  # copy-on-write
 
 
 def _encode_batch(network: nn.Module, device: torch.device, images: Callable[[], Tensor]) -> Tensor:
@@ -323,29 +315,23 @@ def _encode_batch(network: nn.Module, device: torch.device, images: Callable[[],
     return features
 
 
-def batch_statistics(network: Resnet18, images: Tensor, device: torch.device = CPU) -> Statistics:
-    """Return the mean and variance of the inputs of every batch norm on a batch ``(n, 3, size, size)`` of bytes."""
-    network = copy.deepcopy(network).train()
-    for layer in network.modules():
-        if isinstance(layer, nn.BatchNorm2d):
-            layer.reset_running_stats()
-            layer.momentum = None  # a cumulative average, so the statistics of this batch
-    with torch.no_grad():
-        network.to(device)(_normalized(images, device))
-    return {name: v.cpu() for name, v in network.state_dict().items() if name.endswith(("running_mean", "running_var"))}
-
-
-def mean_statistics(batches: Iterable[Statistics]) -> Statistics:
-    """Return the mean of the statistics of all batches.
+@torch.no_grad()
+def mean_statistics(network: Resnet18, batches: Iterable[Tensor]) -> dict[str, Tensor]:
+    """Return the mean over all batches of the mean and variance of the inputs of every batch norm.
 
     NOTE[paper]: "one epoch worth of inputs" does not say how batches are weighted. With torch's default, a moving average, the
     last twenty would decide, and a small dataset would keep a share of ImageNet's statistics.
     """
-    sums: Statistics = {}
-    count = 0
-    for statistics in batches:
+    for layer in network.train().modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.momentum = 1.0  # the statistics of the last batch
+    state = {name: v for name, v in network.state_dict().items() if name.endswith(("running_mean", "running_var"))}
+    sums, count = {name: torch.zeros(v.shape, dtype=torch.float64) for name, v in state.items()}, 0
+    for batch in batches:
+        network(batch)
         count += 1
-        sums = {name: sums.get(name, 0) + values.double() for name, values in statistics.items()}
+        for name, values in state.items():
+            sums[name] += values.cpu()
     return {name: (values / count).float() for name, values in sums.items()}
 
 

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from boolit.errors import UserError
-from boolit.lab.datasets import load, source
+from boolit.lab.datasets import source
 from boolit.lab.datasets.czsl import mitstates
 from boolit.lab.datasets.czsl.mitstates import word_vectors
 from boolit.lab.models.resnet18 import Resnet18
@@ -83,8 +83,8 @@ def test_the_index_follows_the_public_readers(files: Path) -> None:
 
 def test_it_is_loaded_from_the_published_layout(files: Path) -> None:
     wanted = source({"name": "mitstates", "negatives": 3})
-    data = load(wanted)
-    assert data.description == wanted.describe()
+    data = wanted.load()
+    assert data.description.samples == {"train": 3, "valid": 1, "test": 2}
     assert data.initial_values["attributes.weight"].shape == (3, 300)
     assert data.initial_values["objects.weight"][1, 0] == 1.0  # dog, the fifth word
     features = data.encode(data.splits["test"].x)

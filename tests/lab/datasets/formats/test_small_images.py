@@ -143,7 +143,7 @@ def test_a_member_with_another_md5_is_refused(publish: Publish, monkeypatch: pyt
     before = Stl10.files
     publish("stl10", files)
     monkeypatch.setattr(Stl10, "files", before)
-    with pytest.raises(UserError, match=r"the content of stl10_binary/train_X.bin has another hash.*boolit fetch stl10"):
+    with pytest.raises(UserError, match=r"the content of stl10_binary/test_X.bin has another hash.*boolit fetch stl10"):
         loaded(name="stl10")
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from boolit.lab.datasets.iraven.problems import ComponentMatrix, Entities, Panel, Problem, answer_set, draw_matrix, make_problem
-from boolit.lab.datasets.iraven.rules import LAYOUTS, Governed, Rule, RuleName, StableRandom
+from boolit.lab.datasets.iraven.rules import LAYOUTS, Rule, StableRandom
 
 FIELD = {"Type": "type", "Size": "size", "Color": "color"}
 
@@ -25,10 +26,9 @@ def seen(entities: Entities, attribute: str) -> object:
     return tuple(getattr(entity, FIELD[attribute]) for entity in entities)
 
 
-def grid_matrix(configuration: str, place: Rule, *looks: RuleName, uniform: bool, seed: int) -> ComponentMatrix:
+def grid_matrix(configuration: str, place: Rule, *looks: Any, uniform: bool, seed: int) -> ComponentMatrix:
     component = LAYOUTS[configuration].components[-1]
-    attributes: tuple[Governed, ...] = ("Type", "Size", "Color")
-    rules = (place, *(Rule(name, attribute) for name, attribute in zip(looks, attributes, strict=True)))
+    rules = (place, *(Rule(name, attribute) for name, attribute in zip(looks, FIELD, strict=True)))
     found = (draw_matrix(component, rules, StableRandom(seed, attempt)) for attempt in range(100))
     return next(one for one in found if one.uniform == uniform)
 
@@ -62,7 +62,7 @@ def test_what_no_rule_governs_is_not_modified(problems: list[Problem]) -> None:
             assert attribute != "Position" or found.rules[number][0].attribute != "Number"
             limits = LAYOUTS[found.configuration].components[number].limits
             if attribute != "Position":
-                assert limits[attribute][0] < limits[attribute][1]
+                assert len(limits[attribute]) > 1
         assert len(set(found.modified)) == len(found.modified)
 
 
@@ -143,7 +143,7 @@ def check_numbers(candidates: list[Panel], new: int) -> None:
 
 
 @pytest.mark.parametrize(("uniform", "rule"), [(True, "Constant"), (False, "Distribute_Three")])
-def test_a_shared_level_is_changed_for_all_entities_alike(uniform: bool, rule: RuleName) -> None:
+def test_a_shared_level_is_changed_for_all_entities_alike(uniform: bool, rule: Any) -> None:
     for seed in range(40):
         place = Rule("Constant", "Number/Position")
         found = grid_matrix("distribute_nine", place, rule, rule, rule, uniform=uniform, seed=seed)

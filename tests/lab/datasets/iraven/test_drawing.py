@@ -41,7 +41,7 @@ def full(configuration: Layout, shape: int, color: int, angle: int) -> Bytes:
     """The largest shape in every slot."""
     return draw_panel(
         tuple(
-            tuple(Entity(slot, shape, 5, min(color, part.limits["Color"][1]), angle) for slot in range(len(part.slots)))
+            tuple(Entity(slot, shape, 5, min(color, part.limits["Color"][-1]), angle) for slot in range(len(part.slots)))
             for part in configuration.components
         ),
         configuration,

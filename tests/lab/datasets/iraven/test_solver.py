@@ -17,7 +17,7 @@ from functools import partial
 from typing import TypeVar
 
 from boolit.lab.datasets.iraven.problems import Entities, Problem, occupied_slots
-from boolit.lab.datasets.iraven.rules import LAYOUTS, LOOKS, SIGNS, STEPS, Component, Look, Range, Row, offset
+from boolit.lab.datasets.iraven.rules import LAYOUTS, LOOKS, SIGNS, STEPS, Component, Row, offset
 
 H = TypeVar("H", bound=Hashable)
 Context = tuple[Row[H], Row[H], tuple[H, H]]  # two rows, and the first two values of the third
@@ -34,7 +34,7 @@ def solve(problem: Problem) -> list[int]:
     return left
 
 
-def entity_levels(entities: Entities, look: Look) -> tuple[int, ...]:
+def entity_levels(entities: Entities, look: str) -> tuple[int, ...]:
     """Return the level that all entities share, or the sorted levels of all of them."""
     ordered = sorted(getattr(entity, look.lower()) for entity in entities)
     return (ordered[0],) if ordered[0] == ordered[-1] else tuple(ordered)
@@ -52,7 +52,7 @@ def _placement_test(component: Component, context: list[Entities]) -> Callable[[
     return lambda panel: frozenset(occupied_slots(panel)) in good_slots or len(panel) - 1 in good_numbers
 
 
-def _look_test(look: Look, component: Component, context: list[Entities]) -> Callable[[Entities], bool]:
+def _look_test(look: str, component: Component, context: list[Entities]) -> Callable[[Entities], bool]:
     """Whether a panel has the type, size or color that a rule predicts, or no rule fits because it is noise."""
     levels = [entity_levels(panel, look) for panel in context]
     good = _predict_constant(_in_rows(levels))
@@ -88,20 +88,20 @@ def _predict_steps(context: Context[H], steps: Iterable[Step[H]]) -> set[H]:
     return {last for last in predicted if last is not None}
 
 
-def _level_steps(limits: Range, more: int | None) -> list[Step[int]]:
+def _level_steps(limits: range, more: int | None) -> list[Step[int]]:
     """Functions of levels: progressions, and sums and differences with ``more`` added, unless it is None."""
     sums = [] if more is None else [partial(_sum, limits, more, sign) for sign in SIGNS]
     return [*(partial(_next, limits, value) for value in STEPS), *sums]
 
 
-def _next(limits: Range, value: int, first: int, second: int) -> int | None:
+def _next(limits: range, value: int, first: int, second: int) -> int | None:
     third = second + value
-    return third if second - first == value and limits[0] <= third <= limits[1] else None
+    return third if second - first == value and third in limits else None
 
 
-def _sum(limits: Range, more: int, sign: int, first: int, second: int) -> int | None:
+def _sum(limits: range, more: int, sign: int, first: int, second: int) -> int | None:
     third = first + sign * (second + more)
-    return third if limits[0] <= third <= limits[1] else None
+    return third if third in limits else None
 
 
 def _slot_steps(slots: int) -> list[Step[frozenset[int]]]:

@@ -60,11 +60,7 @@ class MitStates(PublishedDataset):
         return options | {"origin": origin, "digest": digest, "vectors_digest": GLOVE.hash}
 
     def describe(self) -> Description:
-        outputs, samples = PAIRS, self.samples
-        if FOLDER.path.is_dir():
-            pairs, _, targets = read_index(FOLDER.path)
-            outputs, samples = len(pairs.numbers), {split: len(numbers) for split, numbers in targets.items()}
-        return Description((FEATURES,), outputs, self.task, samples, METRICS)
+        return Description((FEATURES,), PAIRS, self.task, self.samples, METRICS)
 
     def load(self) -> Dataset:
         folder = FOLDER.path
@@ -132,20 +128,19 @@ def word_vectors(glove: Path, names: Sequence[str]) -> Tensor:
     """
     parts = {name: SEPARATORS.split(name.lower()) for name in names}
     wanted = {word.encode(): word for name in names for word in (name.lower(), *parts[name])}
-    rows: dict[str, list[float]] = {}
+    known: dict[str, Tensor] = {}
     try:
         archive = zipfile.Path(glove) if glove.is_file() else glove
         with show_working("reading word vectors"), (archive / GLOVE_FILE).open("rb") as file:
             for line in file:
                 word, _, numbers = line.strip().partition(b" ")
                 if word in wanted:
-                    rows[wanted[word]] = [float(value) for value in numbers.split()]
-        values = torch.tensor(list(rows.values()))  # raises ValueError if their sizes differ
-        if not values.numel() or not bool(values.isfinite().all()):
+                    known[wanted[word]] = torch.tensor([float(value) for value in numbers.split()])
+        if not known or not bool(torch.stack(list(known.values())).isfinite().all()):
             raise ValueError("no vectors of finite numbers")
-    except (*DAMAGE, ValueError) as error:
+    except (*DAMAGE, ValueError, RuntimeError) as error:  # torch.stack raises RuntimeError if sizes differ
         raise UserError(f"{glove} has no file of word vectors for these names ({error}); {FIX}") from None
-    known, vectors = dict(zip(rows, values, strict=True)), []
+    vectors = []
     for name in names:
         words = [name.lower()] if name.lower() in known else [word for word in parts[name] if word in known]
         if not words:

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from boolit.errors import UserError
-from boolit.lab.common.devices import DeviceCopies, map_in_threads
+from boolit.lab.common.devices import map_in_threads
 from boolit.lab.common.files import atomic_write, cache_key
 from boolit.lab.common.progress import count_progress
 from boolit.lab.common.random import stratified_order
-from boolit.lab.datasets.base import Encode, Split
+from boolit.lab.datasets.base import Encode, Split, scale_and_shift
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -42,19 +42,7 @@ SCALES: Mapping[Normalization, tuple[tuple[float, ...], tuple[float, ...]]] = {
 def normalizer(kind: Normalization) -> Encode:
     """Return an encoding of bytes ``(…, 3, height, width)`` with the mean and standard deviation of ``kind``."""
     mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in SCALES[kind])
-    scale, shift = DeviceCopies(1 / (255 * deviation)), DeviceCopies(-mean / deviation)
-    return lambda x: torch.addcmul(shift.on(x.device), x.float(), scale.on(x.device))
-
-
-def labelled_images(folder: Path) -> Labelled:
-    """Return the images in a folder of classes as paths relative to it, with the number of their class, in order of it."""
-    classes = enumerate(images_by_class(folder).values())
-    return [(path.relative_to(folder).as_posix(), number) for number, paths in classes for path in paths]
-
-
-def folder_files(folder: Path, labelled: Labelled) -> ImageFiles:
-    """Return a function that reads each image, by the name of the image."""
-    return ((name, (folder / name).read_bytes) for name, _ in labelled)
+    return scale_and_shift(1 / (255 * deviation), -mean / deviation)
 
 
 def files_identity(files: Mapping[str, Sequence[Path]]) -> str:

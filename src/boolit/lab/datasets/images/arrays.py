@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import io
 import pickle
@@ -100,19 +101,17 @@ class ColorImages(ArrayDataset, ABC):
         return normalizer(self.normalization)
 
 
-_MULTIARRAY = "numpy._core.multiarray" if hasattr(np, "_core") else "numpy.core.multiarray"  # numpy 2 renamed it
-
-
 class _ArrayUnpickler(pickle.Unpickler):
     """An unpickler that calls nothing but numpy's constructors of arrays, as CIFAR's pickles do."""
 
-    ALLOWED = frozenset({(_MULTIARRAY, "_reconstruct"), ("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")})
+    RECONSTRUCT = np.empty(0).__reduce__()[0]
+    CALLED: ClassVar = {"numpy.core.multiarray._reconstruct": RECONSTRUCT, "numpy._core.multiarray._reconstruct": RECONSTRUCT}
+    CALLED |= {"numpy.ndarray": np.ndarray, "numpy.dtype": np.dtype, "_codecs.encode": codecs.encode}
 
     def find_class(self, module: str, name: str) -> Any:
-        module = _MULTIARRAY if module in ("numpy.core.multiarray", "numpy._core.multiarray") else module
-        if (module, name) not in self.ALLOWED:
+        if f"{module}.{name}" not in self.CALLED:
             raise pickle.UnpicklingError(f"it calls {module}.{name}")
-        return super().find_class(module, name)
+        return self.CALLED[f"{module}.{name}"]
 
 
 class Cifar(ColorImages, ABC):

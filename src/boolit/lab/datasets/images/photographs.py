@@ -27,8 +27,6 @@ from boolit.lab.datasets.images import (
     Normalization,
     decode_splits,
     files_identity,
-    folder_files,
-    labelled_images,
     normalizer,
     split_stratified,
 )
@@ -89,18 +87,18 @@ class Caltech101(Photographs):
 
     def _splits(self) -> dict[str, Split]:
         if self.split == "random":
-            return self._decode(self.files[0], split_stratified(self._list_archive(), self.samples, 0, "caltech101", "split"))
-        folder, parts = data_folder() / "caltech101", {}
+            (archive,) = self.files
+            return self._decode(archive, split_stratified(self._list(archive), self.samples, 0, "caltech101", "split"))
+        splits = {}
         for name, inner in (("train", "train"), ("valid", "val"), ("test", "test")):
-            parts[name] = [(f"{inner}/{image}", number) for image, number in labelled_images(folder / inner)]
-        images = [image for part in parts.values() for image in part]
-        stamp = files_identity({"": [folder / image for image, _ in images]})
-        return decode_splits(parts, self.size, folder / "decoded", stamp, lambda: folder_files(folder, images))
+            folder = PublishedFile("caltech101", inner, unpacked=inner)
+            splits |= self._decode(folder, {name: self._list(folder)})
+        return splits
 
-    def _list_archive(self) -> Labelled:
-        (published,) = self.files
+    def _list(self, published: PublishedFile) -> Labelled:
+        """Return the images of an archive or folder and the numbers of their classes; each class has a folder."""
         paths = [name.split("/") for name, _ in archive_files(published) if name.endswith(".jpg")]
-        images = [path for path in sorted(paths) if path[0] == "101_ObjectCategories" and path[1] != "BACKGROUND_Google"]
+        images = [path for path in sorted(paths) if path[0] == published.unpacked and path[1] != "BACKGROUND_Google"]
         numbers = {category: number for number, category in enumerate(sorted({path[1] for path in images}))}
         if len(numbers) != self.classes:
             raise published.error(fetch(published), f"has images of {len(numbers)} classes, not of {self.classes}")

@@ -6,7 +6,7 @@ A sample is the number of a problem and the order of its panels; pixels are look
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
@@ -26,12 +26,11 @@ from boolit.lab.datasets.iraven.rules import LAYOUTS
 
 VERSION = 2  # to be increased whenever a seed generates other problems
 PANELS, CONTEXT, ROW = 16, 8, 3
-SPLIT_OF_DIGIT = ("train",) * 6 + ("valid",) * 2 + ("test",) * 2  # of the last digit of a problem's number
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 
 class Iraven(Source):
-    """The first ``problems`` of each configuration, generated with ``seed``, with panels scaled to ``side``.
+    """The first ``problems`` of each configuration, generated with ``seed``, with panels scaled down to ``side``.
 
     Of ten problems, six are for training, two for validation and two for testing.
     """
@@ -40,7 +39,7 @@ class Iraven(Source):
     configurations: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] = tuple(LAYOUTS)
     problems: int = Field(10_000, ge=10, le=100_000)
     seed: int = Field(1234, ge=0)
-    side: int = Field(SIDE, ge=8, le=SIDE)
+    side: Literal[160, 80, 40, 20] = 160
 
     @field_validator("configurations")
     @classmethod
@@ -59,25 +58,23 @@ class Iraven(Source):
         images, answers = zip(*map(self._stored, self.configurations), strict=True)
         targets = torch.cat(answers).long()
         first = self.problems * torch.arange(len(images)).unsqueeze(1)  # row of each configuration
-        splits, places = {}, {}
-        for split, numbers in self._rows().items():
-            rows = (first + numbers).flatten()
-            splits[split], places[split] = Split(stored_samples(rows), targets[rows]), rows // self.problems
+        rows = {split: (first + numbers).flatten() for split, numbers in self._rows().items()}
+        splits = {split: Split(stored_samples(numbers), targets[numbers]) for split, numbers in rows.items()}
         return Dataset(
             splits,
             "classes",
             CANDIDATES,
             encode=partial(look_up_panels, images),
             draw=shuffle_panels,
-            extra_metrics=partial(configuration_accuracies, splits, places, self.configurations),
+            extra_metrics=partial(configuration_accuracies, splits, self.configurations),
             input_shape=(PANELS, self.side, self.side),
         )
 
     def _rows(self) -> dict[str, Tensor]:
         """Return the numbers of the problems of each split."""
-        numbers = range(self.problems)
-        names = dict.fromkeys(SPLIT_OF_DIGIT)
-        return {split: torch.tensor([n for n in numbers if SPLIT_OF_DIGIT[n % 10] == split]) for split in names}
+        numbers = torch.arange(self.problems)
+        digit = numbers % 10
+        return {"train": numbers[digit < 6], "valid": numbers[(digit == 6) | (digit == 7)], "test": numbers[digit > 7]}
 
     def _stored(self, configuration: str) -> tuple[Tensor, Tensor]:
         """Return images ``(problems, 16, side, side)`` and answers ``(problems,)`` in mapped memory, made on first use."""
@@ -103,20 +100,10 @@ class Iraven(Source):
 
 
 def downscale(images: Bytes, side: int) -> Bytes:
-    """Scale panels ``(…, 160, 160)`` down; every pixel is the mean of the area that it covers."""
-    if side == images.shape[-1]:
-        return images
-    weights = _area_weights(side)
-    return (weights @ images.astype(np.float32) @ weights.T + np.float32(0.5)).astype(np.uint8)
-
-
-@lru_cache(maxsize=8)
-def _area_weights(side: int) -> npt.NDArray[np.float32]:
-    """Return the weight of every old pixel along an axis in every new one, of shape ``(side, 160)``."""
-    edges = np.arange(side + 1)[:, None] * (SIDE / side)
-    covered = np.clip(edges - np.arange(SIDE), 0, 1)  # the share of every old pixel before every edge
-    weights: npt.NDArray[np.float32] = (np.diff(covered, axis=0) * (side / SIDE)).astype(np.float32)
-    return weights
+    """Scale panels ``(…, 160, 160)`` down; every pixel is the mean of those that it covers."""
+    factor = SIDE // side
+    blocks = images.reshape(*images.shape[:-2], side, factor, side, factor)
+    return (blocks.mean((-3, -1)) + 0.5).astype(np.uint8)
 
 
 def look_up_panels(images: Sequence[Tensor], x: Tensor) -> Tensor:
@@ -125,16 +112,14 @@ def look_up_panels(images: Sequence[Tensor], x: Tensor) -> Tensor:
     Shape: ``(…, 17)`` to ``(…, 16, side, side)``, float32.
     """
     # On the CPU, where the files are mapped: all panels together are gigabytes.
-    rows, order = x.reshape(-1, 1 + PANELS).cpu().split([1, PANELS], 1)
-    side = images[0].shape[-1]
-    result = torch.empty(len(rows), PANELS, side, side, dtype=torch.uint8)
-    first = 0
-    for stored in images:
-        inside = ((rows >= first) & (rows < first + len(stored))).squeeze(1).nonzero().squeeze(1)
-        numbers = (rows[inside].long() - first) * PANELS + order[inside]
-        result[inside] = stored.view(-1, side, side).index_select(0, numbers.flatten()).view(-1, PANELS, side, side)
-        first += len(stored)
-    return result.to(x.device).float().view(*x.shape[:-1], PANELS, side, side)
+    rows, order = x.reshape(-1, 1 + PANELS).cpu().long().split([1, PANELS], 1)
+    problems, _, *size = images[0].shape
+    result = torch.empty(len(rows), PANELS, *size, dtype=torch.uint8)
+    for number, stored in enumerate(images):
+        inside = (rows.squeeze(1) // problems == number).nonzero().squeeze(1)
+        panels = rows[inside] % problems * PANELS + order[inside]
+        result[inside] = stored.flatten(0, 1).index_select(0, panels.flatten()).unflatten(0, panels.shape)
+    return result.to(x.device).float().view(*x.shape[:-1], PANELS, *size)
 
 
 def stored_samples(rows: Tensor) -> Tensor:
@@ -161,12 +146,12 @@ def shuffle_panels(x: Tensor, y: Tensor, run_keys: Tensor, step: int) -> tuple[T
 
 
 def configuration_accuracies(
-    splits: Mapping[str, Split], places: Mapping[str, Tensor], configurations: Sequence[str], split: str, outputs: Tensor
+    splits: Mapping[str, Split], configurations: Sequence[str], split: str, outputs: Tensor
 ) -> dict[str, Tensor]:
-    """Return the accuracy on each configuration. ``places`` has the place in ``configurations`` of every sample, by split.
+    """Return the accuracy on each configuration; each has the same number of samples, one after the other.
 
     Shape: ``(runs, samples, 8)`` to ``(runs,)`` each.
     """
-    hits = (outputs.max(-1).indices == splits[split].y.to(outputs.device)).double()
-    place = places[split].to(outputs.device)
-    return {f"accuracy_{name}": hits[:, place == number].mean(1) for number, name in enumerate(configurations)}
+    right = (outputs.max(-1).indices == splits[split].y.to(outputs.device)).double()
+    parts = right.chunk(len(configurations), 1)
+    return {f"accuracy_{name}": part.mean(1) for name, part in zip(configurations, parts, strict=True)}

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.ndimage import affine_transform
 
-from boolit.lab.datasets.iraven.problems import Entity, Panel, Problem
-from boolit.lab.datasets.iraven.rules import ANGLES, COLORS, LAYOUTS, SIZES, Layout, Slot
+from boolit.lab.datasets.iraven.problems import Panel, Problem
+from boolit.lab.datasets.iraven.rules import ANGLES, COLORS, LAYOUTS, SIZES, Layout
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -42,25 +42,19 @@ class Frame(NamedTuple):
     unit: float
 
 
-class Layers(NamedTuple):
-    """The shares of pixels that outline and fill cover, from 0 to 255, and the first pixel relative to the center's."""
-
-    outline: Bytes
-    fill: Bytes
-    top: int
-    left: int
-
-
 @lru_cache(maxsize=CACHED)
-def draw_layers(shape: int, size: float, degrees: int, frame: Frame) -> Layers:
-    """Draw the layers of a shape, cropped to its ink; angles are counter-clockwise."""
+def draw_layers(shape: int, size: float, degrees: int, frame: Frame) -> tuple[Bytes, Bytes, int, int]:
+    """Return the shares of pixels that outline and fill cover, from 0 to 255, and their first pixel relative to the center's.
+
+    They are cropped to the ink; angles are counter-clockwise.
+    """
     upright = _draw_upright(shape, size, frame)
     middle = upright[0].shape[0] // 2
     rotated = (_rotate(layer, degrees, (middle + frame.row, middle + frame.column)) for layer in upright)
     outline, fill = ((FULL * layer + part).astype(np.uint8) for layer, part in zip(rotated, ROUNDING, strict=True))
     rows, columns = (np.flatnonzero((outline | fill).any(axis)) for axis in (1, 0))
     crop = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
-    return Layers(outline[crop].copy(), fill[crop].copy(), int(rows[0]) - middle, int(columns[0]) - middle)
+    return outline[crop].copy(), fill[crop].copy(), int(rows[0]) - middle, int(columns[0]) - middle
 
 
 @lru_cache(maxsize=512)
@@ -123,7 +117,14 @@ def draw_panel(panel: Panel, layout: Layout) -> Bytes:
     ink = np.zeros((SIDE, SIDE), np.uint8)
     for component, entities in zip(layout.components, panel, strict=True):
         for entity in entities:
-            _draw_entity(ink, entity, component.slots[entity.slot])
+            row, column, extent = component.slots[entity.slot]
+            (row, top), (column, left) = math.modf(row * SIDE), math.modf(column * SIDE)
+            frame = Frame(row, column, extent * SIDE / 2)
+            outline, fill, above, beside = draw_layers(entity.type, SIZES[entity.size], ANGLES[entity.angle], frame)
+            gray = COLORS[entity.color]
+            new = outline + FILLS[FULL - gray].take(fill) if gray < FULL else outline
+            below = ink[int(top) + above :, int(left) + beside :][: new.shape[0], : new.shape[1]]
+            np.copyto(below, new, where=new > 0)
     if layout.line == "vertical":
         ink[:, SIDE // 2] = FULL
     elif layout.line == "horizontal":
@@ -135,14 +136,3 @@ def draw_problem(problem: Problem) -> Bytes:
     """Draw the context of a problem and then its candidates. Shape: ``(16, 160, 160)``."""
     layout = LAYOUTS[problem.configuration]
     return np.stack([draw_panel(panel, layout) for panel in (*problem.context, *problem.candidates)])
-
-
-def _draw_entity(ink: Bytes, entity: Entity, slot: Slot) -> None:
-    row, column, extent = slot
-    (row, top), (column, left) = math.modf(row * SIDE), math.modf(column * SIDE)
-    shape = draw_layers(entity.type, SIZES[entity.size], ANGLES[entity.angle], Frame(row, column, extent * SIDE / 2))
-    gray = COLORS[entity.color]
-    new = shape.outline + FILLS[FULL - gray].take(shape.fill) if gray < FULL else shape.outline
-    top, left = int(top) + shape.top, int(left) + shape.left
-    below = ink[top : top + new.shape[0], left : left + new.shape[1]]
-    np.copyto(below, new, where=new > 0)

@@ -12,13 +12,11 @@ from dataclasses import dataclass, replace
 from math import comb
 
 from boolit.lab.datasets.iraven.rules import (
-    ALL_ANGLES,
+    ANGLES,
     GROUPS,
     LAYOUTS,
     LOOKS,
-    Attribute,
     Component,
-    Look,
     Row,
     Rows,
     Rule,
@@ -47,8 +45,8 @@ class Entity:
 
 Entities = tuple[Entity, ...]  # those of one component, ordered by slot
 Panel = tuple[Entities, ...]  # the entities of each component
-Appearance = tuple[int, ...]  # type, size, color, angle
-Modified = tuple[int, Attribute]  # the number of a component and its attribute
+Appearance = dict[str, int]  # the levels of type, size, color and angle
+Modified = tuple[int, str]  # the number of a component and its attribute
 Change = Callable[[Entities], Entities]
 
 
@@ -101,11 +99,11 @@ def draw_matrix(component: Component, rules: tuple[Rule, ...], rng: StableRandom
     """
     uniform = rng.choice((False, False, False, True))
     slots = draw_slots(rules[0], component, rng)
-    free: Rows[int | None] = ((None,) * 3,) * 3
-    levels = [
-        free if rule.name == "Constant" else draw_levels(rule, component.limits[look], rng)
-        for look, rule in zip(LOOKS, rules[1:], strict=True)
-    ]
+    governed = {  # by attribute
+        rule.attribute.lower(): draw_levels(rule, component.limits[rule.attribute], rng)
+        for rule in rules[1:]
+        if rule.name != "Constant"
+    }
 
     def row(number: int) -> Row[Entities]:
         appearances = _draw_appearances(len(slots[number][0]), uniform, component, rng)
@@ -114,25 +112,18 @@ def draw_matrix(component: Component, rules: tuple[Rule, ...], rng: StableRandom
             if panel and not _entities_persist(rules[0]):
                 copies = appearances[:1] * len(occupied)
                 appearances = copies if uniform else _draw_appearances(len(occupied), uniform, component, rng)
-            panels.append(_place(occupied, appearances, [rows[number][panel] for rows in levels]))
+            levels = {look: rows[number][panel] for look, rows in governed.items()}
+            entities = (Entity(slot, **(free | levels)) for slot, free in zip(occupied, appearances, strict=True))
+            panels.append(tuple(sorted(entities, key=lambda entity: entity.slot)))
         return tuple(panels)
 
     return ComponentMatrix(component, rules, uniform, tuple(row(number) for number in range(3)))
 
 
 def _draw_appearances(number: int, uniform: bool, component: Component, rng: StableRandom) -> list[Appearance]:
-    ranges = [*(component.limits[look] for look in LOOKS), ALL_ANGLES]
-    different = [tuple(rng.randint(*limits) for limits in ranges) for _ in range(1 if uniform else number)]
+    ranges = {look.lower(): component.limits[look] for look in LOOKS} | {"angle": range(len(ANGLES))}
+    different = [{name: rng.choice(levels) for name, levels in ranges.items()} for _ in range(1 if uniform else number)]
     return different * number if uniform else different
-
-
-def _place(slots: Slots, appearances: list[Appearance], levels: list[int | None]) -> Entities:
-    """Put entities in their slots, with the level of each attribute that a rule governs."""
-    pairs = sorted(zip(slots, appearances, strict=True))
-    return tuple(
-        Entity(slot, *(free if level is None else level for free, level in zip(appearance, [*levels, None], strict=True)))
-        for slot, appearance in pairs
-    )
 
 
 def make_problem(configuration: str, seed: int, index: int) -> Problem:
@@ -159,7 +150,7 @@ def answer_set(matrices: list[ComponentMatrix], rng: StableRandom) -> tuple[list
     and starts from the answer.
     """
     possible = [(number, attribute) for number, matrix in enumerate(matrices) for attribute in _changeable_attributes(matrix)]
-    modified = tuple(sorted(rng.sample(possible, DEPTH), key=lambda pair: pair[1] == "Number"))
+    modified = tuple(sorted(rng.permutation(possible)[:DEPTH], key=lambda pair: pair[1] == "Number"))
     answer = tuple(matrix.answer for matrix in matrices)
     candidates: list[Panel] = [answer]
     for number, attribute in modified:
@@ -171,45 +162,39 @@ def answer_set(matrices: list[ComponentMatrix], rng: StableRandom) -> tuple[list
             changes = _number_changes(matrix, missing, places, rng)
         else:
             bases = list(candidates)
-            changes = [_position_change(matrix, rng) if attribute == "Position" else look_change(matrix, attribute, rng)]
+            changes = [_change(matrix, attribute, rng)]
         for change in changes:
             candidates += [(*base[:number], change(base[number]), *base[number + 1 :]) for base in bases]
     return candidates, modified
 
 
-def _changeable_attributes(matrix: ComponentMatrix) -> list[Attribute]:
+def _changeable_attributes(matrix: ComponentMatrix) -> list[str]:
     """Return the attributes whose change breaks a rule of the component.
 
     A change of Position does not if the rule is on Number; nor does one of Type, Size or Color under Constant if every panel
     has new entities.
     """
     place, *others = matrix.rules
-    attributes: list[Attribute] = []
-    if len(matrix.component.slots) > 1:
-        attributes.append("Number")
+    attributes = ["Number"] if len(matrix.component.slots) > 1 else []
     if place.attribute != "Number" and comb(len(matrix.component.slots), len(matrix.answer)) > 1:
         attributes.append("Position")
     for look, rule in zip(LOOKS, others, strict=True):
-        low, high = matrix.component.limits[look]
-        if high > low and (rule.name != "Constant" or matrix.uniform or _entities_persist(place)):
+        if len(matrix.component.limits[look]) > 1 and (rule.name != "Constant" or matrix.uniform or _entities_persist(place)):
             attributes.append(look)
     return attributes
 
 
-def look_change(matrix: ComponentMatrix, look: Look, rng: StableRandom) -> Change:
-    """Draw another level for all entities together, or for each separately if their levels are independent."""
-    low, high = matrix.component.limits[look]
-    old = [getattr(entity, look.lower()) for entity in matrix.answer]
-    together = matrix.uniform or matrix.rules[1 + LOOKS.index(look)].name != "Constant"
-    others = [[level for level in range(low, high + 1) if level != before] for before in old]
-    new = [rng.choice(others[0])] * len(old) if together else [rng.choice(levels) for levels in others]
-    return lambda entities: tuple(replace(entity, **{look.lower(): level}) for entity, level in zip(entities, new, strict=True))
-
-
-def _position_change(matrix: ComponentMatrix, rng: StableRandom) -> Change:
-    old = occupied_slots(matrix.answer)
-    new = rng.choice([slots for slots in slot_sets(len(matrix.component.slots), len(old)) if slots != old])
-    return lambda entities: tuple(replace(entity, slot=slot) for entity, slot in zip(entities, new, strict=True))
+def _change(matrix: ComponentMatrix, attribute: str, rng: StableRandom) -> Change:
+    """Draw other slots, or another level for all entities together, or for each if their levels are independent."""
+    field = "slot" if attribute == "Position" else attribute.lower()
+    old = tuple(getattr(entity, field) for entity in matrix.answer)
+    if attribute == "Position":
+        new = rng.choice([slots for slots in slot_sets(len(matrix.component.slots), len(old)) if slots != old])
+    else:
+        together = matrix.uniform or matrix.rules[GROUPS.index(attribute)].name != "Constant"
+        others = [[level for level in matrix.component.limits[attribute] if level != before] for before in old]
+        new = (rng.choice(others[0]),) * len(old) if together else tuple(rng.choice(levels) for levels in others)
+    return lambda entities: tuple(replace(entity, **{field: value}) for entity, value in zip(entities, new, strict=True))
 
 
 def _number_changes(matrix: ComponentMatrix, count: int, before: list[Slots], rng: StableRandom) -> list[Change]:
@@ -232,5 +217,5 @@ def _number_changes(matrix: ComponentMatrix, count: int, before: list[Slots], rn
         for number in rng.permutation(number for number in numbers if len(unused[number]) >= len(before)):
             new = {base: unused[number].pop() for base in before}
             copies = [rng.choice(range(old)) for _ in range(number - old)]
-            changes.append(change(rng.sample([*range(old), *copies], number), new))
+            changes.append(change(rng.permutation([*range(old), *copies])[:number], new))
     return changes[:count]
