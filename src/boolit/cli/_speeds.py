@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import random
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.utils.benchmark import timer
 
 import boolit
 from boolit._devices import choose_device
@@ -77,7 +77,7 @@ def measure_speeds(
         for direction, make_call in (("forward", _forward), ("forward+backward", _backward)):
             calls = {name: make_call(module, x) for name, module in candidates.items()}
             with torch_threads(threads):
-                seconds = _interleave(calls, rounds, 300 if shape == SMALL else 1, place)
+                seconds = _interleave(calls, rounds, 300 if shape == SMALL else 1)
             pairs = [(spec, reference) for spec in fitting for reference in REFERENCES if spec != reference]
             ratios += [_ratio(spec, shape, direction, reference, seconds) for spec, reference in pairs]
     machine: dict[str, str | int | None] = {
@@ -92,22 +92,20 @@ def measure_speeds(
     return machine, ratios
 
 
-def _interleave(calls: dict[str, Callable[[], object]], rounds: int, repeats: int, place: torch.device) -> dict[str, list[float]]:
-    """Return the seconds of every call in each round: the mean of ``repeats`` calls in a row, after rounds that do not count."""
+def _interleave(calls: dict[str, Callable[[], object]], rounds: int, repeats: int) -> dict[str, list[float]]:
+    """Return the seconds of every call in each round after the warm-up: the mean of ``repeats`` calls in a row."""
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     order, draw = list(calls), random.Random(0)
     half = len(order) // 2
-    wait = torch.accelerator.synchronize if place.type != "cpu" else lambda: None
     for number in range(-WARM_UP, rounds):
         order = draw.sample(order[:half], half) + draw.sample(order[half:], len(order) - half)
         for name in order:
-            wait()
-            start = time.perf_counter()
+            start = timer()  # waits for a GPU first
             for _ in range(repeats):
                 calls[name]()
-            wait()
+            end = timer()
             if number >= 0:
-                seconds[name].append((time.perf_counter() - start) / repeats)
+                seconds[name].append((end - start) / repeats)
     return seconds
 
 

@@ -15,7 +15,7 @@ MINUS = " − "  # between two specs: the name of a difference
 
 _PROPER = {name.lower(): name for name in ("PReLU", "ELU", "CELU", "SELU", "GELU", "SiLU", "GLU", "SwiGLU", "GEGLU", "ReLU")}
 _PROPER |= {"leaky_relu": "LeakyReLU", "signed_geomean": "SignedGeomean"}
-_LATEX = {letter: f"\\{letter}" for letter in "&%$#_{}"}
+_LATEX: dict[str, str | int | None] = {letter: f"\\{letter}" for letter in "&%$#_{}"}
 _LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--"}
 _LATEX |= {"<": "$<$", ">": "$>$", "≥": r"$\geq$", "≤": r"$\leq$", "±": r"$\pm$", "−": "$-$", "→": r"$\to$"}
 

@@ -264,7 +264,7 @@ def _sizes(frame: pd.DataFrame) -> pd.Series[str]:
 
 def _summarize(frame: pd.DataFrame, metric: Metric) -> tuple[Summary, ...]:
     grouped = frame.groupby("activation", sort=True)
-    table = grouped["value"].agg(n="count", mean="mean", sd="std")
+    table = pd.DataFrame(grouped["value"].agg(n="count", mean="mean", sd="std"))
     table["diverged"] = grouped.size() - table["n"]
     table["parameters"] = grouped["parameters"].first() if "parameters" in frame else 0
     if metric.solved is not None:

@@ -300,8 +300,9 @@ def _read_curves(database: sqlite3.Connection, rows: Sequence[Row]) -> dict[str,
 def _frame(rows: Sequence[Row], configs: Mapping[int, str]) -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=_COLUMNS).astype({"seed": "int64", "split": "Int64", "seconds": float})
     labels = pd.DataFrame([_labels(json.loads(text)) for text in configs.values()], [*configs], columns=list(_LABELS))
-    types = {"trial": bool, "size": int, "parameters": int, "budget": "Int64", "depth": int, "learning_rate": float}
-    frame = table.join(labels.astype(types), "config")[["key", *_LABELS[:-1], "seed", "split", "settings", "state", "seconds"]]
+    labels = labels.astype({"trial": bool, "size": int, "parameters": int, "depth": int, "learning_rate": float})
+    labels["budget"] = labels["budget"].astype("Int64")
+    frame = table.join(labels, "config")[["key", *_LABELS[:-1], "seed", "split", "settings", "state", "seconds"]]
     metrics = pd.DataFrame.from_records([json.loads(text) for text in table["metrics"]]).astype(float)
     frame = pd.concat([frame, metrics.drop(columns=[name for name in metrics if name in frame])], axis=1)
     order = ["study", "profile", "activation", "depth", "size", "stage", "split", "seed", "key"]

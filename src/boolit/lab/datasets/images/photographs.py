@@ -89,7 +89,7 @@ class Caltech101(Photographs):
         if self.split == "random":
             (archive,) = self.files
             return self._decode(archive, split_stratified(self._list(archive), self.samples, 0, "caltech101", "split"))
-        splits = {}
+        splits: dict[str, Split] = {}
         for name, inner in (("train", "train"), ("valid", "val"), ("test", "test")):
             folder = PublishedFile("caltech101", inner, unpacked=inner)
             splits |= self._decode(folder, {name: self._list(folder)})

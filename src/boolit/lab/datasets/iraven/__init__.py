@@ -103,7 +103,8 @@ def downscale(images: Bytes, side: int) -> Bytes:
     """Scale panels ``(…, 160, 160)`` down; every pixel is the mean of those that it covers."""
     factor = SIDE // side
     blocks = images.reshape(*images.shape[:-2], side, factor, side, factor)
-    return (blocks.mean((-3, -1)) + 0.5).astype(np.uint8)
+    pixels: Bytes = (blocks.mean((-3, -1)) + 0.5).astype(np.uint8)
+    return pixels
 
 
 def look_up_panels(images: Sequence[Tensor], x: Tensor) -> Tensor:
