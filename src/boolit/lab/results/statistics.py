@@ -271,8 +271,7 @@ def _summarize(frame: pd.DataFrame, metric: Metric) -> tuple[Summary, ...]:
         table["solved"] = frame["value"].map(metric.solves).groupby(frame["activation"]).sum()
     # The best mean first. Without a finished run there is no mean; such activations are last.
     table = table.sort_values("mean", ascending=metric.goal == "min", kind="stable").reset_index()
-    records = cast("list[dict[str, Any]]", table.to_dict("records"))
-    return tuple(Summary(**record) for record in records)
+    return tuple(Summary(**record) for record in cast("list[dict[str, Any]]", table.to_dict("records")))
 
 
 @dataclass(frozen=True)
