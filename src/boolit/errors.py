@@ -72,16 +72,8 @@ def one_line(error: BaseException) -> str:
 EXTRAS: dict[str, tuple[str, ...]] = {
     "lab": (
         *("altair", "filelock", "jinja2", "matplotlib", "numpy", "pandas", "pillow", "platformdirs", "pooch", "pydantic"),
-        *(
-            "rich",
-            "safetensors",
-            "scikit-learn",
-            "scipy",
-            "skops",
-            *(() if sys.version_info >= (3, 11) else ("tomli",)),
-            "typer",
-        ),
-        "vl-convert-python",
+        *("rich", "safetensors", "scikit-learn", "scipy", "skops", "typer", "vl-convert-python"),
+        *(() if sys.version_info >= (3, 11) else ("tomli",)),
     ),
     "sklearn": ("pandas", "scikit-learn", "skops"),
     "cluster": ("distributed",),

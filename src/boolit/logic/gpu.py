@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from boolit.errors import one_line
 from boolit.logic.cpu import KernelStatus, gate_constants, out_shape
 from boolit.logic.operations import OPERATIONS, Program
 from boolit.logic.reference import evaluate_reference
@@ -90,8 +91,6 @@ def kept_bytes(program: Program, shape: Sequence[int], dim: int) -> int:
     return sum(2 * ((size * positions + 7) // 8) for _, size in program.shares(program.groups(shape[dim])))
 
 
-# ------------------------------------------------------------------------------------------------ whether they can be used
-
 _tried: KernelStatus | None = None  # the result of the check on a device
 
 
@@ -118,8 +117,7 @@ def is_ready() -> bool:
                 with _disable_current_modes(), torch.no_grad():
                     check()
             except Exception as error:  # no compiler for launches, an unknown device, wrong results: the reference works
-                first_line = str(error).strip().split("\n")[0]
-                result = KernelStatus(False, f"{result.reason} does not work here ({type(error).__name__}: {first_line})")
+                result = KernelStatus(False, f"{result.reason} does not work here ({one_line(error)})")
         _tried = result
     return _tried.active
 

@@ -24,7 +24,6 @@ _NORMAL = torch.arange(769, dtype=torch.float64) / 64  # one half of the line; b
 _ORDERS = torch.arange(1, 3001, dtype=torch.float64)  # of a series; the terms after the last add at most Φ(-log n)² < 1e-30
 _WEIGHT = torch.exp(-(_NORMAL**2) / 2) / math.sqrt(2 * math.pi) / 64
 
-
 _LINES = resources.files(__package__).joinpath("moments.csv").read_text(encoding="utf-8").splitlines()
 # Read at import: torch.compile traces `moments` and cannot read files.
 _TABLE = {(base, form, int(k)): (float(mean), float(sd)) for base, form, k, mean, sd in list(csv.reader(_LINES))[1:]}
