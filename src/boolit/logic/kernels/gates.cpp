@@ -128,13 +128,13 @@ struct Block {
 
 constexpr int AHEAD = 2;  // blocks between the one that is computed and the one that is fetched
 
-// Calls body(block, distance of the block to fetch) for some blocks of a pass.
+// Calls body(block, the block to fetch) for some blocks of a pass.
 template <class Body>
 void for_blocks(const Pass& pass, std::int64_t begin, std::int64_t end, const Body& body) {
     if (begin >= end) return;
     Block block(pass, begin), later(pass, std::min(begin + AHEAD, end - 1));
     for (std::int64_t index = begin + 1;; ++index) {
-        body(block, later.source - block.source);
+        body(block, later);
         if (index == end) return;
         block.advance();
         if (index + AHEAD < end) later.advance();
@@ -263,10 +263,10 @@ template <class S, class T, bool interleaved>
 void forward_pairs(const Plan& plan, const Pass& pass, std::int64_t begin, std::int64_t end, const S* x, S* out, std::uint8_t* kept) {
     alignas(64) T values[2 * BLOCK] = {}, lines[SLOTS * BLOCK];
     std::uint8_t bits[2 * SLOTS * BLOCK / 8];
-    for_blocks(pass, begin, end, [&](const Block& block, std::int64_t ahead) {
+    for_blocks(pass, begin, end, [&](const Block& block, const Block& later) {
         const bool direct = std::is_same<S, T>::value && block.n % W == 0 && block.rows == 1;
         Pairs<const T, interleaved> v{values, BLOCK};
-        if (direct) v = {reinterpret_cast<const T*>(x) + block.source, pass.operand, ahead};
+        if (direct) v = {reinterpret_cast<const T*>(x) + block.source, pass.operand, later.source - block.source};
         else widen_pairs<S, T, interleaved>(x, block, values);
         const auto target_of = [&](int gate) { return out + block.target + pass.skip * (gate - pass.first); };
         const auto put_line = [&](int gate, const T* line) {
@@ -284,6 +284,7 @@ void forward_pairs(const Plan& plan, const Pass& pass, std::int64_t begin, std::
                 continue;
             }
             Trio<T> trio = trio_of<T>(plan, part);
+            trio.ahead = direct ? later.target - block.target : 0;
             for (int slot = 0; slot < SLOTS; ++slot) {
                 trio.out[slot] = direct ? reinterpret_cast<T*>(target_of(part.gate[slot])) : lines + slot * BLOCK;
                 trio.bits[slot] = direct ? bits_at(pass, block, part.gate[slot], kept) : Bits<std::uint8_t>{bits + 2 * slot * BLOCK / 8, BLOCK / 8};
@@ -304,10 +305,10 @@ void backward_pairs(const Plan& plan, const Pass& pass, std::int64_t begin, std:
                     const std::uint8_t* kept, S* grad_x) {
     alignas(64) T values[2 * BLOCK] = {}, lines[SLOTS * BLOCK] = {}, unused[SLOTS * BLOCK], result[2 * BLOCK], sums[2 * BLOCK];
     std::uint8_t bits[2 * SLOTS * BLOCK / 8] = {};
-    for_blocks(pass, begin, end, [&](const Block& block, std::int64_t ahead) {
+    for_blocks(pass, begin, end, [&](const Block& block, const Block& later) {
         const bool direct = std::is_same<S, T>::value && block.n % W == 0 && block.rows == 1, alone = pass.parts.size() == 1;
         Pairs<const T, interleaved> v{values, BLOCK};
-        if (direct) v = {reinterpret_cast<const T*>(x) + block.source, pass.operand, ahead};
+        if (direct) v = {reinterpret_cast<const T*>(x) + block.source, pass.operand, later.source - block.source};
         else if (x) widen_pairs<S, T, interleaved>(x, block, values);
         Pairs<T, interleaved> target{result, BLOCK};
         if (direct && alone) target = {reinterpret_cast<T*>(grad_x) + block.source, pass.operand, v.ahead};
@@ -324,6 +325,7 @@ void backward_pairs(const Plan& plan, const Pass& pass, std::int64_t begin, std:
                 loop(affine_of<T>(gate), v, gradient_of(part.gate[0], lines), block.n, target);
             } else {
                 Trio<T> trio = trio_of<T>(plan, part);
+                trio.ahead = direct ? later.target - block.target : 0;
                 for (int slot = 0; slot < SLOTS; ++slot) trio.out[slot] = unused + slot * BLOCK, trio.bits[slot] = {bits + 2 * slot * BLOCK / 8, BLOCK / 8};
                 if (!kept) approximate_forward<T, interleaved>(trio, part.kinds, true, v, block.n);
                 for (int slot = 0; slot < SLOTS; ++slot) {
@@ -436,7 +438,7 @@ void forward_trees(const Plan& plan, const Pass& pass, std::int64_t begin, std::
     const int k = int(plan.layout.k);
     const Columns<T> nodes(std::size_t(2 * k - 1));
     alignas(64) T line[BLOCK];
-    for_blocks(pass, begin, end, [&](const Block& block, std::int64_t) {
+    for_blocks(pass, begin, end, [&](const Block& block, const Block&) {
         gather<S, T>(x + block.source, pass.lane, pass.operand, k, block.n, nodes);
         for (int m = pass.first; m < pass.first + pass.count; ++m) {
             const Tree<T> tree(plan, m);
@@ -456,7 +458,7 @@ void backward_trees(const Plan& plan, const Pass& pass, std::int64_t begin, std:
     const int k = int(plan.layout.k);
     const Columns<T> nodes(std::size_t(kept ? 1 : 2 * k - 1)), gradients(std::size_t(2 * k - 1)), sums{std::size_t(k)};
     std::vector<std::uint8_t> buffer(std::size_t(kept ? 0 : pass.planes) * BLOCK / 8);
-    for_blocks(pass, begin, end, [&](const Block& block, std::int64_t) {
+    for_blocks(pass, begin, end, [&](const Block& block, const Block&) {
         if (!kept) gather<S, T>(x + block.source, pass.lane, pass.operand, k, block.n, nodes);
         for (int m = pass.first; m < pass.first + pass.count; ++m) {
             const Tree<T> tree(plan, m);

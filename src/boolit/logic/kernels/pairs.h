@@ -236,6 +236,7 @@ struct Trio {
     T turn, scale[SLOTS], shift[SLOTS];
     T* out[SLOTS];
     Bits<std::uint8_t> bits[SLOTS];
+    std::int64_t ahead = 0;  // distance of the gradients to fetch
 };
 
 // Several gates on interleaved pairs put the lanes in the order of memory first, since there are two operands and three values.
@@ -282,6 +283,7 @@ void choose_forward(const Trio<T> of, Pairs<const T, interleaved> v, int n) {
             value = value * of.scale[slot] + of.shift[slot];
             sum += value;
             store_by_pair<T, interleaved && !ordered>(of.out[slot] + i, value);
+            if constexpr (ordered) __builtin_prefetch(of.out[slot] + of.ahead + i, 1);
         });
     }
     if (is_not_finite<T>(sum)) for_slots<kinds>([&](auto slot) { saturate_chosen<T, interleaved, slot>(of, v, n); });
@@ -305,6 +307,7 @@ void choose_backward(const Trio<T> of, int n, Pairs<T, interleaved> grad_x) {
         Pair<T> sum{};
         for_slots<kinds>([&](auto slot) __attribute__((always_inline)) {
             const Real<T> g = load_by_pair<T, interleaved && !ordered>(of.out[slot] + i) * of.scale[slot];
+            if constexpr (ordered) __builtin_prefetch(of.out[slot] + of.ahead + i);  // a gate's outputs are a short run of each row
             const Pair<T> gradient = share<T, slot>(mask_of_pairs<T, interleaved && !ordered, bit>(read.words[slot][0]),
                                                     mask_of_pairs<T, interleaved && !ordered, bit>(read.words[slot][1]), g);
             if constexpr ((kinds & ((1 << slot) - 1)) == 0) sum = gradient;
