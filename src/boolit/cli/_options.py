@@ -26,7 +26,7 @@ def complete_studies(incomplete: str) -> list[str]:
 
 
 def activations_option(default: str) -> Any:
-    """Return the option ``--activations``; ``default`` describes what is used without it."""
+    """Return the option ``--activations``; the help shows ``default`` as a description of its default."""
     help_ = "Activations, with commas between; boolit list shows them."
     complete = complete_activations
     return typer.Option("--activations", "-a", metavar="A,B,...", help=help_, show_default=default, autocompletion=complete)

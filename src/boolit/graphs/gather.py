@@ -59,7 +59,7 @@ def gather_gate(x: Tensor, groups: Any, spec: str = "xnor_il", leave_one_out: bo
 
 
 def parse_gate(spec: str) -> tuple[int, bool]:
-    """Return the kind of a gate's formula, and whether signs change before and after it."""
+    """Return the code of a gate's formula, and whether its inputs and its output are negated (AND by way of OR)."""
     program = Program.parse(spec)
     ((name, form),) = program.members if len(program.members) == 1 else (("", ""),)
     if name not in ("or", "and", "xnor") or form not in ("il", "ail") or program.k != 2:

@@ -106,8 +106,8 @@ def known_specs() -> list[str]:
 class Custom(Activation):
     """Any module or function as an activation.
 
-    It sees the channels along the last dimension, wherever ``dim`` says they are. Its numbers of channels are found by calling
-    it, in evaluation mode, on a small tensor.
+    The function always gets the channels in the last dimension, whatever ``dim`` is. How many channels it reads and returns is
+    found by calling it, in evaluation mode, on a small tensor.
 
     Args:
         function: A module or a function of one tensor, which may change the size of the last dimension only.

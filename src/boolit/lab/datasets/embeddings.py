@@ -62,13 +62,13 @@ BACKBONE = "resnet18-backbone.pth"  # a reconstruction beside the published file
 
 
 class Embeddings(Source):
-    """Features of the images ``of`` another dataset.
+    """Features of the images of another dataset, ``of``.
 
-    Each training image has several augmented ``views``, one of which is drawn in every step; other images are seen whole.
-    ``size`` is the side of what the encoder sees, ``flip`` whether views may be mirrored. With ``refresh``, one pass over the
-    training images first replaces the statistics of its batch norms. ``weights`` is a file instead of torchvision's; a file
-    resnet18-backbone.pth in its place counts as a reconstruction. ``origin`` and ``digest`` identify the weights; they are
-    computed if they are not given, and part of every run's key.
+    Each training image has ``views`` augmented views, one of which is drawn in every step; other images are not augmented.
+    ``size`` is the side of the encoder's input; ``flip`` allows mirrored views. With ``refresh``, one pass over the training
+    images first replaces the running statistics of the encoder's batch norms. ``weights`` is a file to use instead of
+    torchvision's weights; if those are missing, a file resnet18-backbone.pth in the same folder is used as a reconstruction.
+    ``origin`` and ``digest`` identify the weights. They are part of every run's key, and computed if they are not given.
     """
 
     name: Literal["embeddings"] = "embeddings"

@@ -182,7 +182,7 @@ def train_on(
     bars: StudyProgress,
     stop: Stop,
 ) -> Generator[Trained | Failed, None, None]:
-    """Submit a cohort per worker, the longest first, and yield each one when it is done."""
+    """Submit the longest cohorts first, as many at a time as there are workers, and yield each outcome as it arrives."""
     checkpoints = None if folder is None else str(folder.absolute())
     options = TaskOptions(keep_weights, cluster.device, cluster.threads, checkpoints, seconds)
     client = cluster.client

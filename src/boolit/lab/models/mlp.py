@@ -37,10 +37,10 @@ class Mlp(Family):
         normalization: ``none``, ``batch`` or ``layer``, before every activation.
         dropout: probability of a zero after every activation.
         initialization: ``torch`` (as ``nn.Linear``) or ``small`` (uniform in ±0.005 with zero bias, as the authors' code).
-        budget_widths: how a parameter budget becomes widths. ``equal``: layers of equal width whose count is nearest to the
-            budget, as the paper says. ``sweeps``: the rule of the authors' sweeps behind tab:mlp-mnist for two hidden layers,
-            the first 1.25 times as wide as the second; normalization is not counted, and both widths are truncated to a
-            multiple of the activation's width multiple.
+        budget_widths: how a parameter budget becomes widths. ``equal``: layers of equal width, with the parameter count
+            nearest to the budget, as the paper says. ``sweeps``: the rule of the authors' sweeps behind tab:mlp-mnist for two
+            hidden layers, the first 1.25 times as wide as the second; normalization is not counted, and both widths are
+            truncated to a multiple of the activation's width multiple.
     """
 
     name: str = "mlp"

@@ -81,7 +81,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a claim, with the test, the numbers of runs, the p-value and the comparisons that decided it."""
+    """Verdict on a claim, with the test, the numbers of runs, the p-value and the comparisons that decided it."""
 
     verdict: str
     test: str = ""

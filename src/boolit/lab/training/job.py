@@ -115,7 +115,7 @@ class Job:
 
     @property
     def widest(self) -> int:
-        """The largest number of features of a sample, inputs included."""
+        """The largest number of features per sample in the input or in any hidden layer."""
         return max([math.prod(self.dataset.inputs), *self.widths])
 
     def on(self, device: torch.device) -> Job:

@@ -40,7 +40,7 @@ def mean_of_run(values: Tensor) -> Tensor:
 
 
 def tensors_under(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Return the tensors whose names begin with a prefix, by the rest of their names."""
+    """Return the tensors whose names begin with ``prefix``, with the prefix removed from the names."""
     return {name.removeprefix(prefix): values for name, values in state.items() if name.startswith(prefix)}
 
 

@@ -119,7 +119,7 @@ def convert(
             widths by one factor to keep the number of trainable parameters, or of operations in linear and convolutional
             layers. All round to multiples that the activation can read.
         replace: names such as "relu", or classes; by default boolit's activations, GLU, and torch's pointwise activations
-            except sigmoids and shrinkages.
+            except sigmoids, Softplus, Threshold and shrinkages.
         only: patterns, as in `fnmatch`, for the names of activations to replace.
         keep: patterns for the names of activations to leave.
         skip_pinned: leave activations whose width cannot change instead of raising an error.

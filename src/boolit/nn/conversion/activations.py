@@ -45,7 +45,7 @@ REDIRECTABLE = {
 
 
 class PairGate(nn.Module):
-    """A gate, which pairs halves, over the channels of two tensors, in place of a product such as ``act(gate) * up``."""
+    """A gate of two tensors that pairs channel i of both and replaces a product such as ``act(gate) * up``."""
 
     def __init__(self, gate: Activation) -> None:
         super().__init__()

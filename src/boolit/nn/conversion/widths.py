@@ -49,7 +49,7 @@ class Scale:
 
 
 def round_widths(groups: Sequence[WidthGroup], scale: Fraction = Fraction(1)) -> Widths:
-    """Return the width of each group at a common scale of the free ones, rounded to its multiple."""
+    """Return the width of each group: free ones times ``scale``, rounded to the group's multiple; fixed ones unchanged."""
     return tuple(
         group.nominal if group.fixed else Fraction(round_width(group.nominal * scale, group.multiple)) for group in groups
     )
