@@ -28,9 +28,9 @@ def gate(x: Tensor, spec: str, dim: int | None = None) -> Tensor:
 
     Args:
         x: Logits of any floating-point type.
-        spec: A gate such as ``or_ail``, ``xnor_nil`` or ``implies_il``, or an ensemble such as ``or_and_xnor_nail_d``; with
-            ``_kN`` for groups of N channels and ``_halves`` for the pairing of GLU. `boolit.activation` reads the same names.
-        dim: Dimension of the channels. Defaults to the last one of up to three; larger tensors need it.
+        spec: A gate such as ``or_ail``, ``xnor_nil`` or ``implies_il``, or an ensemble such as ``or_and_xnor_nail_d``. Add
+            ``_kN`` for groups of N channels, ``_halves`` for pairs as in GLU. `boolit.activation` reads the same names.
+        dim: Dimension of the channels. Defaults to the last one; required for tensors with more than three dimensions.
 
     Returns:
         The outputs, concatenated over the gates along ``dim``: ``(…, C, …)`` becomes ``(…, C/k, …)`` for a gate or a partition

@@ -17,7 +17,7 @@ Monomials = Sequence[tuple[int, int]]
 
 
 def repetition_code(n: int) -> Tensor:
-    """Return the checks of neighboring bits, of shape ``(n − 1, n)``.
+    """Return the parity-check matrix of the repetition code, which compares neighboring bits. Shape: ``(n − 1, n)``.
 
     Example:
         >>> repetition_code(3)

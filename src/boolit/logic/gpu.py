@@ -131,7 +131,7 @@ def has_kernel(x: Tensor) -> bool:
 
 
 def check(device: str = "cuda") -> None:
-    """Raise ArithmeticError if an approximate and an exact gate do not agree with the reference on the device."""
+    """Raise ArithmeticError if the kernel of an approximate or exact gate disagrees with the reference on the device."""
     x = torch.linspace(-3, 3, 48, device=device).view(4, 12)
     for spec in ("or_ail", "xnor_il"):
         plan = Plan(program := Program.parse(spec), x.dtype, x.shape, 1)

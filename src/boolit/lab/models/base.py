@@ -131,7 +131,7 @@ class Family(BaseModel, ABC):
                 layer.seed([seed], name)
 
     def weight_bound(self, layer: nn.Module) -> float | None:  # noqa: ARG002
-        """Return the bound of a layer's initial weights, whose bias is then 0; None for torch's default."""
+        """Return the bound of a layer's uniform initial weights (its bias is then 0), or None for torch's default."""
         return None
 
     def rate_factor(self, parameter: str) -> float:  # noqa: ARG002

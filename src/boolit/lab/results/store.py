@@ -120,7 +120,7 @@ class Store:
             yield
 
     def in_use(self) -> bool:
-        """Return whether a process holds the right to write to the folder."""
+        """Return whether a process holds the write lock of the folder."""
         try:
             with FileLock(self.folder / LOCK, timeout=0):
                 return False

@@ -275,10 +275,10 @@ def bytes_per_run(data: Description, model: Family, spec: str, widths: Sequence[
 
 @lru_cache(maxsize=4096)
 def saved_bytes(model: Family, inputs: tuple[int, ...], outputs: int, widths: tuple[int, ...], spec: str) -> int:
-    """Measure the bytes that one sample saves for the backward pass, parameters and buffers not counted.
+    """Measure the bytes saved per sample for the backward pass, without parameters and buffers.
 
-    Networks that train alone are measured on the meta device, where nothing is computed. Gates then use their reference
-    implementation, which saves more than the kernels.
+    Networks that are too large to be stacked (``trains_alone``) are measured on the meta device, where nothing is computed.
+    Gates then use their reference implementation, which saves more than the kernels.
     """
     shape = (inputs, outputs, widths, spec)
     with torch.random.fork_rng(devices=[]), torch.device("meta" if model.trains_alone else "cpu"):

@@ -56,9 +56,9 @@ class Link(NamedTuple):
 
 
 class Axes:
-    """A union-find over axes. All sizes of a class change by one factor.
+    """A union-find over axes. All sizes of a class are scaled by the same factor.
 
-    For the root of a class, ``pins`` has the reason that fixes it, and ``multiples`` what each size must be a multiple of.
+    ``pins[root]`` is the reason why a class keeps its sizes, ``multiples[root]`` maps a size to a divisor of its new size.
     """
 
     def __init__(self) -> None:

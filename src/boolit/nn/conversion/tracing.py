@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
 @dataclass(eq=False)
 class Node:
-    """A call of a module or a function, one of the tensors that a call returned, or a tensor that no call made.
+    """A node of the graph: a module or function call, a tensor returned by a call, or a tensor that no call returned.
 
     ``inputs`` are the nodes of all tensors among the arguments, ``call`` is the function or module with its arguments. The
     node of a returned tensor has the call as its only input and the ``key`` of the tensor in the result.

@@ -49,7 +49,7 @@ def affine(x: Tensor, run_keys: Tensor, step: int) -> Tensor:
 def affine_matrices(numbers: Tensor, height: int, width: int) -> Tensor:
     """Return transformations about the center of an image: shear along x, scale, rotation, translation.
 
-    Shape: ``(n, 5)`` numbers in [0, 1) to ``(n, 2, 3)``, from pixel coordinates (x, y, 1) to new ones.
+    Shape: ``(n, 5)`` random numbers in [0, 1) to ``(n, 2, 3)`` matrices, which map pixel coordinates (x, y, 1) to new ones.
     """
     rotation, scale, across, down, shear = (2 * numbers - 1).unbind(1)
     scale = (SMALLEST + LARGEST) / 2 + (LARGEST - SMALLEST) / 2 * scale
