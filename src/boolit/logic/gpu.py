@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from boolit.errors import one_line
 from boolit.logic.cpu import KernelStatus, gate_constants, out_shape
 from boolit.logic.operations import OPERATIONS, Program
 from boolit.logic.reference import evaluate_reference
@@ -117,7 +116,8 @@ def is_ready() -> bool:
                 with _disable_current_modes(), torch.no_grad():
                     check()
             except Exception as error:  # no compiler for launches, an unknown device, wrong results: the reference works
-                result = KernelStatus(False, f"{result.reason} does not work here ({one_line(error)})")
+                first_line = str(error).strip().split("\n")[0]
+                result = KernelStatus(False, f"{result.reason} does not work here ({type(error).__name__}: {first_line})")
         _tried = result
     return _tried.active
 
