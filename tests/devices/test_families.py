@@ -11,9 +11,9 @@ import torch
 from boolit import activation
 from boolit.lab.common.devices import DeviceCopies, use_device
 from boolit.lab.common.random import generator
-from boolit.lab.datasets import Dataset, Split, load, source
 from boolit.lab.datasets import chorales as chorales_data
-from boolit.lab.datasets.base import look_up_rows
+from boolit.lab.datasets import load, source
+from boolit.lab.datasets.base import Dataset, Split, look_up_rows
 from boolit.lab.datasets.covertype import COLUMNS, Covertype
 from boolit.lab.datasets.embeddings import draw_view
 from boolit.lab.datasets.images import normalizer

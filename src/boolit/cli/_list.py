@@ -98,7 +98,8 @@ def fetch(
       boolit fetch cifar10 weights
     """
     from boolit.errors import UserError, user_input
-    from boolit.lab.datasets import PublishedDataset, download, source_type
+    from boolit.lab.datasets import download, source_type
+    from boolit.lab.datasets.download import PublishedDataset
     from boolit.lab.datasets.embeddings import WEIGHTS
 
     files: dict[str, Sequence[download.PublishedFile]] = {}

@@ -13,8 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from boolit.lab.datasets import Dataset, Source, Split
     from boolit.lab.datasets import register as register_dataset
+    from boolit.lab.datasets.base import Dataset, Source, Split
     from boolit.lab.execute import execute as execute_plan
     from boolit.lab.execute import run_study
     from boolit.lab.models import Family

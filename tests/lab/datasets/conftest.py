@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from boolit.lab.datasets import DATASETS, PublishedDataset, describe, load
-from boolit.lab.datasets.download import PublishedFile
+from boolit.lab.datasets import DATASETS, describe, load
+from boolit.lab.datasets.download import PublishedDataset, PublishedFile
 
 Publish = Callable[..., None]
 

@@ -84,8 +84,7 @@ REFERENCES: dict[str, tuple[Pillow, Callable[[int, int], float]]] = {
 
 
 def used() -> set[tuple[str, int]]:
-    entries = [line.split() for line in POLICY.strip().splitlines()]
-    return {(line[i], int(line[i + 2])) for line in entries for i in (0, 3)}
+    return {(line[i], int(line[i + 2])) for line in POLICY for i in (0, 3)}
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -98,22 +97,20 @@ def test_every_operation_of_the_policy_is_pillows_to_the_last_grey_level(name: s
 
 
 def test_the_policy_has_25_sub_policies_of_two_operations() -> None:
-    entries = [line.split() for line in POLICY.strip().splitlines()]
-    assert len(entries) == 25
+    assert len(POLICY) == 25
     assert {name for name, _ in used()} == set(OPERATIONS) == set(REFERENCES)
-    assert sum(float(line[i]) for line in entries for i in (1, 4)) == pytest.approx(26.5)
-    assert sum(int(line[i]) for line in entries for i in (2, 5)) == 267
+    assert sum(float(line[i]) for line in POLICY for i in (1, 4)) == pytest.approx(26.5)
+    assert sum(int(line[i]) for line in POLICY for i in (2, 5)) == 267
 
 
 def one_by_one(x: Tensor, chances: Tensor) -> Tensor:
     """The policy on one image after the other, with Pillow."""
-    entries = [line.split() for line in POLICY.strip().splitlines()]
     done = []
     for image, (mirrored, which, *rest) in zip(x, chances.tolist(), strict=True):
         image = Image.fromarray(image.permute(1, 2, 0).numpy())
         image = ImageOps.mirror(image) if mirrored < 0.5 else image
         for place in range(2):
-            name, probability, magnitude = entries[int(25 * which)][3 * place : 3 * place + 3]
+            name, probability, magnitude = POLICY[int(25 * which)][3 * place : 3 * place + 3]
             whether, sign = rest[2 * place : 2 * place + 2]
             operation, number = REFERENCES[name]
             if whether < float(probability):

@@ -10,8 +10,8 @@ import torch
 
 from boolit.errors import UserError
 from boolit.lab.common.random import keys
-from boolit.lab.datasets import DATASETS, Description, Source, dataset_names, describe, load, register, source
-from boolit.lab.datasets.base import Dataset, Split
+from boolit.lab.datasets import DATASETS, dataset_names, describe, load, register, source
+from boolit.lab.datasets.base import Dataset, Description, Source, Split
 from boolit.lab.datasets.boolean import even_parity, nested_xnor
 from boolit.lab.datasets.images.augmentation import JITTER, jitter
 

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from boolit.errors import UserError
-from boolit.lab.common.random import keys
-from boolit.lab.datasets import Dataset, Source, Split, embeddings, load, register, source
-from boolit.lab.datasets.embeddings import Embeddings, encode_batches, mean_statistics, read_encoder
+from boolit.lab.common.random import generator, keys
+from boolit.lab.datasets import embeddings, load, register, source
+from boolit.lab.datasets.base import Dataset, Source, Split
+from boolit.lab.datasets.embeddings import Embeddings, encode_batches, read_encoder
 from boolit.lab.datasets.images import normalizer
 from boolit.lab.models.resnet18 import Resnet18
 
@@ -105,15 +107,21 @@ def test_other_data_and_weights_are_refused(small: dict[str, Any], weights: Path
         wanted.load()
 
 
-def test_statistics_are_the_mean_over_batches() -> None:
-    network = Resnet18().eval()
-    batches = torch.randint(256, (2, 8, 3, 32, 32), dtype=torch.uint8)
-    found = mean_statistics(network, map(normalizer("imagenet"), batches))
-    first = [
-        nn.functional.conv2d(normalizer("imagenet")(batch), network.conv1.weight, stride=2, padding=3) for batch in batches
-    ]
-    torch.testing.assert_close(found["bn1.running_mean"], torch.stack([x.mean((0, 2, 3)) for x in first]).mean(0))
-    torch.testing.assert_close(found["bn1.running_var"], torch.stack([x.var((0, 2, 3)) for x in first]).mean(0))
+def test_statistics_are_the_mean_over_batches(
+    small: dict[str, Any], weights: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the whole image as the only crop and no other colors, a view is the image itself."""
+    monkeypatch.setattr(embeddings, "BATCH", 10)
+    monkeypatch.setattr(embeddings, "augmented_view", lambda images, *_: images)
+    load(source(small))
+    (file,) = folder.rglob("statistics.safetensors")
+    kept, convolution = load_file(file), read_encoder(weights).conv1
+    images = load(source(small["of"])).splits["train"].x
+    order = torch.randperm(20, generator=generator(0, "refresh"))
+    with torch.no_grad():
+        outputs = [convolution(normalizer("imagenet")(images[rows])) for rows in order.split(10)]
+    torch.testing.assert_close(kept["bn1.running_mean"], torch.stack([x.mean((0, 2, 3)) for x in outputs]).mean(0))
+    torch.testing.assert_close(kept["bn1.running_var"], torch.stack([x.var((0, 2, 3)) for x in outputs]).mean(0))
 
 
 class Explosive(nn.Module):

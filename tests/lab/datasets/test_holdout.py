@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from boolit.errors import UserError
-from boolit.lab.datasets import Dataset, Source, Split, describe, for_choosing, load, register, source
+from boolit.lab.datasets import describe, for_choosing, load, register, source
+from boolit.lab.datasets.base import Dataset, Source, Split
 
 
 def test_rows_are_held_out_of_the_training_rows_and_stratified() -> None:

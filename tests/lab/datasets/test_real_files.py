@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from boolit.lab.datasets import PublishedDataset, load, source, source_type
+from boolit.lab.datasets import load, source, source_type
+from boolit.lab.datasets.download import PublishedDataset
 from boolit.lab.datasets.embeddings import load_encoder, weights_identity
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not os.environ.get("BOOLIT_DATA"), reason="BOOLIT_DATA is not set")]

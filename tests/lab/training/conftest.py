@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from boolit.lab.common.random import generator
-from boolit.lab.datasets import Dataset, Split, load, source
+from boolit.lab.datasets import load, source
+from boolit.lab.datasets.base import Dataset, Split
 from boolit.lab.models import family
 from boolit.lab.training import Job, Recipe
 

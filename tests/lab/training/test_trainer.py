@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from boolit.lab.common.random import generator
-from boolit.lab.datasets import Dataset, Resample, Split
+from boolit.lab.datasets.base import Dataset, Resample, Split
 from boolit.lab.training import Job, Outcome, train
 
 MakeJob = Callable[..., Job]

@@ -13,31 +13,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny
 from boolit.errors import UserError
 from boolit.lab.common.plugins import Registry
 from boolit.lab.common.random import generator, keys, stratified_order
-from boolit.lab.datasets.base import Dataset, Description, Probe, Resample, Source, Split, Task
-from boolit.lab.datasets.download import PublishedDataset, PublishedFile, read_contents
-
-__all__ = [
-    "DATASETS",
-    "AnySource",
-    "Dataset",
-    "Description",
-    "Holdout",
-    "Probe",
-    "PublishedDataset",
-    "PublishedFile",
-    "Resample",
-    "Source",
-    "Split",
-    "Task",
-    "dataset_names",
-    "describe",
-    "for_choosing",
-    "load",
-    "read_contents",
-    "register",
-    "source",
-    "source_type",
-]
+from boolit.lab.datasets.base import Dataset, Description, Source, Split
 
 BUILT_IN = {  # names and classes by module
     "boolean": {"parity": "Parity", "parity8": "Parity8", "xor": "Xor"},

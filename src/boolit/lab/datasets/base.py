@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
 from boolit.lab.common.devices import DeviceCopies
@@ -157,6 +157,16 @@ class Source(BaseModel, ABC):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     name: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _identified(cls, options: Any) -> Any:
+        return {**cls.identify(options), **options} if isinstance(options, dict) else options
+
+    @classmethod
+    def identify(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG003 (for subclasses)
+        """Return defaults that depend on files, such as a hash of their content, given the options that are set."""
+        return {}
 
     @abstractmethod
     def load(self) -> Dataset:

@@ -16,7 +16,7 @@ from boolit.lab.datasets.base import Dataset, Probe, Source, Split
 
 
 class Xor(Source):
-    """Four normal clusters in the plane, at (±1, ±1) (a:xor); the target is 1 where the signs of the centre differ.
+    """Four normal clusters in the plane, at (±1, ±1) (a:xor); the target is 1 where the signs of the center differ.
 
     NOTE[paper]: the paper does not give the number of samples and their spread.
     """
@@ -33,9 +33,9 @@ class Xor(Source):
 
     def _draw(self, split: str, samples: int) -> Split:
         drawn = generator(self.seed, "xor", split)
-        centres = 2.0 * torch.randint(2, (samples, 2), generator=drawn) - 1
-        x = centres + self.spread * torch.randn(samples, 2, generator=drawn)
-        return Split(x, (centres.prod(1, keepdim=True) < 0).to(x.dtype))
+        centers = 2.0 * torch.randint(2, (samples, 2), generator=drawn) - 1
+        x = centers + self.spread * torch.randn(samples, 2, generator=drawn)
+        return Split(x, (centers.prod(1, keepdim=True) < 0).to(x.dtype))
 
 
 class Parity(Source):

@@ -20,7 +20,7 @@ from torch import Tensor
 from boolit.errors import UserError
 from boolit.lab.common.devices import DeviceCopies
 from boolit.lab.common.random import keys, uniform
-from boolit.lab.datasets.base import Dataset, Description, Split, Task
+from boolit.lab.datasets.base import Dataset, Split
 from boolit.lab.datasets.download import PublishedDataset, published_files, read_contents
 
 STEPS, VOICES = 4, 4
@@ -53,12 +53,11 @@ class Chorales(PublishedDataset):
     name: Literal["chorales"] = "chorales"
     seed: int = Field(0, ge=0)
 
-    task: ClassVar[Task] = "binary"
+    task = "binary"
+    inputs = (CELLS * TOKENS,)
+    classes = 1
     samples: ClassVar = {"train": 13_120, "valid": 4_374, "test": 4_494}
     files = published_files("chorales")
-
-    def describe(self) -> Description:
-        return Description((CELLS * TOKENS,), 1, self.task, self.samples)
 
     def load(self) -> Dataset:
         (content,) = read_contents(self.files).values()

@@ -17,7 +17,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, ClassVar, cast
 from urllib.parse import urlsplit
@@ -178,7 +178,13 @@ class PublishedDataset(Source, ABC):
 
     files: ClassVar[tuple[PublishedFile, ...]]
     task: ClassVar[Task] = "classes"
+    inputs: ClassVar[tuple[int, ...]]
+    classes: ClassVar[int] = 10  # or outputs of a network for other tasks
     samples: ClassVar[Mapping[str, int]]
+    extra_metrics: ClassVar[tuple[str, ...]] = ()
+
+    def describe(self) -> Description:
+        return Description(self.inputs, self.classes, self.task, self.samples, self.extra_metrics)
 
 
 class ArrayDataset(PublishedDataset, ABC):
@@ -192,8 +198,6 @@ class ArrayDataset(PublishedDataset, ABC):
     subset: Subset = 1.0
     tested: Subset = 1.0
 
-    inputs: ClassVar[tuple[int, ...]]
-    classes: ClassVar[int] = 10
     ordered: ClassVar[bool] = False
 
     @abstractmethod
@@ -206,7 +210,7 @@ class ArrayDataset(PublishedDataset, ABC):
 
     def describe(self) -> Description:
         samples = {**self.samples, "test": round(self.tested * self.samples["test"])}
-        return Description(self.inputs, self.classes, self.task, split_sizes(samples, self.validation, self.subset))
+        return replace(super().describe(), samples=split_sizes(samples, self.validation, self.subset))
 
     def load(self) -> Dataset:
         splits = self._parse(read_contents(self.files))

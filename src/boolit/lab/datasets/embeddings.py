@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, permutations
 from pathlib import Path
@@ -25,9 +25,10 @@ import torch
 import torch.nn.functional as F
 from filelock import FileLock
 from PIL import Image, ImageEnhance
-from pydantic import Field, model_validator
+from pydantic import Field
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.optim.swa_utils import update_bn
 
 from boolit.errors import UserError
 from boolit.lab.common.devices import DeviceCopies, map_in_threads, present_device
@@ -83,13 +84,9 @@ class Embeddings(Source):
     origin: Origin
     digest: str
 
-    @model_validator(mode="before")
     @classmethod
-    def _with_digest(cls, options: Any) -> Any:
-        if not isinstance(options, dict) or "digest" in options or not isinstance(options.get("weights"), str | None):
-            return options
-        origin, digest = weights_identity(options.get("weights"))
-        return options | {"origin": origin, "digest": digest}
+    def identify(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        return weights_options(options)
 
     @property
     def folder(self) -> Path:
@@ -161,9 +158,12 @@ class Embeddings(Source):
                     return _normalized(self._augment(images, "refresh", 0, rows), device)
 
                 views = map_in_threads(view, order.tensor_split(-(-len(order) // BATCH)))
-                save_file(mean_statistics(network.to(device), views), part)
+                # NOTE[paper]: "one epoch worth of inputs" does not say how batches are weighted: here equally. With the
+                # default moving average, the last twenty would decide, and few images would keep ImageNet's statistics.
+                update_bn(views, network.to(device))
+                save_file({name: v.cpu() for name, v in network.state_dict().items() if "running" in name}, part)
         network.load_state_dict(load_file(kept), strict=False)
-        return network.eval()
+        return network
 
 
 def draw_view(samples: int, views: int, x: Tensor, y: Tensor, run_keys: Tensor, step: int) -> tuple[Tensor, Tensor]:
@@ -233,6 +233,13 @@ def weights_identity(weights: str | None) -> tuple[Origin, str]:
     if WEIGHTS.here is None and backbone.is_file():
         return "reconstructed", file_digest(backbone, "weights file")
     return "published", WEIGHTS.hash
+
+
+def weights_options(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the options ``origin`` and ``digest`` of the weights that would be used, unless they are set."""
+    if "digest" in options or not isinstance(options.get("weights"), str | None):
+        return {}
+    return dict(zip(("origin", "digest"), weights_identity(options.get("weights")), strict=True))
 
 
 def load_encoder(weights: str | None, digest: str) -> Resnet18:
@@ -313,26 +320,6 @@ def _encode_batch(network: nn.Module, device: torch.device, images: Callable[[],
     if not bool(features.isfinite().all()):
         raise UserError("the encoder's features of some images are not finite in float16; use other weights")
     return features
-
-
-@torch.no_grad()
-def mean_statistics(network: Resnet18, batches: Iterable[Tensor]) -> dict[str, Tensor]:
-    """Return the mean over all batches of the mean and variance of the inputs of every batch norm.
-
-    NOTE[paper]: "one epoch worth of inputs" does not say how batches are weighted. With torch's default, a moving average, the
-    last twenty would decide, and a small dataset would keep a share of ImageNet's statistics.
-    """
-    for layer in network.train().modules():
-        if isinstance(layer, nn.BatchNorm2d):
-            layer.momentum = 1.0  # the statistics of the last batch
-    state = {name: v for name, v in network.state_dict().items() if name.endswith(("running_mean", "running_var"))}
-    sums, count = {name: torch.zeros(v.shape, dtype=torch.float64) for name, v in state.items()}, 0
-    for batch in batches:
-        network(batch)
-        count += 1
-        for name, values in state.items():
-            sums[name] += values.cpu()
-    return {name: (values / count).float() for name, values in sums.items()}
 
 
 def _normalized(images: Tensor, device: torch.device) -> Tensor:

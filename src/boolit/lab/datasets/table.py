@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from boolit.errors import UserError
@@ -56,14 +56,14 @@ class TableSource(Source):
     seed: int = 0  # of the splits
     digest: str  # hash of the file's content, part of every run's key; computed if it is not given
 
-    @model_validator(mode="before")
     @classmethod
-    def _add_digest(cls, options: Any) -> Any:
-        if isinstance(options, dict) and "digest" not in options and isinstance(options.get("path"), str):
-            if not Path(options["path"]).exists():
-                raise UserError(f"{options['path']} does not exist")
-            return options | {"digest": file_digest(Path(options["path"]), "table")[:DIGEST_DIGITS]}
-        return options
+    def identify(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        path = options.get("path")
+        if "digest" in options or not isinstance(path, str):
+            return {}
+        if not Path(path).exists():
+            raise UserError(f"{path} does not exist")
+        return {"digest": file_digest(Path(path), "table")[:DIGEST_DIGITS]}
 
     def load(self) -> Dataset:
         table = prepare_table(self)

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import boolit
 from boolit.errors import UserError
 from boolit.lab.common.devices import torch_threads
-from boolit.lab.datasets import Dataset, Description, Split
+from boolit.lab.datasets.base import Dataset, Description, Split
 from boolit.lab.models import Family
 from boolit.lab.runs import RunConfig
 from boolit.lab.training import Job, Recipe, Training

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import boolit
 from boolit.errors import UserError, user_input
 from boolit.lab.common.files import atomic_write
-from boolit.lab.datasets import Description, Task, describe
+from boolit.lab.datasets import describe
+from boolit.lab.datasets.base import Description, Task
 from boolit.lab.runs import KEY_DIGITS, RunConfig, canonical
 from boolit.lab.studies.budgets import StepTimer, widths_for_flops, widths_for_outputs
 from boolit.lab.studies.study import SIZES, Fail, Study, StudyFile

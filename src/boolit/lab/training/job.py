@@ -14,8 +14,7 @@ import boolit
 from boolit.errors import UserError
 from boolit.lab.common.devices import is_resident
 from boolit.lab.common.random import generator, keys
-from boolit.lab.datasets import Dataset, Description, Resample
-from boolit.lab.datasets.base import ExtraMetrics
+from boolit.lab.datasets.base import Dataset, Description, ExtraMetrics, Resample
 from boolit.lab.models import Family, Stacked
 from boolit.lab.training import distributed
 from boolit.lab.training.recipe import AUGMENTATIONS, LOSS_OF_TASK, LOSSES, METRICS, OPTIMIZERS, PER_RUN, OfOutputs, Recipe

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from torch import Tensor
 
 from boolit.lab.common.plugins import Registry
-from boolit.lab.datasets import Task
+from boolit.lab.datasets.base import Task
 
 Goal = Literal["max", "min"]
 Precision = Literal["float32", "bfloat16", "float16"]
@@ -81,7 +81,7 @@ RATES = (  # of all classifiers, I-RAVEN and compositional zero-shot learning
     *("accuracy", "accuracy_center_single", "accuracy_distribute_four", "accuracy_distribute_nine"),
     *("accuracy_in_center_single_out_center_single", "accuracy_in_distribute_four_out_center_single"),
     *("accuracy_left_center_single_right_center_single", "accuracy_up_center_single_down_center_single"),
-    *("auc", "auc2", "auc3", "seen", "unseen", "harmonic"),
+    *("auc", "auc2", "auc3"),
 )
 _OPTIMIZERS, _AUGMENTATIONS = "boolit.lab.training.optimizers", "boolit.lab.datasets.images.augmentation"
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from boolit.lab.common.devices import preparation_device, present_device
-from boolit.lab.datasets import Task
+from boolit.lab.datasets.base import Task
 from boolit.lab.models.base import SeededDropout
 from boolit.lab.training import distributed
 from boolit.lab.training.job import Batches, Job

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from boolit.lab.common.random import keys
-from boolit.lab.datasets import Dataset, source
+from boolit.lab.datasets import source
+from boolit.lab.datasets.base import Dataset
 from boolit.lab.datasets.czsl import Pairs, compute_metrics
 from boolit.lab.datasets.czsl.composed import Composed
 
@@ -114,7 +115,6 @@ def test_attributes_and_objects_alone_tell_unseen_pairs_well_above_chance_and_fa
     }
     chance = dataset.extra_metrics("test", torch.rand(1, len(test), len(numbers)))
     assert 0.3 < found["auc"] < 0.7
-    assert found["unseen"] < 0.9
     assert float(chance["auc"]) < 0.002
 
 
@@ -156,7 +156,4 @@ def test_other_sizes(options: dict[str, Any]) -> None:
         "auc",
         "auc2",
         "auc3",
-        "seen",
-        "unseen",
-        "harmonic",
     }

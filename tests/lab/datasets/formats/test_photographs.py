@@ -17,7 +17,8 @@ from PIL import Image
 from scipy.io import savemat
 
 from boolit.errors import UserError
-from boolit.lab.datasets import Dataset, load, source
+from boolit.lab.datasets import load, source
+from boolit.lab.datasets.base import Dataset
 from boolit.lab.datasets.images import decode_image, images_by_class
 from boolit.lab.datasets.images.photographs import Caltech101, Cars, Flowers
 

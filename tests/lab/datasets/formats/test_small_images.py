@@ -18,7 +18,8 @@ import torch
 from scipy.io import savemat
 
 from boolit.errors import UserError
-from boolit.lab.datasets import Dataset, load, source
+from boolit.lab.datasets import load, source
+from boolit.lab.datasets.base import Dataset
 from boolit.lab.datasets.images.arrays import Cifar10, Stl10
 
 Publish = Callable[..., None]

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from boolit.lab.common.random import keys
-from boolit.lab.datasets import Dataset, load, source
+from boolit.lab.datasets import load, source
+from boolit.lab.datasets.base import Dataset
 from boolit.lab.datasets.iraven import downscale, shuffle_panels, stored_samples
 from boolit.lab.datasets.iraven.drawing import draw_problem
 from boolit.lab.datasets.iraven.problems import make_problem

@@ -25,7 +25,7 @@ MAX_BIAS = 1000.0
 STEPS = 20  # at least, if as many unseen images can be right
 NUDGE = 1e-4  # distance below the critical bias at which the curve is evaluated
 DEPTHS = (1, 2, 3)
-METRICS = (*(f"auc{k if k > 1 else ''}" for k in DEPTHS), "seen", "unseen", "harmonic")
+METRICS = ("auc", "auc2", "auc3")
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,6 @@ class Curve:
         """The area under the seen accuracy as a function of the unseen one."""
         return float(torch.trapezoid(self.seen, self.unseen))
 
-    @property
-    def harmonic(self) -> Tensor:
-        """The harmonic mean of both accuracies, 0 where both are 0."""
-        return 2 * self.seen * self.unseen / (self.seen + self.unseen).clamp(min=torch.finfo(self.seen.dtype).tiny)
-
 
 def curves(scores: Tensor, y: Tensor, pairs: Pairs, split: str, depths: tuple[int, ...] = DEPTHS) -> list[list[Curve]]:
     """Return the curves of every run and depth: an image is right if fewer than ``depth`` other pairs score as high.
@@ -115,17 +110,9 @@ def curves(scores: Tensor, y: Tensor, pairs: Pairs, split: str, depths: tuple[in
 
 
 def compute_metrics(scores: Tensor, y: Tensor, pairs: Pairs, split: str) -> dict[str, Tensor]:
-    """Return the areas for one, two and three guesses, and the best accuracies and harmonic mean for one guess.
-
-    NOTE[paper]: the latter are at the best bias on the split itself, as in the published evaluation: an upper bound of what a
-    bias chosen beforehand reaches. Nothing is chosen by them.
-
-    Shape: as `curves`, to ``(runs,)`` each.
-    """
-    runs = curves(scores, y, pairs, split)
-    values = [[run[place].area for run in runs] for place in range(len(DEPTHS))]
-    values += [[float(getattr(run[0], name).max()) for run in runs] for name in METRICS[len(DEPTHS) :]]
-    return {name: torch.tensor(each, dtype=torch.float64) for name, each in zip(METRICS, values, strict=True)}
+    """Return the areas for one, two and three guesses. Shape: as `curves`, to ``(runs,)`` each."""
+    areas = torch.tensor([[curve.area for curve in run] for run in curves(scores, y, pairs, split)], dtype=torch.float64)
+    return dict(zip(METRICS, areas.unbind(1), strict=True))
 
 
 def _thresholds(scores: Tensor, y: Tensor, kind: Tensor, rivals: Tensor, depth: int) -> tuple[Tensor, Tensor]:

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import re
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from boolit.errors import UserError
 from boolit.lab.common.files import cache_key, data_folder
 from boolit.lab.common.progress import show_working
-from boolit.lab.datasets.base import Dataset, Description
+from boolit.lab.datasets.base import Dataset
 from boolit.lab.datasets.czsl import METRICS, Pair, Pairs, compositional_dataset
 from boolit.lab.datasets.download import DAMAGE, PublishedDataset, fetch, note_unverified, published_files
-from boolit.lab.datasets.embeddings import Origin, encode_photographs, weights_identity
+from boolit.lab.datasets.embeddings import Origin, encode_photographs, weights_options
 from boolit.lab.datasets.images import files_identity
 from boolit.lab.models.resnet18 import FEATURES
 
-PAIRS = 1_962  # in all splits together
 VERSION = 1  # to be increased whenever the features of an image change
 SPLIT = "compositional-split-natural"
 METADATA = f"metadata_{SPLIT}.t7"
@@ -30,7 +28,6 @@ SPLITS = {"train": "train", "valid": "val", "test": "test"}  # our names, and th
 FIX = "put the published files there, as docs/paper-models.md says"
 FOLDER, GLOVE = published_files("mitstates")
 GLOVE_FILE = "glove.6B.300d.txt"
-SEPARATORS = re.compile(r"[\s_.\-]+")  # between the words of a name
 
 
 class MitStates(PublishedDataset):
@@ -48,19 +45,15 @@ class MitStates(PublishedDataset):
     digest: str = ""
     vectors_digest: str = ""
 
+    inputs = (FEATURES,)
+    classes = 1_962  # pairs, in all splits together
+    extra_metrics = METRICS
     samples: ClassVar = {"train": 30_338, "valid": 10_420, "test": 12_995}
     files = (FOLDER, GLOVE)
 
-    @model_validator(mode="before")
     @classmethod
-    def _with_digests(cls, options: Any) -> Any:
-        if not isinstance(options, dict) or "digest" in options or not isinstance(options.get("weights"), str | None):
-            return options
-        origin, digest = weights_identity(options.get("weights"))
-        return options | {"origin": origin, "digest": digest, "vectors_digest": GLOVE.hash}
-
-    def describe(self) -> Description:
-        return Description((FEATURES,), PAIRS, self.task, self.samples, METRICS)
+    def identify(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {**weights_options(options), "vectors_digest": GLOVE.hash}
 
     def load(self) -> Dataset:
         folder = FOLDER.path
@@ -118,32 +111,22 @@ def _image_files(folder: Path, names: Iterable[str]) -> list[Path]:
 
 
 def word_vectors(glove: Path, names: Sequence[str]) -> Tensor:
-    """Return a vector for each name: that of the name in lower case, else the mean of its words.
-
-    Args:
-        glove: GloVe's zip file or the folder that it unpacks to.
-        names: the names, which may have several words.
+    """Return a vector for each name, in lower case, from GloVe's zip file or the folder that it unpacks to.
 
     Shape: ``(names, size)``.
     """
-    parts = {name: SEPARATORS.split(name.lower()) for name in names}
-    wanted = {word.encode(): word for name in names for word in (name.lower(), *parts[name])}
-    known: dict[str, Tensor] = {}
+    words = [name.lower().encode() for name in names]
+    wanted, known = set(words), dict[bytes, Tensor]()
     try:
         archive = zipfile.Path(glove) if glove.is_file() else glove
         with show_working("reading word vectors"), (archive / GLOVE_FILE).open("rb") as file:
             for line in file:
                 word, _, numbers = line.strip().partition(b" ")
                 if word in wanted:
-                    known[wanted[word]] = torch.tensor([float(value) for value in numbers.split()])
-        if not known or not bool(torch.stack(list(known.values())).isfinite().all()):
-            raise ValueError("no vectors of finite numbers")
-    except (*DAMAGE, ValueError, RuntimeError) as error:  # torch.stack raises RuntimeError if sizes differ
-        raise UserError(f"{glove} has no file of word vectors for these names ({error}); {FIX}") from None
-    vectors = []
-    for name in names:
-        words = [name.lower()] if name.lower() in known else [word for word in parts[name] if word in known]
-        if not words:
-            raise UserError(f"{glove} has no vector for {name!r}; add one")
-        vectors.append(torch.stack([known[word] for word in words]).mean(0))
-    return torch.stack(vectors)
+                    known[word] = torch.tensor([float(value) for value in numbers.split()])
+        vectors = torch.stack([known[word] for word in words])
+        if not bool(vectors.isfinite().all()):
+            raise ValueError("a number is not finite")
+    except (*DAMAGE, ValueError, RuntimeError) as error:  # KeyError for a missing name, RuntimeError if sizes differ
+        raise UserError(f"{glove} has no file with the word vectors of all names ({error}); {FIX}") from None
+    return vectors

@@ -6,8 +6,10 @@ An augmentation takes a batch ``(runs, batch, …)`` of stored samples, the runs
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -82,35 +84,8 @@ def warp(images: Tensor, matrices: Tensor) -> Tensor:
 
 # AutoAugment's policy for CIFAR-10 (Cubuk et al. 2019), which the paper uses on CIFAR-10 and CIFAR-100 (a:cifar): 25
 # sub-policies of two operations, each with its probability and magnitude from 0 to 9.
-POLICY = """
-invert        0.1 7  contrast      0.2 6
-rotate        0.7 2  translate_x   0.3 9
-sharpness     0.8 1  sharpness     0.9 3
-shear_y       0.5 8  translate_y   0.7 9
-auto_contrast 0.5 8  equalize      0.9 2
-shear_y       0.2 7  posterize     0.3 7
-color         0.4 3  brightness    0.6 7
-sharpness     0.3 9  brightness    0.7 9
-equalize      0.6 5  equalize      0.5 1
-contrast      0.6 7  sharpness     0.6 5
-color         0.7 7  translate_x   0.5 8
-equalize      0.3 7  auto_contrast 0.4 8
-translate_y   0.4 3  sharpness     0.2 6
-brightness    0.9 6  color         0.2 8
-solarize      0.5 2  invert        0.0 3
-equalize      0.2 0  auto_contrast 0.6 0
-equalize      0.2 8  equalize      0.6 4
-color         0.9 9  equalize      0.6 6
-auto_contrast 0.8 4  solarize      0.2 8
-brightness    0.1 3  color         0.7 0
-solarize      0.4 5  auto_contrast 0.9 3
-translate_y   0.9 9  translate_y   0.7 9
-auto_contrast 0.9 2  solarize      0.8 3
-equalize      0.8 8  invert        0.1 3
-translate_y   0.7 9  auto_contrast 0.9 1
-"""
-LINES = [line.split() for line in POLICY.strip().splitlines()]
-PROBABILITIES = torch.tensor([[float(line[1]), float(line[4])] for line in LINES]).tolist()  # rounded like the numbers drawn
+_, *POLICY = csv.reader(Path(__file__).with_name("autoaugment.csv").read_text("utf-8").splitlines())
+PROBABILITIES = torch.tensor([[float(line[1]), float(line[4])] for line in POLICY]).tolist()  # rounded like the numbers drawn
 NUMBERS = 6  # per image: mirrored, sub-policy, and twice whether to apply the operation and its sign
 FILL = (128, 128, 128)
 
@@ -128,7 +103,7 @@ def autoaugment_cifar10(x: Tensor, run_keys: Tensor, step: int) -> Tensor:
         rule = "autoaugment-cifar10 is for bytes of shape (3, height, width); leave training.augmentation out"
         raise UserError(f"samples of {x.dtype} and shape {tuple(x.shape[2:])}: {rule}")
     numbers = uniform(run_keys, step, (x.shape[1], NUMBERS)).flatten(0, 1)
-    sub_policies = (len(LINES) * numbers[:, 1]).long().tolist()
+    sub_policies = (len(POLICY) * numbers[:, 1]).long().tolist()
     images = x.flatten(0, 1).permute(0, 2, 3, 1).cpu().numpy()
     augmented = [_augment(*each) for each in zip(images, sub_policies, numbers.tolist(), strict=True)]
     return torch.from_numpy(np.stack(augmented)).permute(0, 3, 1, 2).to(x.device).reshape(x.shape)
@@ -139,7 +114,7 @@ def _augment(pixels: NDArray[np.uint8], sub_policy: int, numbers: Sequence[float
     for place in range(2):
         chance, sign = numbers[2 + 2 * place : 4 + 2 * place]
         if chance < PROBABILITIES[sub_policy][place]:
-            name, _, magnitude = LINES[sub_policy][3 * place : 3 * place + 3]
+            name, _, magnitude = POLICY[sub_policy][3 * place : 3 * place + 3]
             image = OPERATIONS[name](image, int(magnitude) / 9, -1.0 if sign < 0.5 else 1.0)
     return np.asarray(image)
 

@@ -7,10 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import model_validator
-
 from boolit.lab.common.files import data_folder
-from boolit.lab.datasets.base import Dataset, Description, Split
+from boolit.lab.datasets.base import Dataset, Split
 from boolit.lab.datasets.download import (
     PublishedDataset,
     PublishedFile,
@@ -33,22 +31,19 @@ from boolit.lab.datasets.images import (
 
 
 class Photographs(PublishedDataset, ABC):
-    """The central square of every image, scaled to ``size``.
-
-    Shape: images are stored as ``(samples, 3, size, size)`` bytes.
-    """
+    """The central square of every image, scaled to ``size``. Shape: images are stored as ``(samples, 3, size, size)`` bytes."""
 
     size: ImageSize = 224
     normalization: Normalization = "imagenet"
-
-    classes: ClassVar[int]
 
     @abstractmethod
     def _splits(self) -> dict[str, Split]:
         """Return the splits as bytes."""
 
-    def describe(self) -> Description:
-        return Description((3, self.size, self.size), self.classes, self.task, self.samples)
+    @property
+    def inputs(self) -> tuple[int, ...]:  # type: ignore[override]
+        """The shape of an image."""
+        return 3, self.size, self.size
 
     def load(self) -> Dataset:
         return Dataset(self._splits(), self.task, self.classes, encode=normalizer(self.normalization))
@@ -78,12 +73,9 @@ class Caltech101(Photographs):
     samples: ClassVar = {"train": 6_162, "valid": 820, "test": 1_695}
     files = published_files("caltech101")
 
-    @model_validator(mode="before")
     @classmethod
-    def _with_split(cls, options: Any) -> Any:
-        if isinstance(options, dict) and "split" not in options:
-            return options | {"split": "spinalnet" if (data_folder() / "caltech101" / "train").is_dir() else "random"}
-        return options
+    def identify(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG003
+        return {"split": "spinalnet" if (data_folder() / "caltech101" / "train").is_dir() else "random"}
 
     def _splits(self) -> dict[str, Split]:
         if self.split == "random":
