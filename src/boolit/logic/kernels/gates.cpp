@@ -268,6 +268,7 @@ void forward_pairs(const Plan& plan, const Pass& pass, std::int64_t begin, std::
         Pairs<const T, interleaved> v{values, BLOCK};
         if (direct) v = {reinterpret_cast<const T*>(x) + block.source, pass.operand, later.source - block.source};
         else widen_pairs<S, T, interleaved>(x, block, values);
+        const std::int64_t ahead = direct ? later.target - block.target : 0;
         const auto target_of = [&](int gate) { return out + block.target + pass.skip * (gate - pass.first); };
         const auto put_line = [&](int gate, const T* line) {
             block.for_rows([&](int first, int n, std::int64_t, std::int64_t target) {
@@ -279,12 +280,12 @@ void forward_pairs(const Plan& plan, const Pass& pass, std::int64_t begin, std::
                 const BoolitGate& gate = plan.gates[part.gate[0]];
                 const auto loop = gate.kind == OR_IL ? exact_forward<T, interleaved, OR_IL> : exact_forward<T, interleaved, XNOR_IL>;
                 S* target = target_of(part.gate[0]);
-                loop(affine_of<T>(gate), v, block.n, direct ? reinterpret_cast<T*>(target) : lines);
+                loop(affine_of<T>(gate), v, block.n, direct ? reinterpret_cast<T*>(target) : lines, ahead);
                 if (!direct) put_line(part.gate[0], lines);
                 continue;
             }
             Trio<T> trio = trio_of<T>(plan, part);
-            trio.ahead = direct ? later.target - block.target : 0;
+            trio.ahead = ahead;
             for (int slot = 0; slot < SLOTS; ++slot) {
                 trio.out[slot] = direct ? reinterpret_cast<T*>(target_of(part.gate[slot])) : lines + slot * BLOCK;
                 trio.bits[slot] = direct ? bits_at(pass, block, part.gate[slot], kept) : Bits<std::uint8_t>{bits + 2 * slot * BLOCK / 8, BLOCK / 8};
@@ -310,6 +311,7 @@ void backward_pairs(const Plan& plan, const Pass& pass, std::int64_t begin, std:
         Pairs<const T, interleaved> v{values, BLOCK};
         if (direct) v = {reinterpret_cast<const T*>(x) + block.source, pass.operand, later.source - block.source};
         else if (x) widen_pairs<S, T, interleaved>(x, block, values);
+        const std::int64_t ahead = direct ? later.target - block.target : 0;
         Pairs<T, interleaved> target{result, BLOCK};
         if (direct && alone) target = {reinterpret_cast<T*>(grad_x) + block.source, pass.operand, v.ahead};
         const auto gradient_of = [&](int gate, T* line) {
@@ -322,10 +324,10 @@ void backward_pairs(const Plan& plan, const Pass& pass, std::int64_t begin, std:
             if (part.kinds == 0) {
                 const BoolitGate& gate = plan.gates[part.gate[0]];
                 const auto loop = gate.kind == OR_IL ? exact_backward<T, interleaved, OR_IL> : exact_backward<T, interleaved, XNOR_IL>;
-                loop(affine_of<T>(gate), v, gradient_of(part.gate[0], lines), block.n, target);
+                loop(affine_of<T>(gate), v, gradient_of(part.gate[0], lines), ahead, block.n, target);
             } else {
                 Trio<T> trio = trio_of<T>(plan, part);
-                trio.ahead = direct ? later.target - block.target : 0;
+                trio.ahead = ahead;
                 for (int slot = 0; slot < SLOTS; ++slot) trio.out[slot] = unused + slot * BLOCK, trio.bits[slot] = {bits + 2 * slot * BLOCK / 8, BLOCK / 8};
                 if (!kept) approximate_forward<T, interleaved>(trio, part.kinds, true, v, block.n);
                 for (int slot = 0; slot < SLOTS; ++slot) {
@@ -389,8 +391,8 @@ struct Tree {
             const auto [left, right] = plan.tree[t];
             const Pairs<const T, false> v{nodes.at(left), std::int64_t(right - left) * BLOCK};
             T* out = nodes.at(int(plan.layout.k + std::int64_t(t)));
-            if (gate.kind == OR_IL) exact_forward<T, false, OR_IL>({sign, sign, sign, T(0)}, v, n, out);
-            else if (gate.kind == XNOR_IL) exact_forward<T, false, XNOR_IL>({T(1), T(1), T(1), T(0)}, v, n, out);
+            if (gate.kind == OR_IL) exact_forward<T, false, OR_IL>({sign, sign, sign, T(0)}, v, n, out, 0);
+            else if (gate.kind == XNOR_IL) exact_forward<T, false, XNOR_IL>({T(1), T(1), T(1), T(0)}, v, n, out, 0);
             else approximate_forward<T, false>(trio(out, bits), 1 << slot, kept.start != nullptr, v, n);
             if (kept.start) copy_planes({bits, BLOCK / 8}, {kept.at(int(2 * t), 0), kept.plane}, n);
         }
@@ -405,8 +407,8 @@ struct Tree {
             T* grad = gradients.at(int(plan.layout.k + std::int64_t(t)));
             const Pairs<const T, false> v{nodes.at(left), distance};
             const Pairs<T, false> target{gradients.at(left), distance};
-            if (gate.kind == OR_IL) exact_backward<T, false, OR_IL>({sign, sign, sign, T(0)}, v, grad, n, target);
-            else if (gate.kind == XNOR_IL) exact_backward<T, false, XNOR_IL>({T(1), T(1), T(1), T(0)}, v, grad, n, target);
+            if (gate.kind == OR_IL) exact_backward<T, false, OR_IL>({sign, sign, sign, T(0)}, v, grad, 0, n, target);
+            else if (gate.kind == XNOR_IL) exact_backward<T, false, XNOR_IL>({T(1), T(1), T(1), T(0)}, v, grad, 0, n, target);
             else {
                 copy_planes({kept.at(int(2 * t), 0), kept.plane}, {bits, BLOCK / 8}, n);
                 approximate_backward<T, false>(trio(grad, bits), 1 << slot, n, target);
