@@ -209,6 +209,7 @@ def test_a_dry_run_lists_the_runs_and_trains_nothing(run: Run, tmp_path: Path, m
     assert "6 runs" in run(*arguments)[1]
     plan = json.loads(run(*arguments, "--json")[1])
     assert {row["activation"]: row["runs"] for row in plan["runs"]} == {"relu": 3, "xnor_ail": 3}
+    assert "18 runs" in run("run", "transfer-cifar10", "--dry-run")[1]  # one row has no hidden layer
     assert list(tmp_path.iterdir()) == []
 
 

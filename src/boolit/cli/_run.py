@@ -297,7 +297,7 @@ def _print_plan(planned: Plan, json: bool) -> None:
     shown = {name: title for name, title in titles.items() if any(name in row for row in rows)}
     table = plain_table("activation", "widths", *shown.values(), right=tuple(shown.values()))
     for row in rows:
-        texts = [f"{row[name]:.2f}" if name == "step_time" else f"{row[name]:,}" for name in shown]
+        texts = [f"{row[name]:{'.2f' if name == 'step_time' else ','}}" if name in row else "" for name in shown]
         table.add_row(escape(activation_name(row["activation"], console)), escape(row["widths"]), *texts)
     console.print(table)
     console.print(f"\n{len(planned.runs):,} runs")
