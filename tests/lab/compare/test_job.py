@@ -82,7 +82,7 @@ def test_the_saved_model_reads_the_table_like_the_network(folder: Path, result: 
     features = job.table.features(np.arange(len(table)), job.table.resample(1))
     np.testing.assert_allclose(model.predict_proba(table), estimator.predict_proba(features), atol=1e-5)
     assert set(model.predict(table)) <= {"big", "small"}
-    train = job.table.rows(1)["train"]  # gaps are filled with the median of the split's training rows
+    train = job.table.splitter.rows(1)["train"]  # gaps are filled with the median of the split's training rows
     imputer = model[0].transformer_.named_transformers_["numbers"]
     assert imputer.statistics_[0] == pytest.approx(table["size"][train].median(), rel=1e-5)
 
@@ -120,7 +120,7 @@ def test_any_scorer(target: str, name: str, goal: str, folder: Path) -> None:
     job = CompareJob.prepare(config(folder, target=target, metric=name))
     assert job.scorer.metric.goal == goal
     fitted = scoring.fit_baseline(scoring.BOOSTING, job.table, 2)
-    rows = job.table.rows(2)["test"]
+    rows = job.table.splitter.rows(2)["test"]
     x, y = job.table.features(rows, job.table.resample(2)), scoring.targets(job.table)[rows]
     assert job.scorer(fitted, 2) == pytest.approx(independent(name, fitted, x, y))
 
@@ -143,7 +143,7 @@ def test_balanced_classes_are_equally_frequent(folder: Path) -> None:
         rows = table.resample(number).rows
         sizes.add(tuple(map(len, rows.values())))
         assert float(table.y[rows["train"]].mean()) == pytest.approx(0.5, abs=0.01)
-        assert set(rows["train"].tolist()) == set(table.rows(number)["train"])
+        assert set(rows["train"].tolist()) == set(table.splitter.rows(number)["train"])
     assert len(sizes) == 1
     with pytest.raises(UserError, match="needs classes"):
         CompareJob.prepare(config(folder, target="price", class_weight="balanced"))
@@ -153,11 +153,11 @@ def test_groups_stay_together_and_time_makes_no_claims(folder: Path, tmp_path: P
     table = pd.read_csv(folder / "table.csv")
     job = CompareJob.prepare(config(folder, groups="site"))
     for number in job.splits:
-        sites = [set(table["site"][rows]) for rows in job.table.rows(number).values()]
+        sites = [set(table["site"][rows]) for rows in job.table.splitter.rows(number).values()]
         assert sum(map(len, sites)) == len(set.union(*sites))
     job = CompareJob.prepare(config(folder, time="since", activations=("relu", "max")))
     dates = pd.to_datetime(table["since"], format="%d/%m/%Y")
-    rows = job.table.rows(1)
+    rows = job.table.splitter.rows(1)
     assert dates[rows["train"]].max() < dates[rows["test"]].min()
     result = job.run(tmp_path / "out", progress=False)
     assert "significantly" not in str(result.verdict)
@@ -195,7 +195,7 @@ def test_recipe_by_rows(rows: int, lengths: tuple[int, ...]) -> None:
 def test_a_class_may_be_missing_from_the_test_rows(folder: Path) -> None:
     """Balanced accuracy warns if a class is predicted that no test row has."""
     job = CompareJob.prepare(config(folder, target="color", metric="balanced_accuracy", drop=()))
-    rows, boosting = job.table.rows(1), scoring.fit_baseline(scoring.BOOSTING, job.table, 1)
+    rows, boosting = job.table.splitter.rows(1), scoring.fit_baseline(scoring.BOOSTING, job.table, 1)
     classes = scoring.targets(job.table)[rows["test"]]
     for absent in set(classes):
         rest = {**rows, "test": rows["test"][classes != absent]}

@@ -114,7 +114,7 @@ class CompareJob:
     def description(self) -> list[str]:
         """Return lines on target, rows and columns."""
         table, kinds = self.table, Counter(self.table.preparation.kinds_.values())
-        train, valid, test = (f"{len(rows):,}" for rows in table.rows(1).values())
+        train, valid, test = (f"{len(rows):,}" for rows in table.splitter.rows(1).values())
         return [
             f"Target: {table.source.target}, {f'{len(table.classes)} classes' if table.classes else 'a number'}",
             f"Rows: {train} to train on, {valid} to validate on, {test} to test on",
@@ -185,7 +185,7 @@ class CompareJob:
 
     def _conclude(self, finals: Plan, store: Store) -> tuple[SplitVerdict, RunConfig | None]:
         """Return the verdict and the run of the saved model; a diverged network scores like guessing."""
-        guesses, rows = self.baseline_scores(scoring.GUESS), self.table.rows(1)
+        guesses, rows = self.baseline_scores(scoring.GUESS), self.table.splitter.rows(1)
         frame = store.frame(run.key for run in finals.runs)
         losses = dict(zip(frame["key"], runs.losses(frame), strict=True))
         usable = [run for run in finals.runs if losses[run.key] < math.inf]

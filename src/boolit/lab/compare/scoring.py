@@ -47,7 +47,7 @@ class Scorer:
 
     def __call__(self, estimator: Estimator, number: int) -> float:
         """Return the score of an estimator on the test rows of a split. Classes are numbers."""
-        rows = self.table.rows(number)["test"]
+        rows = self.table.splitter.rows(number)["test"]
         x, y = self.table.features(rows, self.table.resample(number)), targets(self.table)[rows]
         try:
             with warnings.catch_warnings():
@@ -92,7 +92,7 @@ def fit_baseline(name: str, table: PreparedTable, number: int) -> Estimator:
     else:
         rounds = max(20, 200 // len(table.classes))  # each grows one tree per class
         model = HistGradientBoostingClassifier(max_iter=rounds, class_weight=weight, random_state=0)
-    parts = table.rows(number)
+    parts = table.splitter.rows(number)
     rows = np.sort(np.concatenate([parts["train"], parts["valid"]]))
     # Several threads of OpenMP beside those of torch wait for each other and take up to 20 times as long.
     with threadpool_limits(1), warnings.catch_warnings():

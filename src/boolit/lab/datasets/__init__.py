@@ -88,13 +88,7 @@ def load(wanted: Source) -> Dataset:
 
 @lru_cache(maxsize=32)
 def describe(wanted: Source) -> Description:
-    """Return the description of a dataset. It is loaded only if its options do not determine the description.
-
-    Example:
-        >>> described = describe(source({"name": "mnist"}))
-        >>> described.inputs, described.outputs, described.task
-        ((28, 28), 10, 'classes')
-    """
+    """Return the description of a dataset. It is loaded only if its options do not determine the description."""
     described = wanted.describe()
     return load(wanted).description if described is None else described
 
@@ -131,17 +125,15 @@ class Holdout(Source):
                 raise UserError(f"{self.of.name} has no split valid; give the share of its training rows to hold out")
             return replace(whole, splits={name: whole.splits[name] for name in ("train", "valid")})
         rows = whole.splits["train"]
-        held_out = round(self.share * len(rows))
+        held_out, name = round(self.share * len(rows)), self.of.name
         if not 0 < held_out < len(rows):
-            rule = f"{self.share:g} of {len(rows)} training rows of {self.of.name} cannot be held out"
-            raise UserError(f"{rule}; give it more rows")
+            raise UserError(f"{self.share:g} of {len(rows)} training rows of {name} cannot be held out; give it more rows")
         if whole.extra_metrics is not None:
-            raise UserError(f"{self.of.name} has extra metrics but no split valid to choose by; give it one")
-        words = ("holdout", self.of.name)
+            raise UserError(f"{name} has extra metrics but no split valid to choose by; give it one")
         if whole.task == "regression" or rows.y.numel() != len(rows):
-            order = torch.randperm(len(rows), generator=generator(self.seed, *words, "order"))
+            order = torch.randperm(len(rows), generator=generator(self.seed, "holdout", name, "order"))
         else:
-            order = stratified_order(rows.y.flatten().long(), self.seed, *words)
+            order = stratified_order(rows.y.flatten().long(), self.seed, "holdout", name)
         parts = (part.sort().values for part in (order[:held_out], order[held_out:]))
         valid, train = (Split(rows.x[part], rows.y[part]) for part in parts)
         if whole.draw is not None:

@@ -105,8 +105,8 @@ class Dataset:
         >>> x = torch.randn(100, 2)
         >>> y = (x.prod(1, keepdim=True) > 0).float()
         >>> data = Dataset({"train": Split(x[:80], y[:80]), "test": Split(x[80:], y[80:])}, task="binary", outputs=1)
-        >>> data.inputs, data.description.samples, data.extra_metric_names("test")
-        ((2,), {'train': 80, 'test': 20}, [])
+        >>> data.inputs, data.description.samples
+        ((2,), {'train': 80, 'test': 20})
     """
 
     splits: Mapping[str, Split]  # ``train``, usually ``test``, and ``valid`` if there is one
@@ -131,15 +131,11 @@ class Dataset:
     def description(self) -> Description:
         """The description that planning uses."""
         samples = {name: len(split) for name, split in self.splits.items()}
-        others = [name for name in samples if name != "train"]
-        extra = tuple(self.extra_metric_names(others[0])) if others else ()
+        other = next((name for name in samples if name != "train"), None)
+        extra: tuple[str, ...] = ()
+        if self.extra_metrics is not None and other is not None:  # the names come from a network whose outputs are 0
+            extra = tuple(self.extra_metrics(other, torch.zeros(1, 1, 1).expand(1, samples[other], self.outputs)))
         return Description(self.inputs, self.outputs, self.task, samples, extra)
-
-    def extra_metric_names(self, split: str) -> list[str]:
-        """Return the names of the extra metrics of a split, by evaluating a network whose outputs are 0."""
-        if self.extra_metrics is None:
-            return []
-        return list(self.extra_metrics(split, torch.zeros(1, 1, 1).expand(1, len(self.splits[split]), self.outputs)))
 
 
 class Source(BaseModel, ABC):

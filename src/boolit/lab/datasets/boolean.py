@@ -63,23 +63,12 @@ class Parity(Source):
 
 
 def even_parity(x: Tensor) -> Tensor:
-    """Return 1 where an even number of logits is positive, otherwise 0.
-
-    Shape: ``(…, inputs)`` to ``(…, 1)``.
-
-    Example:
-        >>> even_parity(torch.tensor([[1.0, -2.0], [3.0, 4.0]]))
-        tensor([[0.],
-                [1.]])
-    """
+    """Return 1 where an even number of logits is positive, otherwise 0. Shape: ``(…, inputs)`` to ``(…, 1)``."""
     return 1.0 - (x > 0).sum(-1, keepdim=True).remainder(2).to(x.dtype)
 
 
 def patterns(outputs: Tensor, targets: Tensor) -> Mapping[str, Tensor]:
-    """Count the sign patterns of unit logits that a network classifies correctly.
-
-    Shape: ``(runs, patterns, 1)`` to ``(runs,)``.
-    """
+    """Count the sign patterns of unit logits that a network gets right. Shape: ``(runs, patterns, 1)`` to ``(runs,)``."""
     return {"patterns": ((outputs > 0) == (targets > 0.5)).sum((1, 2))}
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import math
+from abc import ABC
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -62,31 +63,41 @@ ORDERS = list(permutations(range(len(CHANGES))))
 BACKBONE = "resnet18-backbone.pth"  # a reconstruction beside the published file
 
 
-class Embeddings(Source):
-    """Features of the images of another dataset, ``of``.
+class Encoded(Source, ABC):
+    """A dataset of features of an encoder.
 
-    Each training image has ``views`` augmented views, one of which is drawn in every step; other images are not augmented.
-    ``size`` is the side of the encoder's input; ``flip`` allows mirrored views. With ``refresh``, one pass over the training
-    images first replaces the running statistics of the encoder's batch norms. ``weights`` is a file to use instead of
-    torchvision's weights; if those are missing, a file resnet18-backbone.pth in the same folder is used as a reconstruction.
-    ``origin`` and ``digest`` identify the weights. They are part of every run's key, and computed if they are not given.
+    ``weights`` is a file to use instead of torchvision's weights; if those are missing, a file resnet18-backbone.pth in the
+    same folder is used as a reconstruction. ``origin`` and ``digest`` identify the weights. They are part of every run's key,
+    and computed if they are not given.
     """
 
-    name: Literal["embeddings"] = "embeddings"
-    of: AnySource
-    encoder: Literal["resnet18"] = "resnet18"
     weights: str | None = None
-    views: int = Field(25, ge=1, le=10_000)
-    size: int = Field(224, ge=32, le=1024)
-    flip: bool = True
-    refresh: bool = True
-    seed: int = 0
     origin: Origin
     digest: str
 
     @classmethod
     def identify(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
-        return weights_options(options)
+        if "digest" in options or not isinstance(options.get("weights"), str | None):
+            return {}
+        return dict(zip(("origin", "digest"), weights_identity(options.get("weights")), strict=True))
+
+
+class Embeddings(Encoded):
+    """Features of the images of another dataset, ``of``.
+
+    Each training image has ``views`` augmented views, one of which is drawn in every step; other images are not augmented.
+    ``size`` is the side of the encoder's input; ``flip`` allows mirrored views. With ``refresh``, one pass over the training
+    images first replaces the running statistics of the encoder's batch norms.
+    """
+
+    name: Literal["embeddings"] = "embeddings"
+    of: AnySource
+    encoder: Literal["resnet18"] = "resnet18"
+    views: int = Field(25, ge=1, le=10_000)
+    size: int = Field(224, ge=32, le=1024)
+    flip: bool = True
+    refresh: bool = True
+    seed: int = 0
 
     @property
     def folder(self) -> Path:
@@ -167,10 +178,7 @@ class Embeddings(Source):
 
 
 def draw_view(samples: int, views: int, x: Tensor, y: Tensor, run_keys: Tensor, step: int) -> tuple[Tensor, Tensor]:
-    """Return the row of a random view of every sample, and the targets.
-
-    Shape: ``(runs, batch)`` rows of first views, unchanged.
-    """
+    """Return the row of a random view of every sample, and the targets. Shape: ``(runs, batch)`` rows, unchanged."""
     view = (uniform(run_keys, step, x.shape[1:]) * views).long()
     return x + samples * view, y
 
@@ -233,13 +241,6 @@ def weights_identity(weights: str | None) -> tuple[Origin, str]:
     if WEIGHTS.here is None and backbone.is_file():
         return "reconstructed", file_digest(backbone, "weights file")
     return "published", WEIGHTS.hash
-
-
-def weights_options(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return the options ``origin`` and ``digest`` of the weights that would be used, unless they are set."""
-    if "digest" in options or not isinstance(options.get("weights"), str | None):
-        return {}
-    return dict(zip(("origin", "digest"), weights_identity(options.get("weights")), strict=True))
 
 
 def load_encoder(weights: str | None, digest: str) -> Resnet18:
@@ -310,11 +311,7 @@ def encode_batches(
 
 
 def _encode_batch(network: nn.Module, device: torch.device, images: Callable[[], Tensor]) -> Tensor:
-    """Return the features of a batch as float16.
-
-    Its rounding of 0.05 % is far below the difference between two views of an image (80 % of their length on CIFAR-10), and its
-    range far above the features (at most 25 there).
-    """
+    """Return features as float16, whose rounding is far below the difference between two views (80 % of their length)."""
     with torch.no_grad():
         features: Tensor = network(_normalized(images(), device)).half().cpu()
     if not bool(features.isfinite().all()):

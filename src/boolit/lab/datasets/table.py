@@ -108,10 +108,6 @@ class PreparedTable:
         """A function that returns the rows of a split, and the center and scale of its training rows in stored units."""
         return cache(self._resample)
 
-    def rows(self, number: int) -> dict[str, npt.NDArray[np.int64]]:
-        """Return the rows of a split without repetitions."""
-        return self.splitter.rows(number)
-
     def features(self, rows: npt.NDArray[np.int64], resample: Resample) -> Floats:
         """Return rows in the units of their columns, with gaps filled as for a split."""
         stored = self.x[torch.from_numpy(rows)].double()
@@ -119,7 +115,7 @@ class PreparedTable:
         return filled * self.unit + self.offset
 
     def _resample(self, number: int) -> Resample:
-        parts = self.rows(number)
+        parts = self.splitter.rows(number)  # without repetitions
         train = torch.from_numpy(parts["train"])
         center, scale = self._moments(train)
         rows = {name: torch.from_numpy(part) for name, part in parts.items()}

@@ -45,12 +45,9 @@ class Composed(Source):
 
     @model_validator(mode="after")
     def _enough_pairs(self) -> Composed:
-        least = 2 * max(self.attributes, self.objects)
-        if self._pair_count < least:
-            raise ValueError(
-                f"listed = {self.listed} of {self.attributes} × {self.objects} pairs are {self._pair_count}; raise it, as "
-                f"{least} are the fewest with which every attribute and object is trained"
-            )
+        least, listed = 2 * max(self.attributes, self.objects), f"listed = {self.listed} of {self.attributes} × {self.objects}"
+        if self._pair_count < least:  # every attribute and object is trained
+            raise ValueError(f"{listed} pairs are {self._pair_count}; raise it, as {least} are the fewest to learn all words")
         return self
 
     @property
@@ -87,10 +84,7 @@ class Composed(Source):
         return repeated[torch.randperm(count, generator=rng)]
 
     def _images(self, attributes: Tensor, objects: Tensor) -> Tensor:
-        """Return the features of images of some pairs, without noise.
-
-        Shape: ``(pairs, latent)`` twice, to ``(pairs, features)``.
-        """
+        """Return features without noise. Shape: ``(pairs, latent)`` twice, to ``(pairs, features)``."""
         hidden = torch.cat([attributes, objects], 1) @ self._normal("first", 2 * LATENT, HIDDEN)
         joint = (GAIN * hidden * LATENT**-0.5).tanh() @ self._normal("second", HIDDEN, self.features) * HIDDEN**-0.5
         features: Tensor = joint + OBJECT * objects @ self._normal("own", LATENT, self.features) * LATENT**-0.5

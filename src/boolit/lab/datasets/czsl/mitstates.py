@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -17,7 +17,7 @@ from boolit.lab.common.progress import show_working
 from boolit.lab.datasets.base import Dataset
 from boolit.lab.datasets.czsl import METRICS, Pair, Pairs, compositional_dataset
 from boolit.lab.datasets.download import DAMAGE, PublishedDataset, fetch, note_unverified, published_files
-from boolit.lab.datasets.embeddings import Origin, encode_photographs, weights_options
+from boolit.lab.datasets.embeddings import Encoded, encode_photographs
 from boolit.lab.datasets.images import files_identity
 from boolit.lab.models.resnet18 import FEATURES
 
@@ -30,30 +30,21 @@ FOLDER, GLOVE = published_files("mitstates")
 GLOVE_FILE = "glove.6B.300d.txt"
 
 
-class MitStates(PublishedDataset):
+class MitStates(PublishedDataset, Encoded):
     """Features of the images by a frozen ResNet-18, and GloVe's word vectors.
 
-    ``weights`` are the encoder's, as for ``embeddings``. ``negatives`` is the number of wrong candidates in a training step.
-    ``origin``, ``digest`` and ``vectors_digest`` identify weights and vectors; they are computed if they are not given, and
-    part of every run's key.
+    ``negatives`` is the number of wrong candidates in a training step; ``vectors_digest`` identifies the word vectors.
     """
 
     name: Literal["mitstates"] = "mitstates"
-    weights: str | None = None
     negatives: int = Field(600, ge=1, le=10**6)
-    origin: Origin = "published"
-    digest: str = ""
-    vectors_digest: str = ""
+    vectors_digest: str = GLOVE.hash
 
     inputs = (FEATURES,)
     classes = 1_962  # pairs, in all splits together
     extra_metrics = METRICS
     samples: ClassVar = {"train": 30_338, "valid": 10_420, "test": 12_995}
     files = (FOLDER, GLOVE)
-
-    @classmethod
-    def identify(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {**weights_options(options), "vectors_digest": GLOVE.hash}
 
     def load(self) -> Dataset:
         folder = FOLDER.path
@@ -96,8 +87,7 @@ def read_index(folder: Path) -> tuple[Pairs, dict[str, list[str]], dict[str, Ten
 
 
 def _read_pairs(path: Path) -> list[Pair]:
-    lines = path.read_text("utf-8").splitlines()
-    return [(attribute, thing) for attribute, thing in (line.split() for line in lines if line.strip())]
+    return [(attribute, thing) for attribute, thing in map(str.split, path.read_text("utf-8").strip().splitlines())]
 
 
 def _image_files(folder: Path, names: Iterable[str]) -> list[Path]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -16,11 +15,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from boolit.errors import UserError
-from boolit.lab.common.devices import map_in_threads
-from boolit.lab.common.files import atomic_write, cache_key
-from boolit.lab.common.progress import count_progress
 from boolit.lab.common.random import stratified_order
-from boolit.lab.datasets.base import Encode, Split, scale_and_shift
+from boolit.lab.datasets.base import Encode, scale_and_shift
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -30,7 +26,6 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF")  # Pillow would start Ghostscript for others
 ImageSize = Annotated[int, Field(ge=8, le=1024)]  # the side of an image
 Labelled: TypeAlias = Sequence[tuple[str, int]]  # names of images and their classes
-ImageFiles: TypeAlias = Iterable[tuple[str, Callable[[], bytes]]]  # names of images and functions that read them
 Normalization: TypeAlias = Literal["half", "imagenet"]
 # Mean and standard deviation of red, green and blue, as fractions of 255.
 SCALES: Mapping[Normalization, tuple[tuple[float, ...], tuple[float, ...]]] = {
@@ -79,39 +74,6 @@ def split_stratified(labelled: Labelled, sizes: Mapping[str, int], seed: int, *w
     order = stratified_order(torch.tensor([number for _, number in labelled]), seed, *words)
     rows = order.split(list(counts.values()))
     return {name: [labelled[row] for row in part.tolist()] for name, part in zip(counts, rows, strict=True)}
-
-
-def decode_splits(
-    parts: Mapping[str, Labelled], side: int, cache: Path, identity: str, files: Callable[[], ImageFiles]
-) -> dict[str, Split]:
-    """Decode images once and return splits of bytes ``(images, 3, side, side)`` that are mapped from a file.
-
-    Args:
-        parts: the images of each split.
-        side: the side of a decoded image.
-        cache: the folder of decoded images.
-        identity: identifies the images, so that others are decoded again.
-        files: returns all images, among them those of the parts.
-    """
-    names = [name for part in parts.values() for name, _ in part]
-    kept, shape = cache / cache_key(VERSION, identity, side, *names), (len(names), 3, side, side)
-    if not kept.is_file():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        rows = {name: row for row, name in enumerate(names)}
-        # An archive is read in its own order, and every image is written to its row.
-        contents = ((rows.pop(name), name, read()) for name, read in files() if name in rows)
-        with atomic_write(kept) as part, part.open("xb") as file, count_progress() as begin:
-            advance = begin("decoding images", len(names))
-            for row, pixels in map_in_threads(lambda image: (image[0], decode_image(image[2], image[1], side)), contents):
-                file.seek(row * math.prod(shape[1:]))
-                file.write(pixels.data)
-                advance(1)
-            if rows:
-                raise UserError(f"the image {next(iter(rows))} is missing; put the complete dataset there")
-    images = torch.from_numpy(np.memmap(kept, np.uint8, "c", shape=shape))  # copy-on-write: torch has no read-only tensors
-    x = images.split([len(part) for part in parts.values()])
-    y = [torch.tensor([number for _, number in part]) for part in parts.values()]
-    return {name: Split(*both) for name, *both in zip(parts, x, y, strict=True)}
 
 
 def decode_image(content: bytes, name: str, side: int) -> NDArray[np.uint8]:

@@ -63,7 +63,11 @@ def _draw_upright(shape: int, size: float, frame: Frame) -> tuple[Floats, Floats
     reach = math.ceil(frame.unit * size) + MARGIN
     steps = np.arange(-reach, reach + 1, dtype=np.float64)
     pixels = np.stack(np.meshgrid(steps, steps, indexing="ij"), -1)
-    distance, inside = _disc(pixels, frame, size) if shape == CIRCLE else _polygon(pixels, vertices(shape, size, frame))
+    if shape == CIRCLE:
+        radius, from_center = int(frame.unit * size), np.hypot(pixels[..., 0], pixels[..., 1])
+        distance, inside = np.abs(from_center - radius), (from_center < radius).astype(np.float64)
+    else:
+        distance, inside = _polygon(pixels, vertices(shape, size, frame))
     outline = np.clip(HALF_STROKE + 0.5 - distance, 0, 1)
     return outline, inside * (1 - outline)
 
@@ -82,12 +86,6 @@ def vertices(shape: int, size: float, frame: Frame) -> Floats:
     center = np.array([frame.row, frame.column])
     whole: Floats = np.floor((center + offsets).round(9))  # rounded so that a corner meant to be on a pixel is
     return whole
-
-
-def _disc(pixels: Floats, frame: Frame, size: float) -> tuple[Floats, Floats]:
-    from_center = np.hypot(pixels[..., 0], pixels[..., 1])
-    radius = int(frame.unit * size)
-    return np.abs(from_center - radius), (from_center < radius).astype(np.float64)
 
 
 def _polygon(pixels: Floats, corners: Floats) -> tuple[Floats, Floats]:

@@ -11,22 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import comb
 
-from boolit.lab.datasets.iraven.rules import (
-    ANGLES,
-    GROUPS,
-    LAYOUTS,
-    LOOKS,
-    Component,
-    Row,
-    Rows,
-    Rule,
-    Slots,
-    StableRandom,
-    admissible_rules,
-    draw_levels,
-    draw_slots,
-    slot_sets,
-)
+from boolit.lab.datasets.iraven import rules as raven
+from boolit.lab.datasets.iraven.rules import LOOKS, Component, Rows, Rule, Slots, StableRandom, slot_sets
 
 CANDIDATES = 8
 DEPTH = 3  # 2³ leaves
@@ -98,14 +84,14 @@ def draw_matrix(component: Component, rules: tuple[Rule, ...], rng: StableRandom
     component, and random otherwise.
     """
     uniform = rng.choice((False, False, False, True))
-    slots = draw_slots(rules[0], component, rng)
+    slots = raven.draw_slots(rules[0], component, rng)
     governed = {  # by attribute
-        rule.attribute.lower(): draw_levels(rule, component.limits[rule.attribute], rng)
+        rule.attribute.lower(): raven.draw_levels(rule, component.limits[rule.attribute], rng)
         for rule in rules[1:]
         if rule.name != "Constant"
     }
 
-    def row(number: int) -> Row[Entities]:
+    def row(number: int) -> raven.Row[Entities]:
         appearances = _draw_appearances(len(slots[number][0]), uniform, component, rng)
         panels = []
         for panel, occupied in enumerate(slots[number]):
@@ -121,7 +107,7 @@ def draw_matrix(component: Component, rules: tuple[Rule, ...], rng: StableRandom
 
 
 def _draw_appearances(number: int, uniform: bool, component: Component, rng: StableRandom) -> list[Appearance]:
-    ranges = {look.lower(): component.limits[look] for look in LOOKS} | {"angle": range(len(ANGLES))}
+    ranges = {look.lower(): component.limits[look] for look in LOOKS} | {"angle": range(len(raven.ANGLES))}
     different = [{name: rng.choice(levels) for name, levels in ranges.items()} for _ in range(1 if uniform else number)]
     return different * number if uniform else different
 
@@ -133,8 +119,8 @@ def make_problem(configuration: str, seed: int, index: int) -> Problem:
     rows are a progression and a sum. As in I-RAVEN, they are kept.
     """
     rng = StableRandom(seed, "iraven", configuration, index, 0)
-    components = LAYOUTS[configuration].components
-    rules = [tuple(rng.choice(admissible_rules(component, group)) for group in GROUPS) for component in components]
+    components = raven.LAYOUTS[configuration].components
+    rules = [tuple(rng.choice(raven.admissible_rules(component, group)) for group in raven.GROUPS) for component in components]
     matrices = [draw_matrix(*both, rng) for both in zip(components, rules, strict=True)]
     leaves, modified = answer_set(matrices, rng)
     candidates = rng.permutation(leaves)
@@ -191,7 +177,7 @@ def _change(matrix: ComponentMatrix, attribute: str, rng: StableRandom) -> Chang
     if attribute == "Position":
         new = rng.choice([slots for slots in slot_sets(len(matrix.component.slots), len(old)) if slots != old])
     else:
-        together = matrix.uniform or matrix.rules[GROUPS.index(attribute)].name != "Constant"
+        together = matrix.uniform or matrix.rules[raven.GROUPS.index(attribute)].name != "Constant"
         others = [[level for level in matrix.component.limits[attribute] if level != before] for before in old]
         new = (rng.choice(others[0]),) * len(old) if together else tuple(rng.choice(levels) for levels in others)
     return lambda entities: tuple(replace(entity, **{field: value}) for entity, value in zip(entities, new, strict=True))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import combinations, product
 from random import Random
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, TypeVar
 
 from boolit.lab.common.random import derive
 
@@ -22,12 +22,7 @@ ANGLES = (-135, -90, -45, 0, 45, 90, 135, 180)  # degrees, drawn at random
 LEVELS = {"Type": range(1, len(TYPES)), "Size": range(len(SIZES)), "Color": range(len(COLORS))}
 
 
-class Slot(NamedTuple):
-    """A place for an entity: row and column of its center, and its extent, as fractions of the panel's side."""
-
-    row: float
-    column: float
-    extent: float
+Slot = tuple[float, float, float]  # row and column of an entity's center, and its extent, as fractions of the panel's side
 
 
 @dataclass(frozen=True)
@@ -51,18 +46,18 @@ def _component(*slots: Slot, **limits: range) -> Component:
 
 
 def _grid(centers: tuple[float, ...], extent: float, **limits: range) -> Component:
-    return _component(*(Slot(row, column, extent) for row, column in product(centers, centers)), **limits)
+    return _component(*((row, column, extent) for row, column in product(centers, centers)), **limits)
 
 
-_OUT = _component(Slot(0.5, 0.5, 1.0), Size=range(3, 6), Color=range(1))
-_LEFT, _RIGHT = _component(Slot(0.5, 0.25, 0.5)), _component(Slot(0.5, 0.75, 0.5))
-_UP, _DOWN = _component(Slot(0.25, 0.5, 0.5)), _component(Slot(0.75, 0.5, 0.5))
+_OUT = _component((0.5, 0.5, 1.0), Size=range(3, 6), Color=range(1))
+_LEFT, _RIGHT = _component((0.5, 0.25, 0.5)), _component((0.5, 0.75, 0.5))
+_UP, _DOWN = _component((0.25, 0.5, 0.5)), _component((0.75, 0.5, 0.5))
 
 LAYOUTS: Mapping[str, Layout] = {
-    "center_single": Layout((_component(Slot(0.5, 0.5, 1.0)),)),
+    "center_single": Layout((_component((0.5, 0.5, 1.0)),)),
     "distribute_four": Layout((_grid((0.25, 0.75), 0.5),)),
     "distribute_nine": Layout((_grid((0.16, 0.5, 0.83), 0.33),)),
-    "in_center_single_out_center_single": Layout((_OUT, _component(Slot(0.5, 0.5, 0.33)))),
+    "in_center_single_out_center_single": Layout((_OUT, _component((0.5, 0.5, 0.33)))),
     "in_distribute_four_out_center_single": Layout((_OUT, _grid((0.42, 0.58), 0.15, Size=range(2, 6)))),
     "left_center_single_right_center_single": Layout((_LEFT, _RIGHT), "vertical"),
     "up_center_single_down_center_single": Layout((_UP, _DOWN), "horizontal"),
