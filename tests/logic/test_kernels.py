@@ -54,8 +54,8 @@ def test_kernels_agree_with_the_reference(program: Program) -> None:
 @every_level
 @pytest.mark.parametrize("program", [*MIXED, *singles(2)[:12], *singles(3)[:12:3]], ids=lambda program: program.spec)
 def test_kernels_agree_across_blocks(program: Program, level: str | None) -> None:
-    # A block has 256 groups, or several short rows.
-    for rows, groups in ((2, 255), (2, 256), (2, 257), (2, 519), (50, 6), (50, 21)):
+    # A block has 512 groups, or several short rows.
+    for rows, groups in ((2, 511), (2, 512), (2, 513), (2, 1031), (50, 6), (50, 21)):
         groups = groups // 3 * 3 if program.strategy == "p" else groups
         for actual, expected in both_ways(3 * torch.randn(rows, groups * program.k), program, 1, level):
             assert_agree(actual, expected)

@@ -7,7 +7,7 @@
 
 #include "vector_math.h"
 
-constexpr int BLOCK = 256;  // pairs that are computed together, while they are in the nearest cache
+constexpr int BLOCK = 512;  // pairs that are computed together, while they are in the nearest cache
 
 enum Kind : std::int32_t { OR_AIL, XNOR_AIL, OR_IL, XNOR_IL };
 
