@@ -97,11 +97,11 @@ class Caltech101(Photographs):
     def _list(self, published: PublishedFile) -> images.Labelled:
         """Return the images of an archive or folder and the numbers of their classes; each class has a folder."""
         paths = [name.split("/") for name, _ in download.archive_files(published) if name.endswith(".jpg")]
-        images = [path for path in sorted(paths) if path[0] == published.unpacked and path[1] != "BACKGROUND_Google"]
-        numbers = {category: number for number, category in enumerate(sorted({path[1] for path in images}))}
+        labelled = [path for path in sorted(paths) if path[0] == published.unpacked and path[1] != "BACKGROUND_Google"]
+        numbers = {category: number for number, category in enumerate(sorted({path[1] for path in labelled}))}
         if len(numbers) != self.classes:
             raise published.error(download.fetch(published), f"has images of {len(numbers)} classes, not of {self.classes}")
-        return [("/".join(path), numbers[path[1]]) for path in images if not path[-1].startswith(".")]
+        return [("/".join(path), numbers[path[1]]) for path in labelled if not path[-1].startswith(".")]
 
 
 class Cars(Photographs):
