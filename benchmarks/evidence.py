@@ -151,7 +151,7 @@ def _grid(both: pd.DataFrame, shown: list[str]) -> str:
                 continue
             cell = by_column.loc[column]
             line += [_text(cell["printed"], cell["printed_error"]), _text(cell["mean"], cell["standard_error"], cell["n"])]
-            difference = "" if math.isnan(cell["difference"]) else f"{cell['difference']:+.1f}".replace("-", "−")
+            difference = "" if math.isnan(cell["difference"]) else f"{round(cell['difference'], 1) + 0:+.1f}".replace("-", "−")
             line.append(cell["ranks"].replace(" ", "\N{NO-BREAK SPACE}") if analogue else difference)
         lines.append(line)
     return _markdown(["activation", *titles], lines)

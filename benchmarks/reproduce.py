@@ -1,6 +1,6 @@
 """Train the paper's tables one after the other and keep every run as a row of a CSV.
 
-    nice -n 19 python benchmarks/reproduce.py            # all jobs, in order; stop and start it as you like
+    GOMP_SPINCOUNT=1000 python benchmarks/reproduce.py  # all jobs, in order; stop and start it as you like
     python benchmarks/reproduce.py --only mlp-mnist      # one table
     python benchmarks/reproduce.py --list                # jobs, their runs and how many are done
 

@@ -240,6 +240,21 @@ def test_doctor_works_with_torch_alone() -> None:
     assert boolit.__version__ in out
 
 
+@pytest.mark.parametrize(
+    ("set_by_user", "spins"), [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")]
+)
+def test_waiting_threads_leave_the_processor_unless_the_user_decides(set_by_user: dict[str, str], spins: str) -> None:
+    code = f"""import atexit, os, sys
+for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+    os.environ.pop(name, None)
+os.environ.update({set_by_user})
+atexit.register(lambda: print(os.environ.get("GOMP_SPINCOUNT"), "torch" in sys.modules))
+sys.argv = ["boolit", "--version"]
+from boolit.cli import main
+main()"""
+    assert in_another_process("-c", code) == (0, f"boolit {boolit.__version__}\n{spins} False\n", "")
+
+
 def test_without_the_extra_the_library_works_and_the_command_says_how_to_get_it() -> None:
     blocked = ("matplotlib", "pyarrow", "pydantic", "rich", "safetensors", "scipy", "typer")
     library = "import boolit; print(boolit.activation('or_ail').channels); from boolit.cli import main; main()"
