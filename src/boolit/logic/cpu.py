@@ -16,8 +16,8 @@ from torch import Tensor
 from boolit.logic.moments import moments
 from boolit.logic.operations import OPERATIONS, Program, is_approximate, is_normalized
 
-ABI = 4
-SHORT, ROOM = 64, 240  # runs of fewer groups share a block of up to so many groups (SHORT and BLOCK - MARGIN of gates.cpp)
+ABI = 5
+SHORT, ROOM = 64, 496  # runs of fewer groups share a block of up to so many groups (SHORT and BLOCK - MARGIN of gates.cpp)
 TYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 INSTRUCTIONS = ("x86-64-v4", "x86-64-v3", "baseline")
 _CAPABILITIES = {"AVX512": "x86-64-v4", "AVX2": "x86-64-v3"}  # what torch calls them

@@ -519,7 +519,7 @@ void backward(const Plan& plan, const void* grad, const void* x, const std::uint
 }  // namespace
 
 // The version of this interface; the loader refuses any other.
-BOOLIT_API int boolit_abi() { return 4; }
+BOOLIT_API int boolit_abi() { return 5; }
 
 BOOLIT_API int boolit_threads() {
 #ifdef _OPENMP

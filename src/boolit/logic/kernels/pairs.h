@@ -35,30 +35,31 @@ ALWAYS_INLINE Real<T> chosen_value(Pair<T> p) {
 // out, and whether the gradient changes its sign. At a tie the first operand is taken; NaN is taken, whichever operand it is.
 template <class T>
 struct Choice {
-    Int<T> first, second;
+    Mask<T> first, second;
     Real<T> value;
 };
 
 template <class T, int slot>
 ALWAYS_INLINE Choice<T> choose(Pair<T> p) {
-    const Real<T> x = p.x, y = p.y;
+    const Real<T> x = p.x, y = p.y, zero = all<T>(0);
     if constexpr (slot == 2) {
-        const Int<T> smaller = (size_of<T>(x) <= size_of<T>(y)) | (x != x), both = bits_of<Int<T>>(x) ^ bits_of<Int<T>>(y);
-        const Int<T> taken = bits_of<Int<T>>(y) ^ (both & smaller);
+        const Mask<T> smaller = is_at_most<T>(size_of<T>(x), size_of<T>(y)) | differs<T>(x, x);
+        const Int<T> both = bits_of<Int<T>>(x) ^ bits_of<Int<T>>(y);
+        const Int<T> taken = bits_of<Int<T>>(y) ^ bits_of<Int<T>>(where<T>(smaller, bits_of<Real<T>>(both)));
         const Real<T> other = bits_of<Real<T>>(both ^ taken);
-        return {smaller, other < T(0), turned_by<T>(bits_of<Real<T>>(taken), other)};
+        return {smaller, is_below<T>(other, zero), turned_by<T>(bits_of<Real<T>>(taken), other)};
     } else {
-        const Int<T> either = slot == 0 ? (x <= T(0)) | (y <= T(0)) : (x >= T(0)) | (y >= T(0));
-        const Int<T> first = (slot == 0 ? x >= y : x <= y) | (x != x);
-        return {~first & either, first & either, chosen_value<T, slot>(p)};
+        const Mask<T> either = slot == 0 ? is_at_most<T>(x, zero) | is_at_most<T>(y, zero) : is_at_least<T>(x, zero) | is_at_least<T>(y, zero);
+        const Mask<T> first = (slot == 0 ? is_at_least<T>(x, y) : is_at_most<T>(x, y)) | differs<T>(x, x);
+        return {Mask<T>(~first & either), Mask<T>(first & either), chosen_value<T, slot>(p)};
     }
 }
 
 // The gradients of the two operands, given the bits of `choose` and the gradient g of the gate's value.
-template <class T, int slot>
-ALWAYS_INLINE Pair<T> share(Int<T> first, Int<T> second, Real<T> g) {
+template <class T, int slot, class M>
+ALWAYS_INLINE Pair<T> share(M first, M second, Real<T> g) {
     if constexpr (slot != 2) return {where<T>(~first, g), where<T>(~second, g)};
-    const Real<T> along = turned_by<T>(g, bits_of<Real<T>>(second));
+    const Real<T> along = turned_where<T>(second, g);
     return {where<T>(first, along), where<T>(~first, along)};
 }
 
@@ -224,7 +225,7 @@ template <class Byte>
 struct Bits {
     Byte* start;
     int plane;
-    Byte* at(int p, int lane) const { return start + p * plane + lane / 8; }
+    Byte* at(int p, int lane) const { return start + p * plane + (lane >> 3); }
 };
 
 // ---------------------------------------------------------------- approximate gates: one read of the operands serves up to three
@@ -241,9 +242,10 @@ struct Trio {
     std::int64_t ahead = 0;  // distance of the outputs, or their gradients, to fetch
 };
 
-// Several gates on interleaved pairs put the lanes in the order of memory first, since there are two operands and three values.
+// Several gates on interleaved pairs put the lanes in the order of memory first, since there are two operands and three values. Vectors of
+// 16 pairs need that for their bits.
 template <class T, bool interleaved, int kinds>
-constexpr bool are_lanes_ordered = interleaved && is_shuffled<T> && (kinds & (kinds - 1)) != 0;
+constexpr bool are_lanes_ordered = interleaved && is_shuffled<T> && ((kinds & (kinds - 1)) != 0 || W > 8);
 
 // Not those of one gate on images: two runs that are read and one that is written need no help.
 template <bool interleaved, int kinds>
@@ -281,8 +283,8 @@ void choose_forward(const Trio<T> of, Pairs<const T, interleaved> v, int n) {
             if constexpr (keep) {
                 const Choice<T> choice = choose<T, slot>(p);
                 value = choice.value;
-                store_bits_by_pair<T, interleaved && !ordered>(of.bits[slot].at(0, i), choice.first);
-                store_bits_by_pair<T, interleaved && !ordered>(of.bits[slot].at(1, i), choice.second);
+                store_bits<T>(of.bits[slot].at(0, i), choice.first);
+                store_bits<T>(of.bits[slot].at(1, i), choice.second);
             } else {
                 value = chosen_value<T, slot>(p);
             }
@@ -314,8 +316,7 @@ void choose_backward(const Trio<T> of, int n, Pairs<T, interleaved> grad_x) {
         for_slots<kinds>([&](auto slot) __attribute__((always_inline)) {
             const Real<T> g = load_by_pair<T, interleaved && !ordered>(of.out[slot] + i) * of.scale[slot];
             if constexpr (are_outputs_fetched<interleaved, kinds>) fetch_lines<false>(of.out[slot] + of.ahead + i, W);
-            const Pair<T> gradient = share<T, slot>(mask_of_pairs<T, interleaved && !ordered, bit>(read.words[slot][0]),
-                                                    mask_of_pairs<T, interleaved && !ordered, bit>(read.words[slot][1]), g);
+            const Pair<T> gradient = share<T, slot>(mask_of<T, bit>(read.words[slot][0]), mask_of<T, bit>(read.words[slot][1]), g);
             if constexpr ((kinds & ((1 << slot) - 1)) == 0) sum = gradient;
             else sum.x += gradient.x, sum.y += gradient.y;
         });

@@ -128,6 +128,48 @@ ALWAYS_INLINE Real<T> where(Int<T> mask, Real<T> x) {
     return bits_of<Real<T>>(bits_of<Int<T>>(x) & mask);
 }
 
+// x with its sign changed where the mask is set.
+template <class T>
+ALWAYS_INLINE Real<T> turned_where(Int<T> mask, Real<T> x) {
+    return turned_by<T>(x, bits_of<Real<T>>(mask));
+}
+
+// What comparisons return: all bits of a lane, or with AVX-512 one bit for each float. Compilers turn one into the other at every operation.
+#ifdef BOOLIT_AVX512
+template <class T>
+using Mask = typename std::conditional<sizeof(T) == 4, __mmask16, Int<T>>::type;
+
+template <class T>
+ALWAYS_INLINE Real<T> where(__mmask16 mask, Real<T> x) {
+    return bits_of<Real<T>>(_mm512_maskz_mov_ps(mask, bits_of<__m512>(x)));
+}
+
+template <class T>
+ALWAYS_INLINE Real<T> turned_where(__mmask16 mask, Real<T> x) {
+    return bits_of<Real<T>>(_mm512_mask_xor_ps(bits_of<__m512>(x), mask, bits_of<__m512>(x), _mm512_set1_ps(-0.0f)));
+}
+
+#define BOOLIT_COMPARISON(name, operation, predicate)                                                                                  \
+    template <class T>                                                                                                                 \
+    ALWAYS_INLINE Mask<T> name(Real<T> a, Real<T> b) {                                                                                 \
+        if constexpr (sizeof(T) == 4) return _mm512_cmp_ps_mask(bits_of<__m512>(a), bits_of<__m512>(b), predicate);                    \
+        else return a operation b;                                                                                                     \
+    }
+#else
+template <class T>
+using Mask = Int<T>;
+
+#define BOOLIT_COMPARISON(name, operation, predicate)  \
+    template <class T>                                 \
+    ALWAYS_INLINE Mask<T> name(Real<T> a, Real<T> b) { \
+        return a operation b;                          \
+    }
+#endif
+BOOLIT_COMPARISON(is_below, <, _CMP_LT_OQ)
+BOOLIT_COMPARISON(is_at_most, <=, _CMP_LE_OQ)
+BOOLIT_COMPARISON(is_at_least, >=, _CMP_GE_OQ)
+BOOLIT_COMPARISON(differs, !=, _CMP_NEQ_UQ)
+
 // Maximum and minimum; where either operand is NaN, both return the second. Compilers do not find these instructions in a ?:.
 #ifdef BOOLIT_SINGLE
 #define BOOLIT_EXTREMUM(ours, theirs)                                                                        \
@@ -324,22 +366,13 @@ ALWAYS_INLINE std::uint32_t bits_of_mask(Int<T> mask) {
 #endif
 }
 
-// The bits of W pairs in the order of memory, so that those of a cut vector end in the bytes that are kept of it. Where a vector
-// has one byte, any order does that.
-template <class T, bool interleaved>
-constexpr bool are_bits_ordered = interleaved && is_shuffled<T> && W > 8;
-
-template <class T, bool interleaved>
-ALWAYS_INLINE void store_bits_by_pair(std::uint8_t* target, Int<T> mask) {
-    if constexpr (are_bits_ordered<T, interleaved>) mask = in_order(mask);
-    const std::uint32_t bits = bits_of_mask<T>(mask);
+// The lanes of 8 pairs may be in any order: those of a cut vector end in its own byte. Those of 16 must be in the order of memory.
+template <class T>
+ALWAYS_INLINE void store_bits(std::uint8_t* target, Mask<T> mask) {
+    std::uint32_t bits;
+    if constexpr (std::is_same<Mask<T>, Int<T>>::value) bits = bits_of_mask<T>(mask);
+    else bits = mask;
     std::memcpy(target, &bits, W / 8);
-}
-
-template <class T, bool interleaved, int from>
-ALWAYS_INLINE Int<T> mask_of_pairs(std::uint32_t bits) {
-    if constexpr (are_bits_ordered<T, interleaved>) return as_split(mask_of<T, from>(bits));
-    else return mask_of<T, from>(bits);
 }
 
 // Compilers compare vectors that are wider than a register number by number, so signs are made to masks instead.
