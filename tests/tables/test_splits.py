@@ -56,6 +56,14 @@ def test_many_small_groups_keep_the_shares() -> None:
     assert (train, valid, test) == pytest.approx((1280, 320, 400), rel=0.05)
 
 
+def test_every_part_of_a_split_by_group_has_rows_of_a_rare_class() -> None:
+    strata = np.zeros(1500, np.int64)
+    strata[::100] = 1
+    splitter = RowSplitter(strata, groups=np.arange(1500) // 25)
+    for number in range(1, 21):
+        assert all(strata[rows].any() for rows in splitter.rows(number).values())
+
+
 def test_later_rows_are_tested_on() -> None:
     times = np.random.default_rng(0).permutation(np.repeat(np.arange(50.0), 4))
     parts = RowSplitter(np.zeros(200, int), times=times).rows(1)

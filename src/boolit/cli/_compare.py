@@ -184,7 +184,7 @@ def _rates(text: str) -> tuple[float, ...]:
 
 
 def _duration(seconds: float) -> str:
-    return f"about {seconds / 60:.0f} minutes" if seconds > 90 else f"about {max(1, seconds):.0f} seconds"
+    return f"about {seconds / 60:.0f} minutes" if seconds > 90 else f"about {max(2, seconds):.0f} seconds"
 
 
 def _describe(job: CompareJob) -> None:

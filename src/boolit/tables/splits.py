@@ -15,6 +15,7 @@ Rows = npt.NDArray[np.int64]
 SPLITS = ("train", "valid", "test")
 MIN_GROUPS = 5
 MAX_SPLITS = 50  # splits by group are cut to the size of the smallest of this many
+MAX_DRAWS = 20  # of the groups of a split, if a part would lack a class
 
 
 @dataclass(frozen=True)
@@ -78,14 +79,15 @@ class RowSplitter:
         assert self.groups is not None
         random = np.random.default_rng([self.seed, number])
         _, codes, counts = np.unique(self.groups, return_inverse=True, return_counts=True)
-        order = random.permutation(len(counts))
-        ends = np.cumsum(counts[order])
-        first = min(max(1, _nearest(ends, self.test * len(codes))), len(order) - 2)
-        rest = ends[first - 1] + self.validation * (len(codes) - ends[first - 1])
-        second = min(max(first + 1, _nearest(ends, rest)), len(order) - 1)
-        part_of_group = np.empty(len(order), np.int64)
-        part_of_group[order] = np.searchsorted([first, second], np.arange(len(order)), side="right")
-        part = part_of_group[codes]
+        for _ in range(MAX_DRAWS):  # until every part has rows of every class
+            order = random.permutation(len(counts))
+            ends = np.cumsum(counts[order])
+            first = min(max(1, _nearest(ends, self.test * len(codes))), len(order) - 2)
+            rest = ends[first - 1] + self.validation * (len(codes) - ends[first - 1])
+            second = min(max(first + 1, _nearest(ends, rest)), len(order) - 1)
+            part = np.searchsorted([first, second], np.argsort(order), side="right")[codes]
+            if len(np.unique(3 * self.strata + part)) == 3 * len(np.unique(self.strata)):
+                break
         return {name: np.flatnonzero(part == place) for place, name in enumerate(("test", "valid", "train"))}
 
     @cached_property

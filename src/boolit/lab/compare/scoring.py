@@ -32,9 +32,7 @@ GUESS, LINEAR, BOOSTING = "guessing", "linear model", "gradient boosting"
 class Scorer:
     """A scikit-learn scorer, with losses (``neg_…``) as positive numbers to be minimized.
 
-    Args:
-        table: the table.
-        name: name of the scorer. Defaults to accuracy or RMSE, or to a metric that suits rare classes.
+    Without a name it is accuracy or RMSE, or a metric that suits rare classes.
     """
 
     def __init__(self, table: PreparedTable, name: str | None = None) -> None:
@@ -57,7 +55,8 @@ class Scorer:
                 raise ValueError(f"it is {score}")
         except (AttributeError, TypeError, ValueError) as error:  # the metric does not fit the target
             reason = " ".join(str(error).split())[:200]
-            raise UserError(f"--metric {self.name} cannot be computed on the test rows of split {number} ({reason})") from None
+            fault = f"--metric {self.name} cannot be computed on the test rows of split {number} ({reason})"
+            raise UserError(f"{fault}; give another metric, or a larger --test") from None
         return score * self.metric.sign
 
     def _default(self) -> str:
