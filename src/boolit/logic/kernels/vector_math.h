@@ -134,7 +134,8 @@ ALWAYS_INLINE Real<T> turned_where(Int<T> mask, Real<T> x) {
     return turned_by<T>(x, bits_of<Real<T>>(mask));
 }
 
-// What comparisons return: all bits of a lane, or with AVX-512 one bit for each float. Compilers turn one into the other at every operation.
+// The result of a comparison: lanes of ones and zeros, or with AVX-512 one bit for each float. There, compilers convert lanes to bits and
+// back at every operation.
 #ifdef BOOLIT_AVX512
 template <class T>
 using Mask = typename std::conditional<sizeof(T) == 4, __mmask16, Int<T>>::type;
