@@ -216,8 +216,9 @@ def draw(name: str, cells: pd.DataFrame, to: Path = IMAGES) -> None:
     label = label_of(name)
     ours = cells[cells["label"] == label]
     run = [column for column in columns(label) if column in set(ours["column"])] or sorted(set(ours["column"]), key=int)
-    specs = list(dict.fromkeys(ours["activation"]))[::-1]
     printed = {(cell.activation, cell.column): cell.mean for cell in table(label)} if label in labels() else {}
+    in_order = dict.fromkeys([*(spec for spec, _ in printed), *ours["activation"]])  # that of the table
+    specs = [spec for spec in in_order if spec in set(ours["activation"])][::-1]
     size = (1.8 + max(2.1 * len(run), 3), 1.2 + 0.24 * len(specs))
     figure, panels = plt.subplots(1, len(run), figsize=size, sharey=True, squeeze=False, layout="constrained")
     for column, axes in zip(run, panels[0], strict=True):
