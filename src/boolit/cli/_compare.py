@@ -205,7 +205,8 @@ def _print_result(job: CompareJob, result: CompareResult, folder: Path) -> None:
         if note not in job.notes:  # those were printed before the training
             console.print(f"Note: {escape(note)}", soft_wrap=True)
     summary = result.summary
-    console.print(f"Trained {summary.trained:,} runs in {summary.seconds:.0f} s; {summary.already:,} were already done.")
+    runs = "run" if summary.trained == 1 else "runs"
+    console.print(f"Trained {summary.trained:,} {runs} in {summary.seconds:.0f} s; {summary.already:,} were already done.")
     if result.model:
         console.print(f"Model: {escape(str(result.model))}", soft_wrap=True)
         console.print(f"Report: {escape(str(folder / 'report' / 'report.html'))}", soft_wrap=True)

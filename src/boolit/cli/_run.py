@@ -314,7 +314,8 @@ def _print_report(report: Report, summary: ExecutionSummary) -> None:
         console.print(f"[bold]{escape(report.verdict)}[/]\n")
     if summary.interrupted:
         console.print(f"Stopped with {summary.remaining:,} runs to go.")
-    console.print(f"Trained {summary.trained:,} runs in {summary.seconds:.0f} s; {summary.already:,} were already done.")
+    runs = "run" if summary.trained == 1 else "runs"
+    console.print(f"Trained {summary.trained:,} {runs} in {summary.seconds:.0f} s; {summary.already:,} were already done.")
     if report.page:
         console.print(f"Report: {escape(str(report.page))}", soft_wrap=True)
 
