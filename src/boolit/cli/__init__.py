@@ -51,6 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         print_interrupted()
         code = INTERRUPTED
     INTERRUPTS.ignore()
+    if arguments is None and "RANK" in os.environ:
+        # Under torchrun. Threads of gloo outlive the process group and sometimes abort a process that exits in order
+        # (github.com/pytorch/pytorch/pull/179291).
+        sys.stderr.flush()
+        os._exit(code)
     sys.exit(code)
 
 
