@@ -40,6 +40,7 @@ RECORDS = [
 
 
 def write_split(folder: Path, records: Any = None) -> None:
+    """Write mit-states/ of compositional_split_natural.tar.gz, which github.com/facebookresearch/taskmodularnets reads."""
     (folder / "compositional-split-natural").mkdir(parents=True, exist_ok=True)
     for name, pairs in PAIRS.items():
         lines = "\n".join(" ".join(pair) for pair in pairs)
