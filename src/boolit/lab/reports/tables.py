@@ -306,7 +306,7 @@ def _coverage(verdict: SplitVerdict) -> str:
     """Return what the intervals and p-values of a comparison on splits cover."""
     rows, pairs = f"{verdict.tested} of {verdict.tested + verdict.others} rows", len(verdict.pairs)
     return (
-        f"Means over {verdict.splits} random splits, each with its own seed, tested on {rows}. "
+        f"Means over {verdict.splits} splits, each with its own seed, tested on {rows}. "
         "Intervals (95 %) and p cover the splits, the seeds and the test rows (Nadeau and Bengio's corrected variance); "
         f"differences are paired by split, and p is corrected for all {pairs} pair{'s' * (pairs != 1)} by Holm's method."
     )
