@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from collections.abc import Sequence
@@ -54,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     if arguments is None and "RANK" in os.environ:
         # Under torchrun. Threads of gloo outlive the process group and sometimes abort a process that exits in order
         # (github.com/pytorch/pytorch/pull/179291).
+        atexit._run_exitfuncs()
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
