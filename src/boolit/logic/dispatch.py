@@ -3,7 +3,7 @@
 An ordinary CPU or CUDA tensor (on a GPU, pairs only) goes through one `torch.autograd.Function` to a kernel. torch.compile
 records the operators ``boolit::gates`` and ``boolit::gates_backward``, which call the same kernels; torch.fx records
 ``boolit::evaluate``. Everything else (exports, torch.func, forward mode, tracing, subclasses, other devices) takes the
-reference. A backward that is itself differentiated or batched uses the derivative of the reference, too.
+reference. A backward that is itself differentiated or batched uses operations that torch can differentiate.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _evaluate_unplanned(x: Tensor, program: Program, dim: int | None) -> Tensor:
 
 
 def _make_plan(program: Program, dtype: torch.dtype, shape: torch.Size, dim: int, on_cpu: bool) -> Plan:
-    """Return the plan for tensors of this type and shape; a program keeps the plans it has used."""
+    """Return the plan for tensors of this type and shape, which the program keeps by axis; callers also keep it by ``dim``."""
     key = shape, dtype, dim, on_cpu
     plan = program.plans.get(key)
     if plan is None:

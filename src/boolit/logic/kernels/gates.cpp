@@ -43,16 +43,16 @@ namespace {
 // Runs shorter than SHORT share a block, in which MARGIN numbers stay free: a conversion writes whole vectors.
 constexpr std::int64_t SHORT = 64, MARGIN = 16;
 
-// One exact gate (kinds = 0), or up to three approximate ones that share their operands: OR, AND and XNOR of x and y, or of -x and y.
+// One exact gate (no slots), or up to three approximate ones that share their operands: OR, AND and XNOR of x and y, or of -x and y.
 struct Part {
-    int kinds = 0, turned = -1;  // turned: whether they read -x, or -1 if that is all the same
-    int gate[SLOTS] = {};        // by slot; an exact gate is gate[0]
+    int slots = 0, turned = -1;  // turned: whether they read -x, or -1 if that is all the same
+    int gate[SLOTS] = {};        // by slot, 0 where there is none; an exact gate is gate[0]
 
     bool admit(const BoolitGate& candidate, int index) {
         const bool is_xnor = candidate.kind == XNOR_AIL;
         const int slot = is_xnor ? 2 : candidate.flips % 2, turn = is_xnor ? -1 : candidate.flips / 2;
-        if (kinds >> slot & 1 || (turn >= 0 && turned >= 0 && turn != turned) || (SIMD == 0 && kinds != 0)) return false;
-        kinds |= 1 << slot, gate[slot] = index;
+        if (slots >> slot & 1 || (turn >= 0 && turned >= 0 && turn != turned) || (SIMD == 0 && slots != 0)) return false;
+        slots |= 1 << slot, gate[slot] = index;
         if (turn >= 0) turned = turn;
         return true;
     }
@@ -79,7 +79,7 @@ struct Pass {
     bool is_packed() const { return lane == 2 && runs == 1 && source_outer == 2 * lanes; }
 };
 
-// A part of one run, or `rows` short ones. Its bits lie together: plane after plane, each of `plane` bytes.
+// Some of one run, or `rows` short ones. Its bits lie together: plane after plane, each of `plane` bytes.
 struct Block {
     const Pass& pass;
     int n, plane, rows;
@@ -182,7 +182,7 @@ struct Plan {
         pass.rows = k == 2 && 0 < pass.lanes && pass.lanes < SHORT ? (BLOCK - MARGIN) / pass.lanes : 1;
         for (int m = first; m < first + count; ++m) {
             const bool exact = gates[m].kind == OR_IL || gates[m].kind == XNOR_IL;
-            const auto admits = [&](Part& part) { return part.kinds != 0 && !exact && part.admit(gates[m], m); };
+            const auto admits = [&](Part& part) { return part.slots != 0 && !exact && part.admit(gates[m], m); };
             if (std::any_of(pass.parts.begin(), pass.parts.end(), admits)) continue;
             Part part;
             if (exact) part.gate[0] = m;
@@ -210,6 +210,15 @@ struct Plan {
 template <class T>
 Affine<T> affine_of(const BoolitGate& gate) {
     return {T(gate.flips == 1 || gate.flips == 2 ? -1 : 1), T(gate.flips == 1 || gate.flips == 3 ? -1 : 1), T(gate.scale), T(gate.shift)};
+}
+
+// Calls body with the kind of an exact gate's loops as a compile-time constant.
+template <class Body>
+void with_exact(const BoolitGate& gate, const Body& body) {
+    if (gate.kind == XNOR_IL) return body(std::integral_constant<int, XNOR_IL>{});
+    if (gate.flips == 0) return body(std::integral_constant<int, OR_IL>{});
+    if (gate.flips == 1) return body(std::integral_constant<int, AND_IL>{});
+    return body(std::integral_constant<int, TURNED_OR_IL>{});
 }
 
 // Constants of the gates of a part; AND is not OR of negated operands here, and XNOR of -x and y is minus XNOR.
@@ -276,11 +285,10 @@ void forward_pairs(const Plan& plan, const Pass& pass, std::int64_t begin, std::
             });
         };
         for (const Part& part : pass.parts) {
-            if (part.kinds == 0) {
+            if (part.slots == 0) {
                 const BoolitGate& gate = plan.gates[part.gate[0]];
-                const auto loop = gate.kind == OR_IL ? exact_forward<T, interleaved, OR_IL> : exact_forward<T, interleaved, XNOR_IL>;
-                S* target = target_of(part.gate[0]);
-                loop(affine_of<T>(gate), v, block.n, direct ? reinterpret_cast<T*>(target) : lines, ahead);
+                T* line = direct ? reinterpret_cast<T*>(target_of(part.gate[0])) : lines;
+                with_exact(gate, [&](auto kind) { exact_forward<T, interleaved, kind>(affine_of<T>(gate), v, block.n, line, ahead); });
                 if (!direct) put_line(part.gate[0], lines);
                 continue;
             }
@@ -290,9 +298,9 @@ void forward_pairs(const Plan& plan, const Pass& pass, std::int64_t begin, std::
                 trio.out[slot] = direct ? reinterpret_cast<T*>(target_of(part.gate[slot])) : lines + slot * BLOCK;
                 trio.bits[slot] = direct ? bits_at(pass, block, part.gate[slot], kept) : Bits<std::uint8_t>{bits + 2 * slot * BLOCK / 8, BLOCK / 8};
             }
-            approximate_forward<T, interleaved>(trio, part.kinds, kept != nullptr, v, block.n);
+            approximate_forward<T, interleaved>(trio, part.slots, kept != nullptr, v, block.n);
             for (int slot = 0; slot < SLOTS && !direct; ++slot) {
-                if ((part.kinds >> slot & 1) == 0) continue;
+                if ((part.slots >> slot & 1) == 0) continue;
                 put_line(part.gate[slot], lines + slot * BLOCK);
                 if (kept) copy_planes({trio.bits[slot].start, BLOCK / 8}, bits_at(pass, block, part.gate[slot], kept), block.n);
             }
@@ -304,7 +312,7 @@ void forward_pairs(const Plan& plan, const Pass& pass, std::int64_t begin, std::
 template <class S, class T, bool interleaved>
 void backward_pairs(const Plan& plan, const Pass& pass, std::int64_t begin, std::int64_t end, const S* grad, const S* x,
                     const std::uint8_t* kept, S* grad_x) {
-    alignas(64) T values[2 * BLOCK] = {}, lines[SLOTS * BLOCK] = {}, unused[SLOTS * BLOCK], result[2 * BLOCK], sums[2 * BLOCK];
+    alignas(64) T values[2 * BLOCK] = {}, lines[SLOTS * BLOCK] = {}, redone[SLOTS * BLOCK], result[2 * BLOCK], sums[2 * BLOCK];
     std::uint8_t bits[2 * SLOTS * BLOCK / 8] = {};
     for_blocks(pass, begin, end, [&](const Block& block, const Block& later) {
         const bool direct = std::is_same<S, T>::value && block.n % W == 0 && block.rows == 1, alone = pass.parts.size() == 1;
@@ -321,24 +329,24 @@ void backward_pairs(const Plan& plan, const Pass& pass, std::int64_t begin, std:
             return line;
         };
         for (const Part& part : pass.parts) {
-            if (part.kinds == 0) {
+            if (part.slots == 0) {
                 const BoolitGate& gate = plan.gates[part.gate[0]];
-                const auto loop = gate.kind == OR_IL ? exact_backward<T, interleaved, OR_IL> : exact_backward<T, interleaved, XNOR_IL>;
-                loop(affine_of<T>(gate), v, gradient_of(part.gate[0], lines), ahead, block.n, target);
+                const T* line = gradient_of(part.gate[0], lines);
+                with_exact(gate, [&](auto kind) { exact_backward<T, interleaved, kind>(affine_of<T>(gate), v, line, ahead, block.n, target); });
             } else {
                 Trio<T> trio = trio_of<T>(plan, part);
                 trio.ahead = ahead;
-                for (int slot = 0; slot < SLOTS; ++slot) trio.out[slot] = unused + slot * BLOCK, trio.bits[slot] = {bits + 2 * slot * BLOCK / 8, BLOCK / 8};
-                if (!kept) approximate_forward<T, interleaved>(trio, part.kinds, true, v, block.n);
+                for (int slot = 0; slot < SLOTS; ++slot) trio.out[slot] = redone + slot * BLOCK, trio.bits[slot] = {bits + 2 * slot * BLOCK / 8, BLOCK / 8};
+                if (!kept) approximate_forward<T, interleaved>(trio, part.slots, true, v, block.n);
                 for (int slot = 0; slot < SLOTS; ++slot) {
-                    if ((part.kinds >> slot & 1) == 0) continue;
+                    if ((part.slots >> slot & 1) == 0) continue;
                     trio.out[slot] = gradient_of(part.gate[slot], lines + slot * BLOCK);
                     if (!kept) continue;
                     const Bits<const std::uint8_t> from = bits_at(pass, block, part.gate[slot], kept);
                     if (direct) trio.bits[slot] = {const_cast<std::uint8_t*>(from.start), from.plane};
                     else copy_planes(from, trio.bits[slot], block.n);
                 }
-                approximate_backward<T, interleaved>(trio, part.kinds, block.n, target);
+                approximate_backward<T, interleaved>(trio, part.slots, block.n, target);
             }
             if (alone) continue;
             const bool is_first = &part == &pass.parts.front();
@@ -391,8 +399,7 @@ struct Tree {
             const auto [left, right] = plan.tree[t];
             const Pairs<const T, false> v{nodes.at(left), std::int64_t(right - left) * BLOCK};
             T* out = nodes.at(int(plan.layout.k + std::int64_t(t)));
-            if (gate.kind == OR_IL) exact_forward<T, false, OR_IL>({sign, sign, sign, T(0)}, v, n, out, 0);
-            else if (gate.kind == XNOR_IL) exact_forward<T, false, XNOR_IL>({T(1), T(1), T(1), T(0)}, v, n, out, 0);
+            if (is_exact()) with_exact(gate, [&](auto kind) { exact_forward<T, false, kind>({sign, sign, sign, T(0)}, v, n, out, 0); });
             else approximate_forward<T, false>(trio(out, bits), 1 << slot, kept.start != nullptr, v, n);
             if (kept.start) copy_planes({bits, BLOCK / 8}, {kept.at(int(2 * t), 0), kept.plane}, n);
         }
@@ -407,9 +414,9 @@ struct Tree {
             T* grad = gradients.at(int(plan.layout.k + std::int64_t(t)));
             const Pairs<const T, false> v{nodes.at(left), distance};
             const Pairs<T, false> target{gradients.at(left), distance};
-            if (gate.kind == OR_IL) exact_backward<T, false, OR_IL>({sign, sign, sign, T(0)}, v, grad, 0, n, target);
-            else if (gate.kind == XNOR_IL) exact_backward<T, false, XNOR_IL>({T(1), T(1), T(1), T(0)}, v, grad, 0, n, target);
-            else {
+            if (is_exact()) {
+                with_exact(gate, [&](auto kind) { exact_backward<T, false, kind>({sign, sign, sign, T(0)}, v, grad, 0, n, target); });
+            } else {
                 copy_planes({kept.at(int(2 * t), 0), kept.plane}, {bits, BLOCK / 8}, n);
                 approximate_backward<T, false>(trio(grad, bits), 1 << slot, n, target);
             }

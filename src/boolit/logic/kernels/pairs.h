@@ -9,22 +9,28 @@
 
 constexpr int BLOCK = 512;  // pairs that are computed together, while they are in the nearest cache
 
-enum Kind : std::int32_t { OR_AIL, XNOR_AIL, OR_IL, XNOR_IL };
+enum Kind : std::int32_t { OR_AIL, XNOR_AIL, OR_IL, XNOR_IL, AND_IL, TURNED_OR_IL };  // Python knows the first four
 
 // ---------------------------------------------------------------- approximate: values
 
-// Chosen so that a NaN ends in one of them.
+// The larger and the smaller operand, of -x and -y if `negated`, chosen so that a NaN ends in one of them.
 template <class T>
 struct Extremes {
     Real<T> high, low;
 };
+
+template <class T, bool negated = false>
+ALWAYS_INLINE Extremes<T> extremes(Pair<T> p) {
+    if constexpr (negated) return {-least<T>(p.x, p.y), -most<T>(p.y, p.x)};
+    return {most<T>(p.x, p.y), least<T>(p.y, p.x)};
+}
 
 // Three slots: OR, AND and XNOR. AND is not computed as OR of negated operands, so that the three share the extremes.
 // OR is x + y where both are positive and the larger elsewhere, AND x + y where both are negative and the smaller elsewhere, XNOR
 // the operand of smaller size with the sign of the product.
 template <class T, int slot>
 ALWAYS_INLINE Real<T> chosen_value(Pair<T> p) {
-    const Extremes<T> of{most<T>(p.x, p.y), least<T>(p.y, p.x)};
+    const Extremes<T> of = extremes<T>(p);
     if constexpr (slot == 0) return of.high + most<T>(all<T>(0), of.low);
     if constexpr (slot == 1) return of.low + least<T>(all<T>(0), of.high);
     const Real<T> value = most<T>(-of.high, of.low);
@@ -72,10 +78,10 @@ struct Parts {
     Real<T> base, more, dropped;
 };
 
-// high + max(low, 0) and e^-|low| + e^(min(low,0) - high); high and low are chosen so that a NaN ends in one of them.
-template <class T>
+// high + max(low, 0) and e^-|low| + e^(min(low,0) - high); if `negated`, for -x and -y.
+template <class T, bool negated = false>
 ALWAYS_INLINE Parts<T> or_il_parts(Real<T> x, Real<T> y) {
-    const Real<T> high = most<T>(x, y), low = least<T>(y, x);
+    const auto [high, low] = extremes<T, negated>({x, y});
     const Real<T> from_low = lifted_exp<T>(minus_size_of<T>(low)), from_gap = lifted_exp<T>(least<T>(low, all<T>(0)) - high);
     const Real<T> t = from_low + from_gap, dropped = from_gap - (t - from_low);
     return {high + most<T>(all<T>(0), low), t * sink<T>, dropped * sink<T>};
@@ -85,46 +91,47 @@ ALWAYS_INLINE Parts<T> or_il_parts(Real<T> x, Real<T> y) {
 // |f| = m + 2 atanh(s) with s = -(1-q)(E+Q) / (2+E+qQ) beyond: |s| ≤ 1/3. Returns 0 or m, and 2s, with the sign of f.
 template <class T>
 ALWAYS_INLINE Parts<T> xnor_il_parts(Real<T> x, Real<T> y) {
-    const Real<T> size_x = size_of<T>(x), size_y = size_of<T>(y);
-    const Real<T> m = least<T>(size_x, size_y), large = most<T>(size_x, size_y);
-    const Expm1<T> q = fine_expm1<T>(at_least_normal<T>(-m)), ratio = fine_expm1<T>(at_least_normal<T>(m - large));
-    const Int<T> few = large < T(1);
+    const Real<T> minus_x = minus_size_of<T>(x), minus_y = minus_size_of<T>(y);
+    const Real<T> minus_m = most<T>(minus_x, minus_y), minus_large = least<T>(minus_x, minus_y);
+    const Expm1<T> q = fine_expm1<T>(at_least_normal<T>(minus_m)), ratio = fine_expm1<T>(at_least_normal<T>(minus_large - minus_m));
+    const Int<T> few = minus_large > T(-1);
     const Real<T> large_q = ratio.value * q.value, minus_not_large = ratio.value * q.minus_one + ratio.minus_one;
     const Real<T> above = (q.minus_one + q.minus_one) * (few ? minus_not_large : ratio.value + large_q);
     const Real<T> below = (T(1) + q.value * large_q) + (few ? q.value + large_q : T(1) + ratio.value);
     const Real<T> sign = bits_of<Real<T>>(bits_of<Int<T>>(x) ^ bits_of<Int<T>>(y));
-    return {turned_by<T>(where<T>(~few, m), sign) + hole_of<T>(x, y), turned_by<T>(above / below, sign), all<T>(-0.0)};
+    return {hole_of<T>(x, y) - turned_by<T>(where<T>(~few, minus_m), sign), turned_by<T>(above / below, sign), all<T>(-0.0)};
 }
 
 template <class T, int kind>
 ALWAYS_INLINE Real<T> exact_value(Parts<T> parts) {
-    if constexpr (kind == OR_IL) return plus_log1p<T>(parts.base, parts.more, parts.dropped);
+    if constexpr (kind != XNOR_IL) return plus_log1p<T>(parts.base, parts.more, parts.dropped);
     return (parts.base + parts.more) + parts.more * atanh_excess<T>(parts.more);  // without a base, 2s is not rounded again
 }
 
-// The partial derivatives times g.
-template <class T>
+// The partial derivatives times g; if `negated`, at -x and -y.
+template <class T, bool negated = false>
 ALWAYS_INLINE Pair<T> or_il_gradient(Real<T> x, Real<T> y, Real<T> g) {
-    const Real<T> high = most<T>(x, y), low = least<T>(y, x), negative = least<T>(low, all<T>(0));
+    const auto [high, low] = extremes<T, negated>({x, y});
+    const Real<T> negative = least<T>(low, all<T>(0));
     const Real<T> from_low = quick_expm1<T>(at_least_normal<T>(minus_size_of<T>(low))).value;
     const Real<T> from_gap = quick_expm1<T>(at_least_normal<T>(negative, high)).value;
     const Real<T> to_high = T(1) + from_low, unit = g / (to_high + from_gap + hole_of<T>(x, y));
     const Real<T> to_low = most<T>(from_low, T(1) + negative) + from_gap;  // e^min(low,0) + e^gap, since 1 + x ≤ e^x
-    const Pair<T> partials = swapped_unless<T>(x >= y, to_high, to_low);
+    const Pair<T> partials = swapped_unless<T>(negated ? x <= y : x >= y, to_high, to_low);
     return {partials.x * unit, partials.y * unit};
 }
 
 // The partial derivatives times g: ∂/∂m = (1-Q)(1+Q) / ((1+E)(1+qQ)) and ∂/∂M = (1-q)(1+q) E / ((1+E)(1+qQ)).
 template <class T>
 ALWAYS_INLINE Pair<T> xnor_il_gradient(Real<T> x, Real<T> y, Real<T> g) {
-    const Real<T> size_x = size_of<T>(x), size_y = size_of<T>(y);
-    const Real<T> m = least<T>(size_x, size_y), large = most<T>(size_x, size_y);
-    const Expm1<T> q = quick_expm1<T>(at_least_normal<T>(-m)), ratio = quick_expm1<T>(at_least_normal<T>(-large, -m));
+    const Real<T> minus_x = minus_size_of<T>(x), minus_y = minus_size_of<T>(y);
+    const Real<T> minus_m = most<T>(minus_x, minus_y), minus_large = least<T>(minus_x, minus_y);
+    const Expm1<T> q = quick_expm1<T>(at_least_normal<T>(minus_m)), ratio = quick_expm1<T>(at_least_normal<T>(minus_large, minus_m));
     const Real<T> large_q = ratio.value * q.value, minus_not_large = ratio.value * q.minus_one + ratio.minus_one;
     const Real<T> below = T(1) + ratio.value, unit = -g / (below + below * (q.value * large_q) + hole_of<T>(x, y));
     const Real<T> to_small = minus_not_large + minus_not_large * large_q;
     const Real<T> to_large = (q.minus_one + q.minus_one * q.value) * ratio.value;
-    const Pair<T> partials = swapped_unless<T>(size_x <= size_y, to_small, to_large);
+    const Pair<T> partials = swapped_unless<T>(minus_x >= minus_y, to_small, to_large);
     return {turned_by<T>(partials.x * unit, y), turned_by<T>(partials.y * unit, x)};
 }
 
@@ -244,18 +251,18 @@ struct Trio {
 
 // Several gates on interleaved pairs put the lanes in the order of memory first, since there are two operands and three values. Vectors of
 // 16 pairs need that for their bits.
-template <class T, bool interleaved, int kinds>
-constexpr bool are_lanes_ordered = interleaved && is_shuffled<T> && ((kinds & (kinds - 1)) != 0 || W > 8);
+template <class T, bool interleaved, int slots>
+constexpr bool are_lanes_ordered = interleaved && is_shuffled<T> && ((slots & (slots - 1)) != 0 || W > 8);
 
 // Not those of one gate on images: two runs that are read and one that is written need no help.
-template <bool interleaved, int kinds>
-constexpr bool are_outputs_fetched = interleaved || (kinds & (kinds - 1)) != 0;
+template <bool interleaved, int slots>
+constexpr bool are_outputs_fetched = interleaved || (slots & (slots - 1)) != 0;
 
-template <int kinds, class Body>
+template <int slots, class Body>
 ALWAYS_INLINE void for_slots(const Body& body) {
-    if constexpr ((kinds & HAS_OR) != 0) body(std::integral_constant<int, 0>{});
-    if constexpr ((kinds & HAS_AND) != 0) body(std::integral_constant<int, 1>{});
-    if constexpr ((kinds & HAS_XNOR) != 0) body(std::integral_constant<int, 2>{});
+    if constexpr ((slots & HAS_OR) != 0) body(std::integral_constant<int, 0>{});
+    if constexpr ((slots & HAS_AND) != 0) body(std::integral_constant<int, 1>{});
+    if constexpr ((slots & HAS_XNOR) != 0) body(std::integral_constant<int, 2>{});
 }
 
 template <class T, bool interleaved, int slot>
@@ -269,16 +276,16 @@ __attribute__((noinline)) void saturate_chosen(const Trio<T>& of, Pairs<const T,
     }
 }
 
-template <class T, bool interleaved, int kinds, bool keep>
+template <class T, bool interleaved, int slots, bool keep>
 void choose_forward(const Trio<T> of, Pairs<const T, interleaved> v, int n) {
-    constexpr bool ordered = are_lanes_ordered<T, interleaved, kinds>;
+    constexpr bool ordered = are_lanes_ordered<T, interleaved, slots>;
     Real<T> sum = all<T>(0);
     for (int i = 0; i < n; i += W) {
         Pair<T> p = v.at(i);
         v.fetch(i);
         p.x = turned_by<T>(p.x, all<T>(of.turn));
         if constexpr (ordered) p = {in_order(p.x), in_order(p.y)};
-        for_slots<kinds>([&](auto slot) __attribute__((always_inline)) {
+        for_slots<slots>([&](auto slot) __attribute__((always_inline)) {
             Real<T> value;
             if constexpr (keep) {
                 const Choice<T> choice = choose<T, slot>(p);
@@ -291,33 +298,33 @@ void choose_forward(const Trio<T> of, Pairs<const T, interleaved> v, int n) {
             value = value * of.scale[slot] + of.shift[slot];
             sum += value;
             store_by_pair<T, interleaved && !ordered>(of.out[slot] + i, value);
-            if constexpr (are_outputs_fetched<interleaved, kinds>) fetch_lines<true>(of.out[slot] + of.ahead + i, W);
+            if constexpr (are_outputs_fetched<interleaved, slots>) fetch_lines<true>(of.out[slot] + of.ahead + i, W);
         });
     }
-    if (is_not_finite<T>(sum)) for_slots<kinds>([&](auto slot) { saturate_chosen<T, interleaved, slot>(of, v, n); });
+    if (is_not_finite<T>(sum)) for_slots<slots>([&](auto slot) { saturate_chosen<T, interleaved, slot>(of, v, n); });
 }
 
 // Here `of.out` holds the gradients of the outputs. Bits are read for 32 lanes at a time.
-template <class T, bool interleaved, int kinds>
+template <class T, bool interleaved, int slots>
 void choose_backward(const Trio<T> of, int n, Pairs<T, interleaved> grad_x) {
-    constexpr bool ordered = are_lanes_ordered<T, interleaved, kinds>;
+    constexpr bool ordered = are_lanes_ordered<T, interleaved, slots>;
     struct Read {
         std::uint32_t words[SLOTS][2];
     };
     const auto words_at = [&](int i, int bytes) __attribute__((always_inline)) {
         Read read{};
-        for_slots<kinds>([&](auto slot) __attribute__((always_inline)) {
+        for_slots<slots>([&](auto slot) __attribute__((always_inline)) {
             for (int p = 0; p < 2; ++p) std::memcpy(&read.words[slot][p], of.bits[slot].at(p, i), std::size_t(bytes));
         });
         return read;
     };
     const auto sum_at = [&](int i, Read read, auto bit) __attribute__((always_inline)) {
         Pair<T> sum{};
-        for_slots<kinds>([&](auto slot) __attribute__((always_inline)) {
+        for_slots<slots>([&](auto slot) __attribute__((always_inline)) {
             const Real<T> g = load_by_pair<T, interleaved && !ordered>(of.out[slot] + i) * of.scale[slot];
-            if constexpr (are_outputs_fetched<interleaved, kinds>) fetch_lines<false>(of.out[slot] + of.ahead + i, W);
+            if constexpr (are_outputs_fetched<interleaved, slots>) fetch_lines<false>(of.out[slot] + of.ahead + i, W);
             const Pair<T> gradient = share<T, slot>(mask_of<T, bit>(read.words[slot][0]), mask_of<T, bit>(read.words[slot][1]), g);
-            if constexpr ((kinds & ((1 << slot) - 1)) == 0) sum = gradient;
+            if constexpr ((slots & ((1 << slot) - 1)) == 0) sum = gradient;
             else sum.x += gradient.x, sum.y += gradient.y;
         });
         sum.x = turned_by<T>(sum.x, all<T>(of.turn));
@@ -337,54 +344,59 @@ void choose_backward(const Trio<T> of, int n, Pairs<T, interleaved> grad_x) {
     for (; i < n; i += W) grad_x.put(i, sum_at(i, words_at(i, W / 8), std::integral_constant<int, 0>{}));
 }
 
-// Calls body with the kinds as a compile-time constant. Without SIMD, gates are not fused: it would hardly pay.
+// Calls body with a set of slots as a compile-time constant. Without SIMD, gates are not fused: it would hardly pay.
 template <class Body>
-void with_kinds(int kinds, const Body& body) {
-    if (kinds == HAS_OR) return body(std::integral_constant<int, HAS_OR>{});
-    if (kinds == HAS_AND) return body(std::integral_constant<int, HAS_AND>{});
-    if (kinds == HAS_XNOR) return body(std::integral_constant<int, HAS_XNOR>{});
+void with_slots(int slots, const Body& body) {
+    if (slots == HAS_OR) return body(std::integral_constant<int, HAS_OR>{});
+    if (slots == HAS_AND) return body(std::integral_constant<int, HAS_AND>{});
+    if (slots == HAS_XNOR) return body(std::integral_constant<int, HAS_XNOR>{});
     if constexpr (SIMD != 0) {
-        if (kinds == 3) return body(std::integral_constant<int, 3>{});
-        if (kinds == 5) return body(std::integral_constant<int, 5>{});
-        if (kinds == 6) return body(std::integral_constant<int, 6>{});
+        if (slots == 3) return body(std::integral_constant<int, 3>{});
+        if (slots == 5) return body(std::integral_constant<int, 5>{});
+        if (slots == 6) return body(std::integral_constant<int, 6>{});
         return body(std::integral_constant<int, 7>{});
     }
 }
 
 template <class T, bool interleaved>
-void approximate_forward(const Trio<T>& of, int kinds, bool keep, Pairs<const T, interleaved> v, int n) {
-    with_kinds(kinds, [&](auto constant) {
+void approximate_forward(const Trio<T>& of, int slots, bool keep, Pairs<const T, interleaved> v, int n) {
+    with_slots(slots, [&](auto constant) {
         if (keep) choose_forward<T, interleaved, constant, true>(of, v, n);
         else choose_forward<T, interleaved, constant, false>(of, v, n);
     });
 }
 
 template <class T, bool interleaved>
-void approximate_backward(const Trio<T>& of, int kinds, int n, Pairs<T, interleaved> grad_x) {
-    with_kinds(kinds, [&](auto constant) { choose_backward<T, interleaved, constant>(of, n, grad_x); });
+void approximate_backward(const Trio<T>& of, int slots, int n, Pairs<T, interleaved> grad_x) {
+    with_slots(slots, [&](auto constant) { choose_backward<T, interleaved, constant>(of, n, grad_x); });
 }
 
 // ---------------------------------------------------------------- exact gates: scale · base(±x, ±y) + shift
 
+// Signs cost as much as a tenth of the time, so AND has its own loops; only implications turn their operands.
 template <class T>
 struct Affine {
     T first_sign, second_sign, scale, shift;
-
-    // Turned, not multiplied: multipliers are the scarce units.
-    ALWAYS_INLINE Pair<T> turned(Pair<T> p) const { return {turned_by<T>(p.x, all<T>(first_sign)), turned_by<T>(p.y, all<T>(second_sign))}; }
 };
 
 template <class T, int kind>
+ALWAYS_INLINE Pair<T> operands(Pair<T> p, Affine<T> a) {
+    if constexpr (kind == TURNED_OR_IL) return {turned_by<T>(p.x, all<T>(a.first_sign)), turned_by<T>(p.y, all<T>(a.second_sign))};
+    return p;
+}
+
+template <class T, int kind>
 ALWAYS_INLINE Parts<T> exact_parts(Pair<T> p, Affine<T> a) {
-    if constexpr (kind == OR_IL) p = a.turned(p);  // XNOR has no signs
-    return kind == OR_IL ? or_il_parts<T>(p.x, p.y) : xnor_il_parts<T>(p.x, p.y);
+    if constexpr (kind == XNOR_IL) return xnor_il_parts<T>(p.x, p.y);
+    p = operands<T, kind>(p, a);
+    return or_il_parts<T, kind == AND_IL>(p.x, p.y);
 }
 
 template <class T, bool interleaved, int kind>
 __attribute__((noinline)) void saturate_exact(Affine<T> a, Pairs<const T, interleaved> v, int n, T* out) {
     for (int i = 0; i < n; i += W) {
         const Pair<T> p = v.at(i);
-        const Int<T> certain = is_certain<T>(kind == OR_IL, p.x * a.first_sign, p.y * a.second_sign);
+        const Int<T> certain = is_certain<T>(kind != XNOR_IL, p.x * a.first_sign, p.y * a.second_sign);
         store_by_pair<T, interleaved>(out + i, saturated<T>(exact_value<T, kind>(exact_parts<T, kind>(p, a)), certain, a.scale, a.shift));
     }
 }
@@ -396,11 +408,11 @@ void exact_forward(Affine<T> a, Pairs<const T, interleaved> v, int n, T* out, st
     alignas(64) T base[BLOCK], more[BLOCK], dropped[BLOCK];
     const auto keep_parts = [&](int i, Parts<T> parts) __attribute__((always_inline)) {
         store<T>(base + i, parts.base), store<T>(more + i, parts.more);
-        if constexpr (kind == OR_IL) store<T>(dropped + i, parts.dropped);
+        if constexpr (kind != XNOR_IL) store<T>(dropped + i, parts.dropped);
     };
     const auto value_at = [&](int i) __attribute__((always_inline)) {
         Parts<T> parts{load<T>(base + i), load<T>(more + i), all<T>(-0.0)};
-        if constexpr (kind == OR_IL) parts.dropped = load<T>(dropped + i);
+        if constexpr (kind != XNOR_IL) parts.dropped = load<T>(dropped + i);
         return exact_value<T, kind>(parts);
     };
     const auto put = [&](int i, Real<T> value) __attribute__((always_inline)) {
@@ -426,13 +438,15 @@ void exact_forward(Affine<T> a, Pairs<const T, interleaved> v, int n, T* out, st
 
 template <class T, bool interleaved, int kind>
 void exact_backward(Affine<T> a, Pairs<const T, interleaved> v, const T* grad, std::int64_t ahead, int n, Pairs<T, interleaved> grad_x) {
+    const T scale = kind == XNOR_IL ? a.scale : a.scale * a.first_sign;
     const auto gradient_at = [&](int i) __attribute__((always_inline)) {
-        const Pair<T> p = v.at(i);
-        const Real<T> g = load_by_pair<T, interleaved>(grad + i) * a.scale;
+        const Pair<T> p = operands<T, kind>(v.at(i), a);
+        const Real<T> g = load_by_pair<T, interleaved>(grad + i) * scale;
         fetch_lines<false>(grad + ahead + i, W);
         if constexpr (kind == XNOR_IL) return xnor_il_gradient<T>(p.x, p.y, g);
-        const Pair<T> q = a.turned(p);
-        return a.turned(or_il_gradient<T>(q.x, q.y, g));
+        const Pair<T> gradient = or_il_gradient<T, kind == AND_IL>(p.x, p.y, g);
+        if constexpr (kind == TURNED_OR_IL) return Pair<T>{gradient.x, -gradient.y};  // the signs differ
+        return gradient;
     };
     int i = 0;
     for (; i + 2 * W <= n; i += 2 * W) {

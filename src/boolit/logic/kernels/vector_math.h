@@ -217,8 +217,7 @@ ALWAYS_INLINE Real<T> hole_of(Real<T> x, Real<T> y) {
 // The two values, exchanged where the mask is 0.
 template <class T>
 ALWAYS_INLINE Pair<T> swapped_unless(Int<T> mask, Real<T> a, Real<T> b) {
-    const Real<T> chosen = mask ? a : b;
-    return {chosen, bits_of<Real<T>>(bits_of<Int<T>>(a) ^ bits_of<Int<T>>(b) ^ bits_of<Int<T>>(chosen))};
+    return {mask ? a : b, mask ? b : a};
 }
 
 // ---------------------------------------------------------------- memory
