@@ -79,8 +79,8 @@ JOBS = [
     *(Job("mlp-covtype", f"covertype-{depth}", "paper", 3, ONE_SIZE) for depth in (1, 2, 3)),
     Job("transfer-extra", "transfer-cifar10", "paper", 3),
     Job("transfer-head-512", "transfer-cifar10", "paper-512", 3),
-    Job("cnn-mnist", "mnist-cnn", "paper-63k", 5),
     Job("cnn-mnist", "mnist-cnn", "paper", 5, (SMALLEST,)),
+    Job("cnn-mnist", "mnist-cnn", "paper-63k", 5),
     Job("mlp-mnist", "mnist-mlp", "paper", 3, (_set("sweep.params", [4_194_304]),)),
 ]
 
