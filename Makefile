@@ -8,6 +8,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
+# GNU's OpenMP, which torch uses: threads that wait otherwise spin so long that a busy core makes the docs take ten times as long.
+export GOMP_SPINCOUNT ?= 1000
 SOURCES := $(shell find src setup.py pyproject.toml -type f -not -name '*.so' -not -path '*/__pycache__/*' -not -path '*.egg-info/*')
 
 .PHONY: demo test check lint types processors docs bench clean
