@@ -144,8 +144,8 @@ def register_schedule(schedule: Function) -> Function:
 
     Args:
         schedule: called as ``schedule(steps, total, highest, peak)`` with the numbers of some steps, ``(steps, 1)`` from 0, the
-            number of all steps, and ``learning_rate`` and ``peak`` of every run, ``(runs,)``. It returns rates
-            ``(steps, runs)``.
+            number of all steps after the prelude, and ``learning_rate`` and ``peak`` of every run, ``(runs,)``. It returns
+            rates ``(steps, runs)``.
 
     Example:
         >>> from boolit.lab import register_schedule
