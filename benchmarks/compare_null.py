@@ -136,7 +136,7 @@ def summarize(rows: list[dict[str, str]]) -> str:
     minutes = sum(float(row["seconds"]) for row in rows) / 60
     return (
         f"{false} false winners in {len(null)} null tables (at most {MAX_FALSE} of {NULL}), {sum(found)} of {len(planted)} "
-        f"planted differences found: {'met' if met else 'NOT MET'}; {minutes:.1f} minutes"
+        f"planted differences found (more than half of every kind): {'met' if met else 'NOT MET'}; {minutes:.1f} minutes"
     )
 
 

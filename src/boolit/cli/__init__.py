@@ -6,6 +6,7 @@ import atexit
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from boolit import __version__
@@ -56,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         # Under torchrun. Threads of gloo outlive the process group and sometimes abort a process that exits in order
         # (github.com/pytorch/pytorch/pull/179291).
         atexit._run_exitfuncs()
+        with suppress(OSError, ValueError):  # nobody reads, or it is closed
+            sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)

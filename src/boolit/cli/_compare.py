@@ -12,7 +12,7 @@ from rich.markup import escape
 from boolit.cli import _options as options
 from boolit.cli._options import training_option
 from boolit.cli._run import end_unless_complete, local_device, open_cluster, this_command
-from boolit.cli._terminal import activation_name, output, print_json
+from boolit.cli._terminal import activation_name, count_runs, output, print_json
 from boolit.errors import UserError, user_input
 from boolit.lab.common.progress import error_stream, show_working
 from boolit.lab.compare import MANY_ROWS, MAX_SPLITS, MIN_SPLITS, SPLITS, SPLITS_OF_MANY_ROWS, CompareConfig
@@ -205,8 +205,7 @@ def _print_result(job: CompareJob, result: CompareResult, folder: Path) -> None:
         if note not in job.notes:  # those were printed before the training
             console.print(f"Note: {escape(note)}", soft_wrap=True)
     summary = result.summary
-    runs = "run" if summary.trained == 1 else "runs"
-    console.print(f"Trained {summary.trained:,} {runs} in {summary.seconds:.0f} s; {summary.already:,} were already done.")
+    console.print(f"Trained {count_runs(summary.trained)} in {summary.seconds:.0f} s; {summary.already:,} were already done.")
     if result.model:
         console.print(f"Model: {escape(str(result.model))}", soft_wrap=True)
         console.print(f"Report: {escape(str(folder / 'report' / 'report.html'))}", soft_wrap=True)

@@ -17,7 +17,7 @@ from rich.markup import escape
 from boolit.cli import _options as options
 from boolit.cli import print_error
 from boolit.cli._signals import INTERRUPTED, print_interrupted
-from boolit.cli._terminal import activation_name, output, plain_table, print_json
+from boolit.cli._terminal import activation_name, count_runs, output, plain_table, print_json
 from boolit.errors import UserError, user_input
 from boolit.lab.catalogue import DECODING
 from boolit.lab.common.progress import count_progress, show_working
@@ -300,7 +300,7 @@ def _print_plan(planned: Plan, json: bool) -> None:
         texts = [f"{row[name]:{'.2f' if name == 'step_time' else ','}}" if name in row else "" for name in shown]
         table.add_row(escape(activation_name(row["activation"], console)), escape(row["widths"]), *texts)
     console.print(table)
-    console.print(f"\n{len(planned.runs):,} runs")
+    console.print(f"\n{count_runs(len(planned.runs))}")
 
 
 def _print_report(report: Report, summary: ExecutionSummary) -> None:
@@ -313,9 +313,8 @@ def _print_report(report: Report, summary: ExecutionSummary) -> None:
     if report.verdict:
         console.print(f"[bold]{escape(report.verdict)}[/]\n")
     if summary.interrupted:
-        console.print(f"Stopped with {summary.remaining:,} runs to go.")
-    runs = "run" if summary.trained == 1 else "runs"
-    console.print(f"Trained {summary.trained:,} {runs} in {summary.seconds:.0f} s; {summary.already:,} were already done.")
+        console.print(f"Stopped with {count_runs(summary.remaining)} to go.")
+    console.print(f"Trained {count_runs(summary.trained)} in {summary.seconds:.0f} s; {summary.already:,} were already done.")
     if report.page:
         console.print(f"Report: {escape(str(report.page))}", soft_wrap=True)
 

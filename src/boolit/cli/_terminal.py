@@ -38,6 +38,11 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
+def count_runs(number: int) -> str:
+    """Return a number of runs with its noun."""
+    return f"{number:,} run" if number == 1 else f"{number:,} runs"
+
+
 def activation_name(spec: str, console: Console) -> str:
     """Return an activation's name in the paper, or its spec if the console has no subscripts."""
     from boolit.lab.results.names import paper_name

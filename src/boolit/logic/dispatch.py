@@ -89,7 +89,7 @@ def _evaluate_unplanned(x: Tensor, program: Program, dim: int | None) -> Tensor:
 
 
 def _make_plan(program: Program, dtype: torch.dtype, shape: torch.Size, dim: int, on_cpu: bool) -> Plan:
-    """Return the plan for tensors of this type and shape, which the program keeps by axis; callers also keep it by ``dim``."""
+    """Return the plan for tensors of this type and shape. A program keeps its plans, by axis; `evaluate` also by ``dim``."""
     key = shape, dtype, dim, on_cpu
     plan = program.plans.get(key)
     if plan is None:

@@ -51,8 +51,7 @@ def _reason(name: str, values: pd.Series[Any], levels: int) -> str | None:
 def _is_id(name: str, numbers: npt.NDArray[np.float64]) -> bool:
     if not (numbers == np.floor(numbers)).all() or len(np.unique(numbers)) < len(numbers):
         return False
-    steps = np.diff(numbers)
-    sorted_rows = bool((steps > 0).all() or (steps < 0).all())
+    sorted_rows = len(np.unique(np.sign(np.diff(numbers)))) < 2
     return sorted_rows or bool(np.ptp(numbers) < DENSE * len(numbers)) or ID_NAME.search(name) is not None
 
 

@@ -63,9 +63,7 @@ def table_suffix(path: Path) -> str | None:
 def check_columns(names: Iterable[str], known: Iterable[str], place: str) -> None:
     """Raise `UserError` with the closest known column if one of the names is missing."""
     known = list(known)
-    for name in names:
-        if name in known:
-            continue
+    for name in [name for name in names if name not in known]:
         close = difflib.get_close_matches(name, known, 1) or [column for column in known if column.lower() == name.lower()]
         if close:
             raise UserError(f"{place} has no column {name!r}; did you mean {close[0]!r}?")

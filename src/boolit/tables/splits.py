@@ -59,7 +59,10 @@ class RowSplitter:
             parts = self._stratified(number)
         else:
             random, parts = np.random.default_rng([self.seed, number, 1]), self._by_group(number)
-            parts = {name: random.permutation(rows)[: self._sizes[name]] for name, rows in parts.items()}
+            for name, rows in parts.items():
+                order = random.permutation(rows)
+                first = np.unique(self.strata[order], return_index=True)[1]  # a row of each class stays
+                parts[name] = np.concatenate([order[first], np.delete(order, first)])[: self._sizes[name]]
         return {name: np.sort(parts[name]) for name in SPLITS}
 
     def _stratified(self, number: int) -> dict[str, Rows]:
@@ -76,19 +79,20 @@ class RowSplitter:
         return {"train": rest[~is_valid], "valid": rest[is_valid], "test": order[is_test]}
 
     def _by_group(self, number: int) -> dict[str, Rows]:
-        assert self.groups is not None
         random = np.random.default_rng([self.seed, number])
-        _, codes, counts = np.unique(self.groups, return_inverse=True, return_counts=True)
-        for _ in range(MAX_DRAWS):  # until every part has rows of every class
+        _, codes, counts = np.unique(np.asarray(self.groups), return_inverse=True, return_counts=True)
+        classes = np.zeros((len(counts), self.strata.max() + 1), np.bool_)
+        classes[codes, self.strata] = True  # whether a group has rows of a class
+        for _ in range(MAX_DRAWS if classes.sum(0).min() >= len(SPLITS) else 1):  # until every part has rows of every class
             order = random.permutation(len(counts))
             ends = np.cumsum(counts[order])
             first = min(max(1, _nearest(ends, self.test * len(codes))), len(order) - 2)
             rest = ends[first - 1] + self.validation * (len(codes) - ends[first - 1])
             second = min(max(first + 1, _nearest(ends, rest)), len(order) - 1)
-            part = np.searchsorted([first, second], np.argsort(order), side="right")[codes]
-            if len(np.unique(3 * self.strata + part)) == 3 * len(np.unique(self.strata)):
+            part = np.searchsorted([first, second], np.argsort(order), side="right")
+            if all(classes[part == place].any(0).all() for place in range(len(SPLITS))):
                 break
-        return {name: np.flatnonzero(part == place) for place, name in enumerate(("test", "valid", "train"))}
+        return {name: np.flatnonzero(part[codes] == place) for place, name in enumerate(("test", "valid", "train"))}
 
     @cached_property
     def _sizes(self) -> Mapping[str, int]:
@@ -114,8 +118,7 @@ def balance(rows: Rows, classes: Rows, size: int) -> Rows:
 
 
 def _evenly_spaced(n: int, share: float) -> npt.NDArray[np.bool_]:
-    marked: npt.NDArray[np.bool_] = np.diff(np.floor(np.arange(n + 1) * share + 0.5)) > 0
-    return marked
+    return np.asarray(np.diff(np.floor(np.arange(n + 1) * share + 0.5)) > 0)
 
 
 def _nearest(ends: Rows, size: float) -> int:

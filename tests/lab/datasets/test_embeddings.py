@@ -110,7 +110,7 @@ def test_other_data_and_weights_are_refused(small: dict[str, Any], weights: Path
 def test_statistics_are_the_mean_over_batches(
     small: dict[str, Any], weights: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the whole image as the only crop and no other colors, a view is the image itself."""
+    """Here a view is the image itself."""
     monkeypatch.setattr(embeddings, "BATCH", 10)
     monkeypatch.setattr(embeddings, "augmented_view", lambda images, *_: images)
     load(source(small))

@@ -46,7 +46,7 @@ constexpr std::int64_t SHORT = 64, MARGIN = 16;
 // One exact gate (no slots), or up to three approximate ones that share their operands: OR, AND and XNOR of x and y, or of -x and y.
 struct Part {
     int slots = 0, turned = -1;  // turned: whether they read -x, or -1 if that is all the same
-    int gate[SLOTS] = {};        // by slot, 0 where there is none; an exact gate is gate[0]
+    int gate[SLOTS] = {};        // by slot, where there is one; an exact gate is gate[0]
 
     bool admit(const BoolitGate& candidate, int index) {
         const bool is_xnor = candidate.kind == XNOR_AIL;
@@ -79,7 +79,7 @@ struct Pass {
     bool is_packed() const { return lane == 2 && runs == 1 && source_outer == 2 * lanes; }
 };
 
-// Some of one run, or `rows` short ones. Its bits lie together: plane after plane, each of `plane` bytes.
+// A stretch of one run, or `rows` short ones. Its bits lie together: plane after plane, each of `plane` bytes.
 struct Block {
     const Pass& pass;
     int n, plane, rows;
@@ -332,7 +332,7 @@ void backward_pairs(const Plan& plan, const Pass& pass, std::int64_t begin, std:
             if (part.slots == 0) {
                 const BoolitGate& gate = plan.gates[part.gate[0]];
                 const T* line = gradient_of(part.gate[0], lines);
-                with_exact(gate, [&](auto kind) { exact_backward<T, interleaved, kind>(affine_of<T>(gate), v, line, ahead, block.n, target); });
+                with_exact(gate, [&](auto kind) { exact_backward<T, interleaved, kind>(affine_of<T>(gate), v, line, block.n, target, ahead); });
             } else {
                 Trio<T> trio = trio_of<T>(plan, part);
                 trio.ahead = ahead;
@@ -415,7 +415,7 @@ struct Tree {
             const Pairs<const T, false> v{nodes.at(left), distance};
             const Pairs<T, false> target{gradients.at(left), distance};
             if (is_exact()) {
-                with_exact(gate, [&](auto kind) { exact_backward<T, false, kind>({sign, sign, sign, T(0)}, v, grad, 0, n, target); });
+                with_exact(gate, [&](auto kind) { exact_backward<T, false, kind>({sign, sign, sign, T(0)}, v, grad, n, target, 0); });
             } else {
                 copy_planes({kept.at(int(2 * t), 0), kept.plane}, {bits, BLOCK / 8}, n);
                 approximate_backward<T, false>(trio(grad, bits), 1 << slot, n, target);

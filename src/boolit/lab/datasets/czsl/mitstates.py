@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -38,13 +38,17 @@ class MitStates(PublishedDataset, Encoded):
 
     name: Literal["mitstates"] = "mitstates"
     negatives: int = Field(600, ge=1, le=10**6)
-    vectors_digest: str = GLOVE.hash
+    vectors_digest: str
 
     inputs = (FEATURES,)
     classes = 1_962  # pairs, in all splits together
     extra_metrics = METRICS
     samples: ClassVar = {"train": 30_338, "valid": 10_420, "test": 12_995}
     files = (FOLDER, GLOVE)
+
+    @classmethod
+    def identify(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"vectors_digest": GLOVE.hash, **super().identify(options)}
 
     def load(self) -> Dataset:
         folder = FOLDER.path
